@@ -2,9 +2,9 @@
 //! on two cores, and 200 MB at most.
 
 use dialects::usage::{Source, Usage};
-use portcullis::config;
+use portcullis::conf::config;
+use portcullis::conf::price::Usd;
 use portcullis::ledger::{Ledger, Row};
-use portcullis::price::Usd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 

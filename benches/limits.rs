@@ -12,8 +12,8 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use portcullis::catalog::resolve::resolve;
 use portcullis::catalog::{Catalog, Key};
+use portcullis::conf::price::Usd;
 use portcullis::limits::{Ask, KeyScopes, Registry, Spent, admit};
-use portcullis::price::Usd;
 use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};

@@ -8,7 +8,7 @@
 use pingora::server::Server;
 use pingora_proxy::http_proxy_service;
 use portcullis::catalog::load::{Secrets, load};
-use portcullis::config::Listen;
+use portcullis::conf::config::Listen;
 use portcullis::process::Process;
 use portcullis::server::background;
 use std::path::Path;

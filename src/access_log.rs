@@ -5,9 +5,9 @@
 //! is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are dropped, and so is
 //! what it refuses; both are counted, since a full disk must not stop the traffic.
 
-use crate::calendar::rfc3339;
-use crate::config::{Access, Format};
-use crate::lock::{self, Lock};
+use crate::base::calendar::rfc3339;
+use crate::base::lock::{self, Lock};
+use crate::conf::config::{Access, Format};
 use crate::settled::{Settled, Tried, millis};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fs::File;

@@ -4,14 +4,15 @@
 //! **Invariant:** `/livez` and `/readyz` are answered, no matter who asks, by which name, and how
 //! many others are connected.
 
+use crate::base::calendar;
+use crate::base::lock::Lock;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
 use crate::ledger::Ledger;
 use crate::ledger::report::{Query, Unanswered, texts};
+use crate::limits;
 use crate::live::Live;
-use crate::lock::Lock;
 use crate::store::Store;
-use crate::{calendar, limits};
 use async_trait::async_trait;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;

@@ -29,7 +29,7 @@ pub use row::Row;
 pub use run::Run;
 pub use running::Runs;
 
-use crate::config;
+use crate::conf::config;
 use crate::limits::{Past, Registry};
 use crate::status::{LedgerReport, LedgerState};
 use sink::Sink;

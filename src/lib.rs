@@ -33,12 +33,12 @@
 //!
 //! # The way of a request
 //!
-//! 1. [`connection`] counts the connection, and bounds the time of the request's head.
-//! 2. [`gateway`] has one short method for each of Pingora's phases. They call the [`desk`].
+//! 1. [`desk::connection`] counts the connection, and bounds the time of the request's head.
+//! 2. [`desk::gateway`] has one short method for each of Pingora's phases. They call the [`desk`].
 //! 3. [`desk::door`] finds what is asked for, and [`desk::auth`] finds whose key it is. Lists of
 //!    [`models`] are answered at once.
-//! 4. [`desk::intake`] reads the body. [`plan`] says which targets may be tried, and in what order.
-//!    The caller's [`limits`] admit the request, or refuse it.
+//! 4. [`desk::intake`] reads the body. [`plan`] says which targets may be tried, and in
+//!    what order. The caller's [`limits`] admit the request, or refuse it.
 //! 5. [`exchange`] tries one target after another until an attempt commits. [`account`] says which
 //!    targets are fit. The request is written in the dialect of each target.
 //! 6. [`desk::relay`] takes the answer piece by piece, and [`desk::reply`] writes it to the caller.
@@ -75,23 +75,23 @@
 //!
 //! | Module | What is there |
 //! |---|---|
-//! | **Ground** | **small parts that know nothing of the gateway** |
-//! | [`address`] | ranges of IP addresses, as an operator writes them |
-//! | [`alarm`] | one timer for many deadlines |
-//! | [`calendar`] | days and months of UTC, and times as texts |
-//! | [`lock`] | a mutex that a panic does not close |
-//! | [`memory`] | the budget of what all requests together may hold in memory |
-//! | [`problem`] | an error in the operator's files: file, line, cause and fix, without secrets |
-//! | [`secret`] | a text that cannot be printed |
-//! | [`table`] | text in columns, for the terminal |
-//! | [`units`] | durations, sizes, shares and times, as an operator writes them |
-//! | **Configuration** | **from files to values** |
+//! | **[`base`]** | **small parts that know nothing of the gateway** |
+//! | [`base::address`] | ranges of IP addresses, as an operator writes them |
+//! | [`base::alarm`] | one timer for many deadlines |
+//! | [`base::calendar`] | days and months of UTC, and times as texts |
+//! | [`base::lock`] | a mutex that a panic does not close |
+//! | [`base::memory`] | the budget of what all requests together may hold in memory |
+//! | [`base::problem`] | an error in the operator's files: file, line, cause and fix, without secrets |
+//! | [`base::secret`] | a text that cannot be printed |
+//! | [`base::table`] | text in columns, for the terminal |
+//! | [`base::units`] | durations, sizes, shares and times, as an operator writes them |
+//! | **[`conf`] and the catalog** | **from files to values** |
 //! | [`catalog`] | callers, keys, accounts and models: reading them, checking them, finding them, changing their files |
-//! | [`config`] | `server.yaml`: ports, timeouts, limits of the process |
-//! | [`price`] | the list of prices that comes with the program |
-//! | `scribe` | the helper that reads a file's values and collects all of its errors |
-//! | [`secret_ref`] | names of environment variables and files that hold a secret |
-//! | [`yaml`] | the YAML reader and the editor, which know the lines of a file |
+//! | [`conf::config`] | `server.yaml`: ports, timeouts, limits of the process |
+//! | [`conf::price`] | the list of prices that comes with the program |
+//! | `conf::scribe` | the helper that reads a file's values and collects all of its errors |
+//! | [`conf::secret_ref`] | names of environment variables and files that hold a secret |
+//! | [`conf::yaml`] | the YAML reader and the editor, which know the lines of a file |
 //! | **State of accounts and limits** | **what outlives a catalog** |
 //! | [`account`] | places, rests, breakers, latencies, quotas, connections; how the next target is chosen |
 //! | [`ledger`] | the rows of settled exchanges, their sums, and reports of use and cost |
@@ -105,13 +105,13 @@
 //! | [`signers`] | signatures for AWS, tokens for Google |
 //! | [`tls`] | which certificates are trusted, and the certificates of the listeners |
 //! | **Desk** | **the side of the callers** |
-//! | [`connection`] | the cap on connections, the deadline of a head, the answer to a head that cannot be read |
+//! | [`desk::connection`] | the cap on connections, the deadline of a head, the answer to a head that cannot be read |
 //! | [`desk`] | doors, keys, bodies, admission, answers, the record of an exchange |
 //! | [`error`] | everything that can go wrong for a caller: status, type and code |
-//! | [`gateway`] | Pingora's phases |
+//! | [`desk::gateway`] | Pingora's phases |
 //! | [`models`] | the lists of models |
 //! | [`settled`] | what is known of an exchange at its end |
-//! | **Operator** | **running the process, and seeing what it does** |
+//! | **Operator** | **running it, and seeing what it does** |
 //! | [`access_log`] | one line for each exchange |
 //! | [`admin`] | the admin listener: `/metrics`, `/status`, `/usage`, `/limits` and the probes |
 //! | [`drain`] | the phases of a shutdown, and the number of running exchanges |
@@ -125,41 +125,27 @@
 
 pub mod access_log;
 pub mod account;
-pub mod address;
 pub mod admin;
-pub mod alarm;
-pub mod calendar;
+pub mod base;
 pub mod catalog;
 pub mod cli;
-pub mod config;
-pub mod connection;
+pub mod conf;
 pub mod desk;
 pub mod drain;
 pub mod error;
 pub mod exchange;
-pub mod gateway;
 pub mod ledger;
 pub mod limits;
 pub mod live;
-pub mod lock;
 pub mod log;
-pub mod memory;
 pub mod metrics;
 pub mod models;
 pub mod plan;
-pub mod price;
-pub mod problem;
 pub mod process;
-pub(crate) mod scribe;
-pub mod secret;
-pub mod secret_ref;
 pub mod server;
 pub mod settled;
 pub mod signers;
 pub mod status;
 pub mod store;
-pub mod table;
 pub mod tls;
-pub mod units;
 pub mod vault;
-pub mod yaml;

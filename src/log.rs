@@ -4,8 +4,8 @@
 //! Pingora's own messages are held to INFO and above: below that they print headers, with
 //! credentials, and bodies.
 
-use crate::calendar::rfc3339;
-use crate::config::Format;
+use crate::base::calendar::rfc3339;
+use crate::conf::config::Format;
 use ::log::{LevelFilter, Log, Metadata, Record};
 use serde::Serialize;
 use std::io::Write;

@@ -7,7 +7,7 @@
 
 pub(crate) mod labels;
 
-use crate::price::Usd;
+use crate::conf::price::Usd;
 use crate::settled::Settled;
 use crate::store;
 use dialects::usage::Source;

@@ -1,8 +1,8 @@
 //! `GET /v1/models`: exactly the models that a key may use, aliases included, rendered once for
 //! each distinct set of permissions.
 
+use crate::base::lock::Lock;
 use crate::catalog::{Catalog, Key, Model};
-use crate::lock::Lock;
 use bytes::Bytes;
 use serde::Serialize;
 use std::collections::HashMap;

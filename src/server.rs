@@ -3,14 +3,14 @@
 //! Pingora's own shutdown always sleeps for the whole grace, and ignores a second signal. So this
 //! module handles signals, and a thread of its own ends the process as soon as no exchange is left.
 
+use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
-use crate::config::{self, Listen};
-use crate::connection::Connections;
+use crate::conf::config::{self, Listen};
+use crate::desk::connection::Connections;
+use crate::desk::gateway::Gateway;
 use crate::drain::Phase;
 use crate::exchange::producer::probe::probe;
-use crate::gateway::Gateway;
 use crate::live::{self, Nudge};
-use crate::lock::Lock;
 use crate::process::Process;
 use crate::store::Store;
 use crate::tls::Certificate;

@@ -1,9 +1,9 @@
 //! A settled exchange is what is known of an exchange at its end. The access line, the metrics and
 //! the ledger's row read it, so that a new fact is written in one place. Pure.
 
+use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::limits::{Kind, Level};
-use crate::price::Usd;
 use dialects::Flaws;
 use dialects::usage::Usage;
 use serde::Serialize;

@@ -29,9 +29,9 @@ mod thoughts;
 mod totals;
 mod trouble;
 
-use crate::config::{self, OnStoreDown};
+use crate::base::lock::Lock;
+use crate::conf::config::{self, OnStoreDown};
 use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation};
-use crate::lock::Lock;
 use crate::status::StoreReport;
 use inbox::{AdmissionRequest, Decision, Inbox};
 use prometheus_client::metrics::counter::Counter;

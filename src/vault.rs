@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use dialects::Family;
 use dialects::neutral::{Kept, Thought};
 

@@ -7,8 +7,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use portcullis::catalog::raw;
-use portcullis::yaml::edit::{Change, New, edit};
-use portcullis::yaml::{Node, Step, Value, parse, read};
+use portcullis::conf::yaml::edit::{Change, New, edit};
+use portcullis::conf::yaml::{Node, Step, Value, parse, read};
 
 fuzz_target!(|input: &[u8]| {
     let [a, b, c, which, text @ ..] = input else { return };

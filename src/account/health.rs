@@ -2,7 +2,7 @@
 //! would escape.
 
 use super::failure::MAX_COOL;
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 

@@ -5,7 +5,7 @@
 //! the larger part of what they cost more than 32. Here a connection that goes idle costs one push;
 //! the sweep, every two seconds, closes what the upstream has closed or what was idle for too long.
 
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use pingora::protocols::Stream;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@
 //! settings. Requests on a connection that was let go of keep it open until they are done.
 
 use super::http1_pool::IDLE;
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use pingora::connectors::http::v2::ConnectionRef;
 use pingora::protocols::http::v2::client::Http2Session;
 use std::net::SocketAddr;

@@ -21,8 +21,8 @@ pub mod token;
 pub mod track;
 pub mod window;
 
+use crate::base::lock::Lock;
 use crate::catalog::{Account, Catalog};
-use crate::lock::Lock;
 use demand::Demand;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

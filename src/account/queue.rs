@@ -9,7 +9,7 @@
 //! whatever state its task was.
 
 use super::window::Window;
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! what is absurd is clamped, and all of it is forgotten after a while. Pure: headers come by a
 //! look-up, and `now` with them.
 
-use crate::units::Time;
+use crate::base::units::Time;
 use std::time::{Duration, SystemTime};
 
 /// How much of the tightest quota is left.

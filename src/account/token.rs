@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::secret::Secret;
+use crate::base::secret::Secret;
 
 /// From here on one exchange fetches a new one, while the others go on with the old.
 const EARLY: Duration = Duration::from_secs(300);

@@ -11,7 +11,7 @@ use super::failure::OUT_OF_REACH;
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 pub use guard::{AttemptGuard, Failed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

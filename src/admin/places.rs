@@ -4,7 +4,7 @@
 //! idle connection has to go, so that idle ones keep nobody out. **Invariant:** a connection that
 //! has sent a head is never closed because another one comes.
 
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::oneshot;

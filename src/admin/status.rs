@@ -10,7 +10,7 @@ use super::Pages;
 use super::readings::account_state;
 use crate::account::breaker::BreakerState;
 use crate::account::track::TargetHealth;
-use crate::calendar::rfc3339;
+use crate::base::calendar::rfc3339;
 use crate::catalog::Key;
 use crate::live::place::Place;
 use crate::live::{self, Route, Snapshot};

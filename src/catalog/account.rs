@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::secret::Secret;
+use crate::base::secret::Secret;
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use dialects::Dialect;

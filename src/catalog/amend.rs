@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use super::Catalog;
 use super::load::{CatalogFile, assumed, is_there, shown, sources};
-use crate::problem::{Problem, Problems};
-use crate::yaml::edit::{Change, edit_and_find};
-use crate::yaml::{self, Entry, Node, Value};
+use crate::base::problem::{Problem, Problems};
+use crate::conf::yaml::edit::{Change, edit_and_find};
+use crate::conf::yaml::{self, Entry, Node, Value};
 
 /// So long somebody else's change is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);

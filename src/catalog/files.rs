@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::texts::{Stat, Version, too_large};
-use crate::problem::Problem;
-use crate::yaml;
+use crate::base::problem::Problem;
+use crate::conf::yaml;
 
 /// A file that the catalog names. The system's own bundle of certificates has some 250 KiB.
 pub(crate) const LARGEST_NAMED: usize = 4 << 20;

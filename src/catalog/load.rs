@@ -13,12 +13,12 @@ use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
-use crate::config::{self, Server};
+use crate::base::problem::{Problem, Problems, in_column, nearest, quoted};
+use crate::conf::config::{self, Server};
+use crate::conf::secret_ref::{ASSUMED, Reference};
+use crate::conf::yaml;
 use crate::limits::Limits;
-use crate::problem::{Problem, Problems, in_column, nearest, quoted};
-use crate::secret_ref::{ASSUMED, Reference};
 use crate::tls::trust::certificates;
-use crate::yaml;
 use dialects::presets;
 
 const SERVER: &str = "server.yaml";

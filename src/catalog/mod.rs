@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::address::Cidr;
+use crate::base::address::Cidr;
+use crate::base::problem::Problem;
 use crate::limits::{KeyLimits, Limited, Limits};
-use crate::problem::Problem;
 use globs::Globs;
 
 mod account;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::{Account, Timeouts};
-use crate::price::{Origin, Price};
+use crate::conf::price::{Origin, Price};
 use dialects::traits::Traits;
 
 /// A public model id and how it is served.

@@ -15,11 +15,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error as _, VariantAccess as _, Visitor};
 use serde_json::{Value, json};
 
-use crate::address::Cidr;
-use crate::secret::Secret;
-use crate::secret_ref::{SecretRef, Tls};
-use crate::units::{Decimal, Span, Text, Time, Written};
-use crate::yaml::read::{Entries, List};
+use crate::base::address::Cidr;
+use crate::base::secret::Secret;
+use crate::base::units::{Decimal, Span, Text, Time, Written};
+use crate::conf::secret_ref::{SecretRef, Tls};
+use crate::conf::yaml::read::{Entries, List};
 
 mod habits;
 mod model;

@@ -13,10 +13,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::rotation::KeySecret;
 use super::{Account, Caller, Catalog, Key, Model, raw};
-use crate::problem::Problems;
-use crate::scribe::{Report, Scribe};
-use crate::secret_ref::{LookUp, Reference};
-use crate::yaml::read::Entries;
+use crate::base::problem::Problems;
+use crate::conf::scribe::{Report, Scribe};
+use crate::conf::secret_ref::{LookUp, Reference};
+use crate::conf::yaml::read::Entries;
 
 mod accounts;
 mod base;

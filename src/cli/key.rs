@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{KeyCommand, fail, no_such};
-use crate::calendar::{DAY, rfc3339};
+use crate::base::calendar::{DAY, rfc3339};
+use crate::base::units::{Span, Time};
 use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::{Key, name};
-use crate::units::{Span, Time};
-use crate::yaml::Step;
+use crate::conf::yaml::Step;
 
 mod change;
 mod delete;

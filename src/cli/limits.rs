@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, Key};
+use crate::conf::price::Usd;
 use crate::limits::{Kind, Level, Limits};
-use crate::price::Usd;
 
 /// Limits on the requests of a key.
 pub(super) struct Bound {

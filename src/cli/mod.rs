@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::base::problem::{nearest, quoted};
 use crate::ledger::report;
-use crate::problem::{nearest, quoted};
 
 mod check;
 mod explain;

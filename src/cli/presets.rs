@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use dialects::presets::ALL;
 
-use crate::table;
+use crate::base::table;
 
 /// Prints the presets as a table, and how one is used.
 pub(super) fn run() -> ExitCode {

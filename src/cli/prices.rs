@@ -4,10 +4,10 @@
 use std::process::ExitCode;
 
 use super::{PricesArgs, fail, print};
+use crate::base::table::columns;
 use crate::catalog::Catalog;
 use crate::catalog::load::{Secrets, catalog};
-use crate::price::{Million, Price, Usd, list};
-use crate::table::columns;
+use crate::conf::price::{Million, Price, Usd, list};
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> ExitCode {

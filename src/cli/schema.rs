@@ -7,7 +7,8 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::{SchemaArgs, SchemaOf, print};
-use crate::{catalog, config};
+use crate::catalog;
+use crate::conf::config;
 
 /// Prints a schema.
 pub(super) fn run(args: &SchemaArgs) -> ExitCode {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{ServeArgs, fail};
 use crate::catalog::load::{Secrets, folder, load, shown};
-use crate::config::Listen;
+use crate::conf::config::Listen;
 
 /// Serves. Returns only if serving cannot begin.
 pub(super) fn run(args: ServeArgs) -> ExitCode {

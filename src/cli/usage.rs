@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::{UsageArgs, fail, print, tell};
-use crate::calendar::now;
+use crate::base::calendar::now;
+use crate::base::problem::{nearest, quoted, shown};
 use crate::catalog::load::{Secrets, catalog, folder, server};
 use crate::ledger::read;
 use crate::ledger::report::{Asked, Query, answer};
-use crate::problem::{nearest, quoted, shown};
 
 /// Prints the answer.
 pub(super) fn run(args: &UsageArgs) -> ExitCode {

@@ -4,7 +4,7 @@
 //! Every reason to refuse ends in the same answer, so that nobody outside learns which one it was.
 
 use crate::catalog::{Catalog, Key};
-use crate::config::Server;
+use crate::conf::config::Server;
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
@@ -100,7 +100,8 @@ mod tests {
     #[test]
     fn a_hop_that_cannot_be_read_is_not_the_proxy_before_it() {
         let mut server =
-            crate::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]", &mut |_| Err(String::new())).unwrap();
+            crate::conf::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]", &mut |_| Err(String::new()))
+                .unwrap();
         server.trusted_proxies.truncate(1);
         let proxy: IpAddr = "127.0.0.1".parse().unwrap();
         let seen = |line: &[u8]| {
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_key_expires_to_the_second() {
-        let at = |text: &str| text.parse::<crate::units::Time>().unwrap().system();
+        let at = |text: &str| text.parse::<crate::base::units::Time>().unwrap().system();
         let before = at("2026-12-31T23:59:59Z");
         let then = at("2027-01-01T00:00:00Z");
         let catalog = catalog(&format!(

@@ -3,14 +3,16 @@
 
 use super::record::Record;
 use super::{Desk, Planned, checks, intake, limits};
+use crate::base::calendar;
 use crate::catalog::Key;
+use crate::conf::price::ShowCost;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
+use crate::exchange;
 use crate::exchange::producer::{Before, Request};
 use crate::limits::enter;
 use crate::live::Snapshot;
-use crate::price::ShowCost;
-use crate::{calendar, exchange, plan};
+use crate::plan;
 use dialects::AnswerHeader;
 use dialects::front::chat::envelope;
 use pingora_proxy::Session;

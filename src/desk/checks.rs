@@ -1,8 +1,8 @@
 //! A check looks at a request's headers: it refuses what nobody may send, or reads what the caller
 //! asks for in a header of ours.
 
+use crate::base::units::Span;
 use crate::error::{Refusal, What};
-use crate::units::Span;
 use http::{HeaderMap, header};
 use pingora_proxy::Session;
 use std::time::Duration;

@@ -3,11 +3,11 @@
 
 mod gzip;
 
-use crate::alarm::Alarm;
-use crate::config::Server;
+use crate::base::alarm::Alarm;
+use crate::base::memory::{Budget, Held, Purse};
+use crate::conf::config::Server;
 use crate::drain::Drain;
 use crate::error::{Refusal, What};
-use crate::memory::{Budget, Held, Purse};
 use bytes::{Bytes, BytesMut};
 use http::{Version, header};
 use pingora::ErrorType;

@@ -1,7 +1,7 @@
 //! The admission of a request by its caller's limits.
 
 use super::record::Record;
-use crate::calendar;
+use crate::base::calendar;
 use crate::error::{Refusal, What};
 use crate::limits::{self, Ask, Bounds, LimitReached};
 use crate::store::{Admission, Store};

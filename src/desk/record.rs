@@ -7,6 +7,7 @@
 
 use super::front_door::FrontDoor;
 use crate::access_log::AccessLog;
+use crate::conf::price::{Price, Usd};
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange::producer::meter::Meter;
@@ -14,7 +15,6 @@ use crate::ledger::{Ledger, Row, Run, Runs};
 use crate::limits::{Left, Past, Reservation, Spent};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::price::{Price, Usd};
 use crate::settled::{Attempts, Incoming, Sender, Served, Settled, Spending, Times};
 use dialects::usage::{Source, Usage};
 use std::mem::take;

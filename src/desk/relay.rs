@@ -8,7 +8,7 @@
 
 use super::record::Record;
 use super::reply::{Notes, Reply};
-use crate::alarm::Alarm;
+use crate::base::alarm::Alarm;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange;
 use crate::exchange::producer::{CALLER_LEFT, Piece, Producer};

@@ -4,8 +4,8 @@
 //! it.
 
 use super::record::Record;
-use crate::alarm::Alarm;
-use crate::config::Server;
+use crate::base::alarm::Alarm;
+use crate::conf::config::Server;
 use crate::drain::{Drain, Phase};
 use crate::error::{Outcome, Refusal, What};
 use bytes::Bytes;

@@ -9,7 +9,7 @@ use super::outgoing::Outgoing;
 use super::upstream::{Connection, Upstream};
 use crate::account::Permit;
 use crate::account::failure::Failure;
-use crate::alarm::Alarm;
+use crate::base::alarm::Alarm;
 use crate::live::place::Place;
 use bytes::Bytes;
 use dialects::upstream::demo;

@@ -2,7 +2,7 @@
 //! thoughts, and the store that instances share.
 
 use super::upstream::Upstream;
-use crate::config::Server;
+use crate::conf::config::Server;
 use crate::store::Store;
 use crate::vault::Vault;
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 use super::outgoing::Outgoing;
 use super::secure::Secure;
 use crate::account::failure::Failure;
-use crate::alarm::Alarm;
+use crate::base::alarm::Alarm;
 use crate::catalog::Account;
 use crate::live::place::{Place, headers, write_header};
 use crate::tls::trust::Distrust;

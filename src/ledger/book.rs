@@ -4,7 +4,7 @@
 use super::Row;
 use super::sink::Batch;
 use super::sums::sums_of;
-use crate::price::Usd;
+use crate::conf::price::Usd;
 use rusqlite::types::{Null, ToSqlOutput};
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter,

@@ -3,9 +3,9 @@
 use super::book::number;
 use super::read::{Range, Reader, Table, View, unreadable, whole};
 use super::sums::Column;
-use crate::calendar::{day_of, month_of, start_of};
+use crate::base::calendar::{day_of, month_of, start_of};
+use crate::conf::price::Usd;
 use crate::limits::Past;
-use crate::price::Usd;
 use rusqlite::{Row, params_from_iter};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

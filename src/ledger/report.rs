@@ -12,7 +12,7 @@ pub use query::{Asked, BY, Group, Query, SINCE, texts};
 
 use super::read::{Reader, Table, View, is_over};
 use super::sums::{Column, SumKey, Sums};
-use crate::calendar::{date, day_of, start_of};
+use crate::base::calendar::{date, day_of, start_of};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! A row is what the ledger keeps of one exchange. Pure.
 
 use super::Run;
-use crate::calendar::day_of;
+use crate::base::calendar::day_of;
+use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::limits::Past;
-use crate::price::Usd;
 use crate::settled::{Incoming, Sender, Settled, Unused, millis};
 use dialects::usage::Usage;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! exchange that began and ended between two looks was never written.
 
 use super::{Row, Run};
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 

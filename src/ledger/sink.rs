@@ -4,9 +4,9 @@
 use super::Row;
 use super::life::Life;
 use super::running::Running;
-use crate::config;
+use crate::base::lock::{Lock, wait_for};
+use crate::conf::config;
 use crate::limits::Registry;
-use crate::lock::{Lock, wait_for};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

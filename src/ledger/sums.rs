@@ -2,7 +2,7 @@
 //! Pure.
 
 use super::Row;
-use crate::calendar::day_of;
+use crate::base::calendar::day_of;
 use dialects::usage::Source;
 use std::collections::HashMap;
 use std::ops::Index;

@@ -1,8 +1,8 @@
 use super::report::{AnswerBounds, Asked, Query, Unanswered, answer};
 use super::*;
-use crate::calendar::{self, DAY, day_of, start_of};
+use crate::base::calendar::{self, DAY, day_of, start_of};
+use crate::conf::price::Usd;
 use crate::limits;
-use crate::price::Usd;
 use dialects::usage::{self, Source, Usage};
 use proptest::prelude::*;
 use rusqlite::Connection;

@@ -4,7 +4,7 @@
 //! told of it then is all that it counts. So the list is never longer than there are scopes.
 
 use super::{Counts, Scope, Spent};
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;

@@ -20,9 +20,9 @@ pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
 pub use report::report;
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 
-use crate::calendar::{DAY, Month};
-use crate::lock::Lock;
-use crate::price::Usd;
+use crate::base::calendar::{DAY, Month};
+use crate::base::lock::Lock;
+use crate::conf::price::Usd;
 use std::sync::{Arc, MutexGuard};
 use tally::{Counted, Tally};
 

@@ -6,9 +6,9 @@
 
 use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
-use crate::lock::Lock;
-use crate::memory::Purse;
-use crate::price::Usd;
+use crate::base::lock::Lock;
+use crate::base::memory::Purse;
+use crate::conf::price::Usd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -1,8 +1,8 @@
 //! What callers are told of their limits: the refusal, and the headers that OpenAI's clients know.
 
 use super::{Bound, Counts, Kind, Left, Level, LimitReached, Room};
+use crate::conf::price::Usd;
 use crate::error::{Refusal, What};
-use crate::price::Usd;
 use serde_json::json;
 use std::time::Duration;
 

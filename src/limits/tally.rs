@@ -13,8 +13,8 @@ mod kind;
 mod minute;
 
 use super::Limits;
-use crate::calendar::{DAY, Month};
-use crate::price::Usd;
+use crate::base::calendar::{DAY, Month};
+use crate::conf::price::Usd;
 use dates::{Dates, Sums};
 pub use kind::Kind;
 use minute::{Count, Minute};

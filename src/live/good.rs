@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::base::problem::Problem;
 use crate::catalog::settle::Whole;
 use crate::catalog::texts::{Texts, Version};
-use crate::problem::Problem;
 
 /// So long a file counts as one that was wrong before.
 const MEMORY: Duration = Duration::from_secs(60);

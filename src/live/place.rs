@@ -2,8 +2,8 @@
 //! from the settings and need not be made anew each time.
 
 use crate::account::State;
+use crate::base::secret::Secret;
 use crate::catalog::{Account, KeyHeader, Signer};
-use crate::secret::Secret;
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
 use dialects::traits::Server;

@@ -3,13 +3,14 @@
 
 use super::Snapshot;
 use crate::account::Registry;
+use crate::base::calendar;
+use crate::base::lock::Lock;
 use crate::catalog::Catalog;
 use crate::catalog::settle::{Settling, Waiting};
 use crate::catalog::texts::Texts;
 use crate::ledger::Ledger;
-use crate::lock::Lock;
+use crate::limits;
 use crate::metrics::Metrics;
-use crate::{calendar, limits};
 use arc_swap::{ArcSwap, Guard};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

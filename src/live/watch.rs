@@ -21,7 +21,7 @@ use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::Loaded;
 use crate::catalog::settle::Signs;
 use crate::catalog::texts::{FileText, Texts, Version, is_source};
-use crate::yaml;
+use crate::conf::yaml;
 
 /// How often the files are looked at while something is going on.
 const LOOK: Duration = Duration::from_millis(50);

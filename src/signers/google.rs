@@ -15,7 +15,7 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject;
 use serde::Deserialize;
 
-use crate::secret::Secret;
+use crate::base::secret::Secret;
 use dialects::UpstreamError;
 use dialects::upstream::openai;
 use dialects::upstream::shared::lenient::Count;

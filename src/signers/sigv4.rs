@@ -11,7 +11,7 @@ use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4;
 
-use crate::secret::Secret;
+use crate::base::secret::Secret;
 
 /// An access key that signs requests for one region.
 pub struct Signer {

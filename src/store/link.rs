@@ -4,7 +4,7 @@
 //! An error from here quotes the server. [`trouble`](super::trouble) makes a line for operators of
 //! it, without secrets.
 
-use crate::config::{Address, Store};
+use crate::conf::config::{Address, Store};
 use crate::tls::trust::{Distrust, Trust};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};

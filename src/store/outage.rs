@@ -5,7 +5,7 @@
 //! reads the log may have stopped, so no line is written while the inbox is locked.
 
 use super::{Core, trouble};
-use crate::config::OnStoreDown;
+use crate::conf::config::OnStoreDown;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

@@ -4,10 +4,10 @@
 //! are: nine million dollars. A larger number is sent as 2⁵³. Where a sum gets there, the script
 //! refuses; each gateway sees that its limit is larger and uses its share of the limit.
 
-use crate::calendar::start_of;
+use crate::base::calendar::start_of;
+use crate::conf::price::Usd;
 use crate::limits::tally::Tally;
 use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, Spent};
-use crate::price::Usd;
 use redis::Value;
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use super::link::Link;
 use super::thoughts::ThoughtRequest;
 use super::totals::TotalsRequest;
 use super::{Core, protocol};
-use crate::calendar::now as clock_ms;
+use crate::base::calendar::now as clock_ms;
 use crate::limits::{Moment, Scope};
 use epoch::Epoch;
 use phase::Phase;

@@ -2,9 +2,9 @@
 //!
 //! **Invariant:** the password is not in the line, whole or in part, whatever the server quotes.
 
-use crate::config::Address;
+use crate::base::secret::Secret;
+use crate::conf::config::Address;
 use crate::error::scrub;
-use crate::secret::Secret;
 
 /// A line has at most this many characters of the error.
 const LONGEST: usize = 160;

@@ -7,7 +7,7 @@
 //! besides. **Invariant:** name and dates are checked for every certificate, a pinned one too,
 //! before the first byte of a request; nothing switches that off.
 
-use crate::calendar::rfc3339;
+use crate::base::calendar::rfc3339;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const PURE: &[&str] = &[
     "crates/dialects/src",
     "src/signers",
-    "src/memory.rs",
+    "src/base/memory.rs",
     "src/account/breaker.rs",
     "src/account/budget.rs",
     "src/account/failure.rs",
@@ -15,8 +15,8 @@ const PURE: &[&str] = &[
     "src/account/strategy.rs",
     "src/account/window.rs",
     "src/exchange/choose.rs",
-    "src/price",
-    "src/price.rs",
+    "src/conf/price",
+    "src/conf/price.rs",
     "src/limits/tally.rs",
     "src/limits/tally",
     "src/ledger/sums.rs",
@@ -24,11 +24,11 @@ const PURE: &[&str] = &[
     "src/store/circuit.rs",
     "src/store/protocol.rs",
     "src/settled.rs",
-    "src/table.rs",
-    "src/scribe.rs",
-    "src/scribe",
-    "src/secret_ref.rs",
-    "src/secret_ref",
+    "src/base/table.rs",
+    "src/conf/scribe.rs",
+    "src/conf/scribe",
+    "src/conf/secret_ref.rs",
+    "src/conf/secret_ref",
     "src/catalog/globs.rs",
     "src/catalog/account.rs",
     "src/catalog/mod.rs",
@@ -42,11 +42,11 @@ const PURE: &[&str] = &[
     "src/catalog/settle",
     "src/catalog/texts.rs",
     "src/admin/host.rs",
-    "src/yaml.rs",
-    "src/yaml",
-    "src/units.rs",
-    "src/address.rs",
-    "src/problem.rs",
+    "src/conf/yaml.rs",
+    "src/conf/yaml",
+    "src/base/units.rs",
+    "src/base/address.rs",
+    "src/base/problem.rs",
 ];
 const IMPURE: &[&str] = &[
     "pingora",
@@ -73,10 +73,8 @@ const FRAMEWORK: &[&str] = &[
     "src/account/http2_pool.rs",
     "src/admin.rs",
     "src/cli",
-    "src/connection.rs",
     "src/desk",
     "src/exchange",
-    "src/gateway.rs",
     "src/server.rs",
     "src/tls.rs",
 ];
@@ -95,7 +93,7 @@ const OF_ONE_DIALECT: &[&str] = &[
 ];
 
 /// Who writes to callers. What is written looks as the caller's front door says.
-const CALLER_FACING: &[&str] = &["src/connection.rs", "src/connection", "src/desk", "src/gateway.rs"];
+const CALLER_FACING: &[&str] = &["src/desk"];
 
 /// What stands in the answers of one format only.
 const CALLERS_FORMATS: &[&str] =

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use dialects::usage::{Source, Usage};
-use portcullis::config;
+use portcullis::conf::config;
+use portcullis::conf::price::Usd;
 use portcullis::ledger::{Ledger, Row};
-use portcullis::price::Usd;
 use rusqlite::Connection;
 use serde_json::Value;
 

@@ -525,7 +525,7 @@ fn in_the_ledger(gateway: &Gateway, day: u64) -> u64 {
     let (status, body) = gateway.admin("/usage?by=day&caller=tight&since=40d");
     assert_eq!(status, 200, "{body}");
     let told: Value = serde_json::from_str(&body).expect("JSON");
-    let date = portcullis::calendar::date(day);
+    let date = portcullis::base::calendar::date(day);
     let lines = told["groups"].as_array().or(told["usage"].as_array()).unwrap_or_else(|| panic!("no lines in {told}"));
     lines.iter().filter(|line| line["day"] == date.as_str()).filter_map(|line| line["requests"].as_u64()).sum()
 }
@@ -542,7 +542,7 @@ fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
             .env("LD_PRELOAD", library.to_str().unwrap())
             .env("CLOCK_SHIFT", shift.to_str().unwrap());
         let mut gateway = gateway.start().await;
-        let today = portcullis::calendar::day_of(portcullis::calendar::now());
+        let today = portcullis::base::calendar::day_of(portcullis::base::calendar::now());
         let count = || used(&gateway, "caller", "requests_per_day");
         for _ in 0..12 {
             assert_eq!(send(&gateway, &ask(8)).await.status, 200);

@@ -18,7 +18,7 @@ use pingora_proxy::HttpProxy;
 use portcullis::admin::metrics;
 use portcullis::catalog::load::{Secrets, load};
 use portcullis::catalog::resolve::resolve;
-use portcullis::connection::Connections;
+use portcullis::desk::connection::Connections;
 use portcullis::process::Process;
 use portcullis::server;
 use serde_json::Value;

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::resolve;
-use portcullis::config;
+use portcullis::conf::config;
+use portcullis::conf::price::Usd;
+use portcullis::conf::secret_ref::Reference;
 use portcullis::limits::{Ask, Changes, KeyScopes, LimitReached, Registry, Reservation, Spent};
-use portcullis::price::Usd;
-use portcullis::secret_ref::Reference;
 use portcullis::store::Admission;
 use portcullis::store::Meters;
 use portcullis::store::State;

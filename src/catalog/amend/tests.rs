@@ -1,8 +1,8 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::yaml::Step;
-use crate::yaml::edit::New;
+use crate::conf::yaml::Step;
+use crate::conf::yaml::edit::New;
 
 const CATALOG: &str = "accounts: {}\nmodels: {}\ncallers:\n  acme:\n    keys:\n      prod:\n        hash: sha256:0707070707070707070707070707070707070707070707070707070707070707\n";
 

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::Catalog;
+use crate::base::problem::unless_secret;
 use crate::catalog::name;
-use crate::problem::unless_secret;
-use crate::yaml::habits::{Habit, find, words};
-use crate::yaml::read::FileKind;
+use crate::conf::yaml::habits::{Habit, find, words};
+use crate::conf::yaml::read::FileKind;
 
 /// The catalog's files.
 pub const KIND: FileKind = FileKind { shows, instead };

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 
 use super::Timeouts;
+use crate::base::units::{Decimal, Quantile, Share, Span, Text, Time};
 use crate::catalog::Strategy;
-use crate::units::{Decimal, Quantile, Share, Span, Text, Time};
-use crate::yaml::read::List;
+use crate::conf::yaml::read::List;
 
 /// A public model id and how it is served.
 #[derive(serde::Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::catalog::Base;
-use crate::secret_ref::placeholder::Placeholder;
+use crate::conf::secret_ref::placeholder::Placeholder;
 use dialects::address::{forbidden_ip, is_public_host, private_ip};
 
 /// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a

@@ -8,15 +8,15 @@ use std::time::SystemTime;
 
 use super::prices::Unpriced;
 use super::{Models, Served};
+use crate::base::problem::{quoted, shown};
+use crate::base::units::{Decimal, Text, Time};
 use crate::catalog::globs::Globs;
 use crate::catalog::rotation::{KeySecret, is_replaced, newest};
 use crate::catalog::{Caller, Key, Permissions, name, raw};
+use crate::conf::price::Usd;
+use crate::conf::scribe::{Report, Scribe, Written, meant};
+use crate::conf::yaml::read::{Entries, List, items};
 use crate::limits::Limits;
-use crate::price::Usd;
-use crate::problem::{quoted, shown};
-use crate::scribe::{Report, Scribe, Written, meant};
-use crate::units::{Decimal, Text, Time};
-use crate::yaml::read::{Entries, List, items};
 
 pub(super) fn resolve<'m>(
     documents: &[Option<raw::Catalog>],

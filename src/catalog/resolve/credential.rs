@@ -4,11 +4,11 @@
 use sha2::{Digest as _, Sha256};
 
 use super::base;
+use crate::base::secret::Secret;
 use crate::catalog::{AwsKeys, Base, Signer, raw};
-use crate::scribe::{Scribe, Written};
-use crate::secret::Secret;
-use crate::secret_ref::placeholder::Placeholder;
-use crate::secret_ref::{ASSUMED, Reference, SecretRef, Tls};
+use crate::conf::scribe::{Scribe, Written};
+use crate::conf::secret_ref::placeholder::Placeholder;
+use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef, Tls};
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use dialects::Protocol;

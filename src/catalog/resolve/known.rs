@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 
+use crate::base::problem::unless_secret;
 use crate::catalog::Base;
-use crate::problem::unless_secret;
 use dialects::Protocol;
 use dialects::upstream::{anthropic, azure, bedrock, cohere, gemini, ollama, openai};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Accounts, Merged, Models, prices, timeouts};
+use crate::base::problem::shown;
+use crate::base::units::{Quantile, Share, Span, Text, Time};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
-use crate::problem::shown;
-use crate::scribe::{Report, Scribe, Written};
-use crate::units::{Quantile, Share, Span, Text, Time};
-use crate::yaml::read::{List, items};
+use crate::conf::scribe::{Report, Scribe, Written};
+use crate::conf::yaml::read::{List, items};
 use dialects::neutral::Effort;
 use dialects::traits::{Efforts, Sampling, Thinking, Traits};
 

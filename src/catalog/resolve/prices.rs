@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Merged, Models, Served};
+use crate::base::problem::shown;
+use crate::base::units::Decimal;
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
+use crate::conf::price::{Long, Origin, Price, Usd, list};
+use crate::conf::scribe::{Report, Scribe};
 use crate::limits::Limits;
-use crate::price::{Long, Origin, Price, Usd, list};
-use crate::problem::shown;
-use crate::scribe::{Report, Scribe};
-use crate::units::Decimal;
 use dialects::upstream::Prices;
 
 /// Reads a price as written.

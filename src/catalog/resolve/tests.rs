@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::catalog::{KeyRefused, Strategy};
-use crate::secret_ref::Reference;
+use crate::conf::secret_ref::Reference;
 
 mod accounts;
 mod callers;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::base::units::{Span, Text};
 use crate::catalog::{Target, Timeouts, raw};
-use crate::scribe::Scribe;
-use crate::units::{Span, Text};
+use crate::conf::scribe::Scribe;
 
 const DEFAULT: Timeouts = Timeouts {
     connect: Duration::from_secs(5),

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use super::Key;
 use super::report::Report;
-use crate::calendar::rfc3339;
+use crate::base::calendar::rfc3339;
+use crate::base::problem::nearest;
 use crate::catalog::{self, Catalog, Model};
 use crate::cli::no_such;
 use crate::error::{Refusal, What};
-use crate::problem::nearest;
 
 /// Returns the key with this id, whether it may be used or not.
 pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {

@@ -1,7 +1,7 @@
 use super::report::CandidateState;
 use super::*;
 use crate::catalog::resolve::resolve;
-use crate::config;
+use crate::conf::config;
 use serde_json::{Value, json};
 
 const CATALOG: &str = r#"

@@ -8,7 +8,7 @@ use super::{Id, ahead, place, running, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::cli::{ExpireKeyArgs, KeyArgs, tell};
-use crate::yaml::edit::{Change, New};
+use crate::conf::yaml::edit::{Change, New};
 
 /// Switches a key on or off.
 pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<ExitCode, String> {

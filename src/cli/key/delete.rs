@@ -7,7 +7,7 @@ use super::{Id, place, running};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::cli::KeyArgs;
-use crate::yaml::edit::Change;
+use crate::conf::yaml::edit::Change;
 
 /// Deletes a key. Its caller stays, even without keys.
 pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::standing::{Standing, expires};
 use super::{KeyEntry, stamp};
+use crate::base::problem::nearest;
+use crate::base::table::columns;
 use crate::catalog::Key;
 use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::load::{Secrets, folder, server};
 use crate::cli::{ListKeysArgs, print, tell};
 use crate::ledger;
-use crate::problem::nearest;
-use crate::table::columns;
 
 pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, String> {
     let conf = folder(args.conf.conf.as_deref());

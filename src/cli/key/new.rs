@@ -9,8 +9,8 @@ use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::catalog::name;
 use crate::cli::{NewKeyArgs, fail, no_such, print, tell};
-use crate::yaml::Step;
-use crate::yaml::edit::{Change, New, document};
+use crate::conf::yaml::Step;
+use crate::conf::yaml::edit::{Change, New, document};
 
 pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     for (option, given) in [("--caller", &args.caller), ("--name", &args.name)] {

@@ -10,8 +10,8 @@ use super::{Id, ahead, place, stamp, time};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::cli::{RotateKeyArgs, tell};
-use crate::yaml::edit::{Change, New};
-use crate::yaml::{Node, Step, Value};
+use crate::conf::yaml::edit::{Change, New};
+use crate::conf::yaml::{Node, Step, Value};
 
 /// The secrets of a key, as they are written.
 enum Hashes {

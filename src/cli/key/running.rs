@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::calendar::rfc3339;
+use crate::base::calendar::rfc3339;
 use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
 use crate::cli::http::get;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use crate::catalog::raw::Digest;
 use crate::catalog::resolve;
 use crate::cli::{fail, print};
-use crate::secret_ref::placeholder::Placeholder;
-use crate::yaml::edit::New;
+use crate::conf::secret_ref::placeholder::Placeholder;
+use crate::conf::yaml::edit::New;
 
 /// A secret that was just made.
 pub(super) struct NewSecret {

@@ -5,8 +5,8 @@
 //! between the pieces.
 
 use super::too_large;
+use crate::base::memory::Held;
 use crate::error::{Refusal, What};
-use crate::memory::Held;
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use std::io::Read;
@@ -88,7 +88,7 @@ fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Budget, Purse};
+    use crate::base::memory::{Budget, Purse};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::Write;

@@ -6,10 +6,10 @@
 //! **Invariant:** the meter's row is the row that would be written if the caller left now.
 
 use super::progress::Progress;
+use crate::base::lock::Lock;
+use crate::conf::price::Price;
 use crate::ledger::{Row, Runs};
-use crate::lock::Lock;
 use crate::plan::Candidate;
-use crate::price::Price;
 use crate::settled::{Tried, Unused, millis};
 use dialects::usage::{Source, Usage};
 use std::sync::Arc;

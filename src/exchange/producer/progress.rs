@@ -1,6 +1,6 @@
 //! The progress of an attempt: what others may know of it while it runs.
 
-use crate::lock::Lock;
+use crate::base::lock::Lock;
 use dialects::usage::{Source, Usage};
 use std::sync::MutexGuard;
 use std::time::Duration;

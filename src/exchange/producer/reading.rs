@@ -1,9 +1,9 @@
 //! A reading takes in a stream: what has come of it becomes whole events for the caller.
 
 use crate::account::failure::Failure;
-use crate::alarm::Alarm;
+use crate::base::alarm::Alarm;
+use crate::base::memory::Held;
 use crate::exchange::attempt::Attempt;
-use crate::memory::Held;
 use dialects::{Stream, StreamFault};
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -1,9 +1,9 @@
 //! A [`Query`] is a question to the ledger: how to group, which time, whose requests.
 
-use crate::calendar::{date, time};
+use crate::base::calendar::{date, time};
+use crate::base::units::Time;
 use crate::ledger::read::Range;
 use crate::ledger::sums::SumKey;
-use crate::units::Time;
 use std::collections::BTreeMap;
 
 /// The groups if the question names none.

@@ -1,9 +1,9 @@
 //! Writes an answer as a table, as CSV or as JSON. Pure.
 
 use super::{Answer, Column, Group, Used};
-use crate::calendar::time;
-use crate::price::Usd;
-use crate::table::columns;
+use crate::base::calendar::time;
+use crate::base::table::columns;
+use crate::conf::price::Usd;
 use serde_json::{Map, Value, json};
 
 impl Used {

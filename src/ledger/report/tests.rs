@@ -2,8 +2,8 @@ use super::super::Row;
 use super::super::tests::{Folder, row};
 use super::query::moment;
 use super::*;
-use crate::calendar::{self, DAY};
-use crate::price::Usd;
+use crate::base::calendar::{self, DAY};
+use crate::conf::price::Usd;
 use dialects::usage::Usage;
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -218,7 +218,7 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
         ledger.write(row(at(days, 20)));
     }
     drop(ledger);
-    let short = super::super::Ledger::open(&crate::config::Ledger {
+    let short = super::super::Ledger::open(&crate::conf::config::Ledger {
         retention: std::time::Duration::from_secs(4 * 86_400),
         ..folder.config()
     });

@@ -1,5 +1,5 @@
 use super::*;
-use crate::calendar::DAY;
+use crate::base::calendar::DAY;
 use crate::catalog::resolve::resolve;
 use crate::catalog::{Catalog, Key};
 use crate::limits::{Ask, Counts, admit};

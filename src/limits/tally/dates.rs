@@ -5,7 +5,7 @@
 //! count for the present one, too, as long as that lasts; and when they come again they go on with
 //! what they had. The ledger has the same sums.
 
-use crate::calendar::Month;
+use crate::base::calendar::Month;
 
 /// So many other dates are remembered: those that were changed last. Only where a clock was set
 /// there are any. The store's script has the same number.

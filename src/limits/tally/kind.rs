@@ -1,8 +1,8 @@
 //! The kinds of limits.
 
 use super::Ask;
+use crate::conf::price::Usd;
 use crate::limits::Limits;
-use crate::price::Usd;
 
 /// What a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,7 @@
 //! The decision on what the files hold: it is taken, refused, or waited for.
 
 use super::{LOOK, Tried, Watch, was_changed_within};
+use crate::base::problem::{Problem, Problems};
 use crate::catalog::load::{self, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, Whole};
 use crate::catalog::texts::{Texts, is_source};
@@ -8,7 +9,6 @@ use crate::catalog::{Catalog, published_key_problem, shrinks};
 use crate::live::Snapshot;
 use crate::live::good::name_in;
 use crate::live::reload::RefusedReload;
-use crate::problem::{Problem, Problems};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! sent again.
 
 use super::clock_ms;
-use crate::calendar::day_of;
+use crate::base::calendar::day_of;
 use crate::limits::{Registry, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -453,5 +453,5 @@ fn long_frame() -> Vec<u8> {
 
 /// As Anthropic writes times.
 fn rfc3339(time: SystemTime) -> String {
-    portcullis::calendar::rfc3339(time)
+    portcullis::base::calendar::rfc3339(time)
 }

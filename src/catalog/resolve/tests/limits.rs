@@ -1,6 +1,6 @@
 use super::*;
+use crate::conf::price::Usd;
 use crate::limits::Limits;
-use crate::price::Usd;
 
 #[test]
 fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {

@@ -1,7 +1,7 @@
 //! What targets cost.
 
 use super::*;
-use crate::price::{Long, Origin, Price, Usd};
+use crate::conf::price::{Long, Origin, Price, Usd};
 
 /// Accounts of many kinds, and the model `m` with these fields, in line 14.
 fn catalog(fields: &str) -> String {

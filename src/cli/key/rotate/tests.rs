@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::yaml;
-use crate::yaml::edit::edit;
+use crate::conf::yaml;
+use crate::conf::yaml::edit::edit;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -1,8 +1,8 @@
 //! Streams, read by whoever loses patience at random: nothing of them is lost.
 
 use super::*;
+use crate::base::memory::Budget;
 use crate::exchange::attempt::tests::{Over, Paced, answered};
-use crate::memory::Budget;
 use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::openai;
 use dialects::{AnswerHeader, Dialect};

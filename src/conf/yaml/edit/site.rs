@@ -3,7 +3,7 @@
 use super::new::scalar;
 use super::place::PlacedEntry;
 use super::{ALIAS, ANCHORED, LAST, New, Place, PlacedValue, Splice, UNSURE, nested};
-use crate::yaml::Step;
+use crate::conf::yaml::Step;
 
 type Splices = Result<Vec<Splice>, &'static str>;
 

@@ -9,8 +9,8 @@
 
 mod misread;
 
-use crate::alarm::Alarm;
-use crate::config::Server;
+use crate::base::alarm::Alarm;
+use crate::conf::config::Server;
 use crate::desk::record::{Books, Record};
 use crate::desk::{auth, request_id};
 use async_trait::async_trait;

@@ -16,7 +16,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserialize, IntoDeserializer, MapAccess, Visitor};
 
 use super::{Entry, Node, Path, Shows, Value};
-use crate::problem::{Problem, in_column, nearest, quoted};
+use crate::base::problem::{Problem, in_column, nearest, quoted};
 use nested::{Fields, Items};
 
 mod nested;

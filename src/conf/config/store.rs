@@ -6,11 +6,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::raw;
-use crate::scribe::Scribe;
-use crate::secret::Secret;
-use crate::secret_ref::placeholder::Placeholder;
-use crate::secret_ref::{ASSUMED, Reference, SecretRef};
-use crate::units::{Span, Text};
+use crate::base::secret::Secret;
+use crate::base::units::{Span, Text};
+use crate::conf::scribe::Scribe;
+use crate::conf::secret_ref::placeholder::Placeholder;
+use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef};
 
 pub use raw::OnStoreDown;
 

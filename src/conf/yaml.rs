@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use crate::problem::{Problem, in_column};
+use crate::base::problem::{Problem, in_column};
 
 pub mod edit;
 pub mod habits;
@@ -219,9 +219,9 @@ impl std::fmt::Display for Path<'_> {
             Step::Hidden(_) => f.write_str("…"),
             Step::Key(key) => {
                 if key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-/:@+".contains(&b)) && !key.is_empty() {
-                    f.write_str(crate::problem::unless_secret(key))
+                    f.write_str(crate::base::problem::unless_secret(key))
                 } else {
-                    f.write_str(&crate::problem::shown(key))
+                    f.write_str(&crate::base::problem::shown(key))
                 }
             }
         }

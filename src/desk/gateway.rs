@@ -6,7 +6,7 @@
 //! of the answer. After a partial one Pingora would finish the body and make a cut answer look
 //! whole; so that is an `Err`, and the connection ends truncated.
 
-use crate::connection;
+use crate::desk::connection;
 use crate::desk::record::Record;
 use crate::desk::relay::End;
 use crate::desk::reply::Notes;

@@ -1,8 +1,8 @@
 use serde::Deserialize;
 
 use super::*;
-use crate::units::{Span, Text};
-use crate::yaml::{parse, parse_as};
+use crate::base::units::{Span, Text};
+use crate::conf::yaml::{parse, parse_as};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::{Entry, Node, Path, Step, Value, parse};
-use crate::problem::Problem;
+use crate::base::problem::Problem;
 use new::entry;
 use place::{Place, PlacedValue, find};
 use site::Site;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::secret_ref::Reference;
+use crate::conf::secret_ref::Reference;
 
 fn read(name: &str, text: &str) -> Result<Server, Problems> {
     super::read(name, text, &mut |reference| match reference {
@@ -26,7 +26,7 @@ fn check(text: &str, expected: &[&str]) {
 #[test]
 fn what_is_not_written_has_the_documented_default() {
     let server = read("server.yaml", "{}").unwrap();
-    let shipped = read("server.yaml", include_str!("../../conf/server.yaml")).unwrap();
+    let shipped = read("server.yaml", include_str!("../../../conf/server.yaml")).unwrap();
     assert_eq!(format!("{server:?}"), format!("{shipped:?}"), "conf/server.yaml writes out the defaults");
     assert_eq!(
         format!("{server:?}"),

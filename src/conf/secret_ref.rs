@@ -10,7 +10,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-use crate::secret::Secret;
+use crate::base::secret::Secret;
 
 pub(crate) mod placeholder;
 

@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::address::Cidr;
-use crate::problem::{Problem, Problems, quoted};
-use crate::scribe::{Report, Scribe};
-use crate::secret_ref::LookUp;
-use crate::units::{Days, Size, Span, Text};
-use crate::yaml::read::{List, items};
+use crate::base::address::Cidr;
+use crate::base::problem::{Problem, Problems, quoted};
+use crate::base::units::{Days, Size, Span, Text};
+use crate::conf::scribe::{Report, Scribe};
+use crate::conf::secret_ref::LookUp;
+use crate::conf::yaml::read::{List, items};
 
 mod habits;
 pub mod raw;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::raw::Server;
-use crate::yaml::habits::{Habit, find, words};
-use crate::yaml::read::FileKind;
+use crate::conf::yaml::habits::{Habit, find, words};
+use crate::conf::yaml::read::FileKind;
 
 /// `server.yaml`.
 pub(super) const KIND: FileKind = FileKind { shows, instead };

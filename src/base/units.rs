@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-use crate::address::Cidr;
-use crate::calendar;
+use crate::base::address::Cidr;
+use crate::base::calendar;
 
 /// A value that is written as text. `T` says how it is read and what the schema tells editors about
 /// it.

@@ -3,9 +3,9 @@
 //! All that it notes goes into one [`Report`] on all files. What the files only name is looked up
 //! through it, too, so that whoever resolves a value needs nothing but the scribe of its place.
 
-use crate::problem::{nearest, quoted, unless_secret};
-use crate::secret_ref::Reference;
-use crate::yaml::Path;
+use crate::base::problem::{nearest, quoted, unless_secret};
+use crate::conf::secret_ref::Reference;
+use crate::conf::yaml::Path;
 use std::cell::RefCell;
 
 mod report;

@@ -3,7 +3,7 @@
 use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess};
 
 use super::{Error, Reading};
-use crate::yaml::{Entry, Node, Path, Step};
+use crate::conf::yaml::{Entry, Node, Path, Step};
 
 /// A map being read. The first of `left` is the entry whose key or value comes next.
 pub(super) struct Fields<'a, 't> {

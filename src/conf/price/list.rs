@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use super::{Long, Price, Usd};
-use crate::units::Decimal;
+use crate::base::units::Decimal;
 
 const TEXT: &str = include_str!("list.csv");
 
@@ -102,7 +102,7 @@ fn number_or(cell: &str, other: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Time;
+    use crate::base::units::Time;
     use dialects::presets;
 
     #[test]

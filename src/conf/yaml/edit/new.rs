@@ -1,8 +1,8 @@
 //! What is to be written, as YAML.
 
 use super::place::Quotes;
-use crate::yaml::read::reads_as_text;
-use crate::yaml::{Entry, Node, Value};
+use crate::conf::yaml::read::reads_as_text;
+use crate::conf::yaml::{Entry, Node, Value};
 
 /// A value to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
-use crate::yaml::Step;
+use crate::conf::yaml::Step;
 
 /// A value's place.
 #[derive(Debug)]

@@ -79,7 +79,7 @@ impl<'t> Placeholder<'t> {
         const ENDS: [&str; 8] = ["_KEY", "_TOKEN", "_SECRET", "_ID", "_PASSWORD", "_CREDENTIALS", "_URL", "_AUTH"];
         let is_plain = is_upper_case(name)
             && ENDS.iter().any(|end| name.ends_with(end))
-            && crate::problem::unless_secret(name) == name;
+            && crate::base::problem::unless_secret(name) == name;
         Self::Variable(is_plain.then_some(name))
     }
 

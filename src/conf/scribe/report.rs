@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
 
-use crate::problem::{Problem, Problems, in_column};
-use crate::secret_ref::LookUp;
-use crate::yaml::read::{FileKind, MOST_FAULTS, read};
-use crate::yaml::{self, Node, Path, Shows};
+use crate::base::problem::{Problem, Problems, in_column};
+use crate::conf::secret_ref::LookUp;
+use crate::conf::yaml::read::{FileKind, MOST_FAULTS, read};
+use crate::conf::yaml::{self, Node, Path, Shows};
 
 /// What is found in all files, with the trees to tell where it stands.
 pub(crate) struct Report<'t> {

@@ -9,10 +9,10 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::address::Cidr;
-use crate::secret_ref::{SecretRef, Tls};
-use crate::units::{Days, Size, Span, Text, Written};
-use crate::yaml::read::List;
+use crate::base::address::Cidr;
+use crate::base::units::{Days, Size, Span, Text, Written};
+use crate::conf::secret_ref::{SecretRef, Tls};
+use crate::conf::yaml::read::List;
 
 /// How the process runs. It is read once, at the start: restart to change it.
 #[derive(Deserialize, JsonSchema)]

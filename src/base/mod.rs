@@ -1,0 +1,11 @@
+//! The base: small parts that know nothing of the gateway. Each file is one of them.
+
+pub mod address;
+pub mod alarm;
+pub mod calendar;
+pub mod lock;
+pub mod memory;
+pub mod problem;
+pub mod secret;
+pub mod table;
+pub mod units;

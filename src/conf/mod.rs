@@ -1,0 +1,8 @@
+//! Configuration: what turns the operator's files into values, and `server.yaml` itself. The
+//! other files are the [catalog](crate::catalog).
+
+pub mod config;
+pub mod price;
+pub(crate) mod scribe;
+pub mod secret_ref;
+pub mod yaml;
