@@ -23,7 +23,8 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
         let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
         metrics.catalog.old_hashes.get_or_create(&[("key", Some(key.id.clone()))]).inc_by(uses);
     }
-    let waits = books.live.reloads.waiting().map(|waiting| waiting.since.elapsed());
+    let now = Instant::now();
+    let waits = books.live.reloads.waiting(now).map(|waiting| now.saturating_duration_since(waiting.since));
     metrics.catalog.edit_waits.set(waits.unwrap_or_default().as_secs_f64());
     metrics.process.lines_dropped.set(i64::try_from(books.access_log.dropped()).unwrap_or(i64::MAX));
     if let Some(store) = store {

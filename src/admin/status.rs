@@ -131,7 +131,7 @@ fn folder(pages: &Pages) -> Option<FolderReport> {
 }
 
 fn waiting(pages: &Pages, now: Instant) -> Option<ChangeReport> {
-    let waiting = pages.books.live.reloads.waiting()?;
+    let waiting = pages.books.live.reloads.waiting(now)?;
     let since = |since: Instant| millis(now.saturating_duration_since(since));
     let endless = waiting.endless.iter().take(FILES);
     Some(ChangeReport {

@@ -230,7 +230,11 @@ impl Settling {
         let waits: Vec<_> =
             self.files.iter().filter_map(|(path, course)| Some((path, course, since(course)?))).collect();
         let endless = |course: &Course| {
-            course.fresh.as_ref().map(|fresh| fresh.since).filter(|since| now.duration_since(*since) >= ENDLESS)
+            course
+                .fresh
+                .as_ref()
+                .map(|fresh| fresh.since)
+                .filter(|since| now.saturating_duration_since(*since) >= ENDLESS)
         };
         Some(Waiting {
             since: waits.iter().map(|(.., since)| *since).min()?,

@@ -54,9 +54,9 @@ impl Reloads {
         self.status.lock().clone()
     }
 
-    /// Returns the change that is not live yet.
-    pub fn waiting(&self) -> Option<Waiting> {
-        self.settling.lock().waiting(Instant::now())
+    /// Returns the change that is not live yet, as it is at `now`.
+    pub fn waiting(&self, now: Instant) -> Option<Waiting> {
+        self.settling.lock().waiting(now)
     }
 
     /// Returns the folder that is watched.

@@ -216,7 +216,7 @@ impl Watch {
 
     /// Says which files are written without an end, once.
     fn tell(&mut self) {
-        let waiting = self.live.reloads.settling.lock().waiting(Instant::now());
+        let waiting = self.live.reloads.waiting(Instant::now());
         let endless: Vec<PathBuf> =
             waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {
