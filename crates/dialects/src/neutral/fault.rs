@@ -33,6 +33,15 @@ pub enum StreamFault {
     Cut,
 }
 
+impl From<AnswerFault> for StreamFault {
+    fn from(fault: AnswerFault) -> Self {
+        match fault {
+            AnswerFault::Upstream(error) => Self::Upstream(error),
+            AnswerFault::Nonsense(why) => Self::Broken(why),
+        }
+    }
+}
+
 /// An upstream's error, read from whatever shape it came in. Not yet scrubbed of secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpstreamError {

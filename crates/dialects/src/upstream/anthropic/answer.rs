@@ -34,93 +34,72 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let Some(blocks) = message.content else {
         return Err(AnswerFault::Nonsense("the answer has no content"));
     };
-    if let Some(id) = message.id.filled() {
-        emit(Event::Id(id));
-    }
-    match &blocks {
-        BlocksOrText::Blocks(blocks) => blocks.iter().for_each(|block| block.tell(emit)),
-        BlocksOrText::Text(text) => text.filled().into_iter().for_each(|text| emit(Event::Text(0, text))),
-    }
-    let mut counts = TokenCounts::default();
-    counts.learn(&message.usage.unwrap_or_default());
-    emit(Event::Usage(counts.tokens()));
+    message.id.emit(Event::Id, emit);
+    blocks.iter().for_each(|block| block.emit(emit));
+    emit(Event::Usage(message.usage.unwrap_or_default().tokens()));
     finish(&message.stop_reason, message.stop_details.as_ref(), emit);
     Ok(())
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
 struct AnthropicMessage<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    #[serde(borrow, default)]
     id: Text<'a>,
     /// `null` is nothing said; absent, this is no answer.
-    #[serde(borrow, default, deserialize_with = "present")]
-    content: Option<BlocksOrText<'a>>,
-    #[serde(borrow, default)]
+    #[serde(deserialize_with = "blocks")]
+    content: Option<Vec<Block<'a>>>,
     stop_reason: Text<'a>,
-    #[serde(borrow, default)]
     stop_details: Option<Details<'a>>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     usage: Option<AnthropicUsage>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
-/// What was said: blocks, or a text, as some write it who imitate the API.
-enum BlocksOrText<'a> {
-    Blocks(Vec<Block<'a>>),
-    Text(Text<'a>),
-}
-
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<BlocksOrText<'a>>, D::Error> {
+/// Reads the blocks of an answer. Some servers that imitate the API write a text instead.
+fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Block<'de>>>, D::Error> {
     from.deserialize_any(ContentVisitor).map(Some)
 }
 
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = BlocksOrText<'de>;
+    type Value = Vec<Block<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("blocks, or a text")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(list)).map(BlocksOrText::Blocks)
+        Vec::deserialize(SeqAccessDeserializer::new(list))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(BlocksOrText::Text(Text::default()))
+        Ok(Vec::new())
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(BlocksOrText::Text(Text(Some(Cow::Borrowed(text)))))
+        Ok(vec![Block::of_text(Cow::Borrowed(text))])
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(BlocksOrText::Text(Text(Some(Cow::Owned(text.to_owned())))))
+        Ok(vec![Block::of_text(Cow::Owned(text.to_owned()))])
     }
 }
 
-/// A content block. Which fields it has is its type's business.
+/// A content block. Its type decides which fields it has.
 #[derive(Default, serde::Deserialize)]
+#[serde(default)]
 pub(super) struct Block<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     pub(super) kind: Text<'a>,
-    #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow, default)]
     thinking: Text<'a>,
-    #[serde(borrow, default)]
     signature: Text<'a>,
-    #[serde(borrow, default)]
     data: Text<'a>,
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default)]
     name: Text<'a>,
-    #[serde(borrow, default)]
     input: Option<&'a RawValue>,
 }
 
@@ -131,28 +110,20 @@ pub(super) struct Details<'a> {
     explanation: Text<'a>,
 }
 
-impl Block<'_> {
-    /// Tells all of it, which in a stream is its beginning.
-    pub(super) fn tell(&self, emit: Emit<'_>) {
+impl<'a> Block<'a> {
+    fn of_text(text: Cow<'a, str>) -> Self {
+        Self { kind: Text(Some(Cow::Borrowed("text"))), text: Text(Some(text)), ..Self::default() }
+    }
+
+    /// Emits all of it, which in a stream is its beginning.
+    pub(super) fn emit(&self, emit: Emit<'_>) {
         match self.kind.as_str() {
-            "text" => {
-                if let Some(text) = self.text.filled() {
-                    emit(Event::Text(0, text));
-                }
-            }
+            "text" => self.text.emit(|text| Event::Text(0, text), emit),
             "thinking" => {
-                if let Some(text) = self.thinking.filled() {
-                    emit(Event::Reasoning(0, text));
-                }
-                if let Some(signature) = self.signature.filled() {
-                    emit(Event::Signed(signature));
-                }
+                self.thinking.emit(|text| Event::Reasoning(0, text), emit);
+                self.signature.emit(Event::Signed, emit);
             }
-            "redacted_thinking" => {
-                if let Some(data) = self.data.filled() {
-                    emit(Event::Redacted(data));
-                }
-            }
+            "redacted_thinking" => self.data.emit(Event::Redacted, emit),
             "tool_use" => {
                 emit(Event::Call { choice: 0, id: self.id.filled(), name: self.name.as_str(), signature: None });
                 if let Some(input) = self.input() {
@@ -164,7 +135,7 @@ impl Block<'_> {
         }
     }
 
-    /// A call's input, if there is anything in it.
+    /// Returns a call's input, if there is anything in it.
     pub(super) fn input(&self) -> Option<Cow<'_, str>> {
         let input = unquoted(self.input?);
         let inside = input.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(&input);
@@ -172,7 +143,7 @@ impl Block<'_> {
     }
 }
 
-/// Tells why the answer ended.
+/// Emits why the answer ended.
 pub(super) fn finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emit<'_>) {
     let finish = match reason.as_str() {
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
@@ -180,24 +151,21 @@ pub(super) fn finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emi
         // `end_turn`, `stop_sequence`, `tool_use`, `pause_turn`, and whatever will come.
         _ => Finish::Stop,
     };
-    if let Some(why) = details.and_then(|details| details.explanation.filled()).filter(|_| finish == Finish::Filtered) {
-        emit(Event::Refusal(0, why));
+    if let Some(details) = details.filter(|_| finish == Finish::Filtered) {
+        details.explanation.emit(|why| Event::Refusal(0, why), emit);
     }
     emit(Event::Finish(0, finish));
 }
 
 /// What the API counts. Its input is without what went through the cache.
 #[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
 pub(super) struct AnthropicUsage {
-    #[serde(default)]
     input_tokens: Count,
-    #[serde(default)]
     cache_creation_input_tokens: Count,
-    #[serde(default)]
     cache_read_input_tokens: Count,
-    #[serde(default)]
     output_tokens: Count,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     output_tokens_details: Option<OutputDetails>,
 }
 
@@ -208,43 +176,34 @@ struct OutputDetails {
 }
 
 impl AnthropicUsage {
-    /// Without what is counted of the answer: at a stream's start that is a placeholder.
+    /// Returns it without what is counted of the answer: at a stream's start that is a placeholder.
     pub(super) fn of_the_prompt(self) -> Self {
         Self { output_tokens: Count::default(), output_tokens_details: None, ..self }
     }
-}
 
-/// The last of every number so far: each is the sum of the whole answer.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct TokenCounts {
-    input: Option<u64>,
-    written: Option<u64>,
-    read: Option<u64>,
-    output: Option<u64>,
-    thinking: Option<u64>,
-}
-
-impl TokenCounts {
-    /// Newer numbers win.
-    pub(super) fn learn(&mut self, usage: &AnthropicUsage) {
-        let thinking = usage.output_tokens_details.as_ref().and_then(|details| details.thinking_tokens.0);
-        self.input = usage.input_tokens.0.or(self.input);
-        self.written = usage.cache_creation_input_tokens.0.or(self.written);
-        self.read = usage.cache_read_input_tokens.0.or(self.read);
-        self.output = usage.output_tokens.0.or(self.output);
-        self.thinking = thinking.or(self.thinking);
+    /// Takes over what a newer event counts: each number is the sum of the whole answer.
+    pub(super) fn update(&mut self, newer: Self) {
+        let details = newer.output_tokens_details.filter(|details| details.thinking_tokens.0.is_some());
+        *self = Self {
+            input_tokens: newer.input_tokens.or(self.input_tokens),
+            cache_creation_input_tokens: newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens),
+            cache_read_input_tokens: newer.cache_read_input_tokens.or(self.cache_read_input_tokens),
+            output_tokens: newer.output_tokens.or(self.output_tokens),
+            output_tokens_details: details.or(self.output_tokens_details.take()),
+        };
     }
 
-    /// As everybody else counts.
+    /// Returns the tokens as everybody else counts them.
     pub(super) fn tokens(&self) -> Tokens {
-        let parts = [self.input, self.written, self.read];
+        let (cached, cache_write) = (self.cache_read_input_tokens.0, self.cache_creation_input_tokens.0);
+        let parts = [self.input_tokens.0, cache_write, cached];
         let sum = parts.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));
         Tokens {
             prompt: parts.iter().any(Option::is_some).then_some(sum),
-            completion: self.output,
-            cached: self.read,
-            cache_write: self.written,
-            reasoning: self.thinking,
+            completion: self.output_tokens.0,
+            cached,
+            cache_write,
+            reasoning: self.output_tokens_details.as_ref().and_then(|details| details.thinking_tokens.0),
         }
     }
 }

@@ -6,16 +6,16 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::answer::{AnthropicUsage, Block, Details, TokenCounts, finish};
+use super::answer::{AnthropicUsage, Block, Details, finish};
 use super::error;
 use crate::neutral::{self, Emit, Event, Finish, StreamFault};
-use crate::upstream::shared::lenient::{Count, counts};
+use crate::upstream::shared::lenient::{Count, counts, object};
 use crate::upstream::shared::text::Text;
 
 /// Where in a stream we are.
 #[derive(Debug, Default)]
 pub struct AnthropicReader {
-    counts: TokenCounts,
+    usage: AnthropicUsage,
     open: OpenBlock,
     started: bool,
     /// It was said why it ended, or that nothing is to be said of that.
@@ -38,48 +38,41 @@ enum OpenBlock {
     },
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Data<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    #[serde(default)]
     index: Count,
-    #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
     content_block: Option<Block<'a>>,
-    #[serde(borrow, default)]
     message: Option<Start<'a>>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     usage: Option<AnthropicUsage>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Start<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     id: Text<'a>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     usage: Option<AnthropicUsage>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Delta<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow, default)]
     thinking: Text<'a>,
-    #[serde(borrow, default)]
     signature: Text<'a>,
-    #[serde(borrow, default)]
     partial_json: Text<'a>,
     /// `null` is not absent here.
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(deserialize_with = "present")]
     stop_reason: Option<Text<'a>>,
-    #[serde(borrow, default)]
     stop_details: Option<Details<'a>>,
 }
 
@@ -91,7 +84,7 @@ impl neutral::Reader for AnthropicReader {
         if name == b"error" {
             return Err(StreamFault::Upstream(error::told(data)));
         }
-        let Ok(event) = read::<Data<'_>>(data) else { return self.unreadable(data) };
+        let Some(event) = object::<Data<'_>>(data) else { return self.unreadable(data) };
         // The name is repeated inside. Some who imitate the API say it in one place only.
         let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         match kind {
@@ -100,9 +93,7 @@ impl neutral::Reader for AnthropicReader {
             "message_start" => {
                 self.started = true;
                 let message = event.message.unwrap_or_default();
-                if let Some(id) = message.id.filled() {
-                    emit(Event::Id(id));
-                }
+                message.id.emit(Event::Id, emit);
                 self.count(message.usage.map(AnthropicUsage::of_the_prompt), emit);
                 Ok(())
             }
@@ -133,18 +124,16 @@ impl AnthropicReader {
         } else {
             OpenBlock::Other(index)
         };
-        block.tell(emit);
+        block.emit(emit);
         Ok(())
     }
 
     fn delta(&mut self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         self.started = true;
         match delta.kind.as_str() {
-            "text_delta" => delta.text.filled().into_iter().for_each(|text| emit(Event::Text(0, text))),
-            "thinking_delta" => delta.thinking.filled().into_iter().for_each(|text| emit(Event::Reasoning(0, text))),
-            "signature_delta" => {
-                delta.signature.filled().into_iter().for_each(|signature| emit(Event::Signed(signature)))
-            }
+            "text_delta" => delta.text.emit(|text| Event::Text(0, text), emit),
+            "thinking_delta" => delta.thinking.emit(|text| Event::Reasoning(0, text), emit),
+            "signature_delta" => delta.signature.emit(Event::Signed, emit),
             "input_json_delta" => {
                 let Some(fragment) = delta.partial_json.filled() else { return Ok(()) };
                 let is_of = |open: Option<u64>| index.is_none() || index == open;
@@ -184,8 +173,8 @@ impl AnthropicReader {
 
     fn count(&mut self, usage: Option<AnthropicUsage>, emit: Emit<'_>) {
         if let Some(usage) = usage {
-            self.counts.learn(&usage);
-            emit(Event::Usage(self.counts.tokens()));
+            self.usage.update(usage);
+            emit(Event::Usage(self.usage.tokens()));
         }
     }
 
@@ -197,7 +186,7 @@ impl AnthropicReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        if let Ok(kinds) = read::<Kinds<'_>>(data) {
+        if let Some(kinds) = object::<Kinds<'_>>(data) {
             let is_known = match kinds.kind.as_str() {
                 "content_block_delta" => ["", "text_delta", "thinking_delta", "signature_delta", "input_json_delta"]
                     .contains(&kind_of(kinds.delta).as_str()),
@@ -221,29 +210,19 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>
 }
 
 /// What can be known of an event whatever shape the rest of it has.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Kinds<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    #[serde(default)]
     index: Count,
-    #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
 }
 
-/// The type that a part of an event names; empty if it is not even an object.
+/// Returns the type that a part of an event names; empty if it is not even an object.
 fn kind_of(part: Option<&RawValue>) -> Text<'_> {
-    part.and_then(|part| read::<Kinds<'_>>(part.get().as_bytes()).ok()).map(|kinds| kinds.kind).unwrap_or_default()
-}
-
-/// Reads an object: serde would take a list of its fields for it too.
-fn read<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, ()> {
-    match data.trim_ascii_start() {
-        [b'{', ..] => serde_json::from_slice(data).map_err(drop),
-        _ => Err(()),
-    }
+    part.and_then(|part| object::<Kinds<'_>>(part.get().as_bytes())).map(|kinds| kinds.kind).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What Converse answers, whole or as a stream's events.
+//! Reads what Converse answers, whole or as a stream's events.
 //!
 //! In a stream the usage comes after the reason why it stopped; both together are its end. A text
 //! block begins with its first delta, only calls are announced. Everything unknown is passed over:
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 use super::{error, models};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
-use crate::upstream::shared::lenient::{Count, counts, unquoted};
+use crate::upstream::shared::lenient::{Count, counts, object, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer of this model.
 pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let Ok(answer) = serde_json::from_slice::<ConverseAnswer<'_>>(body) else {
+    let Some(answer) = object::<Converse<'_>>(body) else {
         return Err(AnswerFault::Nonsense("the answer is no JSON of Converse"));
     };
     let Some(content) = answer.output.and_then(|output| output.message).and_then(|message| message.content) else {
@@ -25,7 +25,7 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
     };
     let finish = finish(answer.stop_reason.as_str()).map_err(AnswerFault::Upstream)?;
     for block in &content {
-        block.tell(emit);
+        block.emit(emit);
     }
     emit(Event::Finish(0, finish));
     if let Some(usage) = answer.usage {
@@ -40,27 +40,56 @@ pub struct ConverseReader {
     is_claude: bool,
     has_stopped: bool,
     has_usage: bool,
-    open: OpenBlock,
+    /// The block that a call's fragments belong to. A block of text may come without a beginning,
+    /// and so changes nothing.
+    open: Option<OpenBlock>,
 }
 
-/// The block that a call's fragments belong to. A block of text may come without a beginning, and
-/// so changes nothing.
-#[derive(Debug, Default, Clone, Copy)]
-enum OpenBlock {
-    #[default]
-    Nothing,
+/// A block that has begun.
+#[derive(Debug, Clone, Copy)]
+struct OpenBlock {
+    kind: BlockKind,
+    index: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BlockKind {
     /// A call.
-    Call(Option<u64>),
-    /// A call that the provider itself makes: nothing of it is told.
-    Hidden(Option<u64>),
+    Call,
+    /// A call that the provider itself makes: nothing of it is emitted.
+    Hidden,
     /// No call.
-    Other(Option<u64>),
+    Other,
+}
+
+impl OpenBlock {
+    /// Returns whether an event of this index is about this block.
+    fn is_at(self, index: Option<u64>) -> bool {
+        self.index.is_none() || index.is_none() || self.index == index
+    }
 }
 
 impl ConverseReader {
-    /// A reader of what this model answers.
+    /// Returns a reader of what this model answers.
     pub fn new(model: &str) -> Self {
-        Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, open: OpenBlock::Nothing }
+        Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, open: None }
+    }
+
+    fn delta(&self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+        let is_hidden = |open: OpenBlock| open.kind == BlockKind::Hidden && index.is_some() && open.index == index;
+        if self.open.is_some_and(is_hidden) {
+            return Ok(());
+        }
+        if delta.fragment().is_some() {
+            match self.open.filter(|open| open.is_at(index)).map(|open| open.kind) {
+                Some(BlockKind::Call) => {}
+                Some(BlockKind::Hidden | BlockKind::Other) => return Ok(()),
+                // Blocks never interleave. To guess would make garbage of two calls.
+                None => return Err(StreamFault::Broken("a part of a call that is not open")),
+            }
+        }
+        delta.emit(emit);
+        Ok(())
     }
 
     fn end(&self, emit: Emit<'_>) {
@@ -74,56 +103,34 @@ impl neutral::Reader for ConverseReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         match name {
             b"contentBlockDelta" => {
-                let event: Delta<'_> = read(data)?;
-                let is_of = |open: Option<u64>| event.index.0.is_none() || open.is_none() || event.index.0 == open;
-                let is_fragment = event.fragment().is_some();
-                match self.open {
-                    OpenBlock::Hidden(index) if event.index.0.is_some() && event.index.0 == index => {}
-                    OpenBlock::Hidden(index) | OpenBlock::Other(index) if is_fragment && is_of(index) => {}
-                    OpenBlock::Call(index) if is_of(index) => event.tell(emit),
-                    // Blocks never interleave. To guess would make garbage of two calls.
-                    OpenBlock::Nothing | OpenBlock::Call(_) | OpenBlock::Hidden(_) | OpenBlock::Other(_)
-                        if is_fragment =>
-                    {
-                        return Err(StreamFault::Broken("a part of a call that is not open"));
-                    }
-                    OpenBlock::Nothing | OpenBlock::Call(_) | OpenBlock::Hidden(_) | OpenBlock::Other(_) => {
-                        event.tell(emit)
-                    }
-                }
+                let event = read(data)?;
+                self.delta(event.content_block_index.0, &event.delta.unwrap_or_default(), emit)?;
             }
             b"contentBlockStart" => {
-                let event: Start<'_> = read(data)?;
-                let call = event.start.and_then(|start| start.call);
-                self.open = match &call {
-                    Some(call) if call.is_providers() => OpenBlock::Hidden(event.index.0),
-                    Some(_) => OpenBlock::Call(event.index.0),
-                    None => OpenBlock::Other(event.index.0),
+                let event = read(data)?;
+                let call = event.start.and_then(|block| block.call);
+                let kind = match &call {
+                    Some(call) if call.is_providers() => BlockKind::Hidden,
+                    Some(_) => BlockKind::Call,
+                    None => BlockKind::Other,
                 };
+                self.open = Some(OpenBlock { kind, index: event.content_block_index.0 });
                 if let Some(call) = call {
-                    call.tell(emit);
+                    call.emit(emit);
                 }
             }
             b"contentBlockStop" => {
-                let event: Stopped = read(data)?;
-                match self.open {
-                    OpenBlock::Call(index) | OpenBlock::Hidden(index) | OpenBlock::Other(index)
-                        if event.index.0.is_none() || index.is_none() || event.index.0 == index =>
-                    {
-                        self.open = OpenBlock::Nothing;
-                    }
-                    OpenBlock::Nothing | OpenBlock::Call(_) | OpenBlock::Hidden(_) | OpenBlock::Other(_) => {}
-                }
+                let index = read(data)?.content_block_index.0;
+                self.open = self.open.filter(|open| !open.is_at(index));
             }
             b"messageStop" => {
-                let event: Stop<'_> = read(data)?;
-                let finish = finish(event.reason.as_str()).map_err(StreamFault::Upstream)?;
+                let finish = finish(read(data)?.stop_reason.as_str()).map_err(StreamFault::Upstream)?;
                 self.has_stopped = true;
                 emit(Event::Finish(0, finish));
                 self.end(emit);
             }
             b"metadata" => {
-                let event: Metadata = read(data)?;
+                let event = read(data)?;
                 self.has_usage = true;
                 if let Some(usage) = event.usage {
                     emit(Event::Usage(usage.tokens(self.is_claude)));
@@ -144,11 +151,11 @@ impl neutral::Reader for ConverseReader {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, StreamFault> {
-    serde_json::from_slice(data).map_err(|_| StreamFault::Broken("an event is no JSON of ConverseStream"))
+fn read(data: &[u8]) -> Result<Converse<'_>, StreamFault> {
+    object(data).ok_or(StreamFault::Broken("an event is no JSON of ConverseStream"))
 }
 
-/// Why it ended; an error where the model broke its own format.
+/// Returns why the answer ended; an error where the model broke its own format.
 fn finish(reason: &str) -> Result<Finish, UpstreamError> {
     match reason {
         "max_tokens" | "model_context_window_exceeded" => Ok(Finish::Length),
@@ -158,95 +165,85 @@ fn finish(reason: &str) -> Result<Finish, UpstreamError> {
     }
 }
 
-#[derive(Deserialize)]
-struct ConverseAnswer<'a> {
+/// A whole answer, or an event of a stream, which has some of the same members and its own.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Converse<'a> {
     #[serde(borrow)]
     output: Option<Output<'a>>,
-    #[serde(borrow, default, rename = "stopReason")]
     stop_reason: Text<'a>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     usage: Option<ConverseUsage>,
+    content_block_index: Count,
+    start: Option<Block<'a>>,
+    delta: Option<Delta<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Output<'a> {
     #[serde(borrow)]
-    message: Option<OutputMessage<'a>>,
+    message: Option<Content<'a>>,
 }
 
 #[derive(Deserialize)]
-struct OutputMessage<'a> {
+struct Content<'a> {
     #[serde(borrow)]
     content: Option<Vec<Block<'a>>>,
 }
 
 /// A block; each has one of these.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Block<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     text: Text<'a>,
-    #[serde(borrow, rename = "toolUse")]
+    #[serde(rename = "toolUse")]
     call: Option<ToolUse<'a>>,
-    #[serde(borrow, rename = "reasoningContent")]
+    #[serde(rename = "reasoningContent")]
     thought: Option<Thought<'a>>,
     /// Text with its sources.
-    #[serde(borrow, rename = "citationsContent")]
-    cited: Option<Cited<'a>>,
-    #[serde(borrow)]
+    #[serde(rename = "citationsContent")]
+    cited: Option<Content<'a>>,
     image: Option<Image<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ToolUse<'a> {
-    #[serde(borrow, default, rename = "toolUseId")]
+    #[serde(borrow, rename = "toolUseId")]
     id: Text<'a>,
-    #[serde(borrow, default)]
     name: Text<'a>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
     /// `server_tool_use`, if the provider makes it.
-    #[serde(borrow, default, rename = "type")]
+    #[serde(rename = "type")]
     kind: Text<'a>,
 }
 
 /// A whole thought, or a stream's piece of one.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Thought<'a> {
     #[serde(borrow, rename = "reasoningText")]
     whole: Option<ThoughtText<'a>>,
-    #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow, default)]
     signature: Text<'a>,
-    #[serde(borrow, default, rename = "redactedContent")]
+    #[serde(rename = "redactedContent")]
     redacted: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ThoughtText<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     text: Text<'a>,
-    #[serde(borrow, default)]
     signature: Text<'a>,
 }
 
-#[derive(Deserialize)]
-struct Cited<'a> {
-    #[serde(borrow)]
-    content: Option<Vec<CitedText<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct CitedText<'a> {
-    #[serde(borrow, default)]
-    text: Text<'a>,
-}
-
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Image<'a> {
-    #[serde(borrow, default)]
-    format: Text<'a>,
     #[serde(borrow)]
+    format: Text<'a>,
     source: Option<ImageBytes<'a>>,
 }
 
@@ -257,19 +254,17 @@ struct ImageBytes<'a> {
 }
 
 impl Block<'_> {
-    fn tell(&self, emit: Emit<'_>) {
-        if let Some(text) = self.text.filled() {
-            emit(Event::Text(0, text));
-        }
+    fn emit(&self, emit: Emit<'_>) {
+        self.text.emit(|text| Event::Text(0, text), emit);
         if let Some(call) = &self.call {
-            call.tell(emit);
+            call.emit(emit);
         }
         if let Some(thought) = &self.thought {
-            thought.tell(emit);
+            thought.emit(emit);
         }
         let cited = self.cited.as_ref().and_then(|cited| cited.content.as_deref());
-        for text in cited.unwrap_or_default().iter().filter_map(|cited| cited.text.filled()) {
-            emit(Event::Text(0, text));
+        for block in cited.unwrap_or_default() {
+            block.text.emit(|text| Event::Text(0, text), emit);
         }
         if let Some(image) = &self.image
             && let Some(bytes) = image.source.as_ref().and_then(|source| source.bytes.filled())
@@ -285,16 +280,11 @@ impl ToolUse<'_> {
         self.kind.filled() == Some("server_tool_use")
     }
 
-    fn tell(&self, emit: Emit<'_>) {
+    fn emit(&self, emit: Emit<'_>) {
         if self.is_providers() {
             return;
         }
-        emit(Event::Call {
-            choice: 0,
-            id: self.id.filled(),
-            name: self.name.filled().unwrap_or_default(),
-            signature: None,
-        });
+        emit(Event::Call { choice: 0, id: self.id.filled(), name: self.name.as_str(), signature: None });
         if let Some(input) = self.input.map(unquoted).filter(|input| !input.is_empty()) {
             emit(Event::Arguments(0, &input));
         }
@@ -302,54 +292,26 @@ impl ToolUse<'_> {
 }
 
 impl Thought<'_> {
-    fn tell(&self, emit: Emit<'_>) {
+    fn emit(&self, emit: Emit<'_>) {
         let (text, signature) = match &self.whole {
             Some(whole) => (&whole.text, &whole.signature),
             None => (&self.text, &self.signature),
         };
-        if let Some(text) = text.filled() {
-            emit(Event::Reasoning(0, text));
-        }
-        if let Some(signature) = signature.filled() {
-            emit(Event::Signed(signature));
-        }
-        if let Some(redacted) = self.redacted.filled() {
-            emit(Event::Redacted(redacted));
-        }
+        text.emit(|text| Event::Reasoning(0, text), emit);
+        signature.emit(Event::Signed, emit);
+        self.redacted.emit(Event::Redacted, emit);
     }
 }
 
-#[derive(Deserialize)]
-struct Start<'a> {
-    #[serde(rename = "contentBlockIndex")]
-    #[serde(default)]
-    index: Count,
-    #[serde(borrow)]
-    start: Option<StartOf<'a>>,
-}
-
-#[derive(Deserialize)]
-struct StartOf<'a> {
-    #[serde(borrow, rename = "toolUse")]
-    call: Option<ToolUse<'a>>,
-}
-
-#[derive(Deserialize)]
+/// A piece of a block.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Delta<'a> {
-    #[serde(rename = "contentBlockIndex")]
-    #[serde(default)]
-    index: Count,
     #[serde(borrow)]
-    delta: Option<BlockPiece<'a>>,
-}
-
-#[derive(Deserialize)]
-struct BlockPiece<'a> {
-    #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow, rename = "toolUse")]
+    #[serde(rename = "toolUse")]
     call: Option<Fragment<'a>>,
-    #[serde(borrow, rename = "reasoningContent")]
+    #[serde(rename = "reasoningContent")]
     thought: Option<Thought<'a>>,
 }
 
@@ -360,43 +322,20 @@ struct Fragment<'a> {
 }
 
 impl Delta<'_> {
-    /// The piece of a call's arguments that it is.
+    /// Returns the piece of a call's arguments that it is.
     fn fragment(&self) -> Option<&str> {
-        self.delta.as_ref()?.call.as_ref().and_then(|call| call.input.filled())
+        self.call.as_ref()?.input.filled()
     }
 
-    fn tell(&self, emit: Emit<'_>) {
-        let Some(piece) = &self.delta else { return };
-        if let Some(text) = piece.text.filled() {
-            emit(Event::Text(0, text));
-        }
+    fn emit(&self, emit: Emit<'_>) {
+        self.text.emit(|text| Event::Text(0, text), emit);
         if let Some(fragment) = self.fragment() {
             emit(Event::Arguments(0, fragment));
         }
-        if let Some(thought) = &piece.thought {
-            thought.tell(emit);
+        if let Some(thought) = &self.thought {
+            thought.emit(emit);
         }
     }
-}
-
-/// The end of a block.
-#[derive(Deserialize)]
-struct Stopped {
-    #[serde(rename = "contentBlockIndex")]
-    #[serde(default)]
-    index: Count,
-}
-
-#[derive(Deserialize)]
-struct Stop<'a> {
-    #[serde(borrow, default, rename = "stopReason")]
-    reason: Text<'a>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    #[serde(default, deserialize_with = "counts")]
-    usage: Option<ConverseUsage>,
 }
 
 #[derive(Default, Deserialize)]
@@ -410,6 +349,8 @@ struct ConverseUsage {
 }
 
 impl ConverseUsage {
+    /// Returns the tokens as everybody else counts them.
+    ///
     /// A Claude's input is without what went through the cache. With the others' that differs, so
     /// the total decides; unless the cache's numbers are larger than the input that they would be
     /// part of.

@@ -11,38 +11,36 @@ use super::error::gave_up;
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::shapes::Several;
-use crate::upstream::shared::lenient::{Count, counts};
+use crate::upstream::shared::lenient::{Count, counts, object};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let nonsense = |_| AnswerFault::Nonsense("the answer is not a JSON object of Cohere's");
-    let told: EventTop<'_> = serde_json::from_slice(body).map_err(nonsense)?;
-    let Some(message) = told.message.filter(|message| message.get().starts_with('{') && told.error.is_none()) else {
-        return Err(match told.hidden(body) {
+    let nonsense = || AnswerFault::Nonsense("the answer is not a JSON object of Cohere's");
+    let top: EventTop<'_> = object(body).ok_or_else(nonsense)?;
+    let Some(message) = top.message.filter(|message| message.get().starts_with('{') && top.error.is_none()) else {
+        return Err(match top.hidden(body) {
             Some(error) => AnswerFault::Upstream(error),
             None => AnswerFault::Nonsense("the answer has no message"),
         });
     };
-    let message: SpokenMessage<'_> = serde_json::from_str(message.get()).map_err(nonsense)?;
-    let reason = told.finish_reason.as_str();
+    let message: SpokenMessage<'_> = object(message.get().as_bytes()).ok_or_else(nonsense)?;
+    let reason = top.finish_reason.as_str();
     let finish = finish(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
     if message.tool_calls.list().iter().any(|call| call.name().is_none()) {
         return Err(AnswerFault::Nonsense("a call names no function"));
     }
 
-    if let Some(id) = told.id.filled() {
-        emit(Event::Id(id));
-    }
-    message.tell(emit);
+    top.id.emit(Event::Id, emit);
+    message.emit(emit);
     for call in message.tool_calls.list() {
         let mut arguments = Arguments::default();
         call.begin(emit);
         arguments.push(call.arguments(), emit);
         arguments.end(emit);
     }
-    told.usage.unwrap_or_default().tell(emit);
+    top.usage.unwrap_or_default().emit(emit);
     emit(Event::Finish(0, finish));
     Ok(())
 }
@@ -86,9 +84,9 @@ impl neutral::Reader for CohereReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        let broken = |_| StreamFault::Broken("an event is not a JSON object of Cohere's");
-        let told: EventTop<'_> = serde_json::from_slice(data).map_err(broken)?;
-        let kind = told.kind.filled().map_or(name, str::as_bytes);
+        let broken = || StreamFault::Broken("an event is not a JSON object of Cohere's");
+        let top: EventTop<'_> = object(data).ok_or_else(broken)?;
+        let kind = top.kind.filled().map_or(name, str::as_bytes);
         let is_known = matches!(
             kind,
             b"message-start"
@@ -101,18 +99,16 @@ impl neutral::Reader for CohereReader {
                 | b"message-end"
         );
         if !is_known {
-            return told.hidden(data).map_or(Ok(()), |error| Err(StreamFault::Upstream(error)));
+            return top.hidden(data).map_or(Ok(()), |error| Err(StreamFault::Upstream(error)));
         }
-        let delta: Delta<'_> =
-            told.delta.map(|delta| serde_json::from_str(delta.get())).transpose().map_err(broken)?.unwrap_or_default();
+        let delta: Delta<'_> = match top.delta {
+            Some(delta) => object(delta.get().as_bytes()).ok_or_else(broken)?,
+            None => Delta::default(),
+        };
         let message = delta.message.unwrap_or_default();
         let calls = message.tool_calls.list();
         match kind {
-            b"message-start" => {
-                if let Some(id) = told.id.filled() {
-                    emit(Event::Id(id));
-                }
-            }
+            b"message-start" => top.id.emit(Event::Id, emit),
             b"tool-call-start" => {
                 if calls.iter().any(|call| call.name().is_none()) {
                     return Err(StreamFault::Broken("a call names no function"));
@@ -121,13 +117,13 @@ impl neutral::Reader for CohereReader {
                     self.end_call(emit);
                     call.begin(emit);
                     self.open
-                        .insert(OpenCall { index: told.index, ..OpenCall::default() })
+                        .insert(OpenCall { index: top.index, ..OpenCall::default() })
                         .arguments
                         .push(call.arguments(), emit);
                 }
             }
             b"tool-call-delta" => {
-                let Some(open) = self.open.as_mut().filter(|open| open.is_at(told.index)) else {
+                let Some(open) = self.open.as_mut().filter(|open| open.is_at(top.index)) else {
                     return Err(StreamFault::Broken("arguments came of a call that had not begun, or had ended"));
                 };
                 for call in calls {
@@ -141,35 +137,30 @@ impl neutral::Reader for CohereReader {
                     return Err(StreamFault::Upstream(gave_up(reason, error)));
                 };
                 self.end_call(emit);
-                delta.usage.unwrap_or_default().tell(emit);
+                delta.usage.unwrap_or_default().emit(emit);
                 emit(Event::Finish(0, finish));
                 emit(Event::End);
             }
-            _ => message.tell(emit),
+            _ => message.emit(emit),
         }
         Ok(())
     }
 }
 
 /// The top of an event, or of a whole answer.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct EventTop<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(default)]
     index: Count,
-    #[serde(borrow)]
     delta: Option<&'a RawValue>,
     /// An answer's message; or the text of an error.
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     usage: Option<UsageReport>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -183,84 +174,75 @@ impl EventTop<'_> {
     }
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Delta<'a> {
     #[serde(borrow)]
     message: Option<SpokenMessage<'a>>,
-    #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     usage: Option<UsageReport>,
-    #[serde(borrow, default)]
     error: Text<'a>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct SpokenMessage<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     tool_plan: Text<'a>,
-    #[serde(borrow, default)]
     content: Several<ContentItem<'a>>,
-    #[serde(borrow, default)]
     tool_calls: Several<ToolCall<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ContentItem<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     thinking: Text<'a>,
-    #[serde(borrow, default)]
     text: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ToolCall<'a> {
-    #[serde(borrow, default)]
-    id: Text<'a>,
     #[serde(borrow)]
+    id: Text<'a>,
     function: Option<Function<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Function<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     name: Text<'a>,
-    #[serde(borrow, default)]
     arguments: Text<'a>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct UsageReport {
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     tokens: Option<Units>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     billed_units: Option<Units>,
-    #[serde(default)]
     cached_tokens: Count,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Units {
-    #[serde(default)]
     input_tokens: Count,
-    #[serde(default)]
     output_tokens: Count,
 }
 
 impl SpokenMessage<'_> {
-    /// Tells what it says, but for its calls.
-    fn tell(&self, emit: Emit<'_>) {
+    /// Emits all of it but its calls.
+    fn emit(&self, emit: Emit<'_>) {
         for part in self.content.list() {
-            if let Some(thinking) = part.thinking.filled() {
-                emit(Event::Reasoning(0, thinking));
-            }
-            if let Some(text) = part.text.filled() {
-                emit(Event::Text(0, text));
-            }
+            part.thinking.emit(|thinking| Event::Reasoning(0, thinking), emit);
+            part.text.emit(|text| Event::Text(0, text), emit);
         }
-        if let Some(plan) = self.tool_plan.filled() {
-            emit(Event::Reasoning(0, plan));
-        }
+        self.tool_plan.emit(|plan| Event::Reasoning(0, plan), emit);
     }
 }
 
@@ -279,9 +261,9 @@ impl ToolCall<'_> {
 }
 
 impl UsageReport {
-    /// What the model read and wrote; failing that, what is charged, which leaves out what Cohere
-    /// itself says to the model.
-    fn tell(self, emit: Emit<'_>) {
+    /// Emits what the model read and wrote; failing that, what is charged, which leaves out what
+    /// Cohere itself says to the model.
+    fn emit(self, emit: Emit<'_>) {
         let of =
             |units: Option<Units>| units.map_or((None, None), |units| (units.input_tokens.0, units.output_tokens.0));
         let (read, written) = of(self.tokens);

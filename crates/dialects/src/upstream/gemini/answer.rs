@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use super::error;
 use super::lenient::{compact, required};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::upstream::shared::flat::shapes::Several;
 use crate::upstream::shared::lenient::{Count, counts, unquoted};
 use crate::upstream::shared::text::Text;
 
@@ -21,21 +22,29 @@ use crate::upstream::shared::text::Text;
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy = String::from_utf8_lossy(body);
-    let said = Responses::read(&lossy).ok_or(AnswerFault::Nonsense("the answer is not JSON as Gemini sends it"))?;
+    let responses = read(&lossy).ok_or(AnswerFault::Nonsense("the answer is not JSON as Gemini sends it"))?;
     let mut reader = GeminiReader::default();
-    for piece in said.pieces() {
-        reader.take(piece, &lossy, emit).map_err(AnswerFault::Upstream)?;
+    for response in responses.list() {
+        reader.take(response, &lossy, emit).map_err(AnswerFault::Upstream)?;
     }
-    match said {
+    match responses {
         // It is whole because its JSON is.
-        Responses::One(_) => reader.finish_the_rest(emit),
-        Responses::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer has no end")),
-        Responses::Many(_) => {}
+        Several::One(_) => reader.finish_the_rest(emit),
+        Several::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer has no end")),
+        Several::Many(_) => {}
     }
     if !reader.is_whole() {
         return Err(AnswerFault::Nonsense("the answer has no candidates"));
     }
     Ok(())
+}
+
+/// Reads the objects that a text holds.
+fn read(text: &str) -> Option<Several<Response<'_>>> {
+    if text.trim_ascii_start().starts_with('[') {
+        return serde_json::from_str(text).ok().map(Several::Many);
+    }
+    serde_json::from_str(text).ok().map(Several::One)
 }
 
 /// The reading of one stream.
@@ -69,9 +78,8 @@ impl neutral::Reader for GeminiReader {
         }
         let broken = StreamFault::Broken("an event is not JSON as Gemini sends it");
         let text = std::str::from_utf8(data).map_err(|_| broken.clone())?;
-        let said = Responses::read(text).ok_or(broken)?;
-        for piece in said.pieces() {
-            self.take(piece, text, emit).map_err(StreamFault::Upstream)?;
+        for response in read(text).ok_or(broken)?.list() {
+            self.take(response, text, emit).map_err(StreamFault::Upstream)?;
         }
         Ok(())
     }
@@ -96,22 +104,22 @@ impl GeminiReader {
         }
     }
 
-    /// Tells what one object says. `whole` is the text that it stands in.
-    fn take(&mut self, piece: &Response<'_>, whole: &str, emit: Emit<'_>) -> Result<(), UpstreamError> {
-        if piece.error.is_some_and(|error| !matches!(error.get(), "false" | r#""""#)) {
+    /// Emits what one object says. `whole` is the text that it stands in.
+    fn take(&mut self, response: &Response<'_>, whole: &str, emit: Emit<'_>) -> Result<(), UpstreamError> {
+        if response.error.is_some_and(|error| !matches!(error.get(), "false" | r#""""#)) {
             return Err(error::read(whole.as_bytes(), None));
         }
-        if let Some(id) = piece.response_id.filled().filter(|_| !self.has_id) {
+        if let Some(id) = response.response_id.filled().filter(|_| !self.has_id) {
             self.has_id = true;
             emit(Event::Id(id));
         }
-        for candidate in piece.candidates.iter().flatten() {
+        for candidate in response.candidates.iter().flatten() {
             self.candidate(candidate, emit)?;
         }
-        if let Some(counts) = &piece.usage_metadata {
+        if let Some(counts) = &response.usage_metadata {
             emit(Event::Usage(counts.tokens()));
         }
-        if piece.is_blocked() {
+        if response.is_blocked() {
             self.blocked = true;
             self.candidates.iter_mut().for_each(|seen| seen.ended = true);
             emit(Event::Finish(0, Finish::Filtered));
@@ -131,7 +139,7 @@ impl GeminiReader {
         };
         let Some(seen) = self.candidates.get_mut(place) else { return Ok(()) };
         for part in candidate.content.iter().flat_map(|content| content.parts.iter().flatten()) {
-            seen.spoke |= part.tell(index, emit);
+            seen.spoke |= part.emit(index, emit);
         }
         match End::of(candidate.finish_reason.filled()) {
             End::NotYet => {}
@@ -190,41 +198,16 @@ impl<'a> End<'a> {
     }
 }
 
-/// The objects that a text holds.
-enum Responses<'a> {
-    One(Response<'a>),
-    Many(Vec<Response<'a>>),
-}
-
-impl<'a> Responses<'a> {
-    fn read(text: &'a str) -> Option<Self> {
-        if text.trim_ascii_start().starts_with('[') {
-            return serde_json::from_str(text).ok().map(Responses::Many);
-        }
-        serde_json::from_str(text).ok().map(Responses::One)
-    }
-
-    fn pieces(&self) -> &[Response<'a>] {
-        match self {
-            Responses::One(piece) => std::slice::from_ref(piece),
-            Responses::Many(pieces) => pieces,
-        }
-    }
-}
-
 /// Google's `GenerateContentResponse`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Response<'a> {
     #[serde(borrow)]
     candidates: Option<Vec<Candidate<'a>>>,
-    #[serde(borrow)]
     prompt_feedback: Option<Feedback<'a>>,
-    #[serde(default, deserialize_with = "counts")]
+    #[serde(deserialize_with = "counts")]
     usage_metadata: Option<UsageMetadata>,
-    #[serde(borrow, default)]
     response_id: Text<'a>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -234,23 +217,19 @@ impl Response<'_> {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Candidate<'a> {
     #[serde(borrow)]
     content: Option<CandidateContent<'a>>,
-    #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    #[serde(borrow, default)]
     finish_message: Text<'a>,
-    #[serde(default)]
     index: Count,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Feedback<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, rename = "blockReason")]
     block_reason: Text<'a>,
 }
 
@@ -262,26 +241,23 @@ struct CandidateContent<'a> {
 
 /// Of a part's kinds those that say something to a caller. What the model runs at Google's
 /// (`executableCode`) nobody here can ask for.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct CandidatePart<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     text: Text<'a>,
     thought: Option<bool>,
-    #[serde(borrow, default)]
     thought_signature: Text<'a>,
-    #[serde(borrow)]
     function_call: Option<FunctionCall<'a>>,
-    #[serde(borrow)]
     inline_data: Option<Blob<'a>>,
 }
 
 impl CandidatePart<'_> {
-    /// Tells it; whether it was something else than thinking.
+    /// Emits the part. Returns whether it was something else than thinking.
     ///
     /// A signature counts on a call only, since that one must come back. On a text, or on an empty
     /// part after one, it may be left out, and taken for a call's it would be wrong.
-    fn tell(&self, choice: u32, emit: Emit<'_>) -> bool {
+    fn emit(&self, choice: u32, emit: Emit<'_>) -> bool {
         let is_thought = self.thought == Some(true);
         let mut spoke = false;
         if let Some(text) = self.text.filled() {
@@ -322,16 +298,14 @@ struct FunctionCall<'a> {
     /// Required: a call of nothing cannot be passed on.
     #[serde(borrow, deserialize_with = "required")]
     name: Cow<'a, str>,
-    #[serde(borrow)]
     args: Option<&'a RawValue>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Blob<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     mime_type: Text<'a>,
-    #[serde(borrow, default)]
     data: Text<'a>,
 }
 

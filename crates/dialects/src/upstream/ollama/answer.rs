@@ -5,22 +5,19 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{hidden, unanswered};
-use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens};
 use crate::upstream::shared::flat::shapes::Several;
-use crate::upstream::shared::lenient::{Count, unquoted};
+use crate::upstream::shared::lenient::{Count, object, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let line = read(body).map_err(|fault| match fault {
-        BadLine::Upstream(error) => AnswerFault::Upstream(error),
-        BadLine::Nonsense(why) => AnswerFault::Nonsense(why),
-    })?;
+    let line = read(body)?;
     if line.message.is_none() || line.done != Some(true) {
         return Err(AnswerFault::Nonsense("the answer has no message, or is not done"));
     }
-    line.tell(emit);
+    line.emit(emit);
     Ok(())
 }
 
@@ -37,11 +34,8 @@ impl OllamaReader {
 
 impl neutral::Reader for OllamaReader {
     fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
-        let line = read(data).map_err(|fault| match fault {
-            BadLine::Upstream(error) => StreamFault::Upstream(error),
-            BadLine::Nonsense(why) => StreamFault::Broken(why),
-        })?;
-        line.tell(emit);
+        let line = read(data)?;
+        line.emit(emit);
         if line.done == Some(true) {
             emit(Event::End);
         }
@@ -49,73 +43,63 @@ impl neutral::Reader for OllamaReader {
     }
 }
 
-/// Why what came is no part of an answer.
-enum BadLine {
-    Upstream(UpstreamError),
-    Nonsense(&'static str),
-}
-
-fn read(json: &[u8]) -> Result<Line<'_>, BadLine> {
-    let nonsense = |_| BadLine::Nonsense("what came is not a JSON object of Ollama's");
-    let line: Line<'_> = serde_json::from_slice(json).map_err(nonsense)?;
+fn read(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
+    let nonsense = AnswerFault::Nonsense("what came is not a JSON object of Ollama's");
+    let line: Line<'_> = object(json).ok_or(nonsense)?;
     if line.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "false")) {
-        return Err(BadLine::Upstream(hidden(json)));
+        return Err(AnswerFault::Upstream(hidden(json)));
     }
     if let reason @ ("load" | "unload") = line.done_reason.as_str() {
-        return Err(BadLine::Upstream(unanswered(reason)));
+        return Err(AnswerFault::Upstream(unanswered(reason)));
     }
     let calls = line.message.as_ref().map_or(&[][..], |message| message.tool_calls.list());
     if calls.iter().any(|call| call.function.as_ref().is_none_or(|function| function.name.filled().is_none())) {
-        return Err(BadLine::Nonsense("a call names no function"));
+        return Err(AnswerFault::Nonsense("a call names no function"));
     }
     Ok(line)
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Line<'a> {
     #[serde(borrow)]
     message: Option<LineMessage<'a>>,
     done: Option<bool>,
-    #[serde(borrow, default)]
     done_reason: Text<'a>,
-    #[serde(default)]
     prompt_eval_count: Count,
-    #[serde(default)]
     eval_count: Count,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct LineMessage<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     thinking: Text<'a>,
-    #[serde(borrow, default)]
     content: Text<'a>,
-    #[serde(borrow, default)]
     tool_calls: Several<ToolCall<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ToolCall<'a> {
-    #[serde(borrow, default)]
-    id: Text<'a>,
     #[serde(borrow)]
+    id: Text<'a>,
     function: Option<Function<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Function<'a> {
-    #[serde(borrow, default)]
-    name: Text<'a>,
     #[serde(borrow)]
+    name: Text<'a>,
     arguments: Option<&'a RawValue>,
 }
 
 impl Line<'_> {
-    fn tell(&self, emit: Emit<'_>) {
+    fn emit(&self, emit: Emit<'_>) {
         if let Some(message) = &self.message {
-            message.tell(emit);
+            message.emit(emit);
         }
         if self.done != Some(true) {
             return;
@@ -135,13 +119,9 @@ impl Line<'_> {
 }
 
 impl LineMessage<'_> {
-    fn tell(&self, emit: Emit<'_>) {
-        if let Some(thinking) = self.thinking.filled() {
-            emit(Event::Reasoning(0, thinking));
-        }
-        if let Some(text) = self.content.filled() {
-            emit(Event::Text(0, text));
-        }
+    fn emit(&self, emit: Emit<'_>) {
+        self.thinking.emit(|thinking| Event::Reasoning(0, thinking), emit);
+        self.content.emit(|text| Event::Text(0, text), emit);
         for call in self.tool_calls.list() {
             let Some(function) = &call.function else { continue };
             emit(Event::Call { choice: 0, id: call.id.filled(), name: function.name.as_str(), signature: None });

@@ -1,11 +1,13 @@
-//! What no provider's answer may fail for: counts, in whatever form, and inputs of calls in quotes.
+//! Values that servers write in several ways: counts, and the inputs of calls. An answer does not
+//! fail for any of them.
 
 use std::borrow::Cow;
 
 use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A count: an integer, a float that is one, or either in quotes. What is no number is not there.
+/// A count: an integer, a float that is one, or either in quotes. Any other value is as good as
+/// absent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 
@@ -13,6 +15,11 @@ impl Count {
     /// A number that counts nothing, such as -1, a half, or one that is too large: more than
     /// anything has.
     pub const IMPOSSIBLE: u64 = u64::MAX;
+
+    /// Returns this count; where it is absent, the other one.
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0.or(other.0))
+    }
 
     /// Reads a value of JSON.
     pub fn read(json: &str) -> Self {
@@ -30,13 +37,19 @@ impl Count {
     }
 }
 
-/// An object of counts; what is none is not there.
+/// Reads an object of JSON. Any other value is none: serde would take a list of an object's fields
+/// for it too.
+pub fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
+    serde_json::from_slice(json).ok().filter(|_| json.trim_ascii_start().starts_with(b"{"))
+}
+
+/// Reads an object of counts. Any other value is as good as absent.
 pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let json = <&RawValue>::deserialize(from)?.get();
     Ok(json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten())
 }
 
-/// A call's input. Some servers that imitate another's API write it as a string, as OpenAI does.
+/// Returns a call's input. Some servers that imitate an API write it as a string, as OpenAI does.
 pub fn unquoted(input: &RawValue) -> Cow<'_, str> {
     let input = input.get();
     let quoted: Option<String> = input.starts_with('"').then(|| serde_json::from_str(input).ok()).flatten();

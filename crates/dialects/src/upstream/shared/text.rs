@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 
+use crate::neutral::{Emit, Event};
+
 /// A string, borrowed where it has no escapes; `null` is none.
 #[derive(Debug, Default)]
 pub struct Text<'a>(pub Option<Cow<'a, str>>);
@@ -19,6 +21,13 @@ impl Text<'_> {
     /// Returns the string, empty if there is none.
     pub fn as_str(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Emits the string as this event, if there is one and it is not empty.
+    pub fn emit<'t>(&'t self, event: impl FnOnce(&'t str) -> Event<'t>, emit: Emit<'_>) {
+        if let Some(text) = self.filled() {
+            emit(event(text));
+        }
     }
 }
 
