@@ -38,7 +38,7 @@ use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader, Flaws};
 use meter::Meter;
 use opening::{AnswerFacts, Gained, WholeAnswer};
-use state::{Declined, ProducerState, Running, Streaming, Try};
+use state::{Declined, ProducerState, Race, Running, Streaming, Try};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -176,7 +176,7 @@ impl<'x> Producer<'x> {
             judged: None,
             queued: Duration::ZERO,
             may_hedge: request.model.hedge.is_some(),
-            state: ProducerState::Seeking { reserve: None, waiting: None },
+            state: ProducerState::Asking { race: Race::Nobody, reserve: None },
             summary: Summary::default(),
         }
     }
@@ -195,8 +195,8 @@ impl<'x> Producer<'x> {
     pub async fn next(&mut self) -> Result<Piece, Refusal> {
         loop {
             let step = match &self.state {
-                ProducerState::Seeking { .. } => self.seek().await,
-                ProducerState::Racing { .. } => self.race().await,
+                ProducerState::Asking { race: Race::Nobody | Race::Waiting(_), .. } => self.seek().await,
+                ProducerState::Asking { race: Race::One(_) | Race::Two(..), .. } => self.race().await,
                 ProducerState::Streaming(_) => self.advance().await,
                 ProducerState::Ending(failure) => {
                     let refusal = self.refusal(failure);

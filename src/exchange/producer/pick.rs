@@ -3,8 +3,8 @@
 
 use super::opening::Opening;
 use super::progress::Progress;
-use super::state::{Running, Try};
-use super::{Piece, Producer, ProducerState, Request};
+use super::state::{Race, Running, Try};
+use super::{Piece, Producer, Request};
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
 use crate::account::track::AttemptGuard;
@@ -73,17 +73,15 @@ impl<'x> Producer<'x> {
             return Ok(false);
         }
         let since = Instant::now();
-        self.set_waiting(Some(since));
+        if let Some(race) = self.state.race() {
+            *race = Race::Waiting(since);
+        }
         let begun = self.wait(queue).await;
         self.queued += since.elapsed();
-        self.set_waiting(None);
-        begun
-    }
-
-    fn set_waiting(&mut self, since: Option<Instant>) {
-        if let ProducerState::Seeking { waiting, .. } = &mut self.state {
-            *waiting = since;
+        if let Some(race @ Race::Waiting(_)) = self.state.race() {
+            *race = Race::Nobody;
         }
+        begun
     }
 
     /// Tells whether the last look passed over somebody who will be back.
@@ -249,7 +247,9 @@ impl<'x> Producer<'x> {
         // Boxed: once a stream runs, what it took to open it need not be held.
         let end = Box::pin(opening.open());
         let attempt = Try { place, began: Instant::now(), guard, progress };
-        self.state.race(Running { attempt, is_hedge, losses, end });
+        if let Some(race) = self.state.race() {
+            race.add(Running { attempt, is_hedge, losses, end });
+        }
     }
 
     /// Tells whether a candidate could be asked now, as far as that can be seen without asking for

@@ -1,7 +1,7 @@
 //! The producer while attempts race: the first to open its gate answers, and the others end for it.
 
 use super::opening::{FailedAttempt, Gained, Opened};
-use super::state::{Declined, Running};
+use super::state::{Declined, Race, Running};
 use super::{Piece, Producer, ProducerState};
 use crate::account::failure::{Failure, Then};
 use crate::account::track::Failed;
@@ -18,7 +18,7 @@ impl<'x> Producer<'x> {
         let hedge = self.hedge_due();
         let (state, alarm) = (&mut self.state, &mut self.alarm);
         let first = std::future::poll_fn(|context| {
-            if let Poll::Ready(ended) = state.poll_race(context) {
+            if let Some(Poll::Ready(ended)) = state.race().map(|race| race.poll(context)) {
                 return Poll::Ready(Some(ended));
             }
             match hedge {
@@ -39,7 +39,7 @@ impl<'x> Producer<'x> {
     /// Returns when a second attempt is due beside the first.
     fn hedge_due(&self) -> Option<Instant> {
         let Hedge { after, .. } = self.request.model.hedge?;
-        let ProducerState::Racing { first, second: None, .. } = &self.state else { return None };
+        let ProducerState::Asking { race: Race::One(first), .. } = &self.state else { return None };
         if !self.may_hedge {
             return None;
         }
@@ -52,7 +52,7 @@ impl<'x> Producer<'x> {
     fn hedge(&mut self) {
         // A second attempt is looked for once only.
         self.may_hedge = false;
-        let (Some(Hedge { at_most, .. }), ProducerState::Racing { first, .. }) =
+        let (Some(Hedge { at_most, .. }), ProducerState::Asking { race: Race::One(first), .. }) =
             (self.request.model.hedge, &self.state)
         else {
             return;

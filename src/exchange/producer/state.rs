@@ -1,7 +1,6 @@
-//! The state of a producer, with what belongs to each: Seeking → Racing → Streaming → Ending →
-//! Over.
+//! The state of a producer, with what belongs to each: Asking → Streaming → Ending → Over. A whole
+//! answer leads from Asking at once to Over.
 //!
-//! Failed attempts lead from Racing back to Seeking; a whole answer leads at once to Over.
 //! **Invariant:** what must outlast a future that is dropped is here, and in no local of that
 //! future.
 
@@ -16,22 +15,14 @@ use dialects::neutral::Losses;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 /// The state.
 pub(super) enum ProducerState<'x> {
-    /// No attempt runs: a candidate is looked for.
-    Seeking {
-        /// An answer that is a refusal, for when nobody else answers.
-        reserve: Option<Box<Declined<'x>>>,
-        /// Since when it waits in the queue.
-        waiting: Option<Instant>,
-    },
-    /// An attempt runs, or two, and no gate is open.
-    Racing {
-        first: Running<'x>,
-        second: Option<Running<'x>>,
+    /// No gate is open.
+    Asking {
+        race: Race<'x>,
         /// An answer that is a refusal, for when nobody else answers.
         reserve: Option<Box<Declined<'x>>>,
     },
@@ -41,6 +32,20 @@ pub(super) enum ProducerState<'x> {
     Ending(Failure),
     /// The answer is out, or a refusal. The attempt stays until its connection's fate is known.
     Over(Option<Attempt>),
+}
+
+/// The attempts that run before a gate is open.
+#[derive(Default)]
+pub(super) enum Race<'x> {
+    /// None: a candidate is looked for.
+    #[default]
+    Nobody,
+    /// None: since this time the request waits in the queue.
+    Waiting(Instant),
+    /// One.
+    One(Running<'x>),
+    /// The second began beside a slow first one.
+    Two(Running<'x>, Running<'x>),
 }
 
 /// An attempt whose gate is not open yet.
@@ -88,12 +93,12 @@ pub(super) struct Try {
 impl<'x> ProducerState<'x> {
     /// Tells whether an attempt runs whose gate is not open.
     pub(super) fn is_racing(&self) -> bool {
-        matches!(self, ProducerState::Racing { .. })
+        matches!(self, ProducerState::Asking { race: Race::One(_) | Race::Two(..), .. })
     }
 
     /// Tells whether nobody is asked any more.
     pub(super) fn is_committed(&self) -> bool {
-        !matches!(self, ProducerState::Seeking { .. } | ProducerState::Racing { .. })
+        !matches!(self, ProducerState::Asking { .. })
     }
 
     /// Returns the stream that runs.
@@ -101,17 +106,19 @@ impl<'x> ProducerState<'x> {
         if let ProducerState::Streaming(live) = self { Some(live) } else { None }
     }
 
-    /// Returns since when it waits in the queue.
+    /// Returns since when the request waits in the queue.
     pub(super) fn waiting(&self) -> Option<Instant> {
-        if let ProducerState::Seeking { waiting, .. } = self { *waiting } else { None }
+        if let ProducerState::Asking { race: Race::Waiting(since), .. } = self { Some(*since) } else { None }
+    }
+
+    /// Returns the race, for as long as no gate is open.
+    pub(super) fn race(&mut self) -> Option<&mut Race<'x>> {
+        if let ProducerState::Asking { race, .. } = self { Some(race) } else { None }
     }
 
     /// Returns the place for an answer that is a refusal, for as long as others may answer.
     pub(super) fn reserve(&mut self) -> Option<&mut Option<Box<Declined<'x>>>> {
-        match self {
-            ProducerState::Seeking { reserve, .. } | ProducerState::Racing { reserve, .. } => Some(reserve),
-            ProducerState::Streaming(_) | ProducerState::Ending(_) | ProducerState::Over(_) => None,
-        }
+        if let ProducerState::Asking { reserve, .. } = self { Some(reserve) } else { None }
     }
 
     /// Takes the answer that is a refusal out of its place.
@@ -119,48 +126,52 @@ impl<'x> ProducerState<'x> {
         self.reserve()?.take()
     }
 
-    /// Adds an attempt.
-    pub(super) fn race(&mut self, running: Running<'x>) {
-        match self {
-            ProducerState::Seeking { reserve, .. } => {
-                *self = ProducerState::Racing { first: running, second: None, reserve: reserve.take() };
-            }
-            ProducerState::Racing { second, .. } => *second = Some(running),
-            // Nobody is asked after the commit.
-            ProducerState::Streaming(_) | ProducerState::Ending(_) | ProducerState::Over(_) => {}
-        }
-    }
-
     /// Takes all attempts out of the race.
     pub(super) fn stop_race(&mut self) -> impl Iterator<Item = Running<'x>> + use<'x> {
-        let mut stopped = [None, None];
-        if self.is_racing() {
-            let seeking = ProducerState::Seeking { reserve: self.take_reserve(), waiting: None };
-            if let ProducerState::Racing { first, second, .. } = std::mem::replace(self, seeking) {
-                stopped = [Some(first), second];
-            }
-        }
-        stopped.into_iter().flatten()
+        self.race().map(Race::stop).into_iter().flatten().flatten()
+    }
+}
+
+impl<'x> Race<'x> {
+    /// Adds an attempt.
+    pub(super) fn add(&mut self, running: Running<'x>) {
+        *self = match std::mem::take(self) {
+            Race::Nobody | Race::Waiting(_) => Race::One(running),
+            Race::One(first) | Race::Two(first, _) => Race::Two(first, running),
+        };
     }
 
-    /// Polls the attempts that run, and takes the one that has ended out of the race.
-    pub(super) fn poll_race(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<(Running<'x>, Result<Opened, FailedAttempt>)> {
-        let ProducerState::Racing { first, second, .. } = self else { return Poll::Pending };
-        if let Poll::Ready(end) = first.end.as_mut().poll(context) {
-            if let Some(other) = second.take() {
-                return Poll::Ready((std::mem::replace(first, other), end));
+    /// Takes all attempts out of the race. Who waits in the queue goes on waiting.
+    fn stop(&mut self) -> [Option<Running<'x>>; 2] {
+        match std::mem::take(self) {
+            none @ (Race::Nobody | Race::Waiting(_)) => {
+                *self = none;
+                [None, None]
             }
-            let alone = self.stop_race().next();
-            return alone.map_or(Poll::Pending, |running| Poll::Ready((running, end)));
+            Race::One(alone) => [Some(alone), None],
+            Race::Two(first, second) => [Some(first), Some(second)],
         }
-        if let Some(Poll::Ready(end)) = second.as_mut().map(|running| running.end.as_mut().poll(context))
-            && let Some(running) = second.take()
-        {
-            return Poll::Ready((running, end));
-        }
-        Poll::Pending
+    }
+
+    /// Polls the attempts, and takes the one that has ended out of the race.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Running<'x>, Result<Opened, FailedAttempt>)> {
+        let (end, is_second) = match self {
+            Race::Nobody | Race::Waiting(_) => return Poll::Pending,
+            Race::One(alone) => (ready!(alone.end.as_mut().poll(context)), false),
+            Race::Two(first, second) => match first.end.as_mut().poll(context) {
+                Poll::Ready(end) => (end, false),
+                Poll::Pending => (ready!(second.end.as_mut().poll(context)), true),
+            },
+        };
+        let ended = match std::mem::take(self) {
+            Race::Nobody | Race::Waiting(_) => return Poll::Pending,
+            Race::One(alone) => alone,
+            Race::Two(first, second) => {
+                let (ended, other) = if is_second { (second, first) } else { (first, second) };
+                *self = Race::One(other);
+                ended
+            }
+        };
+        Poll::Ready((ended, end))
     }
 }
