@@ -5,64 +5,51 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::raw::Server;
-use crate::conf::yaml::habits::{Habit, find, words};
+use crate::conf::yaml::habits::words;
 use crate::conf::yaml::read::FileKind;
 
 /// `server.yaml`.
-pub(super) const KIND: FileKind = FileKind { shows, instead };
+pub(super) const KIND: FileKind = FileKind { shows, habits: HABITS };
 
-const LISTEN: &str = "write `listen: [{ address: 127.0.0.1:8080 }]`; for everybody on the network 0.0.0.0:8080";
-const HABITS: &[Habit] = &[
-    ("port host bind bind_address address addr listen_address listeners server", "listen", LISTEN),
-    ("port host bind addr ip socket_address", "h2c", "write `address: 127.0.0.1:8080`, an IP address and a port"),
-    ("port host bind addr ip listen", "address", "write `address: 127.0.0.1:9090`, an IP address and a port"),
-    ("metrics metrics_port admin_port prometheus status", "listen", "write `admin: { address: 127.0.0.1:9090 }`"),
-    (
-        "timeout request_timeout",
-        "attempts",
-        "accounts and models in catalog.yaml have `timeouts: { total: 30s }`, each with its unit",
-    ),
-    ("timeout read request", "client_read", "write `client_read: 30s`, with its unit"),
-    ("max_retries num_retries retries retry", "attempts", "write `attempts: 3`"),
-    ("threads num_workers worker_threads concurrency", "workers", "write `workers: 0`, one for each core"),
-    ("log_level loglevel verbose debug set_verbose logging", "log", "write `log: { level: info }`"),
-    ("log_format access_log json_logs", "log", "write `log: { format: json, access: stdout }`"),
-    (
-        "tls ssl ssl_certfile ssl_keyfile certificate",
-        "listen",
-        "write `listen: [{ address: …, tls: { cert: cert.pem, key: key.pem } }]`",
-    ),
-    ("certificate certfile cert_file chain", "cert", "write `cert: cert.pem`"),
-    ("private_key keyfile key_file", "cert", "write `key: key.pem`"),
-    ("redis redis_url redis_host cache", "store", "write `store: { redis: { env: REDIS_URL } }`"),
-    ("url host address", "redis", "write `redis: redis://host:6379`"),
-    ("database database_url db sqlite", "ledger", "write `ledger: { path: data/ledger.sqlite }`"),
-    (
-        "max_body_size max_request_size body_limit max_request_size_mb",
-        "limits",
-        "write `limits: { request_body: 32MiB }`",
-    ),
-    ("allow_origins allowed_origins cors_origins", "cors", "write `cors: { origins: [https://app.example.com] }`"),
-    ("allow_origins allowed_origins", "origins", "write `origins: [https://app.example.com]`"),
-    ("shutdown_timeout grace_period graceful_shutdown", "drain", "write `drain: { grace: 25s }`"),
-    (
-        "master_key api_key api_keys keys auth",
-        "listen",
-        "keys stand in the catalog, by their hashes: `portcullis key new --create` makes the first",
-    ),
-    (
-        "accounts models callers model_list providers clusters routes upstreams backends litellm_settings router_settings",
-        "listen",
-        "what is served, and to whom, stands in catalog.yaml: `accounts`, `models` and `callers`",
-    ),
-    ("general_settings settings", "listen", "its fields stand in this file by themselves"),
-];
+/// The habits; see [`rows`](crate::conf::yaml::habits::rows).
+const HABITS: &str = r#"
+port host bind bind_address address addr listen_address listeners server | listen | write `listen: [{ address: 127.0.0.1:8080 }]`; for everybody on the network 0.0.0.0:8080
+port host bind addr ip socket_address | h2c | write `address: 127.0.0.1:8080`, an IP address and a port
+port host bind addr ip listen | address | write `address: 127.0.0.1:9090`, an IP address and a port
+metrics metrics_port admin_port prometheus status | listen | write `admin: { address: 127.0.0.1:9090 }`
+timeout request_timeout | attempts | accounts and models in catalog.yaml have `timeouts: { total: 30s }`, each with its unit
+timeout read request | client_read | write `client_read: 30s`, with its unit
+max_retries num_retries retries retry | attempts | write `attempts: 3`
+threads num_workers worker_threads concurrency | workers | write `workers: 0`, one for each core
+log_level loglevel verbose debug set_verbose logging | log | write `log: { level: info }`
+log_format access_log json_logs | log | write `log: { format: json, access: stdout }`
+tls ssl ssl_certfile ssl_keyfile certificate | listen | write `listen: [{ address: …, tls: { cert: cert.pem, key: key.pem } }]`
+certificate certfile cert_file chain | cert | write `cert: cert.pem`
+private_key keyfile key_file | cert | write `key: key.pem`
+redis redis_url redis_host cache | store | write `store: { redis: { env: REDIS_URL } }`
+url host address | redis | write `redis: redis://host:6379`
+database database_url db sqlite | ledger | write `ledger: { path: data/ledger.sqlite }`
+max_body_size max_request_size body_limit max_request_size_mb | limits | write `limits: { request_body: 32MiB }`
+allow_origins allowed_origins cors_origins | cors | write `cors: { origins: [https://app.example.com] }`
+allow_origins allowed_origins | origins | write `origins: [https://app.example.com]`
+shutdown_timeout grace_period graceful_shutdown | drain | write `drain: { grace: 25s }`
+master_key api_key api_keys keys auth | listen | keys stand in the catalog, by their hashes: `portcullis key new --create` makes the first
+accounts models callers model_list providers clusters routes upstreams backends litellm_settings router_settings | listen | what is served, and to whom, stands in catalog.yaml: `accounts`, `models` and `callers`
+general_settings settings | listen | its fields stand in this file by themselves
+"#;
 
 fn shows(_: Option<&str>, key: &str) -> bool {
     static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(words::<Server>);
     WORDS.contains(key)
 }
 
-fn instead(field: &str, allowed: &[&str]) -> Option<&'static str> {
-    find(HABITS, field, allowed)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::yaml::habits::rows;
+
+    #[test]
+    fn each_line_of_the_table_is_a_row() {
+        assert_eq!(rows(HABITS).count(), HABITS.lines().filter(|line| !line.is_empty()).count());
+    }
 }

@@ -8,17 +8,24 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-/// A row of the table: how fields are called elsewhere, beside which words of ours they then stand
-/// (one of them must be allowed there), and what to write here. Words are parted by blanks.
-pub type Habit = (&'static str, &'static str, &'static str);
+/// Returns the rows of a table, each on a line of its own: how fields are called elsewhere, beside
+/// which words of ours they then stand (one of them must be allowed there), and what to write here.
+/// Columns are parted by ` | `, words by blanks.
+pub fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    table.lines().filter_map(|row| {
+        let (brought, rest) = row.split_once(" | ")?;
+        let (beside, instead) = rest.split_once(" | ")?;
+        Some((brought, beside, instead))
+    })
+}
 
 /// Returns what a table says of a field that stands where these are allowed.
-pub fn find(habits: &[Habit], field: &str, allowed: &[&str]) -> Option<&'static str> {
-    let meant = |(brought, beside, _): &&Habit| {
+pub fn find(table: &'static str, field: &str, allowed: &[&str]) -> Option<&'static str> {
+    let is_meant = |brought: &str, beside: &str| {
         beside.split(' ').any(|word| allowed.contains(&word))
             && brought.split(' ').any(|word| word.eq_ignore_ascii_case(field))
     };
-    habits.iter().find(meant).map(|(_, _, instead)| *instead)
+    rows(table).find(|(brought, beside, _)| is_meant(brought, beside)).map(|(_, _, instead)| instead)
 }
 
 /// Returns all fields of a file, wherever they stand.

@@ -15,7 +15,7 @@ use std::{fmt, ptr};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserialize, IntoDeserializer, MapAccess, Visitor};
 
-use super::{Entry, Node, Path, Shows, Value};
+use super::{Entry, Node, Path, Shows, Value, habits};
 use crate::base::problem::{Problem, in_column, nearest, quoted};
 use nested::{Fields, Items};
 
@@ -30,9 +30,8 @@ pub const MOST_FAULTS: usize = 100;
 pub struct FileKind {
     /// Which keys of maps of many entries may be shown: no secret that stands there by mistake.
     pub shows: Shows,
-    /// What to write instead of a field that there is not, but elsewhere; by its name and by what
-    /// is allowed in its place.
-    pub instead: fn(&str, &[&str]) -> Option<&'static str>,
+    /// The table of fields that there are elsewhere, with what to write here.
+    pub habits: &'static str,
 }
 
 /// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to
@@ -138,7 +137,7 @@ impl Progress {
             (Error::Fresh(what), _) => (path.to_string(), if path.hides() { in_column(&what, column) } else { what }),
             (Error::Withheld(what), _) => (path.to_string(), in_column(&what, column)),
             (Error::UnknownField(field, allowed), Path::In(map, _)) => {
-                let instead = (self.kind.instead)(&field, allowed);
+                let instead = habits::find(self.kind.habits, &field, allowed);
                 let is_shown = instead.is_some() || quoted(&field, allowed.iter().copied()).is_some();
                 let what = match instead {
                     Some(instead) => format!("unknown field: {instead}"),

@@ -41,10 +41,8 @@ enum Colour {
 fn told(text: &str) -> (Option<Outer>, Vec<String>) {
     let (tree, mut faults) = parse(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
     let shows = |section: Option<&str>, key: &str| section == Some("inner") && key != "hunter2";
-    let instead = |field: &str, allowed: &[&str]| {
-        (field == "farbe" && allowed.contains(&"colour")).then_some("write `colour: red`")
-    };
-    let outer = read(&tree, FileKind { shows, instead }, &mut faults);
+    let habits = "farbe | colour | write `colour: red`";
+    let outer = read(&tree, FileKind { shows, habits }, &mut faults);
     faults.sort_by_key(|fault| fault.line);
     (outer, faults.iter().map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.what)).collect())
 }
@@ -173,7 +171,7 @@ fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
         ] {
             let parsed = parse_as(&text, |_, _| false).map(|(tree, doubles)| {
                 let mut faults = doubles;
-                drop(read::<Outer>(&tree, FileKind { shows: |_, _| false, instead: |_, _| None }, &mut faults));
+                drop(read::<Outer>(&tree, FileKind { shows: |_, _| false, habits: "" }, &mut faults));
                 faults
             });
             let faults = parsed.unwrap_or_else(|fault| vec![fault]);
