@@ -81,18 +81,9 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
             catalog.warnings.splice(0..0, server.warnings.iter().cloned().chain(forgetful(&server, &catalog)));
             Ok(Loaded { server, catalog, texts, count: count + usize::from(has_server) })
         }
-        (server, catalog) => {
-            let warnings = [
-                server.as_ref().ok().map(|server| &server.warnings),
-                catalog.as_ref().ok().map(|catalog| &catalog.warnings),
-            ];
-            let mut all = Problems(Vec::new(), warnings.into_iter().flatten().flatten().cloned().collect());
-            for Problems(errors, warnings) in [server.err(), catalog.err()].into_iter().flatten() {
-                all.0.extend(errors);
-                all.1.extend(warnings);
-            }
-            Err(all)
-        }
+        (Ok(server), Err(Problems(errors, warnings))) => Err(Problems(errors, [server.warnings, warnings].concat())),
+        (Err(Problems(errors, warnings)), Ok(catalog)) => Err(Problems(errors, [catalog.warnings, warnings].concat())),
+        (Err(server), Err(catalog)) => Err(Problems([server.0, catalog.0].concat(), [server.1, catalog.1].concat())),
     }
 }
 

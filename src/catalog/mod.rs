@@ -75,12 +75,6 @@ impl Catalog {
         self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
 
-    /// Returns each secret of the key with this id, and from when on it no longer opens anything,
-    /// whether the key may be used or not.
-    pub fn secrets_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a Arc<Key>, Option<SystemTime>)> {
-        self.keys.values().filter(move |secret| *secret.key.id == *id).map(|secret| (&secret.key, secret.until))
-    }
-
     /// Finds a model by its id or one of its aliases.
     pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
         self.names.get(id)
@@ -159,7 +153,7 @@ pub enum KeyRefused {
 }
 
 /// Who calls us.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Caller {
     /// Its name in the catalog.
     pub id: Arc<str>,

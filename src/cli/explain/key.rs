@@ -14,7 +14,8 @@ use crate::error::{Refusal, What};
 
 /// Returns the key with this id, whether it may be used or not.
 pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {
-    let secrets: Vec<_> = catalog.secrets_of(id).collect();
+    let of_key = catalog.secrets().filter(|(_, key, _)| *key.id == *id);
+    let secrets: Vec<_> = of_key.map(|(_, key, until)| (key, until)).collect();
     let Some((key, _)) = secrets.first() else {
         let why = no_such("key", id, catalog.keys().map(|key| &*key.id), "");
         report.fault("key", Refusal::new(What::InvalidKey, why));

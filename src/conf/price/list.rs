@@ -68,35 +68,28 @@ fn row(line: &'static str) -> Option<Listed> {
     let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else {
         return None;
     };
-    let [long_input, long_output, long_cached_input, long_cache_write] = long else { return None };
-    let (input, output) = (number(input)?, number(output)?);
     let long = match *above {
         "" => None,
         above => {
-            let (input, output) = (number(long_input)?, number(long_output)?);
-            let (cached_input, cache_write) =
-                (number_or(long_cached_input, input)?, number_or(long_cache_write, input)?);
+            let [input, output, cached_input, cache_write] = rates(long.try_into().ok()?)?;
             Some(Long { above: above.parse().ok()?, input, output, cached_input, cache_write, thinking: output })
         }
     };
-    let price = Price {
-        input,
-        output,
-        cached_input: number_or(cached_input, input)?,
-        cache_write: number_or(cache_write, input)?,
-        thinking: output,
-        per_request: Usd::ZERO,
-        long,
-    };
+    let [input, output, cached_input, cache_write] = rates([input, output, cached_input, cache_write])?;
+    let per_request = Usd::ZERO;
+    let price = Price { input, output, cached_input, cache_write, thinking: output, per_request, long };
     Some(Listed { provider, model, price })
+}
+
+/// Reads what a million tokens cost that are read, are written, come out of the cache, or go into
+/// it. Where one of the last two is empty, it is the first.
+fn rates([input, output, cached_input, cache_write]: [&str; 4]) -> Option<[u64; 4]> {
+    let input_or = |cell: &str| if cell.is_empty() { number(input) } else { number(cell) };
+    Some([number(input)?, number(output)?, input_or(cached_input)?, input_or(cache_write)?])
 }
 
 fn number(cell: &str) -> Option<u64> {
     cell.parse().ok().map(|Decimal(millionths)| millionths)
-}
-
-fn number_or(cell: &str, other: u64) -> Option<u64> {
-    if cell.is_empty() { Some(other) } else { number(cell) }
 }
 
 #[cfg(test)]

@@ -32,22 +32,16 @@ impl<'p, 't> Site<'p, 't> {
                 }
                 (PlacedValue::List { items, .. }, Step::Index(index)) => Some(items.get(*index).ok_or(UNSURE)?),
                 (PlacedValue::Alias, _) => return Err(ALIAS),
-                (
-                    PlacedValue::Map { .. } | PlacedValue::List { .. } | PlacedValue::Scalar(..) | PlacedValue::Other,
-                    _,
-                ) => return Err(UNSURE),
+                _ => return Err(UNSURE),
             };
             let Some(next) = next else { break };
             (place, site.missing, site.last) = (next, rest, Some(*step));
             site.chain.push(next);
         }
-        match place.kind {
-            PlacedValue::Alias => Err(ALIAS),
-            _ if place.anchored => Err(ANCHORED),
-            PlacedValue::Scalar(..) | PlacedValue::List { .. } | PlacedValue::Map { .. } | PlacedValue::Other => {
-                Ok(site)
-            }
+        if matches!(place.kind, PlacedValue::Alias) {
+            return Err(ALIAS);
         }
+        if place.anchored { Err(ANCHORED) } else { Ok(site) }
     }
 
     /// Returns whether all of the path is there.
@@ -347,13 +341,9 @@ impl<'p, 't> Site<'p, 't> {
     /// Returns how much deeper than this the inside of a map is to be indented: as this is indented
     /// in what is around it.
     fn step(&self, indent: usize) -> usize {
-        let indents = self.chain.iter().filter_map(|place| match &place.kind {
-            PlacedValue::Map { flow: false, entries } => self.indent(entries.first()?.key.start).ok(),
-            PlacedValue::Map { flow: true, .. }
-            | PlacedValue::List { .. }
-            | PlacedValue::Scalar(..)
-            | PlacedValue::Alias
-            | PlacedValue::Other => None,
+        let indents = self.chain.iter().filter_map(|place| {
+            let PlacedValue::Map { flow: false, entries } = &place.kind else { return None };
+            self.indent(entries.first()?.key.start).ok()
         });
         indents.filter(|other| *other < indent).max().map_or(2, |outer| indent - outer)
     }
