@@ -9,7 +9,8 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 /// A credential in clear text.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(from = "String")]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
@@ -21,6 +22,12 @@ impl Secret {
     /// Returns the text.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self::new(text)
     }
 }
 

@@ -91,7 +91,8 @@ pub struct Account {
     /// How long to wait for the account. What a model says goes before it, key by key.
     pub timeouts: Option<Timeouts>,
     /// Headers that are sent with every request, by name.
-    pub headers: Option<Entries<HeaderText>>,
+    #[schemars(with = "Option<Entries<String>>")]
+    pub headers: Option<Entries<Secret>>,
     /// Whether the account is asked for the usage of a stream. Write `false` for an old server that
     /// refuses `stream_options`. Default: true.
     pub stream_usage: Option<bool>,
@@ -241,27 +242,6 @@ pub struct Timeouts {
     /// `x-portcullis-timeout`. If it is written, it holds for streams too. Default: 600s, and 3600s
     /// for streams.
     pub total: Option<Text<Span>>,
-}
-
-/// A header's value: as likely a secret as not.
-pub struct HeaderText(pub Secret);
-
-impl<'de> Deserialize<'de> for HeaderText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|text| Self(Secret::new(text)))
-    }
-}
-
-impl JsonSchema for HeaderText {
-    fn schema_name() -> Cow<'static, str> {
-        String::schema_name()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        String::json_schema(generator)
-    }
-    fn inline_schema() -> bool {
-        true
-    }
 }
 
 /// Who may call: a team or an app.

@@ -5,7 +5,6 @@
 //! that the caller gives. An error about one thing is told once: what could not be read is not also
 //! reported as missing.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -35,12 +34,11 @@ const SECTIONS: [&str; 3] = ["accounts", "models", "callers"];
 /// Reads and merges the files, each a name to show and its text. The first is `catalog.yaml`, which
 /// must have all three sections.
 pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<Catalog, Problems> {
-    let mut report = Report::new(files, raw::KIND.shows, look_up);
-    let documents = documents(&mut report);
+    let mut report = Report::new(files, raw::KIND, look_up);
+    let documents = documents(files, &mut report);
     if report.is_hopeless() {
         return Err(report.problems());
     }
-    let report = RefCell::new(report);
     sections_are_there(&report);
 
     let written = merge(&documents, "accounts", |raw| raw.accounts.as_ref(), &report);
@@ -52,7 +50,6 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     unpriced.warn(&written, &served, &report);
     somebody_may_call(&served, &report);
 
-    let mut report = report.into_inner();
     if report.has_problems() {
         return Err(report.problems());
     }
@@ -69,7 +66,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         callers: served.callers,
         models: models.into_values().flatten().collect(),
         accounts: accounts.into_values().flatten().collect(),
-        literal_secrets: std::mem::take(&mut report.literal_secrets),
+        literal_secrets: report.literal_secrets.take(),
         warnings: report.warnings(),
     })
 }
@@ -87,8 +84,8 @@ fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
 /// references.
 pub fn faults(files: &[(String, String)]) -> Problems {
     let mut nobody = |_: Reference<'_>| Err(String::new());
-    let mut report = Report::new(files, raw::KIND.shows, &mut nobody);
-    documents(&mut report);
+    let mut report = Report::new(files, raw::KIND, &mut nobody);
+    documents(files, &mut report);
     report.problems()
 }
 
@@ -124,11 +121,11 @@ struct Served {
 }
 
 /// Reads what each file says.
-fn documents(report: &mut Report<'_>) -> Vec<Option<raw::Catalog>> {
-    (0..report.count()).map(|file| report.read(file, raw::KIND, &SECTIONS)).collect()
+fn documents(files: &[(String, String)], report: &mut Report<'_>) -> Vec<Option<raw::Catalog>> {
+    (0..files.len()).map(|file| report.read(file, &SECTIONS)).collect()
 }
 
-fn sections_are_there(report: &RefCell<Report<'_>>) {
+fn sections_are_there(report: &Report<'_>) {
     let root = Scribe::new(report, 0);
     for section in SECTIONS.iter().filter(|section| !root.key(section).is_written()) {
         root.key(section)
@@ -137,7 +134,7 @@ fn sections_are_there(report: &RefCell<Report<'_>>) {
 }
 
 /// Warns where there is no caller: a gateway that refuses everybody is seldom meant.
-fn somebody_may_call(served: &Served, report: &RefCell<Report<'_>>) {
+fn somebody_may_call(served: &Served, report: &Report<'_>) {
     if served.callers.is_empty() {
         let what = "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";
         Scribe::new(report, 0).key("callers").warn(what);
@@ -149,7 +146,7 @@ fn merge<'r, T>(
     documents: &'r [Option<raw::Catalog>],
     section: &str,
     of: impl Fn(&'r raw::Catalog) -> Option<&'r Entries<T>>,
-    report: &RefCell<Report<'_>>,
+    report: &Report<'_>,
 ) -> Merged<'r, T> {
     let mut merged: Merged<'r, T> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {

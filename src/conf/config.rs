@@ -3,7 +3,6 @@
 //! What is written is strict and may leave out anything; what is resolved has every value and every
 //! rule kept. It opens no file and asks the system nothing.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -152,11 +151,9 @@ pub struct Ledger {
 /// Reads `server.yaml`; `name` is shown in errors. What it names but does not hold is looked up.
 pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
     let files = [(name.to_owned(), text.to_owned())];
-    let mut report = Report::new(&files, habits::KIND.shows, look_up);
-    let raw: Option<raw::Server> = report.read(0, habits::KIND, &[]);
-    let report = RefCell::new(report);
+    let mut report = Report::new(&files, habits::KIND, look_up);
+    let raw: Option<raw::Server> = report.read(0, &[]);
     let server = raw.map(|raw| resolve(raw, &Scribe::new(&report, 0)));
-    let report = report.into_inner();
     match server {
         Some(server) if !report.has_problems() => Ok(Server { warnings: report.warnings(), ..server }),
         Some(_) | None => Err(report.problems()),

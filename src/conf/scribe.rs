@@ -3,19 +3,18 @@
 //! All that it notes goes into one [`Report`] on all files. What the files only name is looked up
 //! through it, too, so that whoever resolves a value needs nothing but the scribe of its place.
 
-use crate::base::problem::{nearest, quoted, unless_secret};
-use crate::conf::secret_ref::Reference;
-use crate::conf::yaml::Path;
-use std::cell::RefCell;
+use crate::base::problem::{Problem, in_column, nearest, quoted, unless_secret};
+use crate::conf::secret_ref::{Reference, SecretRef};
+use crate::conf::yaml::{FoundNode, Path};
 
 mod report;
 
 pub(crate) use report::Report;
 
-/// A place in a file, and who is told of what is wrong there.
+/// A place in a file, and the report that is told what is wrong there.
 #[derive(Clone, Copy)]
 pub(crate) struct Scribe<'p, 't> {
-    report: &'p RefCell<Report<'t>>,
+    report: &'p Report<'t>,
     file: usize,
     path: Path<'p>,
 }
@@ -32,7 +31,7 @@ pub(crate) struct Written<'r, 'p, 't, T> {
 
 impl<'p, 't> Scribe<'p, 't> {
     /// Begins at the root of a file, by the file's number.
-    pub(crate) fn new(report: &'p RefCell<Report<'t>>, file: usize) -> Self {
+    pub(crate) fn new(report: &'p Report<'t>, file: usize) -> Self {
         Scribe { report, file, path: Path::Root }
     }
 
@@ -48,8 +47,7 @@ impl<'p, 't> Scribe<'p, 't> {
 
     /// Goes to an entry of this map, by its name, as far as that may be shown.
     pub(crate) fn entry<'a>(&'a self, name: &'a str) -> Scribe<'a, 't> {
-        let shows = self.report.borrow().shows;
-        self.entry_if(name, shows(self.path.section(), name))
+        self.entry_if(name, (self.report.kind.shows)(self.path.section(), name))
     }
 
     /// Goes to an entry of this map, whose name is shown or not.
@@ -71,14 +69,18 @@ impl<'p, 't> Scribe<'p, 't> {
         self.path.section()
     }
 
-    /// Returns whether anything of the path is written.
+    fn find(&self) -> Option<FoundNode<'_, 't>> {
+        self.report.tree(self.file)?.find(&self.path)
+    }
+
+    /// Returns whether anything of the path is written, as far as is known.
     pub(crate) fn is_written(&self) -> bool {
-        self.report.borrow().is_written(self.file, &self.path)
+        self.report.tree(self.file).is_none() || self.find().is_some()
     }
 
     /// Notes an error.
     pub(crate) fn problem(&self, what: &str) {
-        self.report.borrow_mut().problem(self.file, &self.path, what);
+        self.report.problems.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
     }
 
     /// Notes an error about a value that is not quoted: its column stands for it.
@@ -88,7 +90,7 @@ impl<'p, 't> Scribe<'p, 't> {
 
     /// Returns a sentence with the column of the value that it is about.
     pub(crate) fn in_column(&self, what: &str) -> String {
-        self.report.borrow().in_column(self.file, &self.path, what)
+        self.find().map_or_else(|| what.to_owned(), |found| in_column(what, found.node.column))
     }
 
     /// Notes that a value should name something else of the file, and does not.
@@ -102,35 +104,64 @@ impl<'p, 't> Scribe<'p, 't> {
 
     /// Notes that a field is not there: an error, unless it is there and could not be read.
     pub(crate) fn missing(&self, what: &str) {
-        if !self.report.borrow().has_problem_at(self.file, &self.path) {
+        let path = self.path.to_string();
+        if !self.report.problems.borrow().any(self.file, |problem| problem.path.starts_with(&path)) {
             self.problem(what);
         }
     }
 
     /// Returns whether an error inside this place says so.
     pub(crate) fn tells(&self, what: &str) -> bool {
-        self.report.borrow().tells(self.file, &self.path, what)
+        let inside = format!("{}.", self.path);
+        let says_so = |problem: &Problem| problem.path.starts_with(&inside) && problem.what.contains(what);
+        self.report.problems.borrow().any(self.file, says_so)
     }
 
     /// Notes what is allowed but should not stay so.
     pub(crate) fn warn(&self, what: &str) {
-        self.report.borrow_mut().warn(self.file, &self.path, what);
+        self.report.warnings.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
     }
 
     /// Notes a warning of a secret that is written out.
     pub(crate) fn warn_of_secret(&self, what: &str) {
-        self.report.borrow_mut().literal_secrets.insert(self.file);
+        self.report.literal_secrets.borrow_mut().insert(self.file);
         self.warn(what);
     }
 
-    /// Returns where the same path stands in another file: `catalog.yaml:14`.
+    /// Returns where the same path stands in another file: `catalog.yaml:14`. The line is searched
+    /// for, so it is left out where there is no room for another error.
     pub(crate) fn place_in(&self, file: usize) -> String {
-        self.report.borrow().place(file, &self.path)
+        let found = self.report.problems.borrow().has_room().then(|| self.in_file(file).find().map(|found| found.line));
+        let name = self.report.name(file);
+        found.flatten().map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
+    }
+
+    /// Reads a secret, written out or looked up. What is wrong with it is noted where it or its
+    /// reference stands; `read` says that in a sentence that goes on after what holds the secret.
+    pub(crate) fn secret<T>(&self, written: &SecretRef, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let (field, found) = match written {
+            SecretRef::Literal(secret) => {
+                return read(secret.expose()).map_err(|wrong| self.withheld(&wrong)).ok();
+            }
+            SecretRef::Env(variable) => {
+                let read = |text: String| read(&text).map_err(|wrong| format!("the environment variable {wrong}"));
+                ("env", self.look_up(Reference::Env(variable)).and_then(read))
+            }
+            SecretRef::File(path) => {
+                let read = |text: String| {
+                    // One line end at its end is not part of it.
+                    let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+                    read(line.unwrap_or(&text)).map_err(|wrong| format!("the file {wrong}"))
+                };
+                ("file", self.look_up(Reference::File(path)).and_then(read))
+            }
+        };
+        found.map_err(|wrong| self.key(field).withheld(&wrong)).ok()
     }
 
     /// Finds what a reference names, or says why not.
     pub(crate) fn look_up(&self, reference: Reference<'_>) -> Result<String, String> {
-        (self.report.borrow_mut().look_up)(reference)
+        (self.report.look_up.borrow_mut())(reference)
     }
 }
 
@@ -149,11 +180,10 @@ fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
     if names.peek().is_none() {
         return format!("the catalog has no {what}");
     }
-    let mut list: Vec<&str> = names.by_ref().take(SHOWN).map(unless_secret).collect();
-    let more = names.count();
-    let more = format!("{more} more");
-    if more != "0 more" {
-        list.push(&more);
+    let list: Vec<&str> = names.by_ref().take(SHOWN).map(unless_secret).collect();
+    let list = list.join(", ");
+    match names.count() {
+        0 => format!("allowed: {list}"),
+        more => format!("allowed: {list}, {more} more"),
     }
-    format!("allowed: {}", list.join(", "))
 }

@@ -68,15 +68,15 @@ impl<'t> Node<'t> {
         matches!(&self.value, Value::Plain(text) if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    fn get(&self, step: &Step<'_>) -> Option<Found<'_, 't>> {
+    fn get(&self, step: &Step<'_>) -> Option<FoundNode<'_, 't>> {
         match (step, &self.value) {
             (Step::Key(key) | Step::Hidden(key), Value::Map(entries)) => {
                 let entry = entries.iter().find(|entry| entry.key == *key)?;
-                Some(Found { line: entry.line, column: entry.column, node: &entry.node })
+                Some(FoundNode { line: entry.line, column: entry.column, node: &entry.node })
             }
             (Step::Index(index), Value::List(items)) => {
                 let node = items.get(*index)?;
-                Some(Found { line: node.line, column: node.column, node })
+                Some(FoundNode { line: node.line, column: node.column, node })
             }
             _ => None,
         }
@@ -84,7 +84,7 @@ impl<'t> Node<'t> {
 
     /// Returns what stands at a path, or at as much of it as is written; `None` where none of it
     /// is.
-    pub fn find(&self, path: &Path<'_>) -> Option<Found<'_, 't>> {
+    pub fn find(&self, path: &Path<'_>) -> Option<FoundNode<'_, 't>> {
         let mut steps: Vec<&Step<'_>> = path.steps().collect();
         steps.reverse();
         let (mut found, mut node) = (None, self);
@@ -134,7 +134,7 @@ impl<'t> Node<'t> {
 
 /// A value in its place.
 #[derive(Clone, Copy)]
-pub struct Found<'n, 't> {
+pub struct FoundNode<'n, 't> {
     /// The line of its key, or of itself in a list.
     pub line: usize,
     /// The column there.
@@ -148,7 +148,7 @@ pub struct Found<'n, 't> {
 pub enum Path<'p> {
     /// The document.
     Root,
-    /// Inside another place.
+    /// OpenValue another place.
     In(&'p Path<'p>, Step<'p>),
 }
 
@@ -246,16 +246,8 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
     if text.starts_with('\u{feff}') {
         return fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned());
     }
-    let mut tree = Tree {
-        open: Vec::new(),
-        root: None,
-        anchors: HashMap::new(),
-        faults: Vec::new(),
-        documents: 0,
-        count: 0,
-        aliased: 0,
-        shows,
-    };
+    let mut tree =
+        Tree { open: Vec::new(), root: None, anchors: HashMap::new(), faults: Vec::new(), count: 0, aliased: 0, shows };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         match event {
@@ -283,7 +275,6 @@ struct Tree<'t> {
     root: Option<Node<'t>>,
     anchors: HashMap<usize, Node<'t>>,
     faults: Vec<Problem>,
-    documents: usize,
     count: usize,
     aliased: usize,
     shows: Shows,
@@ -294,10 +285,10 @@ struct OpenNode<'t> {
     line: usize,
     column: usize,
     anchor: usize,
-    inside: Inside<'t>,
+    value: OpenValue<'t>,
 }
 
-enum Inside<'t> {
+enum OpenValue<'t> {
     List(Vec<Node<'t>>),
     Map { entries: Vec<Entry<'t>>, key: Option<(Cow<'t, str>, usize, usize)> },
 }
@@ -308,8 +299,7 @@ impl<'t> Tree<'t> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(_) => {
-                self.documents += 1;
-                if self.documents > 1 {
+                if self.root.is_some() {
                     return Err("a second document begins here: one file holds one".to_owned());
                 }
                 Ok(())
@@ -322,16 +312,16 @@ impl<'t> Tree<'t> {
                 self.put(Node { line, column, value }, anchor)
             }
             Event::SequenceStart(anchor, None) => {
-                self.open(OpenNode { line, column, anchor, inside: Inside::List(Vec::new()) })
+                self.open(OpenNode { line, column, anchor, value: OpenValue::List(Vec::new()) })
             }
             Event::MappingStart(anchor, None) => {
-                self.open(OpenNode { line, column, anchor, inside: Inside::Map { entries: Vec::new(), key: None } })
+                self.open(OpenNode { line, column, anchor, value: OpenValue::Map { entries: Vec::new(), key: None } })
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(OpenNode { line, column, anchor, inside }) = self.open.pop() else { return Ok(()) };
-                let value = match inside {
-                    Inside::List(items) => Value::List(items),
-                    Inside::Map { entries, .. } => Value::Map(self.without_doubles(entries)),
+                let Some(OpenNode { line, column, anchor, value: open }) = self.open.pop() else { return Ok(()) };
+                let value = match open {
+                    OpenValue::List(items) => Value::List(items),
+                    OpenValue::Map { entries, .. } => Value::Map(self.without_doubles(entries)),
                 };
                 self.put(Node { line, column, value }, anchor)
             }
@@ -351,7 +341,7 @@ impl<'t> Tree<'t> {
     }
 
     fn open(&mut self, open: OpenNode<'t>) -> Result<(), String> {
-        if let Some(OpenNode { inside: Inside::Map { key: None, .. }, .. }) = self.open.last() {
+        if let Some(OpenNode { value: OpenValue::Map { key: None, .. }, .. }) = self.open.last() {
             return Err("a key must be plain text, not a list or map".to_owned());
         }
         if self.open.len() >= DEEPEST {
@@ -373,8 +363,8 @@ impl<'t> Tree<'t> {
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
-            Some(OpenNode { inside: Inside::List(items), .. }) => items.push(node),
-            Some(OpenNode { inside: Inside::Map { entries, key }, .. }) => match key.take() {
+            Some(OpenNode { value: OpenValue::List(items), .. }) => items.push(node),
+            Some(OpenNode { value: OpenValue::Map { entries, key }, .. }) => match key.take() {
                 Some((key, line, column)) => {
                     // An absent value has no place of its own.
                     if node.is_null() {
@@ -438,13 +428,13 @@ impl<'t> Tree<'t> {
                     Some(key) => at.entry(key, shows(above, key)).to_string(),
                     None => at.to_string(),
                 },
-                Some((OpenNode { inside: Inside::List(items), .. }, rest)) => {
+                Some((OpenNode { value: OpenValue::List(items), .. }, rest)) => {
                     go(shows, rest, above, &at.index(items.len()), last)
                 }
-                Some((OpenNode { inside: Inside::Map { key: Some((key, ..)), .. }, .. }, rest)) => {
+                Some((OpenNode { value: OpenValue::Map { key: Some((key, ..)), .. }, .. }, rest)) => {
                     go(shows, rest, Some(key), &at.entry(key, shows(above, key)), last)
                 }
-                Some((OpenNode { inside: Inside::Map { key: None, .. }, .. }, rest)) => {
+                Some((OpenNode { value: OpenValue::Map { key: None, .. }, .. }, rest)) => {
                     go(shows, rest, above, at, last)
                 }
             }

@@ -1,6 +1,5 @@
 //! Accounts: what they speak, where they are, how long they are waited for.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 
 use super::credential::fingerprint;
@@ -18,7 +17,7 @@ use dialects::upstream::{BaseUrl, NAMES, openai};
 use dialects::{Dialect, Protocol, Settings};
 use http::{HeaderName, HeaderValue};
 
-pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &RefCell<Report<'_>>) -> Accounts<'r> {
+pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &Report<'_>) -> Accounts<'r> {
     let mut accounts = Accounts::new();
     for (index, (id, (file, raw))) in written.iter().enumerate() {
         let root = Scribe::new(report, *file);
@@ -84,11 +83,7 @@ impl Written<'_, '_, '_, raw::Account> {
 
     fn preset(&self) -> Option<&'static Preset> {
         let name = self.raw.preset.as_deref()?;
-        let found = presets::find(name);
-        if found.is_none() {
-            self.at.key("preset").unknown("preset", name, presets::ALL.iter().map(|preset| preset.name));
-        }
-        found
+        self.known("preset", name, presets::find(name), presets::ALL.iter().map(|preset| preset.name))
     }
 
     /// Returns what is written, or what the preset speaks.
@@ -136,9 +131,19 @@ impl Written<'_, '_, '_, raw::Account> {
         let Some(name) = self.raw.quirks.as_deref() else {
             return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks));
         };
-        let found = Quirks::find(name);
+        self.known("quirks", name, Quirks::find(name), quirks::ALL.iter().map(|quirks| quirks.name))
+    }
+
+    /// Returns what was found under the name that a field holds; none under it is an error.
+    fn known<T>(
+        &self,
+        field: &str,
+        name: &str,
+        found: Option<T>,
+        names: impl Iterator<Item = &'static str> + Clone,
+    ) -> Option<T> {
         if found.is_none() {
-            self.at.key("quirks").unknown("quirks", name, quirks::ALL.iter().map(|quirks| quirks.name));
+            self.at.key(field).unknown(field, name, names);
         }
         found
     }
@@ -343,7 +348,7 @@ impl Written<'_, '_, '_, raw::Account> {
                 at.problem("stands here a second time in other letters: keep one");
             }
             let Some(value) = value else { continue };
-            let text = value.0.expose();
+            let text = value.expose();
             // Some headers are quoted by their own rules.
             if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text))
                 .is_some_and(|placeholder| placeholder != Placeholder::Quoted)

@@ -1,6 +1,5 @@
 //! Callers and their keys: who they are, and what they may see.
 
-use std::cell::RefCell;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub(super) fn resolve<'m>(
     documents: &[Option<raw::Catalog>],
     models: &'m Models<'m>,
     unpriced: &mut Unpriced<'m>,
-    report: &RefCell<Report<'_>>,
+    report: &Report<'_>,
 ) -> Served {
     let root = Scribe::new(report, 0);
     let section = root.key("callers");
@@ -69,26 +68,23 @@ impl<'r> All<'_, '_, 'r> {
     fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], section: &Scribe<'_, '_>) -> Arc<Caller> {
         // Its keys may be spread over files; all else stands in one of them.
         let mut whole = parts.iter().filter(|(_, raw)| is_whole(raw));
-        let own = whole.next().or(parts.first());
-        let section = section.in_file(own.map(|(file, _)| *file).unwrap_or_default());
+        // Where nothing of it could be read, there will be no catalog.
+        let Some((own, raw)) = whole.next().or(parts.first()) else { return Arc::default() };
+        let section = section.in_file(*own);
         let at = section.entry(id);
         for (file, _) in whole {
-            let first = own.map(|(first, _)| at.place_in(*first)).unwrap_or_default();
+            let first = at.place_in(*own);
             at.in_file(*file)
                 .problem(&format!("is described in {first} too: only its `keys` may be spread over files"));
         }
-        let raw = own.map(|(_, raw)| *raw);
         let caller = Arc::new(Caller {
             id: id.into(),
-            enabled: raw.and_then(|raw| raw.enabled).unwrap_or(true),
-            expires: time(raw.and_then(|raw| raw.expires)),
-            limits: own.map(|(_, raw)| limits(raw.limits.as_ref(), &at.key("limits"))).unwrap_or_default(),
-            expose_cost: raw.and_then(|raw| raw.expose_cost).unwrap_or(false),
+            enabled: raw.enabled.unwrap_or(true),
+            expires: time(raw.expires),
+            limits: limits(raw.limits.as_ref(), &at.key("limits")),
+            expose_cost: raw.expose_cost.unwrap_or(false),
         });
-        let globs = match own {
-            Some((_, raw)) => self.globs(raw.models.as_ref(), &at),
-            None => Globs::default(),
-        };
+        let globs = self.globs(raw.models.as_ref(), &at);
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut used: BTreeMap<usize, Arc<Permissions>> = BTreeMap::new();
         for (file, raw) in parts {
@@ -111,10 +107,8 @@ impl<'r> All<'_, '_, 'r> {
                 }
             }
         }
-        if own.is_some() {
-            let used = used.values().map(|permissions| &**permissions);
-            self.unpriced.check_caller(&caller.limits, used, &at.key("limits"));
-        }
+        let used = used.values().map(|permissions| &**permissions);
+        self.unpriced.check_caller(&caller.limits, used, &at.key("limits"));
         caller
     }
 

@@ -109,38 +109,24 @@ impl Written<'_, '_, '_, raw::Account> {
             at.withheld(&placeholder.wrong(field, usual));
             return None;
         }
-        let found = match written {
-            SecretRef::Literal(secret) => {
-                at.warn_of_secret("is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
-                read(secret.expose())
-            }
+        let (field, wrong) = match written {
             SecretRef::Env(variable) if !is_variable(variable) => {
-                Err("must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY".to_owned())
+                ("env", "must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY")
             }
-            SecretRef::File(path) if path.is_empty() => Err("must be the path of a file".to_owned()),
-            SecretRef::File(path) if path.starts_with(['~', '$']) => {
-                Err("is taken as it is written: `~` and `$NAME` are not filled in. Write the whole path, or one that starts at the configuration folder".to_owned())
-            }
+            SecretRef::File(path) if path.is_empty() => ("file", "must be the path of a file"),
+            SecretRef::File(path) if path.starts_with(['~', '$']) => (
+                "file",
+                "is taken as it is written: `~` and `$NAME` are not filled in. Write the whole path, or one that starts at the configuration folder",
+            ),
             SecretRef::Env(_) | SecretRef::File(_) if !self.enabled() => return None,
-            SecretRef::Env(variable) => {
-                at.look_up(Reference::Env(variable)).and_then(|text| read(&text).map_err(|wrong| format!("the environment variable {wrong}")))
+            SecretRef::Env(_) | SecretRef::File(_) => return at.secret(written, read),
+            SecretRef::Literal(_) => {
+                at.warn_of_secret("is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
+                return at.secret(written, read).filter(|_| self.enabled());
             }
-            SecretRef::File(path) => at.look_up(Reference::File(path)).and_then(|text| {
-                let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
-                read(line).map_err(|wrong| format!("the file {wrong}"))
-            }),
         };
-        match found {
-            Ok(secret) => self.enabled().then_some(secret),
-            Err(wrong) => {
-                match written {
-                    SecretRef::Literal(_) => at.withheld(&wrong),
-                    SecretRef::Env(_) => at.key("env").withheld(&wrong),
-                    SecretRef::File(_) => at.key("file").withheld(&wrong),
-                }
-                None
-            }
-        }
+        at.key(field).withheld(wrong);
+        None
     }
 
     pub(super) fn ca(&self, tls: &Tls, base: Option<&Base>) -> Option<String> {

@@ -1,6 +1,5 @@
 //! Models: their targets, their other names, what may stand in for them.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,7 @@ const WAIT: Duration = Duration::from_secs(5);
 pub(super) fn resolve<'r>(
     written: &Merged<'r, raw::Model>,
     accounts: &Accounts<'_>,
-    report: &RefCell<Report<'_>>,
+    report: &Report<'_>,
 ) -> Models<'r> {
     let root = Scribe::new(report, 0);
     let section = root.key("models");

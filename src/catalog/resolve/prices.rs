@@ -1,6 +1,5 @@
 //! What targets cost, and who must know it.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Merged, Models, Served};
@@ -153,7 +152,7 @@ impl<'m> Unpriced<'m> {
 
     /// Warns once of what has no price; unless all of it is served over plain HTTP, so hardly by
     /// anybody who sends bills, and nothing else in the catalog is about money.
-    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &RefCell<Report<'_>>) {
+    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &Report<'_>) {
         let Some((first, _)) = self.list.first() else { return };
         let bills = |target: &Target| target.account.base.tls;
         let is_priced =

@@ -11,6 +11,7 @@ use crate::base::units::{Span, Text};
 use crate::conf::scribe::Scribe;
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef};
+use dialects::wire::percent;
 
 pub use raw::OnStoreDown;
 
@@ -96,17 +97,7 @@ impl Address {
 }
 
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let nibble = |byte: Option<u8>| char::from(byte?).to_digit(16);
-        bytes.push(if byte == b'%' {
-            u8::try_from(nibble(rest.next())? * 16 + nibble(rest.next())?).ok()?
-        } else {
-            byte
-        });
-    }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(percent::decode(text)?).ok()
 }
 
 pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Store> {
@@ -158,31 +149,15 @@ fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
         at.withheld(&placeholder.wrong("redis", Some("REDIS_URL")));
         return None;
     }
-    let (place, found) = match written {
-        SecretRef::Literal(url) => (None, Ok(url.expose().to_owned())),
-        SecretRef::Env(variable) => (Some(("env", "the environment variable ")), at.look_up(Reference::Env(variable))),
-        SecretRef::File(path) => (Some(("file", "the file ")), at.look_up(Reference::File(path))),
-    };
-    let read = found.and_then(|text| {
-        // A stand-in, where secrets are not read.
-        let text = if place.is_some() && text == ASSUMED { "redis://127.0.0.1:6379" } else { &text };
-        Address::parse(text).map_err(|wrong| format!("{}{wrong}", place.map_or("", |(_, what)| what)))
-    });
-    match read {
-        Ok(address) => {
-            if place.is_none() && address.password.is_some() {
-                at.warn("holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL");
-            }
-            Some(address)
-        }
-        Err(wrong) => {
-            match place {
-                Some((field, _)) => at.key(field).withheld(&wrong),
-                None => at.withheld(&wrong),
-            }
-            None
-        }
+    let is_literal = matches!(written, SecretRef::Literal(_));
+    // A stand-in, where secrets are not read.
+    let stand_in = |text: &str| !is_literal && text == ASSUMED;
+    let address =
+        at.secret(written, |text| Address::parse(if stand_in(text) { "redis://127.0.0.1:6379" } else { text }))?;
+    if is_literal && address.password.is_some() {
+        at.warn("holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL");
     }
+    Some(address)
 }
 
 #[cfg(test)]

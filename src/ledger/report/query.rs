@@ -4,6 +4,7 @@ use crate::base::calendar::{date, time};
 use crate::base::units::Time;
 use crate::ledger::read::Range;
 use crate::ledger::sums::SumKey;
+use dialects::wire::percent;
 use std::collections::BTreeMap;
 
 /// The groups if the question names none.
@@ -187,22 +188,6 @@ pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
 
 /// Decodes percent-encoding (RFC 3986 §2.1), with the plus sign of forms.
 fn decoded(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || {
-                    rest.next()
-                        .and_then(|digit| char::from(digit).to_digit(16))
-                        .and_then(|digit| u8::try_from(digit).ok())
-                };
-                let (high, low) = (digit(), digit());
-                high.zip(low).map(|(high, low)| high << 4 | low).ok_or("the query holds a % that encodes nothing")?
-            }
-            byte => byte,
-        });
-    }
+    let bytes = percent::decode(&text.replace('+', " ")).ok_or("the query holds a % that encodes nothing")?;
     String::from_utf8(bytes).map_err(|_| "the query is not UTF-8".to_owned())
 }

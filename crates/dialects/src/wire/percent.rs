@@ -19,9 +19,33 @@ pub fn segment(text: &str) -> String {
     out
 }
 
+/// Decodes a text; `None` where a % is not followed by two hexadecimal digits.
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let nibble = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        bytes.push(match byte {
+            b'%' => u8::try_from(nibble(rest.next())? * 16 + nibble(rest.next())?).ok()?,
+            byte => byte,
+        });
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::segment;
+    use super::{decode, segment};
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let text = "a:b/c d%é?#&=+";
+        assert_eq!(decode(&segment(text)).as_deref(), Some(text.as_bytes()));
+        assert_eq!(decode("%4a%4Ax%00").as_deref(), Some(&b"JJx\0"[..]));
+        for broken in ["%", "%4", "%4x", "%+4", "a%%41"] {
+            assert_eq!(decode(broken), None, "{broken}");
+        }
+    }
 
     #[test]
     fn only_what_is_unreserved_stays() {

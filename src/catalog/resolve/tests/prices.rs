@@ -287,7 +287,7 @@ fn models_are_looked_at_once_for_all_keys_with_the_same_permissions() {
     let models: Models<'_> = catalog.models().iter().map(|model| (&*model.id, Some(Arc::clone(model)))).collect();
     let (mut unpriced, files) = (Unpriced::new(&models), files(&[&text]));
     let mut look_up = |_: Reference<'_>| unreachable!("it names nothing");
-    let report = RefCell::new(Report::new(&files, raw::KIND.shows, &mut look_up));
+    let report = Report::new(&files, raw::KIND, &mut look_up);
     catalog.keys().for_each(|key| unpriced.check_key(key, &Scribe::new(&report, 0)));
     assert_eq!(unpriced.allowed.into_values().collect::<Vec<_>>(), [[0_usize; 0], []]);
 }
