@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::neutral::turns::Outcome;
 use crate::neutral::{Cache, Call, Field, LostFields, Media, Part, PartKind, Thought};
 use crate::upstream::claude::alternation::is_blank;
-use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, write_input};
+use crate::upstream::claude::blocks::{CacheHints, PDF, image_type, is_blank_part, is_pdf, write_input};
 use crate::upstream::claude::conversation::BlockWriter;
 use crate::upstream::claude::names::Names;
 use crate::wire::json::Writer;
@@ -24,12 +24,10 @@ pub(super) struct Breakpoints(CacheHints);
 
 /// Where the bytes of a part are, in a form that the API takes.
 pub(super) enum MediaSource<'p> {
-    /// A picture: media type, and base64.
-    Image(&'static str, &'p str),
+    /// The bytes of a picture or a PDF.
+    Base64 { media_type: &'static str, data: &'p str },
     /// A picture's URL.
     ImageUrl(&'p str),
-    /// Base64.
-    Pdf(&'p str),
     /// A text file.
     Text(String),
     /// A document's URL.
@@ -39,7 +37,11 @@ pub(super) enum MediaSource<'p> {
 impl MediaSource<'_> {
     /// Whether it is a picture.
     pub(super) fn is_image(&self) -> bool {
-        matches!(self, MediaSource::Image(..) | MediaSource::ImageUrl(_))
+        match self {
+            MediaSource::ImageUrl(_) => true,
+            MediaSource::Base64 { media_type, .. } => *media_type != PDF,
+            MediaSource::Text(_) | MediaSource::DocumentUrl(_) => false,
+        }
     }
 }
 
@@ -65,10 +67,7 @@ impl Breakpoints {
 
 impl BlockWriter for Blocks<'_, '_> {
     fn text(&mut self, w: &mut Writer, text: &str) {
-        w.object(|w| {
-            w.key("type").text("text");
-            w.key("text").text(text);
-        });
+        w.object(|w| w.texts([("type", "text"), ("text", text)]));
     }
 
     fn part(&mut self, w: &mut Writer, part: &Part<'_>, is_end: bool) {
@@ -77,23 +76,17 @@ impl BlockWriter for Blocks<'_, '_> {
 
     fn thought(&mut self, w: &mut Writer, thought: &Thought<'_>) {
         w.object(|w| match (&thought.redacted, &thought.signature) {
-            (Some(data), _) => {
-                w.key("type").text("redacted_thinking");
-                w.key("data").text(data);
-            }
+            (Some(data), _) => w.texts([("type", "redacted_thinking"), ("data", data)]),
             (None, signature) => {
-                w.key("type").text("thinking");
-                w.key("thinking").text(&thought.text);
-                w.key("signature").text(signature.as_deref().unwrap_or_default());
+                let signature = signature.as_deref().unwrap_or_default();
+                w.texts([("type", "thinking"), ("thinking", &thought.text), ("signature", signature)]);
             }
         });
     }
 
     fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>) {
         w.object(|w| {
-            w.key("type").text("tool_use");
-            w.key("id").text(id);
-            w.key("name").text(self.names.written(&call.name));
+            w.texts([("type", "tool_use"), ("id", id), ("name", self.names.written(&call.name))]);
             write_input(w, call, self.losses);
         });
     }
@@ -101,8 +94,7 @@ impl BlockWriter for Blocks<'_, '_> {
     fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>) {
         let mut parts = outcome.parts.iter().filter(|part| !is_blank_part(part)).peekable();
         w.object(|w| {
-            w.key("type").text("tool_result");
-            w.key("tool_use_id").text(id);
+            w.texts([("type", "tool_result"), ("tool_use_id", id)]);
             match (outcome.parts, parts.peek()) {
                 ([Part { kind: PartKind::Text(text), .. }], Some(_)) => w.key("content").text(text),
                 (_, Some(_)) => w.key("content").array(|w| {
@@ -124,8 +116,7 @@ impl Blocks<'_, '_> {
         if let PartKind::Text(text) = kind {
             let text = if is_end { text.trim_end() } else { text };
             w.object(|w| {
-                w.key("type").text("text");
-                w.key("text").text(text);
+                w.texts([("type", "text"), ("text", text)]);
                 self.breakpoints.write(w, cache, self.losses);
             });
             return;
@@ -136,17 +127,11 @@ impl Blocks<'_, '_> {
         w.object(|w| {
             w.key("type").text(if is_image { "image" } else { "document" });
             w.key("source").object(|w| match &source {
-                MediaSource::Image(media_type, data) => base64(w, media_type, data),
-                MediaSource::Pdf(data) => base64(w, "application/pdf", data),
-                MediaSource::ImageUrl(url) | MediaSource::DocumentUrl(url) => {
-                    w.key("type").text("url");
-                    w.key("url").text(url);
+                MediaSource::Base64 { media_type, data } => {
+                    w.texts([("type", "base64"), ("media_type", media_type), ("data", data)]);
                 }
-                MediaSource::Text(text) => {
-                    w.key("type").text("text");
-                    w.key("media_type").text("text/plain");
-                    w.key("data").text(text);
-                }
+                MediaSource::ImageUrl(url) | MediaSource::DocumentUrl(url) => w.texts([("type", "url"), ("url", url)]),
+                MediaSource::Text(text) => w.texts([("type", "text"), ("media_type", "text/plain"), ("data", text)]),
             });
             match kind {
                 PartKind::File(_, Some(name)) if !is_image && !is_blank(name) => w.key("title").text(name),
@@ -158,7 +143,7 @@ impl Blocks<'_, '_> {
     }
 }
 
-/// A part's source, or why it has none here.
+/// Returns a part's source, or why it has none here.
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     match kind {
         PartKind::Text(_) => Err("This is a text."),
@@ -172,17 +157,15 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
             Err("URLs must begin with https:// or http:// here.")
         }
         PartKind::Image(Media::Inline(media_type, data), _) => {
-            let image = image_type(media_type, data).ok_or("Pictures must be JPEG, PNG, GIF or WebP here.")?;
-            Ok(MediaSource::Image(image, data))
+            let media_type = image_type(media_type, data).ok_or("Pictures must be JPEG, PNG, GIF or WebP here.")?;
+            Ok(MediaSource::Base64 { media_type, data })
         }
         PartKind::File(Media::Inline(media_type, data), _) => {
-            if let Some(image) = image_type(media_type, data) {
-                return Ok(MediaSource::Image(image, data));
+            if let Some(media_type) = image_type(media_type, data) {
+                return Ok(MediaSource::Base64 { media_type, data });
             }
-            let is_unsaid = matches!(&**media_type, "" | "application/octet-stream");
             match &**media_type {
-                "application/pdf" => Ok(MediaSource::Pdf(data)),
-                _ if is_unsaid && data.starts_with("JVBERi") => Ok(MediaSource::Pdf(data)),
+                _ if is_pdf(media_type, data) => Ok(MediaSource::Base64 { media_type: PDF, data }),
                 text if text.starts_with("text/") || matches!(text, "application/json" | "application/xml") => {
                     decoded(data).map(MediaSource::Text).ok_or("The file is not base64 of text in UTF-8.")
                 }
@@ -192,12 +175,7 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
     }
 }
 
-fn base64(w: &mut Writer, media_type: &str, data: &str) {
-    w.key("type").text("base64");
-    w.key("media_type").text(media_type);
-    w.key("data").text(data);
-}
-
+/// Decodes base64 of a text that says something.
 fn decoded(data: &str) -> Option<String> {
     const ENGINE: GeneralPurpose = GeneralPurpose::new(
         &base64::alphabet::STANDARD,

@@ -69,9 +69,7 @@ fn sample(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks: bool, 
     dials.restrict_top_k(traits.sampling, thinks, losses);
     dials.restrict_top_p(traits.sampling, thinks, losses);
     dials.write(w, ["temperature", "top_p"], losses);
-    if let Some(top_k) = dials.top_k {
-        w.key("top_k").number(top_k);
-    }
+    w.optional("top_k", dials.top_k, Writer::number);
 }
 
 /// Where to stop, for whom this is, and in which tier.
@@ -83,9 +81,7 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
         Some(user) if !user.is_empty() => w.key("metadata").object(|w| w.key("user_id").text(user)),
         Some(_) | None => {}
     }
-    if let Some(tier) = options::tier(request, &TIERS, losses) {
-        w.key("service_tier").text(tier);
-    }
+    w.optional("service_tier", options::tier(request, &TIERS, losses), Writer::text);
 }
 
 const TIERS: [(&str, Option<&str>); 3] =

@@ -28,19 +28,16 @@ pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Ve
 
 /// Writes `output_config`, if there is anything to say in it.
 pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>, effort: Option<&str>) {
-    if tools.native.is_none() && effort.is_none() {
-        return;
-    }
-    w.key("output_config").object(|w| {
-        if let Some(effort) = effort {
-            w.key("effort").text(effort);
-        }
-        if let Some(native) = &tools.native {
-            w.key("format").object(|w| {
-                w.key("type").text("json_schema");
-                w.key("schema").raw(&native.schema);
+    w.filled("output_config", |w| {
+        w.object(|w| {
+            w.optional("effort", effort, Writer::text);
+            w.optional("format", tools.native.as_ref(), |w, native| {
+                w.object(|w| {
+                    w.key("type").text("json_schema");
+                    w.key("schema").raw(&native.schema);
+                });
             });
-        }
+        });
     });
 }
 
@@ -65,9 +62,7 @@ pub(super) fn write_tools(
         tools.describe(losses, |name, described, cache, losses| {
             w.object(|w| {
                 w.key("name").text(name);
-                if let Some(about) = &described.about {
-                    w.key("description").text(about);
-                }
+                w.optional("description", described.about.as_deref(), Writer::text);
                 w.key("input_schema").raw(&described.schema);
                 if described.strict {
                     w.key("strict").bool(true);
@@ -88,9 +83,7 @@ pub(super) fn write_tools(
     };
     w.key("tool_choice").object(|w| {
         w.key("type").text(kind);
-        if let Some(name) = name {
-            w.key("name").text(name);
-        }
+        w.optional("name", name, Writer::text);
         if is_one_at_a_time && choice != Choice::Never {
             w.key("disable_parallel_tool_use").bool(true);
         }

@@ -6,7 +6,7 @@ use super::models::Family;
 use crate::neutral::turns::{Item, Outcome};
 use crate::neutral::{Cache, Call, Field, LostFields, Media, Part, PartKind, Thought};
 use crate::upstream::claude::alternation::Side;
-use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, write_input};
+use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, is_pdf, write_input};
 use crate::upstream::claude::conversation::BlockWriter;
 use crate::upstream::claude::names::Names;
 use crate::wire::json::Writer;
@@ -87,9 +87,7 @@ impl BlockWriter for Blocks<'_, '_> {
                 (Some(data), _) => w.key("redactedContent").text(data),
                 (None, signature) => w.key("reasoningText").object(|w| {
                     w.key("text").text(&thought.text);
-                    if let Some(signature) = signature {
-                        w.key("signature").text(signature);
-                    }
+                    w.optional("signature", signature.as_deref(), Writer::text);
                 }),
             });
         });
@@ -98,8 +96,7 @@ impl BlockWriter for Blocks<'_, '_> {
     fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>) {
         w.object(|w| {
             w.key("toolUse").object(|w| {
-                w.key("toolUseId").text(id);
-                w.key("name").text(self.names.written(&call.name));
+                w.texts([("toolUseId", id), ("name", self.names.written(&call.name))]);
                 write_input(w, call, self.losses);
             });
         });
@@ -249,7 +246,6 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let by_name = || ENDINGS.iter().find(|known| ending.eq_ignore_ascii_case(known)).copied();
     let by_kind = || media_type.starts_with("text/").then_some("txt");
-    let by_bytes =
-        || (matches!(media_type, "" | "application/octet-stream") && data.starts_with("JVBERi")).then_some("pdf");
+    let by_bytes = || is_pdf(media_type, data).then_some("pdf");
     said.or_else(by_name).or_else(by_kind).or_else(by_bytes)
 }

@@ -60,6 +60,14 @@ impl Family {
         }
     }
 
+    /// Returns whether `outputConfig` has the effort. For the others it has a name of its own.
+    pub(super) fn has_output_effort(self) -> bool {
+        match self {
+            Self::Claude | Self::Mistral | Self::Other => true,
+            Self::Nova2 | Self::Nova | Self::OpenAi => false,
+        }
+    }
+
     /// Whether signed thoughts may come back. Others were never seen to sign any, and refuse what
     /// they thought.
     pub(super) fn signs(self) -> bool {

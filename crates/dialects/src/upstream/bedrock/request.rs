@@ -53,12 +53,14 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         let mut blocks = Blocks { names: &tools.names, points, documents, losses: &mut losses };
         conversation.write(w, tools.hint, &mut blocks);
         let dial = Dial::of(request, target, family, &thinking, &mut losses);
-        member(w, "inferenceConfig", |w| dial.write_inference(w, request, &mut losses));
-        member(w, "outputConfig", |w| {
-            tools::write_output(w, &tools);
-            dial.write_output(w);
+        w.filled("inferenceConfig", |w| w.object(|w| dial.write_inference(w, request, &mut losses)));
+        w.filled("outputConfig", |w| {
+            w.object(|w| {
+                tools::write_output(w, &tools);
+                w.optional("effort", dial.effort.filter(|_| family.has_output_effort()), Writer::text);
+            });
         });
-        member(w, "additionalModelRequestFields", |w| dial.write_more(w, &thinking));
+        w.filled("additionalModelRequestFields", |w| w.object(|w| dial.write_more(w, &thinking)));
         describe(w, request, &mut losses);
     });
     lose_numbers(request, &mut losses);
@@ -70,16 +72,6 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         }
     }
     Ok(Written { body: w.into_bytes(), losses, headers: Vec::new(), undo: tools.undo() })
-}
-
-/// An object that is only there if there is something in it.
-fn member(w: &mut Writer, key: &'static str, inside: impl FnOnce(&mut Writer)) {
-    let mut object = Writer::default();
-    object.object(inside);
-    let object = String::from_utf8(object.into_bytes()).unwrap_or_default();
-    if object != "{}" {
-        w.key(key).raw(&object);
-    }
 }
 
 /// What is said of the manner of the answer, as far as the model lets it be said.
@@ -110,11 +102,9 @@ impl<'r> Dial<'r> {
             dials: Dials { temperature: request.temperature, top_p: request.top_p, top_k: request.top_k },
             effort: thinking.effort(),
         };
-        let in_output_config = matches!(family, Family::Claude | Family::Mistral | Family::Other);
-        losses.add_if(
-            !target.traits.server.output_config && in_output_config && dial.effort.take().is_some(),
-            Field::Effort,
-        );
+        if family.has_output_effort() && !target.traits.server.output_config {
+            losses.add_if(dial.effort.take().is_some(), Field::Effort);
+        }
         let (sampling, thinks) = (target.traits.sampling, family == Family::Claude && thinking.is_on());
         dial.dials.restrict_temperature(sampling, thinks, losses);
         dial.dials.restrict_top_p(sampling, thinks, losses);
@@ -133,52 +123,27 @@ impl<'r> Dial<'r> {
     }
 
     fn write_inference(&self, w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-        if let Some(max_tokens) = self.max_tokens {
-            w.key("maxTokens").number(max_tokens);
-        }
+        w.optional("maxTokens", self.max_tokens, Writer::number);
         self.dials.write(w, ["temperature", "topP"], losses);
         write_stops(w, "stopSequences", &request.stop, losses);
     }
 
-    fn write_output(&self, w: &mut Writer) {
-        match self.family {
-            Family::Claude | Family::Mistral | Family::Other => {
-                if let Some(effort) = self.effort {
-                    w.key("effort").text(effort);
-                }
-            }
-            // Theirs has a name of its own.
-            Family::Nova2 | Family::Nova | Family::OpenAi => {}
-        }
-    }
-
-    /// What only this family's models take.
+    /// Writes what only this family's models take.
     fn write_more(&self, w: &mut Writer, thinking: &Thinking<'_>) {
         match self.family {
             Family::Claude => {
-                if let Some(top_k) = self.dials.top_k {
-                    w.key("top_k").number(top_k);
-                }
+                w.optional("top_k", self.dials.top_k, Writer::number);
                 thinking.write(w, false, &mut Vec::new());
             }
             Family::Nova | Family::Nova2 => {
-                if let Some(top_k) = self.dials.top_k {
-                    w.key("inferenceConfig").object(|w| w.key("topK").number(top_k));
-                }
+                w.filled("inferenceConfig", |w| w.object(|w| w.optional("topK", self.dials.top_k, Writer::number)));
                 if thinking.is_off() {
                     w.key("reasoningConfig").raw(r#"{"type":"disabled"}"#);
                 } else if let Some(effort) = self.effort {
-                    w.key("reasoningConfig").object(|w| {
-                        w.key("type").text("enabled");
-                        w.key("maxReasoningEffort").text(effort);
-                    });
+                    w.key("reasoningConfig").object(|w| w.texts([("type", "enabled"), ("maxReasoningEffort", effort)]));
                 }
             }
-            Family::OpenAi => {
-                if let Some(effort) = self.effort {
-                    w.key("reasoning_effort").text(effort);
-                }
-            }
+            Family::OpenAi => w.optional("reasoning_effort", self.effort, Writer::text),
             Family::Mistral | Family::Other => {}
         }
     }
@@ -186,15 +151,13 @@ impl<'r> Dial<'r> {
 
 /// In which tier, and what the provider's log is told.
 fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    if let Some(tier) = options::tier(request, &TIERS, losses) {
-        w.key("serviceTier").object(|w| w.key("type").text(tier));
-    }
+    let tier = options::tier(request, &TIERS, losses);
+    w.optional("serviceTier", tier, |w, tier| w.object(|w| w.key("type").text(tier)));
     if let Some(Raw(metadata)) = request.metadata {
         match labels(metadata) {
-            Some(labels) if labels.is_empty() => {}
-            Some(labels) => {
-                w.key("requestMetadata").object(|w| labels.iter().for_each(|(name, value)| w.name(name).text(value)))
-            }
+            Some(labels) => w.filled("requestMetadata", |w| {
+                w.object(|w| labels.iter().for_each(|(name, value)| w.name(name).text(value)));
+            }),
             None => losses.add(Field::Metadata),
         }
     }

@@ -54,9 +54,7 @@ pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>) {
             w.key("jsonSchema").object(|w| {
                 w.key("schema").text(&native.schema);
                 for (key, text) in [("name", Some(native.name)), ("description", native.about)] {
-                    if let Some(text) = text.filter(|text| !text.is_empty()) {
-                        w.key(key).text(text);
-                    }
+                    w.optional(key, text.filter(|text| !text.is_empty()), Writer::text);
                 }
             });
         });
@@ -71,9 +69,7 @@ pub(super) fn write_tools(w: &mut Writer, tools: &Tools<'_, '_>, points: &mut Ca
             w.object(|w| {
                 w.key("toolSpec").object(|w| {
                     w.key("name").text(name);
-                    if let Some(about) = &described.about {
-                        w.key("description").text(about);
-                    }
+                    w.optional("description", described.about.as_deref(), Writer::text);
                     w.key("inputSchema").object(|w| w.key("json").raw(&described.schema));
                     if described.strict {
                         w.key("strict").bool(true);

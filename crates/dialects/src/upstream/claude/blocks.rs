@@ -48,8 +48,17 @@ impl CacheHints {
     }
 }
 
-/// Returns the media type of a picture that both APIs take: as it was said, or by how the bytes
-/// begin where nothing was said.
+/// The media type of a PDF.
+pub(crate) const PDF: &str = "application/pdf";
+
+/// Returns whether a file is a PDF: by its media type, or by how the bytes begin where that says
+/// nothing.
+pub(crate) fn is_pdf(media_type: &str, data: &str) -> bool {
+    media_type == PDF || matches!(media_type, "" | "application/octet-stream") && data.starts_with("JVBERi")
+}
+
+/// Returns the media type of a picture that both APIs take: the one that is written, or by how the
+/// bytes begin where that says nothing.
 pub(crate) fn image_type(media_type: &str, data: &str) -> Option<&'static str> {
     const TYPES: [(&str, &str); 4] =
         [("image/jpeg", "/9j/"), ("image/png", "iVBORw0KGgo"), ("image/gif", "R0lGOD"), ("image/webp", "UklGR")];

@@ -10,11 +10,8 @@ use crate::wire::json::Writer;
 
 /// Writes the stop sequences, without those in which there is nothing to read.
 pub(crate) fn write_stops(w: &mut Writer, key: &'static str, stops: &[Cow<'_, str>], losses: &mut LostFields) {
-    let (blank, stops): (Vec<_>, Vec<_>) = stops.iter().partition(|stop| is_blank(stop));
-    losses.add_if(!blank.is_empty(), Field::Stop);
-    if !stops.is_empty() {
-        w.key(key).array(|w| stops.into_iter().for_each(|stop| w.text(stop)));
-    }
+    losses.add_if(stops.iter().any(|stop| is_blank(stop)), Field::Stop);
+    w.filled(key, |w| w.array(|w| stops.iter().filter(|stop| !is_blank(stop)).for_each(|stop| w.text(stop))));
 }
 
 /// `temperature`, `top_p` and `top_k`, as far as the model lets them be said.
@@ -55,9 +52,7 @@ impl Dials<'_> {
     pub(crate) fn write(&self, w: &mut Writer, keys: [&'static str; 2], losses: &mut LostFields) {
         let numbers = [(Field::Temperature, self.temperature), (Field::TopP, self.top_p)];
         for (key, (field, number)) in keys.into_iter().zip(numbers) {
-            if let Some(number) = number {
-                Range { field, key, least: "0", most: "1" }.write(w, number, losses);
-            }
+            Range { field, key, least: "0", most: "1" }.write(w, number, losses);
         }
     }
 }

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::tools::Tools;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target, Undo, Written,
+    Effort, Field, FieldRefused, LostFields, Media, Message, Number, Part, PartKind, Request, Role, Target, Undo,
+    Written,
 };
 use crate::upstream::shared::flat;
 use crate::upstream::shared::options::{self, Range};
@@ -51,8 +52,7 @@ fn write_message(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses:
         Role::User => write_words(w, "user", message, losses),
         Role::Assistant => write_assistant(w, message, traits, losses),
         Role::Tool | Role::Function => w.object(|w| {
-            w.key("role").text("tool");
-            w.key("tool_call_id").text(message.tool_call_id.as_deref().unwrap_or_default());
+            w.texts([("role", "tool"), ("tool_call_id", message.tool_call_id.as_deref().unwrap_or_default())]);
             w.key("content");
             write_content(w, &message.content, None, losses);
         }),
@@ -96,23 +96,17 @@ fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losse
             w.key("content");
             write_content(w, &message.content, thinking, losses);
         }
-        if let Some(plan) = plan {
-            w.key("tool_plan").text(plan);
-        }
-        if message.calls.is_empty() {
-            return;
-        }
-        w.key("tool_calls").array(|w| {
-            for call in &message.calls {
-                w.object(|w| {
-                    w.key("id").text(&call.id);
-                    w.key("type").text("function");
-                    w.key("function").object(|w| {
-                        w.key("name").text(&call.name);
-                        w.key("arguments").text(&flat::arguments(call));
+        w.optional("tool_plan", plan, Writer::text);
+        w.filled("tool_calls", |w| {
+            w.array(|w| {
+                for call in &message.calls {
+                    w.object(|w| {
+                        w.texts([("id", &call.id), ("type", "function")]);
+                        w.key("function")
+                            .object(|w| w.texts([("name", &call.name), ("arguments", &flat::arguments(call))]));
                     });
-                });
-            }
+                }
+            });
         });
     });
 }
@@ -128,17 +122,11 @@ fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, los
     }
     w.array(|w| {
         if let Some(thinking) = thinking {
-            w.object(|w| {
-                w.key("type").text("thinking");
-                w.key("thinking").text(thinking);
-            });
+            w.object(|w| w.texts([("type", "thinking"), ("thinking", thinking)]));
         }
         for part in parts {
             match &part.kind {
-                PartKind::Text(text) => w.object(|w| {
-                    w.key("type").text("text");
-                    w.key("text").text(text);
-                }),
+                PartKind::Text(text) => w.object(|w| w.texts([("type", "text"), ("text", text)])),
                 PartKind::Image(media, detail) => write_image(w, media, detail.as_deref(), losses),
                 // FieldRefused before.
                 PartKind::Audio(..) | PartKind::File(..) => {}
@@ -169,35 +157,22 @@ fn write_image(w: &mut Writer, media: &Media<'_>, detail: Option<&str>, losses: 
 fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
     let traits = &target.traits;
     let max_tokens = options::max_tokens(request, target.default_max_tokens, traits, losses);
-    if let Some(max_tokens) = max_tokens {
-        w.key("max_tokens").number(max_tokens);
-    }
+    w.optional("max_tokens", max_tokens, Writer::number);
     let (temperature, top_p) = options::sampling(request, traits, losses);
-    for (range, number) in [(TEMPERATURE, temperature), (TOP_P, top_p)] {
-        if let Some(number) = number {
-            range.write(w, number, losses);
-        }
-    }
-    if let Some(top_k) = request.top_k {
-        w.key("k").number(top_k.min(MAX_K));
-        losses.add_if(top_k > MAX_K, Field::TopK);
-    }
+    TEMPERATURE.write(w, temperature, losses);
+    TOP_P.write(w, top_p, losses);
+    w.optional("k", request.top_k.map(|top_k| top_k.min(MAX_K)), Writer::number);
+    losses.add_if(request.top_k.is_some_and(|top_k| top_k > MAX_K), Field::TopK);
     for (range, penalty) in
         [(FREQUENCY_PENALTY, request.penalties.frequency), (PRESENCE_PENALTY, request.penalties.presence)]
     {
-        match penalty {
-            // There is no praise.
-            Some(penalty) if penalty.value < 0.0 => losses.add(range.field),
-            Some(penalty) => range.write(w, penalty, losses),
-            None => {}
-        }
+        // Less than nothing is praise, which is not known here.
+        let is_praise = |penalty: &Number<'_>| penalty.value < 0.0;
+        losses.add_if(penalty.as_ref().is_some_and(is_praise), range.field.clone());
+        range.write(w, penalty.filter(|penalty| !is_praise(penalty)), losses);
     }
-    if !request.stop.is_empty() {
-        w.key("stop_sequences").array(|w| request.stop.iter().for_each(|stop| w.text(stop)));
-    }
-    if let Some(seed) = options::seed::<u64>(request, losses) {
-        w.key("seed").number(seed);
-    }
+    w.filled("stop_sequences", |w| w.array(|w| request.stop.iter().for_each(|stop| w.text(stop))));
+    w.optional("seed", options::seed(request, losses), Writer::number);
     if let Some(effort) = request.effort {
         write_thinking(w, effort, max_tokens, traits, losses);
     }
@@ -232,9 +207,8 @@ fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, trait
     w.key("thinking").object(|w| {
         w.key("type").text(if effort == Effort::None { "disabled" } else { "enabled" });
         // Thinking counts among the most tokens: half of them are left for the answer.
-        if let Some(budget) = budget {
-            w.key("token_budget").number(max_tokens.map_or(budget, |most| budget.min(most / 2)).max(1));
-        }
+        let budget = budget.map(|budget: u64| max_tokens.map_or(budget, |most| budget.min(most / 2)).max(1));
+        w.optional("token_budget", budget, Writer::number);
     });
 }
 

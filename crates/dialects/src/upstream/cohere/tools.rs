@@ -85,16 +85,12 @@ impl<'r, 'a> Tools<'r, 'a> {
                 }
             });
         }
-        if let Some(choice) = self.choice {
-            w.key("tool_choice").text(choice);
-        }
+        w.optional("tool_choice", self.choice, Writer::text);
         self.write_strict(w, losses);
         if let Form::Native(format) = self.form {
             w.key("response_format").object(|w| {
                 w.key("type").text("json_object");
-                if let Some(schema) = format.schema() {
-                    w.key("json_schema").raw(schema.0);
-                }
+                w.optional("json_schema", format.schema(), |w, Raw(schema)| w.raw(schema));
             });
         }
     }

@@ -102,16 +102,12 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     fn call(&mut self, call: &Call<'a>, signature: Option<&str>, w: &mut Writer) {
         w.object(|w| {
             w.key("functionCall").object(|w| {
-                if is_theirs(&call.id) {
-                    w.key("id").text(&call.id);
-                }
+                w.optional("id", Some(&*call.id).filter(|id| is_theirs(id)), Writer::text);
                 w.key("name").text(&self.names.theirs(&call.name));
                 w.key("args");
                 self.losses.add_if(write_arguments(call, w), call.weakened());
             });
-            if let Some(signature) = signature {
-                w.key("thoughtSignature").text(signature);
-            }
+            w.optional("thoughtSignature", signature, Writer::text);
         });
     }
 
@@ -127,9 +123,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         let holds_media = !media.is_empty() && models::sees_results(self.target.model);
         w.object(|w| {
             w.key("functionResponse").object(|w| {
-                if is_theirs(&outcome.id) {
-                    w.key("id").text(&outcome.id);
-                }
+                w.optional("id", Some(&*outcome.id).filter(|id| is_theirs(id)), Writer::text);
                 w.key("name").text(&self.names.theirs(&outcome.name));
                 w.key("response");
                 write_response(outcome.parts, w);
@@ -231,14 +225,11 @@ fn kind_of(text: &str) -> Option<Kind> {
 
 fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
     match carried {
-        Carried::Inline(kind, data) => w.key("inlineData").object(|w| {
-            w.key("mimeType").text(kind);
-            w.key("data").text(data);
-        }),
+        Carried::Inline(kind, data) => {
+            w.key("inlineData").object(|w| w.texts([("mimeType", kind), ("data", data)]));
+        }
         Carried::At(kind, url) => w.key("fileData").object(|w| {
-            if let Some(kind) = kind {
-                w.key("mimeType").text(kind);
-            }
+            w.optional("mimeType", *kind, Writer::text);
             w.key("fileUri").text(url);
         }),
     }

@@ -41,20 +41,22 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
         contents.write(&turns, w);
         refused = contents.refused;
         plan.write(&mut losses, w);
-        let config = config(request, target, service, &plan, &mut losses);
-        if config != b"{}" {
-            w.key("generationConfig").raw(std::str::from_utf8(&config).unwrap_or("{}"));
-        }
+        w.filled("generationConfig", |w| {
+            w.object(|w| {
+                sampling(request, target, &mut losses, w);
+                penalties(request, models::takes_penalties(target.model, service), &mut losses, w);
+                if let Some(format) = plan.native {
+                    tools::write_format(format, target.traits.server.response_json_schema, &mut losses, w);
+                }
+                thinking(request, target, &mut losses, w);
+            });
+        });
         losses.add_if(request.user.is_some(), Field::User);
         let fitting = request.metadata.filter(|_| service == Service::Vertex).and_then(labels);
         losses
             .add_if(fitting.is_none() && request.metadata.is_some_and(|metadata| !is_empty(metadata)), Field::Metadata);
-        if let Some(tier) = options::tier(request, &TIERS, &mut losses) {
-            w.key("serviceTier").text(tier);
-        }
-        if let Some(labels) = fitting {
-            w.key("labels").raw(labels);
-        }
+        w.optional("serviceTier", options::tier(request, &TIERS, &mut losses), Writer::text);
+        w.optional("labels", fitting, Writer::raw);
         options::lose_others(request, &mut losses);
     });
     if let Some(refused) = refused {
@@ -88,48 +90,6 @@ fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
     ])
 }
 
-/// How the answer is to be made.
-fn config(
-    request: &Request<'_>,
-    target: &Target<'_>,
-    service: Service,
-    plan: &Plan<'_, '_>,
-    losses: &mut LostFields,
-) -> Vec<u8> {
-    let mut w = Writer::with_capacity(256);
-    w.object(|w| {
-        sampling(request, target, losses, w);
-        if let Some(n) = request.n {
-            w.key("candidateCount").number(n);
-        }
-        if let Some(limit) = options::max_tokens(request, target.default_max_tokens, &target.traits, losses) {
-            w.key("maxOutputTokens").number(limit);
-        }
-        if request.stop.iter().any(|stop| !stop.is_empty()) {
-            w.key("stopSequences")
-                .array(|w| request.stop.iter().filter(|stop| !stop.is_empty()).for_each(|stop| w.text(stop)));
-        }
-        if let Some(seed) = options::seed::<i32>(request, losses) {
-            w.key("seed").raw(&seed.to_string());
-        }
-        for (range, penalty) in
-            [(PRESENCE_PENALTY, request.penalties.presence), (FREQUENCY_PENALTY, request.penalties.frequency)]
-        {
-            match penalty {
-                Some(penalty) if penalty.value == 0.0 => {}
-                Some(penalty) if models::takes_penalties(target.model, service) => range.write(w, penalty, losses),
-                Some(_) => losses.add(range.field),
-                None => {}
-            }
-        }
-        if let Some(format) = plan.native {
-            tools::write_format(format, target.traits.server.response_json_schema, losses, w);
-        }
-        thinking(request, target, losses, w);
-    });
-    w.into_bytes()
-}
-
 const TEMPERATURE: Range = Range { field: Field::Temperature, key: "temperature", least: "0", most: "2" };
 const TOP_P: Range = Range { field: Field::TopP, key: "topP", least: "0", most: "1" };
 // The upper bound of penalties is said to be out of bounds.
@@ -138,17 +98,29 @@ const PRESENCE_PENALTY: Range =
 const FREQUENCY_PENALTY: Range =
     Range { field: Field::FrequencyPenalty, key: "frequencyPenalty", least: "-2", most: "1.99" };
 
+/// Writes how to draw tokens, how many, and where to stop.
 fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
     let (temperature, top_p) = options::sampling(request, &target.traits, losses);
-    for (range, number) in [(TEMPERATURE, temperature), (TOP_P, top_p)] {
-        if let Some(number) = number {
-            range.write(w, number, losses);
-        }
-    }
-    match request.top_k {
-        Some(0) => losses.add(Field::TopK),
-        Some(value) => w.key("topK").number(value),
-        None => {}
+    TEMPERATURE.write(w, temperature, losses);
+    TOP_P.write(w, top_p, losses);
+    losses.add_if(request.top_k == Some(0), Field::TopK);
+    w.optional("topK", request.top_k.filter(|top_k| *top_k > 0), Writer::number);
+    w.optional("candidateCount", request.n, Writer::number);
+    let max_tokens = options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
+    w.optional("maxOutputTokens", max_tokens, Writer::number);
+    let stops = request.stop.iter().filter(|stop| !stop.is_empty());
+    w.filled("stopSequences", |w| w.array(|w| stops.for_each(|stop| w.text(stop))));
+    w.optional("seed", options::seed::<i32>(request, losses), |w, seed| w.raw(&seed.to_string()));
+}
+
+/// Writes the penalties, if the model takes any.
+fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mut Writer) {
+    for (range, penalty) in
+        [(PRESENCE_PENALTY, request.penalties.presence), (FREQUENCY_PENALTY, request.penalties.frequency)]
+    {
+        let penalty = penalty.filter(|penalty| penalty.value != 0.0);
+        losses.add_if(penalty.is_some() && !takes, range.field.clone());
+        range.write(w, penalty.filter(|_| takes), losses);
     }
 }
 

@@ -110,9 +110,7 @@ impl<'r, 'a> Plan<'r, 'a> {
 
     fn declaration(&self, tool: &Tool<'_>, losses: &mut LostFields, w: &mut Writer) {
         w.key("name").text(&self.names.theirs(&tool.name));
-        if let Some(description) = &tool.description {
-            w.key("description").text(description);
-        }
+        w.optional("description", tool.description.as_deref(), Writer::text);
         let ToolKind::Function(Some(Raw(parameters)), _) = tool.kind else { return };
         let schema = Schema::read(parameters);
         losses.add_if(

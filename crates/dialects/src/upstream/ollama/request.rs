@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Field, FieldRefused, Format, LostFields, Media, Message, Number, PartKind, Request, Role, Target, Tool,
-    Undo, Written,
+    Effort, Field, FieldRefused, Format, LostFields, Media, Message, PartKind, Request, Role, Target, Tool, Undo,
+    Written,
 };
 use crate::upstream::shared::{flat, options};
 use crate::wire::json::Writer;
@@ -66,11 +66,9 @@ fn write_message<'r>(
         w.key("role").text(role);
         w.key("content").text(&flat::text(&message.content));
         write_images(w, message, losses);
-        if let Some(thinking) = message.reasoning.as_deref().filter(|text| !text.is_empty()) {
-            w.key("thinking").text(thinking);
-        }
-        if !message.calls.is_empty() {
-            w.key("tool_calls").array(|w| {
+        w.optional("thinking", message.reasoning.as_deref().filter(|text| !text.is_empty()), Writer::text);
+        w.filled("tool_calls", |w| {
+            w.array(|w| {
                 for call in &message.calls {
                     names.insert(&call.id, &call.name);
                     w.object(|w| {
@@ -82,11 +80,9 @@ fn write_message<'r>(
                     });
                 }
             });
-        }
+        });
         if let Some(id) = &message.tool_call_id {
-            if let Some(name) = names.get(&**id).copied().or(message.name.as_deref()) {
-                w.key("tool_name").text(name);
-            }
+            w.optional("tool_name", names.get(&**id).copied().or(message.name.as_deref()), Writer::text);
             w.key("tool_call_id").text(id);
         }
     });
@@ -94,24 +90,15 @@ fn write_message<'r>(
 
 /// Pictures stand beside the text, as bare base64.
 fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) {
-    let images = || {
-        message.content.iter().filter_map(|part| match &part.kind {
-            PartKind::Image(Media::Inline(_, bytes), detail) => Some((bytes, detail)),
-            // FieldRefused before.
-            PartKind::Image(Media::Url(_) | Media::Id(_), _)
-            | PartKind::Text(_)
-            | PartKind::Audio(..)
-            | PartKind::File(..) => None,
-        })
-    };
-    if images().next().is_none() {
-        return;
-    }
-    w.key("images").array(|w| {
-        for (bytes, detail) in images() {
-            w.text(bytes);
-            losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
-        }
+    w.filled("images", |w| {
+        w.array(|w| {
+            for part in &message.content {
+                // Pictures elsewhere were refused before.
+                let PartKind::Image(Media::Inline(_, bytes), detail) = &part.kind else { continue };
+                w.text(bytes);
+                losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
+            }
+        });
     });
 }
 
@@ -138,35 +125,22 @@ fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut LostFi
 fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
     let max_tokens = options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
     let (temperature, top_p) = options::sampling(request, &target.traits, losses);
-    let numbers: [(&str, Option<Number<'_>>); 4] = [
+    let numbers = [
         ("temperature", temperature),
         ("top_p", top_p),
         ("frequency_penalty", request.penalties.frequency),
         ("presence_penalty", request.penalties.presence),
     ];
-    let counts = [("num_predict", max_tokens), ("top_k", request.top_k)];
-    let is_silent =
-        numbers.iter().all(|(_, number)| number.is_none()) && counts.iter().all(|(_, count)| count.is_none());
-    if is_silent && request.seed.is_none() && request.stop.is_empty() {
-        return;
-    }
-    w.key("options").object(|w| {
-        for (name, count) in counts {
-            if let Some(count) = count {
-                w.key(name).number(count);
+    w.filled("options", |w| {
+        w.object(|w| {
+            w.optional("num_predict", max_tokens, Writer::number);
+            w.optional("top_k", request.top_k, Writer::number);
+            for (name, number) in numbers {
+                w.optional(name, number, |w, number| w.raw(number.text));
             }
-        }
-        for (name, number) in numbers {
-            if let Some(number) = number {
-                w.key(name).raw(number.text);
-            }
-        }
-        if let Some(seed) = request.seed {
-            w.key("seed").raw(&seed.to_string());
-        }
-        if !request.stop.is_empty() {
-            w.key("stop").array(|w| request.stop.iter().for_each(|stop| w.text(stop)));
-        }
+            w.optional("seed", request.seed, |w, seed| w.raw(&seed.to_string()));
+            w.filled("stop", |w| w.array(|w| request.stop.iter().for_each(|stop| w.text(stop))));
+        });
     });
 }
 

@@ -152,9 +152,7 @@ pub(crate) fn write_tool(w: &mut Writer, name: &str, description: Option<&str>, 
         w.key("type").text("function");
         w.key("function").object(|w| {
             w.key("name").text(name);
-            if let Some(description) = description {
-                w.key("description").text(description);
-            }
+            w.optional("description", description, Writer::text);
             w.key("parameters").raw(parameters.0);
         });
     });

@@ -18,8 +18,9 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Writes a number, or the bound that it is beyond.
-    pub(crate) fn write(&self, w: &mut Writer, number: Number<'_>, losses: &mut LostFields) {
+    /// Writes a number, or the bound that it is beyond, if there is one.
+    pub(crate) fn write(&self, w: &mut Writer, number: Option<Number<'_>>, losses: &mut LostFields) {
+        let Some(number) = number else { return };
         let bound = |text: &str| text.parse().unwrap_or(number.value);
         let text = match () {
             () if number.value < bound(self.least) => self.least,

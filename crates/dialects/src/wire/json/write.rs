@@ -56,6 +56,29 @@ impl Writer {
         self
     }
 
+    /// Writes members whose values are strings.
+    pub fn texts<const N: usize>(&mut self, members: [(&'static str, &str); N]) {
+        members.into_iter().for_each(|(name, text)| self.key(name).text(text));
+    }
+
+    /// Writes a member, if there is a value for it.
+    pub fn optional<T>(&mut self, name: &'static str, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        if let Some(value) = value {
+            write(self.key(name), value);
+        }
+    }
+
+    /// Writes a member whose value is an object or an array, unless nothing is in it.
+    pub fn filled(&mut self, name: &'static str, value: impl FnOnce(&mut Self)) {
+        const EMPTY: usize = 2;
+        let start = self.out.len();
+        let inside = self.key(name).out.len();
+        value(self);
+        if self.out.len() == inside + EMPTY {
+            self.out.truncate(start);
+        }
+    }
+
     /// Writes a string.
     pub fn text(&mut self, text: &str) {
         self.comma();
@@ -159,6 +182,19 @@ mod tests {
             String::from_utf8(w.into_bytes()).unwrap(),
             r#"{"a":0,"b":[18446744073709551615,":",{},[],"",null],"c":{"d{":true},"e\n":{},"f":1.0}"#
         );
+    }
+
+    #[test]
+    fn what_is_not_there_leaves_no_trace() {
+        let mut w = Writer::default();
+        w.object(|w| {
+            w.filled("a", |w| w.object(|w| w.optional("x", None, Writer::text)));
+            w.texts([("b", "1"), ("c", "")]);
+            w.filled("d", |w| w.array(|_| {}));
+            w.optional("e", Some(2), Writer::number);
+            w.filled("f", |w| w.object(|w| w.filled("g", |w| w.array(|w| w.number(3)))));
+        });
+        assert_eq!(String::from_utf8(w.into_bytes()).unwrap(), r#"{"b":"1","c":"","e":2,"f":{"g":[3]}}"#);
     }
 
     #[test]
