@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the book into target/book. Its tool is installed under target/, which takes some minutes once. A warning is an error.
+# Builds the book into target/book. Installs mdBook under target/, which takes some minutes, once. A warning counts as an error.
 set -euo pipefail
 cd "$(dirname "$0")"
 target=$(realpath -m "${CARGO_TARGET_DIR:-../target}")
@@ -17,7 +17,7 @@ if grep -qE '(^|[^A-Za-z])(WARN|ERROR)([^A-Za-z]|$)' <<<"$said"; then
     echo 'the book has warnings' >&2
     exit 1
 fi
-# What a page loads, as opposed to links to, must be in the book.
+# Everything that a page loads must be in the book. Links to other sites are allowed.
 if grep -rnoE --include='*.html' --include='*.css' "(src=|@import |url\()[\"']?(https?:)?//[^\"')]*" "$target/book"; then
     echo 'the book loads what is elsewhere' >&2
     exit 1
