@@ -1,34 +1,35 @@
-# `make run` and `make test` are all that a fresh machine needs: with cargo, a C compiler, python3 and npm they set up the rest.
-# What they install lies under target/; where Python cannot do that, and for the tests' redis-server, apt-get is asked.
+# On a new machine, `make run` and `make test` are enough: with cargo, a C and a C++ compiler, python3 and npm they install the
+# rest, under target/. If Python cannot do that, they use apt-get; also for redis-server, which the tests need.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run release test test-real soak fuzz bench check doc book cmake
 
-# Whole, since scripts run in other folders.
+# An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TARGET_DIR
 TOOLS := $(CARGO_TARGET_DIR)/tools
 export PATH := $(PATH):$(TOOLS)/bin
 
-# Tests mostly wait, so more of them than there are cores run side by side.
+# Tests mostly wait, so more tests than cores run at the same time.
 export RUST_TEST_THREADS ?= 8
 # The header `x-test-panic` works in test builds only.
 FEATURES := --features test-panics
 
 help:
 	@echo 'make run        build, and serve conf/ with its demo account on 127.0.0.1:8080'
-	@echo 'make test       every test, with the official OpenAI clients'
-	@echo 'make test-real  against a real llama.cpp server (builds it once, some minutes)'
-	@echo 'make soak       ten minutes of every fault at random; HOURS=1 for an hour'
-	@echo 'make fuzz       each fuzz target for a minute'
-	@echo 'make release    the binary as it should be deployed: target/release/portcullis'
-	@echo 'make check      formatting and lints'
-	@echo 'make book       the manual, into target/book (installs mdBook once, some minutes)'
-	@echo 'make bench      microbenchmarks, a simulation of outages, the load benchmark'
+	@echo 'make test       run every test, with the official OpenAI clients'
+	@echo 'make test-real  run tests against llama.cpp and LiteLLM (sets them up once, in some minutes)'
+	@echo 'make soak       run ten minutes of every fault at random; HOURS=1 for an hour'
+	@echo 'make fuzz       run each fuzz target for a minute'
+	@echo 'make release    build the program to deploy: target/release/portcullis'
+	@echo 'make check      check formatting and lints'
+	@echo 'make doc        build the documentation of the library'
+	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
+	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'
 
-# Quick to build; `make release` is quick to run.
+# A debug build, which is quick to build. The release build is quick to run.
 run: cmake
 	@echo 'Building; the first time this takes some minutes.'
 	cargo build --locked
@@ -40,7 +41,7 @@ run: cmake
 	  '  curl http://127.0.0.1:8080/v1/chat/completions \' \
 	  "    -H 'Authorization: Bearer sk-demo-portcullis-published' -H 'Content-Type: application/json' \\" \
 	  "    -d '{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'" \
-	  '' 'Ctrl-C ends it.' ''; \
+	  '' 'Press Ctrl-C to stop it.' ''; \
 	wait $$server
 
 release: cmake
@@ -56,12 +57,12 @@ test-real: cmake
 	tests/real/setup.sh
 	cargo test --locked $(FEATURES) --test integration -- --ignored --nocapture real_
 
-# The same test as the minute's in `make test`. SOAK_RATE and SOAK_SEED change it further.
+# `make test` runs the same test for one minute. SOAK_RATE and SOAK_SEED change it further.
 soak: cmake
 	export SOAK_SECONDS=$$(( $(if $(HOURS),$(HOURS) * 3600,600) )) SOAK_RATE=$${SOAK_RATE:-200}; ulimit -n "$$(ulimit -Hn)"; \
 	cargo test --locked $(FEATURES) --test integration -- --exact --nocapture soak::l07_a_soak_of_every_fault_leaves_nothing_behind
 
-# Each target of fuzz/ for a minute, or for FUZZ_SECONDS. What it builds with is installed under target/.
+# Runs each target of fuzz/ for a minute, or for FUZZ_SECONDS. Its tools are installed under target/.
 fuzz: cmake
 	fuzz/run.sh $${FUZZ_SECONDS:-60}
 
@@ -75,11 +76,11 @@ check: cmake
 doc: cmake
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 
-# What it builds with is installed under target/.
+# Its tool is installed under target/.
 book:
 	docs/build.sh
 
-# zlib-ng, which Pingora compresses with, is built by it.
+# zlib-ng, with which Pingora compresses, is built with cmake.
 cmake:
 	@command -v cmake >/dev/null || { \
 	  echo 'installing cmake under $(TOOLS)'; \

@@ -1,5 +1,5 @@
-//! What every request and every streamed chunk pays: looking up key and model, reading the
-//! envelope, splicing, decoding events; and what a list of models costs.
+//! Measures the work for each request and each streamed chunk: looking up key and model, reading
+//! the envelope, splicing, decoding events. Measures also the cost of a list of models.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 

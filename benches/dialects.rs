@@ -1,5 +1,5 @@
-//! What translation costs: a long request into each dialect's words, and each dialect's stream
-//! events into standard chunks.
+//! Measures the cost of translation: of a long request into each dialect, and of each dialect's
+//! stream events into standard chunks.
 
 #![allow(
     missing_docs,

@@ -1,5 +1,5 @@
-//! How many rows a second the ledger takes to disk, and how much memory that costs: at least 20,000
-//! on two cores, and 200 MB at most.
+//! Measures how many rows a second the ledger writes to the disk, and how much memory it needs for
+//! that. On two cores it must write at least 20,000 rows a second, with at most 200 MB.
 
 use dialects::usage::{Source, Usage};
 use portcullis::conf::config;

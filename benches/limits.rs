@@ -1,5 +1,5 @@
-//! What it costs to admit an exchange by all kinds of limits at all levels, and to settle it, among
-//! a hundred thousand keys.
+//! Measures the cost of admitting an exchange, with all kinds of limits at all levels, and of
+//! settling it, among a hundred thousand keys.
 
 #![allow(
     missing_docs,

@@ -1,5 +1,5 @@
-//! Portcullis in your own Pingora server, beside your own services: `cargo run --example embed`,
-//! then
+//! Runs Portcullis in your own Pingora server, beside your own services. Start it with
+//! `cargo run --example embed`, then try
 //!
 //! ```sh
 //! curl http://127.0.0.1:8081/v1/models -H 'authorization: Bearer sk-demo-portcullis-published'
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let conf = Path::new("conf");
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8081".to_owned());
     let mut loaded = load(conf, Secrets::Resolve)?;
-    // Where you listen is yours to say; Portcullis wants to know it, to tell when it is ready.
+    // Your server listens. Portcullis needs the address to know when it is ready.
     loaded.server.listen = vec![Listen { address: address.parse()?, h2c: false, tls: None }];
     let process = Process::new(&mut loaded)?;
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut gateway = http_proxy_service(&pingora.configuration, process.gateway());
     gateway.add_tcp(&address);
     pingora.add_service(gateway);
-    // The live catalog, name look-ups, idle connections.
+    // Keeps the catalog live, looks up names, closes idle connections.
     pingora.add_service(background(&process, conf, &loaded, Vec::new())?);
     // `/metrics` and `/status`, on the address that server.yaml names. Leave it out if you have
     // your own.

@@ -1,5 +1,5 @@
-//! Callers in a closed loop: each sends its next request when it has the whole answer to the last,
-//! and checks it.
+//! Callers in a closed loop: each caller sends its next request when it has the whole answer to the
+//! last one, and has checked it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

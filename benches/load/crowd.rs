@@ -1,9 +1,9 @@
-//! As many streams at once as one gateway should bear, each with an event a second: errors, memory,
-//! and what an event's way takes longer.
+//! Opens as many streams at once as one gateway should carry, each with an event a second. Measures
+//! errors, memory, and how much longer an event is on its way.
 //!
-//! Every event holds its number and when the mock wrote it, so that none can be lost, doubled or
-//! out of order unseen, and the caller knows how long it was on its way. Only what comes while all
-//! streams are open is measured.
+//! Every event has its number and the time at which the mock wrote it. So a caller sees if an event
+//! is lost, doubled or out of order, and knows how long it was on its way. Only events that come
+//! while all streams are open are measured.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,11 @@
-//! The load benchmark: the gateway as a process, between a fast mock upstream and callers that
-//! never rest.
+//! The load benchmark runs the gateway as a process, between a fast mock upstream and callers that
+//! never pause.
 //!
-//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`; words choose
-//! scenarios that contain one, and `more` and `crowd` what is in the modules of these names. CPU
-//! per request or chunk is the figure to trust: callers, gateway and mock share the cores, so that
-//! rates and latencies tell as much of them as of the gateway. Everything is on 127.0.0.1. Every
-//! answer is checked; one that is wrong ends the benchmark with a code other than 0. No process
-//! that it starts outlives it.
+//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`. A word selects the
+//! scenarios whose names contain it; `more` and `crowd` select the modules of these names. Trust
+//! the CPU per request or chunk most: callers, gateway and mock share the cores, so rates and
+//! latencies depend on all three. Everything is on 127.0.0.1. Every answer is checked; a wrong one
+//! ends the benchmark with an exit code other than 0. All processes that it starts end with it.
 
 #![allow(
     missing_docs,

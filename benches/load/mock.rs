@@ -1,11 +1,15 @@
-//! The upstream: another process of this program, on one thread. The model's name says what it
-//! answers.
+//! The mock upstream is another process of this program, on one thread. The name of the model says
+//! what it answers:
 //!
-//! `mock-plain`: some 640 bytes at once. `mock-stream-200-20`: 200 chunks, one each 20 ms; with
-//! `-0` as fast as they are taken, each in a write of its own; `mock-claude-200-0` the same, to
-//! Anthropic's path in its format; `mock-stamped-200-20` with the number and the time in each
-//! chunk. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404, any
-//! other key 401, so that what a gateway does to both is seen to be right.
+//! * `mock-plain`: about 640 bytes at once.
+//! * `mock-stream-200-20`: 200 chunks, one every 20 ms; with `-0` as fast as the reader takes them,
+//!   each in its own write.
+//! * `mock-claude-200-0`: the same, at Anthropic's path in Anthropic's format.
+//! * `mock-stamped-200-20`: the same, with the number and the time in each chunk.
+//! * `mock-held`: one chunk, then nothing until the caller leaves.
+//!
+//! Any other model is a 404, and any other key a 401. So the benchmark sees that the gateway
+//! changes both correctly.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _};

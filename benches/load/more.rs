@@ -1,5 +1,5 @@
-//! What is measured besides throughput: a stream's first event, what an idle stream costs, and a
-//! large catalog.
+//! Measures more than throughput: the time to a stream's first event, the cost of an idle stream,
+//! and the effect of a large catalog.
 
 use std::fmt::Write as _;
 use std::fs;

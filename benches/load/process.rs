@@ -1,4 +1,5 @@
-//! Processes that end with their handle, and what the kernel says about them.
+//! Starts processes that end when their handle is dropped, and reads what the kernel reports about
+//! them.
 
 use std::fs;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! Figures of all rounds → two tables of medians.
+//! Makes two tables of medians from the figures of all rounds.
 
 use std::collections::BTreeMap;
 use std::fmt;

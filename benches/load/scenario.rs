@@ -1,4 +1,4 @@
-//! What callers do, for each row of the table.
+//! A scenario says what callers do, for one row of the table.
 
 use std::time::{Duration, Instant};
 

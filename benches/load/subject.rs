@@ -1,5 +1,4 @@
-//! What is measured: the mock without anything before it, the gateway, and nginx where it is
-//! installed.
+//! A subject is what is measured: the mock alone, the gateway, or nginx, if it is installed.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

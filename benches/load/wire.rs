@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as the mock and the callers speak, without a library between the figures and
-//! the wire.
+//! The part of HTTP/1.1 that the mock and the callers need, without a library that could affect the
+//! figures.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The loop that a gateway would run, over the gateway's own decisions.
+//! A simulated gateway: its loop is made up, its decisions are the gateway's own code.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

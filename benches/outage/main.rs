@@ -1,13 +1,13 @@
-//! Ten minutes of outages in virtual time: 1,000 requests a second through the gateway's own
+//! Simulates ten minutes of outages: 1,000 requests a second go through the gateway's own
 //! decisions, to three accounts that fail in every way.
 //!
-//! `cargo bench --bench outage [-- SEED]`. Nothing sleeps and nothing is drawn but from the seed,
-//! so that it takes seconds, and prints the same each time. Three worlds are drawn, in which other
-//! accounts fail at other times, and each row goes through the same three. Orders, breakers, rests,
-//! queue, budgets, latencies and quotas are the gateway's; the accounts, and the loop that asks
-//! them, are made up here. The plain retry that the strategies are compared with has the same
-//! attempts, time-outs, caps and queue. It fails if the margin that docs/src/performance.md states
-//! does not hold.
+//! `cargo bench --bench outage [-- SEED]`. The time is virtual, and all random numbers come from
+//! the seed: so a run takes seconds, and prints the same each time. There are three worlds, in
+//! which accounts fail at different times. Each row of the table is the result for the same three
+//! worlds. Orders, breakers, rests, queue, budgets, latencies and quotas are the gateway's own
+//! code; the accounts, and the loop that asks them, are made up here. Plain retry, with which the
+//! strategies are compared, has the same attempts, timeouts, caps and queue. The benchmark fails if
+//! the advantage that docs/src/performance.md states does not hold.
 
 #![allow(
     missing_docs,
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     if missed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("\nThe margin that docs/src/performance.md states does not hold:\n  {}", missed.join("\n  "));
+    eprintln!("\nThe advantage that docs/src/performance.md states does not hold:\n  {}", missed.join("\n  "));
     ExitCode::FAILURE
 }
 

@@ -1,4 +1,4 @@
-//! What is behind the gateway: three accounts, and what goes wrong with them.
+//! The world behind the gateway: three accounts, and their failures.
 
 use std::f64::consts::TAU;
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# A redis-server for the tests of the store, where there is none.
+# Installs redis-server for the tests of the store, if it is missing.
 set -eu
 command -v redis-server >/dev/null && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo 'installing redis-server'
     apt-get update -qq
-    # Nobody asks for the service: the tests start their own.
+    # The service is not started: the tests start their own servers.
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null
     exit 0
 fi

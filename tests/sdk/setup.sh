@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the official OpenAI clients, and the providers' own packages, versions pinned, under target/sdk. Does nothing where they already are.
+# Installs the official OpenAI clients and the providers' own packages under target/sdk, in fixed versions. If they are there
+# already, it does nothing.
 set -euo pipefail
 [ -z "${CARGO_TARGET_DIR:-}" ] || CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
 cd "$(dirname "$0")"
@@ -9,7 +10,7 @@ mkdir -p "$target"
 venv() {
     python3 -m venv "$1" && return
     rm -rf "$1"
-    # Debian has this part of Python in a package of its own.
+    # In Debian, this part of Python is a separate package.
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq && apt-get install -y -qq python3-venv && python3 -m venv "$1"
     else
@@ -18,7 +19,7 @@ venv() {
     fi
 }
 
-# The stamp of a folder is what it was made from, so that a changed pin makes it anew.
+# The stamp of a folder holds the versions that it was made from. If they change, the folder is made again.
 current() { cmp -s "$1" "$2/.made-from"; }
 
 for pins in python/requirements-*.txt; do
@@ -38,7 +39,7 @@ if ! current node/package-lock.json "$node"; then
     rm -rf "$node"
     mkdir -p "$node"
     cp node/package.json node/package-lock.json "$node/"
-    # The client asks for a newer Node than some systems have; what is used of it here runs on 20.
+    # The client requires a newer Node than some systems have. The parts that the tests use run on Node 20.
     (cd "$node" && npm ci --silent --no-audit --no-fund)
     cp node/package-lock.json "$node/.made-from"
 fi
