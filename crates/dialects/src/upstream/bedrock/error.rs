@@ -1,5 +1,5 @@
-//! Bedrock's errors: of answers with a status, and of streams, where they are frames of another
-//! kind.
+//! Reads Bedrock's errors: of answers with a status, and of streams, where they are frames of
+//! another kind.
 //!
 //! The status is that of a class of errors, and the name in `x-amzn-errortype` tells which. A bad
 //! signature is 403 there, a model that was cut off 424, and a model that the account must not use
@@ -12,15 +12,15 @@ use crate::upstream::openai;
 
 /// Reads an answer with the status of an error; `errortype` is the header `x-amzn-errortype`.
 pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    let said: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
-    let name = errortype.and_then(bare).or_else(|| said.name());
+    let reported: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
+    let name = errortype.and_then(bare).or_else(|| reported.name());
     let mut error = openai::error(body, content_type);
-    said.fill(&mut error);
+    reported.fill(&mut error);
     classify(name.unwrap_or_default(), Some(status), &mut error);
     error
 }
 
-/// The error that a stream ends with: `exception/throttlingException`, `error/500`. No other event
+/// Reads the error that a stream ends with: `exception/throttlingException`, `error/500`. No other event
 /// is one.
 pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let name = std::str::from_utf8(name).unwrap_or_default();
@@ -28,31 +28,26 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     if !matches!(kind, "exception" | "error") {
         return None;
     }
-    let said: ErrorBody = serde_json::from_slice(data).unwrap_or_default();
+    let reported: ErrorBody = serde_json::from_slice(data).unwrap_or_default();
     let mut error = openai::error(data, None);
     error.excerpt = None;
-    said.fill(&mut error);
+    reported.fill(&mut error);
     let is_status = name.len() == 3 && name.bytes().all(|byte| byte.is_ascii_digit());
     classify(bare(name).or(is_status.then_some(name)).unwrap_or_default(), None, &mut error);
     error.status = error.status.or(Some(502));
     Some(StreamFault::Upstream(error))
 }
 
-/// What a body says that is an error although it should be an answer.
+/// Reads the error that a body is although it should be an answer.
 pub(super) fn hidden(body: &[u8]) -> Option<UpstreamError> {
-    let said: ErrorBody = serde_json::from_slice(body).ok()?;
-    let is_error = said.message.is_some() || said.name().is_some();
+    let reported: ErrorBody = serde_json::from_slice(body).ok()?;
+    let is_error = reported.message.is_some() || reported.name().is_some();
     is_error.then(|| error(502, None, None, body))
 }
 
-/// The error that an answer ends with where the model broke its own format.
+/// Returns the error that an answer ends with where the model broke its own format.
 pub(super) fn malformed(reason: &str) -> UpstreamError {
-    UpstreamError {
-        status: Some(502),
-        code: Some(reason.to_owned()),
-        message: format!("the upstream gave the answer up (`{reason}`)"),
-        ..UpstreamError::default()
-    }
+    UpstreamError { status: Some(502), ..openai::gave_up(reason) }
 }
 
 /// The fields of an error's body that OpenAI's does not have.
@@ -99,86 +94,105 @@ impl ErrorBody {
 /// The upstream's words are kept to this length.
 const MAX_MESSAGE: usize = 1024;
 
-/// The name alone: `ValidationException:http://…`, `com.amazon.coral.validate#ValidationException`.
+/// Returns the name alone: `ValidationException:http://…`, `com.amazon.coral.validate#ValidationException`.
 /// It is shown: what is not known, and does not look like the name of an error, may be anything.
 fn bare(name: &str) -> Option<&str> {
     let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
     let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
     let name = name.get(..end).filter(|name| name.len() <= 64)?;
-    let is_known = || OUR_CREDENTIAL.iter().chain(&["InternalFailure"]).any(|known| name.eq_ignore_ascii_case(known));
     let is_error = ["Exception", "Error", "Fault", "Denied"].iter().any(|end| name.ends_with(end));
-    (is_error || is_known()).then_some(name)
+    (is_error || class_of(name).is_some()).then_some(name)
 }
 
 /// Gives the error its class. In streams the names begin with a small letter. A message may quote
 /// the request, and what a caller wrote must not speak for our account: only a sentence that Amazon
 /// begins with counts.
 fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
-    let is = |words: &[&str]| words.iter().any(|word| name.eq_ignore_ascii_case(word));
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| error.message.starts_with(sentence));
     if !name.is_empty() {
         error.kind = Some(name.to_owned());
     }
-    let class = if is_too_long(&error.message, is(&["ValidationException"]) || matches!(status, Some(400 | 413))) {
+    let class = class_of(name);
+    error.status = if is_too_long(&error.message, is("ValidationException") || matches!(status, Some(400 | 413))) {
         error.code = Some("context_length_exceeded".to_owned());
         Some(400)
     } else if error.is_filtered() || is_filtered(&error.message) {
         error.code = Some("content_filter".to_owned());
         Some(400)
-    } else if is(&OUR_CREDENTIAL) || (status == Some(403) && begins(&OUR_FAULT)) {
+    } else if class == Some(401) || (status == Some(403) && begins(&OUR_FAULT)) {
         Some(401)
-    } else if is(&["AccessDeniedException"]) && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"]) {
+    } else if is("AccessDeniedException") && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"]) {
         Some(402)
-    } else if is(&["AccessDeniedException"]) {
+    } else if is("ValidationException") && begins(&NOT_OURS) {
         Some(403)
-    } else if is(&["ResourceNotFoundException", "UnknownOperationException"]) {
+    } else if is("ValidationException") && is_unknown_model(&error.message) {
         Some(404)
-    } else if is(&["ValidationException"]) {
-        // These are about the account and how its model is called, not about what was asked of it.
-        Some(if begins(&["Your account is not authorized", "Operation not allowed"]) {
-            403
-        } else if begins(&["The provided model identifier is invalid"]) || needs_profile(&error.message) {
-            404
-        } else {
-            400
-        })
-    } else if is(&["ThrottlingException", "TooManyRequestsException", "ServiceQuotaExceededException"]) {
-        Some(429)
-    } else if is(&["ModelNotReadyException", "ServiceUnavailableException"]) {
-        Some(503)
-    } else if is(&["InternalServerException", "InternalFailure"]) {
-        Some(500)
-    } else if is(&["ModelErrorException", "ModelStreamErrorException"]) || status == Some(424) {
-        Some(502)
-    } else if is(&["ModelTimeoutException"]) || status == Some(408) {
-        Some(504)
     } else {
-        error.status
+        class.or(match status {
+            Some(424) => Some(502),
+            Some(408) => Some(504),
+            _ => error.status,
+        })
     };
-    error.status = class;
 }
 
-/// Whether a prompt does not fit: of a refusal any words say so, since it is the caller's fault
-/// either way.
+/// Returns the status that a name stands for.
+fn class_of(name: &str) -> Option<u16> {
+    CLASSES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, class)| *class)
+}
+
+/// The status of each error. With 401 a signature or a key is not, or no longer, good.
+const CLASSES: [(&str, u16); 24] = [
+    ("ValidationException", 400),
+    ("UnrecognizedClientException", 401),
+    ("InvalidSignatureException", 401),
+    ("ExpiredTokenException", 401),
+    ("ExpiredToken", 401),
+    ("InvalidClientTokenId", 401),
+    ("IncompleteSignature", 401),
+    ("IncompleteSignatureException", 401),
+    ("MissingAuthenticationToken", 401),
+    ("MissingAuthenticationTokenException", 401),
+    ("RequestExpired", 401),
+    ("AccessDeniedException", 403),
+    ("ResourceNotFoundException", 404),
+    ("UnknownOperationException", 404),
+    ("ThrottlingException", 429),
+    ("TooManyRequestsException", 429),
+    ("ServiceQuotaExceededException", 429),
+    ("InternalServerException", 500),
+    ("InternalFailure", 500),
+    ("ModelErrorException", 502),
+    ("ModelStreamErrorException", 502),
+    ("ModelNotReadyException", 503),
+    ("ServiceUnavailableException", 503),
+    ("ModelTimeoutException", 504),
+];
+
+/// Returns whether a prompt does not fit: of a refusal any words say so, since it is the caller's
+/// fault either way.
 fn is_too_long(message: &str, is_refused: bool) -> bool {
     let own = models_own(message);
     TOO_LONG.iter().any(|words| if is_refused { message.contains(words) } else { own.starts_with(words) })
 }
 
-/// Whether the maker of the model, or Amazon, blocked what was asked or answered.
+/// Returns whether the maker of the model, or Amazon, blocked what was asked or answered.
 fn is_filtered(message: &str) -> bool {
     FILTERED.iter().any(|sentence| models_own(message).starts_with(sentence))
 }
 
-/// What the model's maker said, where that is what the message passes on.
+/// Returns the words of the model's maker, where the message passes them on.
 fn models_own(message: &str) -> &str {
     message.strip_prefix("The model returned the following errors: ").unwrap_or(message)
 }
 
+/// Returns whether a refusal is about how the model is called: there is none of this name, or
 /// "Invocation of model ID x with on-demand throughput isn’t supported."
-fn needs_profile(message: &str) -> bool {
+fn is_unknown_model(message: &str) -> bool {
     let rest = message.strip_prefix("Invocation of model ID ").and_then(|rest| rest.split_once(' '));
-    rest.is_some_and(|(_, rest)| rest.starts_with("with on-demand throughput"))
+    message.starts_with("The provided model identifier is invalid")
+        || rest.is_some_and(|(_, rest)| rest.starts_with("with on-demand throughput"))
 }
 
 /// What a prompt gets that does not fit, from the front end and from the models of several makers.
@@ -196,19 +210,8 @@ const TOO_LONG: [&str; 7] = [
 const FILTERED: [&str; 2] =
     ["Output blocked by content filtering policy", "This request has been blocked by our content filters"];
 
-/// What a signature or a key gets that is not, or no longer, good.
-const OUR_CREDENTIAL: [&str; 10] = [
-    "UnrecognizedClientException",
-    "InvalidSignatureException",
-    "ExpiredTokenException",
-    "ExpiredToken",
-    "InvalidClientTokenId",
-    "IncompleteSignature",
-    "IncompleteSignatureException",
-    "MissingAuthenticationToken",
-    "MissingAuthenticationTokenException",
-    "RequestExpired",
-];
+/// What a refusal begins with that is about the account, not about what was asked of it.
+const NOT_OURS: [&str; 2] = ["Your account is not authorized", "Operation not allowed"];
 /// What a 403 begins with that is about it, whatever its name.
 const OUR_FAULT: [&str; 9] = [
     "Authentication failed",

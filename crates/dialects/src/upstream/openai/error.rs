@@ -56,7 +56,7 @@ pub(super) fn hidden(json: &[u8]) -> Option<UpstreamError> {
 
 /// Returns the error that a finish reason like `error` or `abort` stands for, where nothing says
 /// more.
-pub(super) fn gave_up(word: &str) -> UpstreamError {
+pub(crate) fn gave_up(word: &str) -> UpstreamError {
     UpstreamError {
         code: Some(word.to_owned()),
         message: format!("the upstream gave the answer up (`{word}`)"),

@@ -29,7 +29,7 @@ mod stray;
 mod stream;
 
 pub use answer::{answer, converted};
-pub(crate) use error::NO_REASON;
+pub(crate) use error::{NO_REASON, gave_up};
 pub use error::{error, refusal};
 pub use request::{To, request};
 pub use stray::Strays;
