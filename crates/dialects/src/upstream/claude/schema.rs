@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::neutral::schema::{Node, find, members, string};
-use crate::wire::json::{Cursor, Writer};
+use crate::wire::json::Writer;
 
 /// A schema made to fit.
 #[derive(Debug)]
@@ -65,30 +65,20 @@ pub(crate) struct Parameters<'a> {
 /// Makes `type` say that it is an object, and takes `anyOf` and its like from the top, where the
 /// API refuses them.
 pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
-    let Some(schema) = schema else { return Parameters { schema: Cow::Borrowed(NOTHING), moved: None } };
-    let text = schema.as_bytes();
+    let as_it_is = |schema| Parameters { schema: Cow::Borrowed(schema), moved: None };
+    let Some(schema) = schema else { return as_it_is(NOTHING) };
     // Nearly all of them begin like this, and have none of the three.
     let begins = schema.starts_with(r#"{"type":"object""#) || schema.starts_with(r#"{"type": "object""#);
-    if begins && memchr::memmem::find(text, b"Of\"").is_none() {
-        return Parameters { schema: Cow::Borrowed(schema), moved: None };
+    if begins && memchr::memmem::find(schema.as_bytes(), b"Of\"").is_none() {
+        return as_it_is(schema);
     }
-    let (mut is_object, mut has_choice) = (false, false);
-    let read = Cursor::new(text).object(|cursor, key| {
-        let name = text.get(key).unwrap_or_default();
-        let value = cursor.value()?;
-        is_object |= name == b"\"type\"" && text.get(value) == Some(b"\"object\"");
-        has_choice |= matches!(name, b"\"anyOf\"" | b"\"oneOf\"" | b"\"allOf\"");
-        Ok(())
-    });
-    if read.is_err() {
-        return Parameters { schema: Cow::Borrowed(NOTHING), moved: None };
-    }
-    if is_object && !has_choice {
-        return Parameters { schema: Cow::Borrowed(schema), moved: None };
+    let Some(members) = members(schema) else { return as_it_is(NOTHING) };
+    let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
+    let has_choice = members.iter().any(|(name, _)| is_choice(name));
+    if !has_choice && members.iter().any(|(name, value)| name == "type" && *value == "\"object\"") {
+        return as_it_is(schema);
     }
     let (mut w, mut moved) = (Writer::with_capacity(schema.len() + 32), Writer::default());
-    let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
-    let members = members(schema).unwrap_or_default();
     w.object(|w| {
         w.key("type").text("object");
         for (name, value) in members.iter().filter(|(name, _)| name != "type" && !is_choice(name)) {
@@ -102,7 +92,7 @@ pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
     Parameters { schema: Cow::Owned(text(w)), moved: has_choice.then(|| text(moved)) }
 }
 
-/// Whether the schema is one of objects, or does not say.
+/// Returns whether the schema is one of objects, or does not say.
 pub(crate) fn is_of_objects(schema: &str) -> bool {
     members(schema).is_some_and(|members| find(&members, "type").is_none_or(|kind| kind == "\"object\""))
 }

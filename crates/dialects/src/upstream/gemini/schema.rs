@@ -58,7 +58,9 @@ impl<'a> Schema<'a> {
 
     /// Writes it for Google. Returns whether something that it says is lost.
     pub(super) fn write(&self, w: &mut Writer) -> bool {
-        write(&self.0, w)
+        let mut writer = SchemaWriter { lost: false };
+        writer.schema(&self.0, w);
+        writer.lost
     }
 }
 
@@ -72,96 +74,121 @@ pub(super) fn is_idle(name: &str) -> bool {
     matches!(name, "$schema" | "$comment" | "$vocabulary" | "strict")
 }
 
-/// Writes a schema. Returns whether something that it says is lost.
-fn write(schema: &Node<'_>, w: &mut Writer) -> bool {
-    let mut lost = false;
-    if schema.is_object() {
-        w.object(|w| lost = write_members(schema, w));
-    } else {
-        lost = schema.text == "false";
-        w.object(|_| {});
-    }
-    lost
+/// Writes schemas, and notes whether something that they say is lost.
+struct SchemaWriter {
+    lost: bool,
 }
 
-fn write_members(schema: &Node<'_>, w: &mut Writer) -> bool {
-    let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
-    let stands_beside = |name: &str| {
-        let is_read =
-            matches!(name, "type" | "enum" | "const" | "items" | "additionalProperties" | "prefixItems" | "properties");
-        is_read || is_choice(name) || (is_plain(name) && !name.starts_with('$'))
-    };
-    let has_company = schema.parts.iter().any(|(name, _)| stands_beside(name));
-    let Some(reference) = schema.get("$ref").filter(|_| has_company) else {
-        return write_keywords(schema, true, w);
-    };
-    // Beside `$ref` Google reads nothing that has no `$` itself: so it moves into an `anyOf`,
-    // if there is no other.
-    if schema.parts.iter().any(|(name, _)| is_choice(name)) {
-        write_reference(reference.text, w);
-        return true;
+impl SchemaWriter {
+    fn schema(&mut self, schema: &Node<'_>, w: &mut Writer) {
+        self.lost |= schema.text == "false";
+        w.object(|w| {
+            if schema.is_object() {
+                self.members(schema, w);
+            }
+        });
     }
-    let lost = write_keywords(schema, false, w);
-    w.key("anyOf").array(|w| w.object(|w| write_reference(reference.text, w)));
-    lost
-}
 
-fn write_keywords(schema: &Node<'_>, with_reference: bool, w: &mut Writer) -> bool {
-    let has = |name: &str| schema.get(name).is_some();
-    let (has_type, has_const, has_any_of, has_defs) = (has("type"), has("const"), has("anyOf"), has("$defs"));
-    let nullable = nullable(schema);
-    let older = schema.get("definitions").filter(|older| older.is_object());
-    let mut lost = false;
-    for (name, value) in &schema.parts {
-        lost |= match &**name {
-            "$ref" => {
-                if with_reference {
-                    write_reference(value.text, w);
-                }
-                false
-            }
-            "type" if nullable.is_some() => false,
-            "enum" if has_const => false,
-            "enum" if value.is_array() => {
-                let values: Vec<&str> = value.elements().map(|value| value.text).collect();
-                match &nullable {
-                    Some(kinds) => write_nullable(kinds, &values, w),
-                    None => write_enum(&values, w),
-                }
-            }
-            "const" if value.text == "null" => {
-                if !has_type {
-                    w.key("type").text("null");
-                }
-                false
-            }
-            "const" => write_enum(&[value.text], w),
-            "items" if value.is_array() => write_list(value, w.key("prefixItems")),
-            "allOf" if value.is_array() && value.parts.len() == 1 && !has_any_of => write_list(value, w.key("anyOf")),
-            "definitions" if has_defs => false,
-            "$defs" if value.is_object() => write_named([Some(value), older], w.key("$defs")),
-            "definitions" if value.is_object() => write_named([Some(value), None], w.key("$defs")),
-            "items" | "additionalProperties" if value.is_object() => write(value, w.name(name)),
-            "items" if value.is_bool() => write(value, w.key("items")),
-            "anyOf" | "oneOf" | "prefixItems" if value.is_array() => write_list(value, w.name(name)),
-            "properties" if value.is_object() => write_named([Some(value), None], w.key("properties")),
-            "type" if value.is_array() => {
-                w.key("type").array(|w| value.elements().for_each(|kind| w.raw(kind.text)));
-                false
-            }
-            // One of the wrong kind stays as it is, for Google to judge.
-            "type" | "items" | "additionalProperties" | "anyOf" | "oneOf" | "prefixItems" | "properties" => {
-                w.name(name).raw(value.text);
-                false
-            }
-            name if is_plain(name) => {
-                w.name(name).raw(value.text);
-                false
-            }
-            name => !is_idle(name),
+    fn members(&mut self, schema: &Node<'_>, w: &mut Writer) {
+        let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
+        let stands_beside = |name: &str| {
+            let is_read = matches!(
+                name,
+                "type" | "enum" | "const" | "items" | "additionalProperties" | "prefixItems" | "properties"
+            );
+            is_read || is_choice(name) || (is_plain(name) && !name.starts_with('$'))
         };
+        let has_company = schema.parts.iter().any(|(name, _)| stands_beside(name));
+        let Some(reference) = schema.get("$ref").filter(|_| has_company) else {
+            return self.keywords(schema, true, w);
+        };
+        // Beside `$ref` Google reads nothing that has no `$` itself: so it moves into an `anyOf`,
+        // if there is no other.
+        if schema.parts.iter().any(|(name, _)| is_choice(name)) {
+            self.lost = true;
+            return write_reference(reference.text, w);
+        }
+        self.keywords(schema, false, w);
+        w.key("anyOf").array(|w| w.object(|w| write_reference(reference.text, w)));
     }
-    lost
+
+    fn keywords(&mut self, schema: &Node<'_>, with_reference: bool, w: &mut Writer) {
+        let has = |name: &str| schema.get(name).is_some();
+        let (has_type, has_const, has_any_of, has_defs) = (has("type"), has("const"), has("anyOf"), has("$defs"));
+        let nullable = nullable(schema);
+        let older = schema.get("definitions").filter(|older| older.is_object());
+        for (name, value) in &schema.parts {
+            match &**name {
+                "$ref" if with_reference => write_reference(value.text, w),
+                "$ref" => {}
+                "type" if nullable.is_some() => {}
+                "enum" if has_const => {}
+                "enum" if value.is_array() => {
+                    let values: Vec<&str> = value.elements().map(|value| value.text).collect();
+                    match &nullable {
+                        Some(kinds) => self.nullable(kinds, &values, w),
+                        None => self.values(&values, w),
+                    }
+                }
+                "const" if value.text == "null" && has_type => {}
+                "const" if value.text == "null" => w.key("type").text("null"),
+                "const" => self.values(&[value.text], w),
+                "items" if value.is_array() => self.list(value, w.key("prefixItems")),
+                "allOf" if value.is_array() && value.parts.len() == 1 && !has_any_of => {
+                    self.list(value, w.key("anyOf"));
+                }
+                "definitions" if has_defs => {}
+                "$defs" if value.is_object() => self.named([Some(value), older], w.key("$defs")),
+                "definitions" if value.is_object() => self.named([Some(value), None], w.key("$defs")),
+                "items" | "additionalProperties" if value.is_object() => self.schema(value, w.name(name)),
+                "items" if value.is_bool() => self.schema(value, w.key("items")),
+                "anyOf" | "oneOf" | "prefixItems" if value.is_array() => self.list(value, w.name(name)),
+                "properties" if value.is_object() => self.named([Some(value), None], w.key("properties")),
+                "type" if value.is_array() => {
+                    w.key("type").array(|w| value.elements().for_each(|kind| w.raw(kind.text)));
+                }
+                // One of the wrong kind stays as it is, for Google to judge.
+                "type" | "items" | "additionalProperties" | "anyOf" | "oneOf" | "prefixItems" | "properties" => {
+                    w.name(name).raw(value.text);
+                }
+                name if is_plain(name) => w.name(name).raw(value.text),
+                name => self.lost |= !is_idle(name),
+            }
+        }
+    }
+
+    fn list(&mut self, list: &Node<'_>, w: &mut Writer) {
+        w.array(|w| list.elements().for_each(|schema| self.schema(schema, w)));
+    }
+
+    fn named(&mut self, lists: [Option<&Node<'_>>; 2], w: &mut Writer) {
+        let all = lists.into_iter().flatten().flat_map(|list| &list.parts);
+        w.object(|w| all.for_each(|(name, schema)| self.schema(schema, w.name(name))));
+    }
+
+    /// Writes the values of an `enum` that Google takes.
+    fn values(&mut self, values: &[&str], w: &mut Writer) {
+        let taken = || values.iter().filter(|value| is_constant(value));
+        w.filled("enum", |w| w.array(|w| taken().for_each(|value| w.raw(value))));
+        self.lost |= taken().count() < values.len();
+    }
+
+    /// Writes `null` apart from the values of an `enum`: `anyOf` them.
+    fn nullable(&mut self, kinds: &[&str], values: &[&str], w: &mut Writer) {
+        w.key("anyOf").array(|w| {
+            w.object(|w| {
+                let kinds: Vec<&str> = kinds.iter().copied().filter(|kind| *kind != NULL).collect();
+                match kinds.as_slice() {
+                    [] => {}
+                    [kind] => w.key("type").raw(kind),
+                    several => w.key("type").array(|w| several.iter().for_each(|kind| w.raw(kind))),
+                }
+                let others: Vec<&str> = values.iter().copied().filter(|value| *value != "null").collect();
+                self.values(&others, w);
+            });
+            w.object(|w| w.key("type").text("null"));
+        });
+    }
 }
 
 /// Returns the types of an `enum` where `null` is a value. Google takes no values there but strings
@@ -179,51 +206,9 @@ fn nullable<'a>(schema: &Node<'a>) -> Option<Vec<&'a str>> {
         .then(|| kinds.elements().map(|kind| kind.text).collect())
 }
 
-fn write_list(list: &Node<'_>, w: &mut Writer) -> bool {
-    let mut lost = false;
-    w.array(|w| list.elements().for_each(|schema| lost |= write(schema, w)));
-    lost
-}
-
-fn write_named(lists: [Option<&Node<'_>>; 2], w: &mut Writer) -> bool {
-    let mut lost = false;
-    let all = lists.into_iter().flatten().flat_map(|list| &list.parts);
-    w.object(|w| all.for_each(|(name, schema)| lost |= write(schema, w.name(name))));
-    lost
-}
-
-/// Whether Google takes it in an `enum`.
+/// Returns whether Google takes a value in an `enum`.
 fn is_constant(value: &str) -> bool {
     value.starts_with(|c: char| matches!(c, '"' | '-' | '0'..='9'))
-}
-
-fn write_enum(values: &[&str], w: &mut Writer) -> bool {
-    let kept = || values.iter().filter(|value| is_constant(value));
-    if kept().next().is_some() {
-        w.key("enum").array(|w| kept().for_each(|value| w.raw(value)));
-    }
-    kept().count() < values.len()
-}
-
-/// `null` apart from the values: `anyOf` them.
-fn write_nullable(kinds: &[&str], values: &[&str], w: &mut Writer) -> bool {
-    let mut lost = false;
-    w.key("anyOf").array(|w| {
-        w.object(|w| {
-            let mut kinds = kinds.iter().filter(|kind| **kind != NULL);
-            match (kinds.next(), kinds.next()) {
-                (Some(kind), None) => w.key("type").raw(kind),
-                (Some(one), Some(two)) => {
-                    w.key("type").array(|w| [one, two].into_iter().chain(kinds).for_each(|kind| w.raw(kind)))
-                }
-                (None, _) => {}
-            }
-            let others: Vec<&str> = values.iter().copied().filter(|value| *value != "null").collect();
-            lost = write_enum(&others, w);
-        });
-        w.object(|w| w.key("type").text("null"));
-    });
-    lost
 }
 
 fn write_reference(reference: &str, w: &mut Writer) {
