@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::blocks::Breakpoints;
 use crate::neutral::offer::{Choice, Naming};
 use crate::neutral::{Field, LostFields, Request};
+use crate::upstream::claude::names::called;
 use crate::upstream::claude::schema;
 use crate::upstream::claude::tools::{Api, Tools};
 use crate::wire::json::Writer;
@@ -18,8 +19,7 @@ pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Ve
     if !request.tools.is_empty() {
         return Vec::new();
     }
-    let called: BTreeSet<&str> =
-        request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name).collect();
+    let called: BTreeSet<&str> = called(request).collect();
     if !called.is_empty() {
         losses.add_to(Field::Tools);
     }

@@ -26,10 +26,7 @@ impl<'r> Names<'r> {
     /// Of the tools, and of the calls to tools that are there no more.
     pub(crate) fn of(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
-        let all = || {
-            let called = request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name);
-            request.tools.iter().map(|tool| &*tool.name).chain(called)
-        };
+        let all = || request.tools.iter().map(|tool| &*tool.name).chain(called(request));
         if all().all(fits) {
             return names;
         }
@@ -52,8 +49,7 @@ impl<'r> Names<'r> {
 
     /// A name for a tool of ours.
     pub(crate) fn another(&self, request: &Request<'_>, wanted: &str) -> String {
-        let called = request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name);
-        let all = request.tools.iter().map(|tool| &*tool.name).chain(called);
+        let all = request.tools.iter().map(|tool| &*tool.name).chain(called(request));
         let taken: BTreeSet<&str> = all.map(|name| self.written(name)).collect();
         let numbered = (2..).map(|number| numbered(wanted, number));
         let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
@@ -64,6 +60,11 @@ impl<'r> Names<'r> {
     pub(crate) fn into_changed(self) -> Vec<(String, String)> {
         self.changed.into_iter().map(|(callers, theirs)| (theirs, callers.to_owned())).collect()
     }
+}
+
+/// Returns the functions that were called before.
+pub(crate) fn called<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
+    request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name)
 }
 
 fn fits(name: &str) -> bool {

@@ -18,18 +18,14 @@ pub(crate) fn refuse(
         (request.wants_audio, Field::Audio, "This model gives no audio."),
     ])?;
     for (index, tool) in request.tools.iter().enumerate() {
-        match tool.kind {
-            ToolKind::Function(..) if traits.tools || !shows_tools => {}
-            ToolKind::Function(..) => {
-                return Err(FieldRefused::unsupported(Field::Tools, "This model knows no tools."));
-            }
+        let (field, why) = match tool.kind {
+            ToolKind::Function(..) if traits.tools || !shows_tools => continue,
+            ToolKind::Function(..) => (Field::Tools, "This model knows no tools."),
             ToolKind::Custom | ToolKind::Other => {
-                return Err(FieldRefused::unsupported(
-                    Field::Tool(index),
-                    "Only tools of type `function` can be used here.",
-                ));
+                (Field::Tool(index), "Only tools of type `function` can be used here.")
             }
-        }
+        };
+        return Err(FieldRefused::unsupported(field, why));
     }
     request.messages.iter().enumerate().try_for_each(|(index, message)| of_message(index, message, traits, &is_image))
 }

@@ -1,12 +1,11 @@
 //! The conversation, as `systemInstruction` and `contents`.
 
-use std::borrow::Cow;
-
 use super::media::{self, Carried};
 use super::names::FunctionNames;
 use super::{Service, models};
 use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
 use crate::neutral::{Call, Field, FieldRefused, LostFields, Part, PartKind, Request, Target};
+use crate::upstream::shared::text::joined;
 use crate::wire::json::{Cursor, Kind, Writer};
 
 /// Taken by Google instead of a signature that nobody has, for calls that another model made or
@@ -196,17 +195,7 @@ fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
 
 /// What a call gave: an object as it stands, every other text as its `output`.
 fn write_response(parts: &[Part<'_>], w: &mut Writer) {
-    let texts = || {
-        parts.iter().filter_map(|part| match &part.kind {
-            PartKind::Text(text) => Some(&**text),
-            PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
-        })
-    };
-    let mut some = texts();
-    let text = match (some.next(), some.next()) {
-        (first, None) => Cow::Borrowed(first.unwrap_or_default()),
-        (_, Some(_)) => Cow::Owned(texts().collect::<Vec<_>>().join("\n")),
-    };
+    let text = joined(parts);
     if kind_of(text.trim_ascii()) == Some(Kind::Object) {
         w.raw(text.trim_ascii());
     } else {

@@ -35,15 +35,8 @@ pub(super) fn carried<'p>(
             }
         }
         PartKind::Audio(data, format) => {
-            let kind = match &**format {
-                "wav" => "audio/wav",
-                "mp3" => "audio/mpeg",
-                "aac" => "audio/aac",
-                "flac" => "audio/flac",
-                "ogg" => "audio/ogg",
-                "aiff" => "audio/aiff",
-                _ => return Err("this format of audio cannot be sent to this model"),
-            };
+            let kind = media_type(format).filter(|kind| kind.starts_with("audio/"));
+            let kind = kind.ok_or("this format of audio cannot be sent to this model")?;
             Ok(Carried::Inline(Cow::Borrowed(kind), data))
         }
         PartKind::File(media, name) => {
@@ -115,11 +108,16 @@ fn is_fetched(kind: &str) -> bool {
         || kind.starts_with("video/")
 }
 
-/// The media type that a file's name or address tells.
+/// Returns the media type that a file's name or address tells.
 fn type_of(address: &str) -> Option<&'static str> {
     let path = address.split(['?', '#']).next().unwrap_or_default();
     let (_, extension) = path.rsplit('/').next().unwrap_or_default().rsplit_once('.')?;
-    Some(match extension.to_ascii_lowercase().as_str() {
+    media_type(&extension.to_ascii_lowercase())
+}
+
+/// Returns the media type of files with this extension.
+fn media_type(extension: &str) -> Option<&'static str> {
+    Some(match extension {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
         "webp" => "image/webp",

@@ -24,15 +24,12 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     let plan = Plan::of(request, target, &mut losses)?;
     let mut turns = turns(request, target.kept, &mut losses);
     contents::prune(&mut turns, &mut losses);
-    if turns.turns.is_empty() && turns.system.is_empty() {
-        return Err(FieldRefused::unsupported(Field::Messages, "this model needs a message that is not empty"));
-    }
-    if !target.traits.prefill && turns.turns.last().is_some_and(|turn| turn.is_assistant) {
-        return Err(FieldRefused::unsupported(
-            Field::Messages,
-            "with this model, the last message must not be the assistant's",
-        ));
-    }
+    let is_silent = turns.turns.is_empty() && turns.system.is_empty();
+    let is_prefilled = turns.turns.last().is_some_and(|turn| turn.is_assistant) && !target.traits.prefill;
+    FieldRefused::any([
+        (is_silent, Field::Messages, "this model needs a message that is not empty"),
+        (is_prefilled, Field::Messages, "with this model, the last message must not be the assistant's"),
+    ])?;
     let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
     w.object(|w| {

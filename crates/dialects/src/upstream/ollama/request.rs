@@ -7,6 +7,7 @@ use crate::neutral::{
     Effort, Field, FieldRefused, Format, LostFields, Media, Message, PartKind, Request, Role, Target, Tool, Undo,
     Written,
 };
+use crate::upstream::shared::text::joined;
 use crate::upstream::shared::{flat, options};
 use crate::wire::json::Writer;
 
@@ -64,7 +65,7 @@ fn write_message<'r>(
     };
     w.object(|w| {
         w.key("role").text(role);
-        w.key("content").text(&flat::text(&message.content));
+        w.key("content").text(&joined(&message.content));
         write_images(w, message, losses);
         w.optional("thinking", message.reasoning.as_deref().filter(|text| !text.is_empty()), Writer::text);
         w.filled("tool_calls", |w| {

@@ -50,7 +50,7 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
     Ok(())
 }
 
-/// Whether a message says anything: providers refuse those that do not, or their models wonder at
+/// Returns whether a message says anything: providers refuse those that do not, or their models wonder at
 /// them.
 pub(crate) fn speaks(message: &Message<'_>) -> bool {
     let has_thought = message.reasoning.as_ref().is_some_and(|text| !text.is_empty());
@@ -118,15 +118,12 @@ pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
     let is_function = |tool: &Tool<'_>| matches!(tool.kind, ToolKind::Function(..));
     let must_not_call = request.tool_choice == Some(ToolChoice::None);
     if !must_not_call {
-        if let Some(index) = request.tools.iter().position(|tool| !is_function(tool)) {
-            return Err(FieldRefused::unsupported(
-                Field::Tool(index),
-                "This provider knows tools of type `function` only.",
-            ));
-        }
-        if !traits.tools && !request.tools.is_empty() {
-            return Err(FieldRefused::unsupported(Field::Tools, "This model knows no tools."));
-        }
+        let other = request.tools.iter().position(|tool| !is_function(tool));
+        let place = Field::Tool(other.unwrap_or_default());
+        FieldRefused::any([
+            (other.is_some(), place, "This provider knows tools of type `function` only."),
+            (!traits.tools && !request.tools.is_empty(), Field::Tools, "This model knows no tools."),
+        ])?;
     }
     let mut offer = Offer::of(request, traits, Naming::None, "This model cannot be made to call a tool.")?;
     if must_not_call {
@@ -158,12 +155,12 @@ pub(crate) fn write_tool(w: &mut Writer, name: &str, description: Option<&str>, 
     });
 }
 
-/// Whether a tool's calls must keep to its parameters.
+/// Returns whether a tool's calls must keep to its parameters.
 pub(crate) fn is_strict(tool: &Tool<'_>) -> bool {
     matches!(tool.kind, ToolKind::Function(_, Some(true)))
 }
 
-/// The arguments of a call, as an object: what is none is wrapped in one.
+/// Returns the arguments of a call, as an object: what is none is wrapped in one.
 pub(crate) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
     match call.object() {
         Some(object) => Cow::Borrowed(object),
@@ -171,23 +168,7 @@ pub(crate) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
     }
 }
 
-/// The texts of a message as one.
-pub(crate) fn text<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
-    let mut texts = content.iter().filter_map(|part| match &part.kind {
-        PartKind::Text(text) => Some(&**text),
-        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
-    });
-    let Some(first) = texts.next() else { return Cow::Borrowed("") };
-    let Some(second) = texts.next() else { return Cow::Borrowed(first) };
-    let mut joined = format!("{first}\n{second}");
-    for text in texts {
-        joined.push('\n');
-        joined.push_str(text);
-    }
-    Cow::Owned(joined)
-}
-
-/// Whether an upstream's words say that the prompt is longer than the model can read.
+/// Returns whether an upstream's words say that the prompt is longer than the model can read.
 pub(crate) fn is_overflow(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     let any = |list: &[&str]| list.iter().any(|word| words.contains(word));

@@ -1,4 +1,4 @@
-//! A text as servers write it: it may be `null`.
+//! Texts: as servers write them, where they may be `null`, and as the parts of a message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 
-use crate::neutral::{Emit, Event};
+use crate::neutral::{Emit, Event, Part, PartKind};
 
 /// A string, borrowed where it has no escapes; `null` is none.
 #[derive(Debug, Default)]
@@ -50,5 +50,42 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             }
         }
         from.deserialize_any(Read(PhantomData))
+    }
+}
+
+/// Returns the texts of a message as one, a line each.
+pub(crate) fn joined<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
+    let mut texts = content.iter().filter_map(|part| match &part.kind {
+        PartKind::Text(text) => Some(&**text),
+        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
+    });
+    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    let Some(second) = texts.next() else { return Cow::Borrowed(first) };
+    let mut joined = format!("{first}\n{second}");
+    for text in texts {
+        joined.push('\n');
+        joined.push_str(text);
+    }
+    Cow::Owned(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::chat::read::read;
+
+    #[test]
+    fn texts_are_joined_by_lines() {
+        let of = |content: &str| {
+            let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
+            joined(&read(body.as_bytes()).unwrap().0.messages[0].content).into_owned()
+        };
+        assert_eq!(of("null"), "");
+        assert_eq!(of(r#""a""#), "a");
+        assert_eq!(of(r#"[{"type":"text","text":"a"}]"#), "a");
+        assert_eq!(
+            of(r#"[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]"#),
+            "a\nb\nc"
+        );
     }
 }

@@ -237,18 +237,6 @@ fn arguments_are_objects() {
 }
 
 #[test]
-fn texts_are_joined_by_lines() {
-    let of = |content: &str| {
-        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
-        text(&read(body.as_bytes()).unwrap().0.messages[0].content).into_owned()
-    };
-    assert_eq!(of("null"), "");
-    assert_eq!(of(r#""a""#), "a");
-    assert_eq!(of(r#"[{"type":"text","text":"a"}]"#), "a");
-    assert_eq!(of(r#"[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]"#), "a\nb\nc");
-}
-
-#[test]
 fn a_prompt_that_is_too_long_is_known_by_its_words() {
     assert!(is_overflow("This model's maximum context length is 4096 tokens"));
     assert!(is_overflow("the input length exceeds the context length"));
