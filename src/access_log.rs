@@ -5,7 +5,7 @@
 //! is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are dropped, and so is
 //! what it refuses; both are counted, since a full disk must not stop the traffic.
 
-use crate::base::calendar::rfc3339;
+use crate::base::calendar::time;
 use crate::base::lock::{self, Lock};
 use crate::conf::config::{Access, Format};
 use crate::settled::{Settled, Tried, millis};
@@ -25,10 +25,10 @@ struct Line<'a>(&'a Settled);
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Settled { began_at, sender, request, answer, attempts, times, spending, outcome, total } = self.0;
+        let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = self.0;
         let limited = spending.limited.map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
         let mut line = serializer.serialize_map(None)?;
-        line.serialize_entry("time", &rfc3339(*began_at))?;
+        line.serialize_entry("time", &time(*began_at))?;
         line.serialize_entry("request_id", &request.id)?;
         line.serialize_entry("caller", &sender.caller)?;
         line.serialize_entry("key", &sender.key)?;
@@ -37,8 +37,8 @@ impl Serialize for Line<'_> {
         line.serialize_entry("method", &request.method)?;
         line.serialize_entry("path", &request.path)?;
         line.serialize_entry("model", &request.model)?;
-        line.serialize_entry("account", &answer.account)?;
-        line.serialize_entry("upstream_model", &answer.upstream_model)?;
+        line.serialize_entry("account", &served.account)?;
+        line.serialize_entry("upstream_model", &served.upstream_model)?;
         line.serialize_entry("stream", &request.stream)?;
         line.serialize_entry("status", &answer.status)?;
         line.serialize_entry("outcome", outcome.name())?;
@@ -58,11 +58,11 @@ impl Serialize for Line<'_> {
         some(&mut line, "limited_by", limited)?;
         line.serialize_entry("bytes_in", &request.bytes)?;
         line.serialize_entry("bytes_out", &answer.bytes)?;
-        line.serialize_entry("upstream_request_id", &answer.upstream_request_id)?;
+        line.serialize_entry("upstream_request_id", &served.upstream_request_id)?;
         line.serialize_entry("maybe_billed", &attempts.maybe_billed)?;
-        some(&mut line, "dropped", Some(&answer.dropped).filter(|dropped| !dropped.is_empty()))?;
-        some(&mut line, "broken_calls", Some(answer.flaws.broken_calls).filter(|calls| *calls > 0))?;
-        some(&mut line, "not_json", Some(true).filter(|_| answer.flaws.not_json))?;
+        some(&mut line, "dropped", Some(served.losses.names()).filter(|names| !names.is_empty()))?;
+        some(&mut line, "broken_calls", Some(served.flaws.broken_calls).filter(|calls| *calls > 0))?;
+        some(&mut line, "not_json", Some(true).filter(|_| served.flaws.not_json))?;
         some(&mut line, "error", answer.error.as_deref())?;
         line.end()
     }
@@ -209,7 +209,7 @@ fn open(path: &PathBuf) -> Result<File, String> {
 
 /// Writes the line as text.
 fn text(out: &mut Vec<u8>, settled: &Settled) {
-    let Settled { began_at, sender, request, answer, attempts, times, spending, outcome, total } = settled;
+    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = settled;
     // Of a head that could not be read nothing may be known.
     fn or_dash(value: Option<&str>) -> &str {
         value.filter(|value| !value.is_empty()).unwrap_or("-")
@@ -221,7 +221,7 @@ fn text(out: &mut Vec<u8>, settled: &Settled) {
     drop(write!(
         out,
         "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",
-        rfc3339(*began_at),
+        time(*began_at),
         request.id,
         or_dash(address.as_deref()),
         or_dash(Some(&request.method)),
@@ -232,7 +232,7 @@ fn text(out: &mut Vec<u8>, settled: &Settled) {
         micros(times.own),
         or_dash(request.model.as_deref()),
         or_dash(sender.key.as_deref()),
-        or_dash(answer.account.as_deref()),
+        or_dash(served.account.as_deref()),
         usage.prompt,
         usage.completion,
         usage.source.name(),

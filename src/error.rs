@@ -11,7 +11,7 @@ use std::time::Duration;
 use dialects::neutral::looks_secret;
 
 /// How an exchange ended, as the access line and the metrics name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Answered in full.
     Ok,
@@ -33,7 +33,8 @@ pub enum Outcome {
     ClientLeft,
     /// The gateway is shutting down.
     Shutdown,
-    /// The gateway failed.
+    /// The gateway failed. An exchange that nothing ended is a fault of ours.
+    #[default]
     Internal,
 }
 

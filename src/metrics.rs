@@ -231,9 +231,9 @@ impl ExchangeMetrics {
 impl Metrics {
     /// Counts a settled exchange.
     pub fn settle(&self, settled: &Settled) {
-        let Settled { sender, request, answer, attempts, times, spending, outcome, total, .. } = settled;
+        let Settled { sender, request, served, attempts, times, spending, outcome, total, .. } = settled;
         let Metrics { exchanges, models, .. } = self;
-        let (model, account, caller) = (request.model.clone(), answer.account.clone(), sender.caller.clone());
+        let (model, account, caller) = (request.model.clone(), served.account.clone(), sender.caller.clone());
         let door = DoorLabels { door: request.door, model: model.clone() };
         exchanges.seconds.get_or_create(&door).observe(total.as_secs_f64());
         exchanges.own.get_or_create(&door).observe(times.own.as_secs_f64());
@@ -274,7 +274,7 @@ impl Metrics {
         if usage.source == Source::Estimated {
             exchanges.estimated.get_or_create(&door).inc();
         }
-        for name in &answer.dropped {
+        for name in served.losses.names() {
             // A field that only the caller knows is no label.
             let param = if let Cow::Borrowed(known) = name { known } else { "other" };
             exchanges.losses.get_or_create(&(target(account.clone()), [("param", param)])).inc();

@@ -5,24 +5,26 @@ use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::limits::{Kind, Level};
 use dialects::Flaws;
+use dialects::neutral::Losses;
 use dialects::usage::Usage;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// One settled exchange.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Settled {
-    /// When the request's head arrived.
-    pub began_at: SystemTime,
+    /// When the request's head arrived, in milliseconds of Unix time.
+    pub began_at: u64,
     /// Who sent the request.
     pub sender: Sender,
     /// What was asked for.
     pub request: Incoming,
     /// What the caller got.
-    pub answer: Served,
+    pub answer: Delivery,
+    /// Who answered, and how.
+    pub served: Served,
     /// The tries at upstream accounts.
     pub attempts: Attempts,
     /// What the time went into.
@@ -67,6 +69,17 @@ pub struct Incoming {
 
 /// What the caller got.
 #[derive(Debug, Default)]
+pub struct Delivery {
+    /// The status that the caller saw; 499 if the caller left, whatever it saw before.
+    pub status: u16,
+    /// The size of the answer's body.
+    pub bytes: u64,
+    /// What the caller was told if there was no answer.
+    pub error: Option<String>,
+}
+
+/// Who answered, and how.
+#[derive(Debug, Default)]
 pub struct Served {
     /// The account that answered, or was asked last.
     pub account: Option<Arc<str>>,
@@ -74,16 +87,10 @@ pub struct Served {
     pub upstream_model: Option<Arc<str>>,
     /// The upstream's own id for the request.
     pub upstream_request_id: Option<String>,
-    /// The status that the caller saw; 499 if the caller left, whatever it saw before.
-    pub status: u16,
-    /// The size of the answer's body.
-    pub bytes: u64,
     /// Fields of the request that the upstream was not told, and what is wrong with its answer.
-    pub dropped: Vec<Cow<'static, str>>,
+    pub losses: Losses,
     /// What is wrong with the answer, though it is whole.
     pub flaws: Flaws,
-    /// What the caller was told if there was no answer.
-    pub error: Option<String>,
 }
 
 /// The tries at upstream accounts.

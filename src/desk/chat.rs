@@ -38,16 +38,16 @@ impl Desk {
         let (body, held) =
             intake::body(session, &self.settings, &self.memory, &self.books.drain, &scopes.purse).await?;
         let read = Instant::now();
-        record.request.bytes = body.len() as u64;
+        record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
         let envelope = envelope::read(&body).map_err(|fault| {
             let param = fault.param.map(String::from);
             Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
         })?;
-        record.request.stream = envelope.stream;
+        record.facts.request.stream = envelope.stream;
         let model =
             snapshot.catalog.visible(key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
-        record.request.model = Some(model.id.clone());
+        record.facts.request.model = Some(model.id.clone());
         let session_id = session.req_header().headers.get("x-portcullis-session").map(|value| value.as_bytes());
         let is_sticky = plan::is_sticky(&snapshot.catalog, model);
         let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
@@ -78,16 +78,16 @@ impl Desk {
             candidates: plan.candidates,
             timeout,
             debug: key.debug.then(|| Before {
-                auth: record.times.auth.unwrap_or_default(),
+                auth: record.facts.times.auth.unwrap_or_default(),
                 plan: read.elapsed(),
                 own: Duration::ZERO,
             }),
-            request_id: record.request.id.clone(),
+            request_id: record.facts.request.id.clone(),
             key: key.id.clone(),
             meter,
             snapshot,
         };
-        record.times.plan = Some(read.elapsed());
+        record.facts.times.plan = Some(read.elapsed());
         Ok(Planned { request, body, held })
     }
 }

@@ -143,16 +143,16 @@ impl Timed {
         {
             record.began = began;
         }
-        record.request.id = request_id::make();
-        (record.request.method, record.request.path) = (method.to_owned(), request_id::shown_path(path));
+        record.facts.request.id = request_id::make();
+        (record.facts.request.method, record.facts.request.path) = (method.to_owned(), request_id::shown_path(path));
         let peer = self.stream.get_socket_digest().and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
-        record.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
-        record.answer.status = refusal.what.row().status;
+        record.facts.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
+        record.facts.answer.status = refusal.what.row().status;
         let bare = method == "HEAD";
         let body = (record.front.error_body)(&refusal);
-        record.answer.bytes = if bare { 0 } else { body.len() as u64 };
+        record.facts.answer.bytes = if bare { 0 } else { body.len() as u64 };
         record.refused(&refusal);
-        misread::answer(record.answer.status, &record.request.id, &body, bare, SystemTime::now())
+        misread::answer(record.facts.answer.status, &record.facts.request.id, &body, bare, SystemTime::now())
     }
 
     /// Writes that answer, and tells Pingora that its own is written.

@@ -66,14 +66,14 @@ impl ProxyHttp for Gateway {
         let began = Instant::now();
         connection::enter(session, connection::BUSY);
         self.desk.welcome(session, &mut context.record);
-        context.record.times.own += began.elapsed();
+        context.record.facts.times.own += began.elapsed();
         Ok(())
     }
 
     async fn request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
         let (own, record) = (Own::default(), &mut context.record);
         let handled = exchange::guarded(&own, pin!(self.desk.handle(session, record))).await;
-        record.times.own += own.so_far();
+        record.facts.times.own += own.so_far();
         match handled.unwrap_or_else(|Panicked| Err(self.desk.panicked())) {
             Ok(planned) => {
                 context.planned = planned;
@@ -100,11 +100,11 @@ impl ProxyHttp for Gateway {
 
     async fn fail_to_proxy(&self, _: &mut Session, _: &Error, context: &mut Context) -> FailToProxy {
         // Whatever could be said to the caller has been said; what is left is to close.
-        FailToProxy { error_code: context.record.answer.status, can_reuse_downstream: false }
+        FailToProxy { error_code: context.record.facts.answer.status, can_reuse_downstream: false }
     }
 
     async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Context) {
-        context.record.request.bytes = session.as_downstream().body_bytes_read() as u64;
+        context.record.facts.request.bytes = session.as_downstream().body_bytes_read() as u64;
         connection::enter(session, connection::OVER);
     }
 
@@ -114,7 +114,7 @@ impl ProxyHttp for Gateway {
     }
 
     fn request_summary(&self, _: &Session, context: &Context) -> String {
-        format!("{} {}", context.record.request.method, context.record.request.path)
+        format!("{} {}", context.record.facts.request.method, context.record.facts.request.path)
     }
 }
 

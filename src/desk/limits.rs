@@ -35,6 +35,6 @@ pub(super) async fn admit(
 /// Notes the limit that has no room, and returns what the caller is told.
 pub(super) fn limited(record: &mut Record, refused: &LimitReached) -> Refusal {
     record.left = refused.left;
-    record.spending.limited = Some((refused.level, refused.over.kind));
+    record.facts.spending.limited = Some((refused.level, refused.over.kind));
     refused.refusal()
 }

@@ -69,11 +69,11 @@ impl Desk {
             session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
         }
         let header = session.req_header();
-        record.request.id = request_id::of(&header.headers);
-        record.request.method = header.method.as_str().chars().take(16).collect();
-        record.request.path = request_id::shown_path(header.uri.path());
+        record.facts.request.id = request_id::of(&header.headers);
+        record.facts.request.method = header.method.as_str().chars().take(16).collect();
+        record.facts.request.path = request_id::shown_path(header.uri.path());
         let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
-        record.sender.address = auth::address(&self.settings, peer, &header.headers);
+        record.facts.sender.address = auth::address(&self.settings, peer, &header.headers);
     }
 
     /// Answers a request, or returns what was planned for it.
@@ -83,7 +83,7 @@ impl Desk {
         checks::protected(session)?;
         let header = session.req_header();
         let door = door::find(header.method.as_str(), header.uri.path(), !self.settings.cors.is_empty())?;
-        record.request.door = door.name();
+        record.facts.request.door = door.name();
         record.front = FrontDoor::of(Some(&door));
         exchange::panic_here(session, "door");
         let written = match door {
@@ -115,7 +115,7 @@ impl Desk {
     fn open(&self, session: &Session, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
         let headers = &session.req_header().headers;
         let snapshot = self.books.live.load_full();
-        let key = auth::key(&snapshot.catalog, headers, record.sender.address, SystemTime::now());
+        let key = auth::key(&snapshot.catalog, headers, record.facts.sender.address, SystemTime::now());
         let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
         if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
             let now = calendar::now();
@@ -126,9 +126,9 @@ impl Desk {
                 used.by_old_hash(now);
             }
         }
-        record.sender.caller = Some(key.caller.id.clone());
-        record.sender.key = Some(key.id.clone());
-        record.times.auth = Some(record.began.elapsed());
+        record.facts.sender.caller = Some(key.caller.id.clone());
+        record.facts.sender.key = Some(key.id.clone());
+        record.facts.times.auth = Some(record.began.elapsed());
         exchange::panic_here(session, "auth");
         Ok((snapshot, key))
     }
@@ -137,14 +137,14 @@ impl Desk {
     pub async fn exchange(&self, session: &mut Session, record: &mut Record, planned: Planned) -> End {
         let Planned { mut request, body, held } = planned;
         if let Some(before) = &mut request.debug {
-            before.own = record.times.own;
+            before.own = record.facts.times.own;
         }
         exchange::panic_here(session, "exchange");
         let own = Own::default();
         let mut producer = Producer::new(&self.backends, &request, body, held, &own);
         let relay = Relay::new(self.reply(session, record));
         let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;
-        record.times.own += own.so_far();
+        record.facts.times.own += own.so_far();
         relayed.unwrap_or_else(|Panicked| {
             account_for(record, &mut producer);
             let refusal = self.panicked();

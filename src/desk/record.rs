@@ -7,6 +7,7 @@
 
 use super::front_door::FrontDoor;
 use crate::access_log::AccessLog;
+use crate::base::calendar;
 use crate::conf::price::{Price, Usd};
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
@@ -15,11 +16,10 @@ use crate::ledger::{Ledger, Row, Run, Runs};
 use crate::limits::{Left, Past, Reservation, Spent};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::settled::{Attempts, Incoming, Sender, Served, Settled, Spending, Times};
+use crate::settled::{Incoming, Settled};
 use dialects::usage::{Source, Usage};
-use std::mem::take;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// What exchanges are settled in. One of these a process.
 pub struct Books {
@@ -40,25 +40,14 @@ pub struct Record {
     books: Arc<Books>,
     /// When the request's head arrived.
     pub began: Instant,
-    began_at: SystemTime,
     /// Probes of health are no exchanges: they leave no line.
     pub is_exchange: bool,
     /// The format that the caller speaks, as far as is known.
     pub front: &'static FrontDoor,
-    /// Who sent the request.
-    pub sender: Sender,
-    /// What was asked for.
-    pub request: Incoming,
-    /// What the caller got.
-    pub answer: Served,
-    /// The tries at upstream accounts.
-    pub attempts: Attempts,
-    /// What the time went into.
-    pub times: Times,
+    /// What is known so far.
+    pub facts: Settled,
     /// What is left of the caller's limits.
     pub left: Left,
-    /// What was taken from these limits.
-    pub spending: Spending,
     /// What the tokens of the account that answered cost, if that is known.
     price: Option<Price>,
     /// What the limits hold for it, and the generation of the catalog that let it in.
@@ -68,7 +57,8 @@ pub struct Record {
     run: Option<Run>,
     /// What the ledger reads while it runs.
     meter: Option<Arc<Meter>>,
-    outcome: Option<Outcome>,
+    /// Whether it is known how the exchange ended.
+    has_ended: bool,
 }
 
 impl Record {
@@ -78,32 +68,33 @@ impl Record {
         Record {
             books,
             began: Instant::now(),
-            began_at: SystemTime::now(),
             is_exchange: true,
             front: FrontDoor::of(None),
-            sender: Sender::default(),
-            request: Incoming { door: "none", ..Incoming::default() },
-            answer: Served::default(),
-            attempts: Attempts::default(),
-            times: Times::default(),
+            facts: Settled {
+                began_at: calendar::now(),
+                request: Incoming { door: "none", ..Incoming::default() },
+                ..Settled::default()
+            },
             left: Left::default(),
-            spending: Spending::default(),
             price: None,
             reservation: None,
             is_settled: false,
             run: None,
             meter: None,
-            outcome: None,
+            has_ended: false,
         }
     }
 
     /// Notes how the exchange ended. The first outcome counts: what follows from it does not change
     /// it.
     pub fn end(&mut self, outcome: Outcome) {
-        if self.outcome.is_none() && outcome == Outcome::ClientLeft {
-            self.answer.status = What::CallerLeft.row().status;
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
         }
-        self.outcome.get_or_insert(outcome);
+        self.facts.outcome = outcome;
+        if outcome == Outcome::ClientLeft {
+            self.facts.answer.status = What::CallerLeft.row().status;
+        }
     }
 
     /// Notes that the exchange ended with a refusal.
@@ -115,20 +106,20 @@ impl Record {
         } else {
             &refusal.message
         };
-        self.answer.error.get_or_insert_with(|| shown.chars().take(200).collect());
+        self.facts.answer.error.get_or_insert_with(|| shown.chars().take(200).collect());
     }
 
     /// Notes that the caller's limits let the exchange in.
     pub fn admit(&mut self, reservation: Reservation, generation: u64) {
         self.left = reservation.left;
-        self.spending.admitted = Some(reservation.at);
+        self.facts.spending.admitted = Some(reservation.at);
         self.reservation = Some((reservation, generation));
     }
 
     /// Returns the meter of what the exchange uses, which the ledger reads from now on. What is
     /// asked for uses `prompt_bytes` at least.
     pub fn meter(&mut self, prompt_bytes: u64) -> Arc<Meter> {
-        let row = Row::begun(self.spending.admitted.unwrap_or_default(), &self.sender, &self.request);
+        let row = Row::begun(self.facts.spending.admitted.unwrap_or_default(), &self.facts.sender, &self.facts.request);
         let meter = Arc::new(Meter::new(row, prompt_bytes, self.began));
         let runs: Arc<dyn Runs> = meter.clone();
         self.run = self.books.ledger.begin(Arc::downgrade(&runs));
@@ -140,7 +131,7 @@ impl Record {
     pub fn count(&mut self, usage: Usage, price: Option<Price>) {
         // What is settled stays as the limits have it.
         if !self.is_settled {
-            (self.spending.usage, self.price) = (usage, price);
+            (self.facts.spending.usage, self.price) = (usage, price);
         }
     }
 
@@ -150,19 +141,20 @@ impl Record {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
         }
-        let usage = &self.spending.usage;
-        let cost = match (&self.spending.admitted, usage.source) {
+        let usage = &self.facts.spending.usage;
+        let cost = match (&self.facts.spending.admitted, usage.source) {
             (None, _) => None,
             (Some(_), Source::None) => Some(Usd::ZERO),
             (Some(_), Source::Reported | Source::Estimated) => self.price.map(|price| price.cost(usage)),
         };
-        self.spending.cost = cost;
+        self.facts.spending.cost = cost;
         let Some((reservation, generation)) = self.reservation.take() else { return };
         let spent = Spent { tokens: usage.total(), usd: cost.unwrap_or_default() };
         let live = &self.books.live;
         // A limit that is new since the exchange began counts it, too.
         if live.load().generation != generation
-            && let (Some(caller), Some(key), Some(model)) = (&self.sender.caller, &self.sender.key, &self.request.model)
+            && let (Some(caller), Some(key), Some(model)) =
+                (&self.facts.sender.caller, &self.facts.sender.key, &self.facts.request.model)
         {
             let past = Past {
                 at: reservation.at,
@@ -183,24 +175,7 @@ impl Record {
 
     /// Tells whether it is known how the exchange ended.
     pub fn ended(&self) -> bool {
-        self.outcome.is_some()
-    }
-
-    /// Takes out of the record what is known at its end.
-    fn settled(&mut self) -> Settled {
-        self.settle();
-        Settled {
-            began_at: self.began_at,
-            sender: take(&mut self.sender),
-            request: take(&mut self.request),
-            answer: take(&mut self.answer),
-            attempts: take(&mut self.attempts),
-            times: take(&mut self.times),
-            spending: take(&mut self.spending),
-            // An exchange that nothing ended is a fault of ours.
-            outcome: self.outcome.unwrap_or(Outcome::Internal),
-            total: self.began.elapsed(),
-        }
+        self.has_ended
     }
 }
 
@@ -210,7 +185,8 @@ impl Drop for Record {
             self.books.metrics.process.panics.inc();
         }
         if self.is_exchange {
-            let settled = self.settled();
+            self.settle();
+            let settled = Settled { total: self.began.elapsed(), ..std::mem::take(&mut self.facts) };
             self.books.metrics.settle(&settled);
             self.books.access_log.write(&settled);
             if let Some(row) = Row::of(settled, self.run) {

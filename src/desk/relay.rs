@@ -12,7 +12,6 @@ use crate::base::alarm::Alarm;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange;
 use crate::exchange::producer::{CALLER_LEFT, Piece, Producer};
-use crate::settled::Attempts;
 use bytes::Bytes;
 use dialects::usage::Source;
 use std::future::Future;
@@ -40,29 +39,15 @@ pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
         record_outcome(record, producer);
     }));
     if recorded.is_err() {
-        log::error!("what the exchange {} used is not known: the gateway failed twice", record.request.id);
+        log::error!("what the exchange {} used is not known: the gateway failed twice", record.facts.request.id);
     }
 }
 
 /// Records how the attempts went.
 fn record_outcome(record: &mut Record, producer: &mut Producer<'_>) {
     count(record, producer);
-    record.times.queued = producer.queued();
-    record.attempts = Attempts {
-        trail: std::mem::take(&mut producer.summary.trail),
-        hedge_won: producer.summary.hedged,
-        not_retried: producer.summary.not_retried,
-        shed: producer.summary.shed,
-        maybe_billed: producer.summary.maybe_billed,
-    };
-    let answer = &mut record.answer;
-    answer.dropped = producer.summary.losses.names().to_vec();
-    answer.flaws = producer.summary.flaws;
-    answer.upstream_request_id = producer.summary.upstream_request_id.take();
-    if let Some(candidate) = producer.candidate() {
-        answer.account = Some(candidate.place.account.id.clone());
-        answer.upstream_model = Some(candidate.upstream_model.clone());
-    }
+    record.facts.times.queued = producer.queued();
+    (record.facts.attempts, record.facts.served) = producer.outcome();
 }
 
 /// Records what is used so far, and at which price.
@@ -108,7 +93,7 @@ impl<'x> Relay<'x> {
             let piece = {
                 let mut next = pin!(producer.next());
                 loop {
-                    let due = match (self.reply.record.request.stream, self.head) {
+                    let due = match (self.reply.record.facts.request.stream, self.head) {
                         (false, _) => None,
                         (true, false) => Some(began + timeouts.commit_after),
                         (true, true) => Some(self.last_write + timeouts.comment),
@@ -198,7 +183,7 @@ impl<'x> Relay<'x> {
     /// Writes events. If the head left before it was known who answers, the stream says what is
     /// missing in it.
     async fn events(&mut self, producer: &mut Producer<'_>, bytes: Bytes, end: bool) -> Result<(), ()> {
-        if self.reply.record.times.first_byte.is_none() {
+        if self.reply.record.facts.times.first_byte.is_none() {
             let notes = self.notes(producer, false);
             if self.head {
                 for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
@@ -225,7 +210,7 @@ impl<'x> Relay<'x> {
     /// Writes some of the answer itself.
     async fn answer(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
         let record = &mut *self.reply.record;
-        record.times.first_byte.get_or_insert_with(|| record.began.elapsed());
+        record.facts.times.first_byte.get_or_insert_with(|| record.began.elapsed());
         self.send(bytes, end).await
     }
 
@@ -254,8 +239,9 @@ impl<'x> Relay<'x> {
         let served = producer
             .candidate()
             .map(|candidate| &candidate.model.id)
-            .filter(|id| Some(*id) != record.request.model.as_ref());
-        let dropped = (!producer.summary.losses.names().is_empty()).then(|| producer.summary.losses.names().join(", "));
+            .filter(|id| Some(*id) != record.facts.request.model.as_ref());
+        let losses = producer.losses().names();
+        let dropped = (!losses.is_empty()).then(|| losses.join(", "));
         let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());
         Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }

@@ -64,7 +64,7 @@ impl Reply<'_> {
     pub async fn answer(&mut self, body: Bytes, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
         notes.add_to(&mut head)?;
-        self.record.times.first_byte = Some(self.record.began.elapsed());
+        self.record.facts.times.first_byte = Some(self.record.began.elapsed());
         self.whole(head, "application/json", body).await
     }
 
@@ -151,7 +151,7 @@ impl Reply<'_> {
             }
             let write = self.session.as_downstream_mut().write_response_body(slice, end && last);
             guard(self.settings.timeouts.client_write, self.drain, write).await?;
-            self.record.answer.bytes += length;
+            self.record.facts.answer.bytes += length;
             if last {
                 return Ok(());
             }
@@ -174,12 +174,12 @@ impl Reply<'_> {
 
     /// Begins a head.
     fn head(&mut self, status: u16) -> Result<ResponseHeader, ()> {
-        self.record.answer.status = status;
+        self.record.facts.answer.status = status;
         // Names are lower-case already, but for those that Pingora writes its own way: to keep how
         // each was written would be a second map.
         let mut head = ResponseHeader::build_no_case(status, Some(16)).map_err(drop)?;
         head.set_version(self.session.req_header().version);
-        insert(&mut head, "x-request-id", &self.record.request.id)?;
+        insert(&mut head, "x-request-id", &self.record.facts.request.id)?;
         for (name, value) in self.record.left.headers() {
             insert(&mut head, name, &value)?;
         }

@@ -30,14 +30,14 @@ use crate::catalog::Model;
 use crate::error::Refusal;
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
-use crate::settled::Tried;
+use crate::settled::{Attempts, Served};
 use bytes::Bytes;
 use dialects::front::chat::envelope::Envelope;
 use dialects::neutral::Losses;
 use dialects::usage::{Source, Usage};
-use dialects::{Answer, AnswerHeader, Flaws};
+use dialects::{Answer, AnswerHeader};
 use meter::Meter;
-use opening::{AnswerFacts, Gained, WholeAnswer};
+use opening::{AnswerFacts, Gained, Opened, WholeAnswer};
 use state::{Declined, ProducerState, Race, Running, Streaming, Try};
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,8 +110,16 @@ pub struct Producer<'x> {
     /// No second attempt was begun, or looked for, beside the first.
     may_hedge: bool,
     state: ProducerState<'x>,
-    /// What the exchange came to so far.
-    pub summary: Summary,
+    /// The place in `candidates` of the one that answers, or was asked last.
+    asked: Option<usize>,
+    /// How long the attempt that answers took to have a connection, and to begin to answer.
+    timing: (Option<Duration>, Option<Duration>),
+    /// What was used.
+    usage: Usage,
+    /// The attempts that have ended.
+    attempts: Attempts,
+    /// Who answers, and how.
+    served: Served,
 }
 
 /// What the exchange holds in memory.
@@ -134,33 +142,6 @@ struct Failures {
     limited: Option<Duration>,
 }
 
-/// What an exchange came to, for its record.
-#[derive(Default)]
-pub struct Summary {
-    /// The attempts.
-    pub trail: Vec<Tried>,
-    /// What was used.
-    pub usage: Usage,
-    /// The place in `candidates` of the one that answers, or was asked last.
-    pub served: Option<usize>,
-    /// The upstream's own id.
-    pub upstream_request_id: Option<String>,
-    /// An upstream may charge for an answer that nobody got.
-    pub maybe_billed: bool,
-    /// What of the request the last upstream was not told, and what the answer did not do of it.
-    pub losses: Losses,
-    /// What is wrong with the answer, though it is whole.
-    pub flaws: Flaws,
-    /// How long the attempt that answers took to have a connection, and to begin to answer.
-    timing: (Option<Duration>, Option<Duration>),
-    /// Why no further attempt was made, although there was somebody.
-    pub not_retried: Option<&'static str>,
-    /// Whether a second attempt beside a slow first one was made, and was faster.
-    pub hedged: Option<bool>,
-    /// The queue was full, and did not take it.
-    pub shed: bool,
-}
-
 impl<'x> Producer<'x> {
     /// Returns a producer that has done nothing yet.
     pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x Own) -> Producer<'x> {
@@ -177,13 +158,17 @@ impl<'x> Producer<'x> {
             queued: Duration::ZERO,
             may_hedge: request.model.hedge.is_some(),
             state: ProducerState::Asking { race: Race::Nobody, reserve: None },
-            summary: Summary::default(),
+            asked: None,
+            timing: (None, None),
+            usage: Usage::default(),
+            attempts: Attempts::default(),
+            served: Served::default(),
         }
     }
 
     /// Returns the candidate that answers.
     pub fn candidate(&self) -> Option<&'x Candidate> {
-        self.request.candidates.get(self.summary.served?)
+        self.request.candidates.get(self.asked?)
     }
 
     /// Returns how long it waited for a place.
@@ -215,20 +200,20 @@ impl<'x> Producer<'x> {
 
     /// Returns what was reported or passed on so far, for an exchange that ends early.
     pub fn usage_so_far(&self) -> Usage {
-        self.state.streaming().map_or(self.summary.usage, |live| live.reading.stream.usage_so_far())
+        self.state.streaming().map_or(self.usage, |live| live.reading.stream.usage_so_far())
     }
 
     /// Ends the attempts that run, and notes why: the caller left, or the gateway goes down.
     pub fn abandon(&mut self, why: &'static str) {
-        self.summary.usage = self.usage_so_far();
-        self.summary.maybe_billed |= self.state.take_reserve().is_some();
+        self.usage = self.usage_so_far();
+        self.attempts.maybe_billed |= self.state.take_reserve().is_some();
         for running in self.state.stop_race() {
             // A caller who leaves pays for what was asked for it: once, though two were asked.
-            if why == CALLER_LEFT && self.summary.usage.source == Source::None {
+            if why == CALLER_LEFT && self.usage.source == Source::None {
                 let attempt = &running.attempt;
-                self.summary.usage = attempt.progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
-                self.summary.maybe_billed |= self.summary.usage.source != Source::None;
-                self.summary.served = Some(attempt.place);
+                self.usage = attempt.progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
+                self.attempts.maybe_billed |= self.usage.source != Source::None;
+                self.asked = Some(attempt.place);
                 self.note(attempt, why, None, None);
             } else {
                 self.give_up(running, why);
@@ -237,20 +222,39 @@ impl<'x> Producer<'x> {
         if self.state.streaming().is_some()
             && let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None))
         {
-            self.summary.maybe_billed = true;
+            self.attempts.maybe_billed = true;
             self.note(&live.attempt, why, Some(200), None);
         }
     }
 
+    /// Returns what the attempts came to, and who answered.
+    pub fn outcome(&mut self) -> (Attempts, Served) {
+        if let Some(candidate) = self.candidate() {
+            self.served.account = Some(candidate.place.account.id.clone());
+            self.served.upstream_model = Some(candidate.upstream_model.clone());
+        }
+        (std::mem::take(&mut self.attempts), std::mem::take(&mut self.served))
+    }
+
+    /// Returns the fields of the request that the upstream is not told.
+    pub fn losses(&self) -> &Losses {
+        &self.served.losses
+    }
+
+    /// Notes whose answer or failure the caller gets, as far as is known.
+    fn answers(&mut self, attempt: &Try, losses: Losses) {
+        self.asked = Some(attempt.place);
+        self.served.losses = losses;
+        self.served.upstream_request_id = attempt.progress.lock().id.clone();
+    }
+
     /// Passes an answer on.
-    fn answer(&mut self, running: Running<'x>, gained: Gained, held: Option<Held>) -> Piece {
+    fn answer(&mut self, running: Running<'x>, Opened { gained, held, .. }: Opened) -> Piece {
         let Running { attempt, losses, .. } = running;
         // An answer in reserve is not needed any more: its connection closes.
-        self.summary.maybe_billed |= self.state.take_reserve().is_some();
-        self.summary.served = Some(attempt.place);
-        self.summary.losses = losses;
-        self.summary.upstream_request_id = attempt.progress.lock().id.clone();
-        self.summary.timing = attempt.progress.timing();
+        self.attempts.maybe_billed |= self.state.take_reserve().is_some();
+        self.answers(&attempt, losses);
+        self.timing = attempt.progress.timing();
         self.memory.answer = held;
         match gained {
             Gained::Whole(WholeAnswer { piece, facts, attempt: connection }) => {
@@ -269,9 +273,9 @@ impl<'x> Producer<'x> {
     /// Takes down that an answer is whole.
     fn whole(&mut self, mut attempt: Try, facts: AnswerFacts) {
         let AnswerFacts { usage, kept, flaws } = facts;
-        self.summary.usage = usage;
-        self.summary.flaws = flaws;
-        flaws.names().for_each(|name| self.summary.losses.add(name));
+        self.usage = usage;
+        self.served.flaws = flaws;
+        flaws.names().for_each(|name| self.served.losses.add(name));
         self.request.demand.answered(usage.completion / self.request.envelope.choices);
         attempt.guard.whole(std::time::Instant::now());
         self.keep(kept);
@@ -292,13 +296,13 @@ impl<'x> Producer<'x> {
             self.state = ProducerState::Over(None);
             return Err(refusal);
         };
-        let Declined { running, gained, held, noted } = *declined;
+        let Declined { running, opened, noted } = *declined;
         // The trail notes it again by how it ends.
-        self.summary.trail.remove(noted);
+        self.attempts.trail.remove(noted);
         if let Some(candidate) = self.request.candidates.get(running.attempt.place) {
-            self.request.meter.wanted(candidate, &running.attempt.progress, &self.summary.trail);
+            self.request.meter.wanted(candidate, &running.attempt.progress, &self.attempts.trail);
         }
-        Ok(Some(self.answer(running, gained, held)))
+        Ok(Some(self.answer(running, opened)))
     }
 
     /// Returns when the time for a candidate is over, that of the attempts before it included.

@@ -86,7 +86,7 @@ impl<'x> Producer<'x> {
 
     /// Tells whether the last look passed over somebody who will be back.
     fn may_wait(&self) -> bool {
-        self.search.passed.count > 0 && self.summary.not_retried.is_none() && !self.is_for_the_operator()
+        self.search.passed.count > 0 && self.attempts.not_retried.is_none() && !self.is_for_the_operator()
     }
 
     /// Waits in the model's queue until somebody can be asked.
@@ -95,7 +95,7 @@ impl<'x> Producer<'x> {
         let is_first = self.search.tries == 0;
         let line = if is_first { &request.demand.queue } else { &request.demand.again };
         let Some(mut ticket) = line.enter(queue.length) else {
-            self.summary.shed = is_first;
+            self.attempts.shed = is_first;
             return Ok(false);
         };
         let latest = request.candidates.iter().map(|candidate| self.total(candidate)).max().unwrap_or(self.began);
@@ -153,7 +153,7 @@ impl<'x> Producer<'x> {
                 || (request.timeout.is_some() && !turn.is_last_resort);
             if is_hurried && !self.can_finish(candidate) {
                 if is_retry {
-                    self.summary.not_retried = Some("deadline");
+                    self.attempts.not_retried = Some("deadline");
                 }
                 continue;
             }
@@ -172,7 +172,7 @@ impl<'x> Producer<'x> {
             };
             if counts && !request.demand.retry(now) {
                 // A later candidate may be sound.
-                (is_budget_spent, self.summary.not_retried) = (true, Some("budget"));
+                (is_budget_spent, self.attempts.not_retried) = (true, Some("budget"));
                 continue;
             }
             let said = match self.write(candidate) {
@@ -187,7 +187,7 @@ impl<'x> Producer<'x> {
             };
             let held = self.memory.request.beside(said.copied).ok_or_else(Refusal::no_room)?;
             self.strike(candidate);
-            self.summary.not_retried = None;
+            self.attempts.not_retried = None;
             return Ok(Some(Chosen { place: turn.place, permit, guard, said, held }));
         }
         Ok(None)
@@ -230,7 +230,7 @@ impl<'x> Producer<'x> {
             self.request.demand.queue.admitted(std::time::Instant::now());
         }
         self.search.tries += 1;
-        self.summary.served.get_or_insert(place);
+        self.asked.get_or_insert(place);
         let losses = std::mem::take(&mut said.losses);
         let progress = Arc::new(Progress::default());
         self.request.meter.asked(candidate, &progress);

@@ -64,30 +64,25 @@ impl<'x> Producer<'x> {
             && self.request.demand.hedge(at_most, std::time::Instant::now())
             && let Ok(Some(chosen)) = self.pick(beside)
         {
-            self.summary.hedged = Some(false);
+            self.attempts.hedge_won = Some(false);
             self.start(chosen, true);
         }
     }
 
     /// Takes the answer of an attempt that has opened its gate: the others end.
-    fn adopt(
-        &mut self,
-        mut running: Running<'x>,
-        Opened { gained, declined, held }: Opened,
-    ) -> Result<Option<Piece>, Refusal> {
+    fn adopt(&mut self, mut running: Running<'x>, mut opened: Opened) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
         let (now, took) = (std::time::Instant::now(), running.attempt.began.elapsed());
         running.attempt.progress.lock().begun = Some(took);
         // A stream that has ended already must be whole before others end for it.
-        let gained = match gained {
-            Gained::Stream { reading, whole: true } => match self.conclude(&running.attempt, reading) {
+        if let Gained::Stream { reading, whole: true } = opened.gained {
+            opened.gained = match self.conclude(&running.attempt, reading) {
                 Ok(whole) => Gained::Whole(whole),
                 Err((failure, reading)) => {
                     return self.lose(running, FailedAttempt { failure, salvage: Some(reading) });
                 }
-            },
-            Gained::Stream { .. } | Gained::Whole(_) => gained,
-        };
+            };
+        }
         let change = running.attempt.guard.answered(stream, took, now);
         if self.request.model.hedge.is_some() {
             self.request.demand.took(stream, took, now);
@@ -95,20 +90,20 @@ impl<'x> Producer<'x> {
         if change.is_some() {
             self.report(running.attempt.place, Failed { breaker: change, rest: None }, None, None);
         }
-        if declined && self.search.has(Reach::Declined, &self.request.candidates) {
-            let noted = self.summary.trail.len();
-            self.note(&running.attempt, "declined", Some(200), Some(gained.usage()));
+        if opened.declined && self.search.has(Reach::Declined, &self.request.candidates) {
+            let noted = self.attempts.trail.len();
+            self.note(&running.attempt, "declined", Some(200), Some(opened.gained.usage()));
             self.search.reach = Reach::Declined;
-            let mut declined = Box::new(Declined { running, gained, held, noted });
+            let mut declined = Box::new(Declined { running, opened, noted });
             declined.release();
             if let Some(reserve) = self.state.reserve() {
-                self.summary.maybe_billed |= reserve.is_some();
+                self.attempts.maybe_billed |= reserve.is_some();
                 reserve.get_or_insert(declined);
             }
             return Ok(None);
         }
         if running.is_hedge {
-            self.summary.hedged = Some(true);
+            self.attempts.hedge_won = Some(true);
         }
         for mut slower in self.state.stop_race() {
             let waited = slower.attempt.began.elapsed();
@@ -116,16 +111,14 @@ impl<'x> Producer<'x> {
             self.request.demand.took(stream, waited, now);
             self.give_up(slower, "slower");
         }
-        Ok(Some(self.answer(running, gained, held)))
+        Ok(Some(self.answer(running, opened)))
     }
 
     /// Takes down an attempt that failed before its gate was open, or with its first events.
     fn lose(&mut self, running: Running<'x>, failed: FailedAttempt) -> Result<Option<Piece>, Refusal> {
         let FailedAttempt { failure, salvage } = failed;
         let Running { mut attempt, losses, .. } = running;
-        self.summary.losses = losses;
-        self.summary.served = Some(attempt.place);
-        self.summary.upstream_request_id = attempt.progress.lock().id.clone();
+        self.answers(&attempt, losses);
         let then = failure.then();
         let goes_on = match then {
             Then::Another => self.state.is_racing() || self.is_anybody_left(None),
@@ -165,7 +158,7 @@ impl<'x> Producer<'x> {
         let Running { attempt, end, .. } = running;
         drop(end);
         let unused = attempt.progress.spent(self.request.face.prompt_bytes);
-        self.summary.maybe_billed |= unused.is_some();
+        self.attempts.maybe_billed |= unused.is_some();
         self.note(&attempt, why, None, unused);
     }
 }

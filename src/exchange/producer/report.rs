@@ -20,7 +20,7 @@ use std::time::Duration;
 impl Producer<'_> {
     /// Returns the trail of attempts, and where the time went, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
-        self.debug(self.state.streaming().map(|live| (&live.attempt, "running")), self.summary.timing)
+        self.debug(self.state.streaming().map(|live| (&live.attempt, "running")), self.timing)
     }
 
     /// Returns the same, with an attempt that is not in the trail yet, and how it does.
@@ -39,7 +39,7 @@ impl Producer<'_> {
             let account = &self.request.candidates.get(attempt.place)?.place.account.id;
             Some(format!("{account};{outcome};{}ms", millis(attempt.began.elapsed())))
         });
-        let attempts: Vec<String> = self.summary.trail.iter().map(trail).chain(last).collect();
+        let attempts: Vec<String> = self.attempts.trail.iter().map(trail).chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
         let own = before.own + self.own.so_far();
         let parts = [
@@ -58,7 +58,7 @@ impl Producer<'_> {
     pub(super) fn nobody_left(&mut self) -> Refusal {
         if let Some(failure) = self.failures.last.take() {
             if self.search.passed.count > 0 {
-                self.summary.not_retried.get_or_insert("nobody_fit");
+                self.attempts.not_retried.get_or_insert("nobody_fit");
             }
             if failure.class() == Class::Credential && !self.is_for_the_operator() {
                 return self.somebody_else_later();
@@ -89,13 +89,13 @@ impl Producer<'_> {
             ),
         };
         let seconds = self.search.passed.retry_after.map_or(1, seconds_of);
-        if self.summary.shed || !self.queued().is_zero() {
+        if self.attempts.shed || !self.queued().is_zero() {
             // Who never came to be the first in line has not looked.
             let limited = self.limited_for();
             let what = if limited.is_some() { What::AllRateLimited } else { What::NoCapacity };
             let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
             let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
-            let message = if self.summary.shed {
+            let message = if self.attempts.shed {
                 "All upstream accounts of this model are busy, and the queue is full. Try again later."
             } else {
                 "No upstream account of this model became free while the request waited. Try again later."
@@ -173,14 +173,14 @@ impl Producer<'_> {
                 log::warn!("account {id}: no TLS for {model}: {why} (said once)");
             }
         }
-        self.summary.maybe_billed |= facts.maybe_billed;
+        self.attempts.maybe_billed |= facts.maybe_billed;
         // Of the last answer, unless a later one is whole.
         if let Failure::BrokenCall(calls) = failure {
-            self.summary.flaws.broken_calls = *calls;
+            self.served.flaws.broken_calls = *calls;
         }
         let unused = attempt.progress.spent(self.request.face.prompt_bytes).filter(|_| unused && facts.maybe_billed);
         self.note(attempt, facts.name, facts.status, unused);
-        if let Some(tried) = self.summary.trail.last_mut() {
+        if let Some(tried) = self.attempts.trail.last_mut() {
             tried.detail = detail;
         }
     }
@@ -220,7 +220,7 @@ impl Producer<'_> {
     /// Adds an attempt to the trail. `unused` is what may be charged for an answer that nobody got.
     pub(super) fn note(&mut self, attempt: &Try, outcome: &'static str, status: Option<u16>, unused: Option<Usage>) {
         let Some(candidate) = self.request.candidates.get(attempt.place) else { return };
-        if let Some(name) = unused.unwrap_or(self.summary.usage).doubted
+        if let Some(name) = unused.unwrap_or(self.usage).doubted
             && candidate.place.state.doubted(std::time::Instant::now())
         {
             let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
@@ -229,7 +229,7 @@ impl Producer<'_> {
             );
         }
         let (connect, first) = attempt.progress.timing();
-        self.summary.trail.push(Tried {
+        self.attempts.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
             outcome,
@@ -243,8 +243,8 @@ impl Producer<'_> {
             detail: None,
         });
         // What has ended without being in vain is what the exchange has used.
-        let used = Some(self.summary.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
-        self.request.meter.ended(&attempt.progress, used, &self.summary.trail);
+        let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
+        self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);
     }
 }
 

@@ -9,7 +9,6 @@ use super::progress::Progress;
 use super::reading::Reading;
 use crate::account::failure::Failure;
 use crate::account::track::AttemptGuard;
-use crate::base::memory::Held;
 use crate::exchange::attempt::Attempt;
 use dialects::neutral::Losses;
 use std::future::Future;
@@ -66,8 +65,7 @@ pub(super) struct Streaming {
 /// An answer that is a refusal.
 pub(super) struct Declined<'x> {
     pub(super) running: Running<'x>,
-    pub(super) gained: Gained,
-    pub(super) held: Option<Held>,
+    pub(super) opened: Opened,
     /// Its place in the trail.
     pub(super) noted: usize,
 }
@@ -75,7 +73,7 @@ pub(super) struct Declined<'x> {
 impl Declined<'_> {
     /// Frees its place at the account, while it waits for others.
     pub(super) fn release(&mut self) {
-        if let Gained::Stream { reading, .. } = &mut self.gained {
+        if let Gained::Stream { reading, .. } = &mut self.opened.gained {
             reading.attempt.release();
         }
     }

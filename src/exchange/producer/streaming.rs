@@ -91,9 +91,7 @@ impl Producer<'_> {
         failure: Failure,
         mut reading: Reading,
     ) -> Result<Option<Piece>, Refusal> {
-        self.summary.served = Some(attempt.place);
-        self.summary.upstream_request_id = attempt.progress.lock().id.clone();
-        self.summary.usage = reading.stream.usage_so_far();
+        self.usage = reading.stream.usage_so_far();
         self.failed(&failure, &mut attempt, false);
         self.stop_race();
         self.commit(ProducerState::Over(None));
