@@ -5,7 +5,7 @@ use crate::support::documented::{METRICS, Metric, check_metrics};
 
 #[test]
 fn the_chapter_of_metrics_is_current() {
-    let about = "`GET /metrics` on the admin listener tells them, in Prometheus' text format. A metric is not shown before it has a value. Labels come \
+    let about = "`GET /metrics` on the admin listener shows them, in the OpenMetrics text format, which Prometheus reads. A metric is not shown before it has a value. Labels come \
                  from the catalog and from fixed words only, so their number is bounded. A reload that removes an account, a model or a caller starts \
                  the series of requests, tokens and attempts anew from zero.";
     let row = |metric: &Metric| {
