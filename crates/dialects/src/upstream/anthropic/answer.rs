@@ -29,7 +29,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         }
     };
     if message.kind.as_str() == "error" || message.error.is_some() {
-        return Err(AnswerFault::Upstream(error::told(body)));
+        return Err(AnswerFault::Upstream(error::hidden(body)));
     }
     let Some(blocks) = message.content else {
         return Err(AnswerFault::Nonsense("the answer has no content"));

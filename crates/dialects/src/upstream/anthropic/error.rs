@@ -1,10 +1,9 @@
 //! Errors, by their type and by the sentences that say more.
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
-use crate::upstream::shared::text::Text;
 
 /// Reads the body of an answer with this status, which is one of an error.
 pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
@@ -12,7 +11,7 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
 }
 
 /// Reads an error that came where an answer was announced.
-pub(super) fn told(data: &[u8]) -> UpstreamError {
+pub(super) fn hidden(data: &[u8]) -> UpstreamError {
     corrected(openai::error(data, None), None, &cause(data))
 }
 
@@ -95,25 +94,10 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
     error
 }
 
-/// The cause that newer answers name beside the type.
+/// Returns the cause that newer answers name beside the type; empty if there is none.
 fn cause(body: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Body<'a> {
-        #[serde(borrow, default)]
-        error: Option<Inner<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct Inner<'a> {
-        #[serde(borrow, default)]
-        details: Option<Details<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct Details<'a> {
-        #[serde(borrow, default)]
-        error_code: Text<'a>,
-    }
-    let details = serde_json::from_slice::<Body<'_>>(body).ok().and_then(|body| body.error?.details);
-    details.map(|details| details.error_code.as_str().to_owned()).unwrap_or_default()
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    body.pointer("/error/details/error_code").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -179,7 +163,7 @@ mod tests {
         check(400, &invalid("This organization has been disabled."), (Some(401), Some("invalid_request_error"), None));
         let filtered = (Some(400), Some("invalid_request_error"), Some("content_filter"));
         check(400, &invalid("Output blocked by content filtering policy"), filtered);
-        assert!(told(invalid("Output blocked by content filtering policy").as_bytes()).is_filtered());
+        assert!(hidden(invalid("Output blocked by content filtering policy").as_bytes()).is_filtered());
         check(
             400,
             &invalid("system: `Output blocked by content filtering policy`"),
@@ -241,10 +225,10 @@ mod tests {
     #[test]
     fn what_is_told_in_an_answer_has_the_status_of_its_type() {
         for (kind, meant, ..) in TYPES {
-            assert_eq!(told(body(kind, "no").as_bytes()).status, Some(meant));
+            assert_eq!(hidden(body(kind, "no").as_bytes()).status, Some(meant));
         }
-        assert_eq!(told(body("new_error", "no").as_bytes()).status, None);
-        let flat = told(br#"{"type":"overloaded_error","message":"Overloaded"}"#);
+        assert_eq!(hidden(body("new_error", "no").as_bytes()).status, None);
+        let flat = hidden(br#"{"type":"overloaded_error","message":"Overloaded"}"#);
         assert_eq!((flat.status, flat.message.as_str()), (Some(529), "Overloaded"));
     }
 }

@@ -26,13 +26,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         thinking.leave_out_effort(&mut losses);
     }
     conversation.check_thoughts(&mut thinking, &mut losses);
-    let situation = Situation {
-        api: tools::API,
-        traits,
-        has_calls: conversation.has_calls(),
-        prefilled: conversation.is_prefilled(),
-        stubs: tools::stubs(request, &mut losses),
-    };
+    let stubs = tools::stubs(request, &mut losses);
+    let situation = Situation { api: tools::API, traits, conversation: &conversation, stubs };
     let tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
     let may_think = thinking.may_be_on(traits);
     conversation.sends_thoughts = may_think && conversation.has_thoughts();
@@ -43,14 +38,14 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         w.key("model").text(target.model);
-        w.key("max_tokens").number(thinking.max_tokens());
+        w.key("max_tokens").number(thinking.max_tokens);
         if target.stream {
             w.key("stream").bool(true);
         }
         sample(w, request, traits, thinking.is_on(), &mut losses);
         describe(w, request, &mut losses);
         thinking.write(w, conversation.sends_thoughts && traits.bound_thoughts, &mut headers);
-        tools::write_output(w, &tools, thinking.effort());
+        tools::write_output(w, &tools, thinking.effort);
         tools::write_tools(w, &tools, request, &mut breakpoints, &mut losses);
         conversation.write(w, tools.hint, &mut Blocks { names: &tools.names, breakpoints, losses: &mut losses });
     });

@@ -82,7 +82,7 @@ impl neutral::Reader for AnthropicReader {
             return Ok(());
         }
         if name == b"error" {
-            return Err(StreamFault::Upstream(error::told(data)));
+            return Err(StreamFault::Upstream(error::hidden(data)));
         }
         let Some(event) = object::<Data<'_>>(data) else { return self.unreadable(data) };
         // The name is repeated inside. Some who imitate the API say it in one place only.
@@ -108,8 +108,8 @@ impl neutral::Reader for AnthropicReader {
                 Ok(())
             }
             "message_stop" => self.stop(emit),
-            "error" => Err(StreamFault::Upstream(error::told(data))),
-            "" if event.error.is_some() => Err(StreamFault::Upstream(error::told(data))),
+            "error" => Err(StreamFault::Upstream(error::hidden(data))),
+            "" if event.error.is_some() => Err(StreamFault::Upstream(error::hidden(data))),
             // `ping`, `content_block_stop`, and whatever will come.
             _ => Ok(()),
         }

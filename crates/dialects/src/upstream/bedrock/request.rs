@@ -33,10 +33,9 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         thinking.leave_out(&mut losses);
     }
     conversation.check_thoughts(&mut thinking, &mut losses);
-    let (has_calls, prefilled) = (conversation.has_calls(), conversation.is_prefilled());
-    let situation = Situation { api: tools::api(family), traits, has_calls, prefilled, stubs: Vec::new() };
+    let situation = Situation { api: tools::api(family), traits, conversation: &conversation, stubs: Vec::new() };
     let mut tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
-    tools::complete(&mut tools, request, has_calls, &mut losses);
+    tools::complete(&mut tools, request, conversation.has_calls(), &mut losses);
     // Newer models refuse thoughts out of their place, unless they are told to drop them by a
     // header that this API does not have.
     conversation.sends_thoughts = thinking.may_be_on(traits) && family.signs() && !traits.bound_thoughts;
@@ -65,11 +64,10 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     });
     lose_numbers(request, &mut losses);
     losses.add_if(request.user.is_some(), Field::User);
-    match family {
-        Family::Claude => lose_others(request, &mut losses),
-        Family::Nova | Family::Nova2 | Family::OpenAi | Family::Mistral | Family::Other => {
-            options::lose_others(request, &mut losses);
-        }
+    if family == Family::Claude {
+        lose_others(request, &mut losses);
+    } else {
+        options::lose_others(request, &mut losses);
     }
     Ok(Written { body: w.into_bytes(), losses, headers: Vec::new(), undo: tools.undo() })
 }
@@ -91,16 +89,16 @@ impl<'r> Dial<'r> {
         losses: &mut LostFields,
     ) -> Self {
         // Silence is the most that the model can say, which a budget must be less than.
-        let is_bounded = family == Family::Claude && thinking.is_bounded();
+        let is_bounded = family == Family::Claude && thinking.is_bounded;
         let says_most = request.max_tokens.is_some()
             || target.default_max_tokens.is_some()
             || thinking.needs_thoughts()
             || is_bounded;
         let mut dial = Self {
             family,
-            max_tokens: says_most.then(|| thinking.max_tokens()),
+            max_tokens: says_most.then_some(thinking.max_tokens),
             dials: Dials { temperature: request.temperature, top_p: request.top_p, top_k: request.top_k },
-            effort: thinking.effort(),
+            effort: thinking.effort,
         };
         if family.has_output_effort() && !target.traits.server.output_config {
             losses.add_if(dial.effort.take().is_some(), Field::Effort);

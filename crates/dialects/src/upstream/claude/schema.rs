@@ -218,11 +218,10 @@ impl<'a> Fitter<'a> {
         if !bounds.is_empty() {
             bounds.push('}');
         }
-        let said = || [about.unwrap_or_default(), &description, &bounds].into_iter().filter(|text| !text.is_empty());
-        match (said().next(), said().nth(1)) {
-            (Some(one), None) => w.key("description").text(one),
-            (Some(_), Some(_)) => w.key("description").text(&said().collect::<Vec<_>>().join("\n\n")),
-            (None, _) => {}
+        let mut texts = vec![about.unwrap_or_default(), &description, &bounds];
+        texts.retain(|text| !text.is_empty());
+        if !texts.is_empty() {
+            w.key("description").text(&texts.join("\n\n"));
         }
     }
 

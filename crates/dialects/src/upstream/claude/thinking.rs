@@ -10,12 +10,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Thinking<'a> {
     mode: Mode<'a>,
-    effort: Option<&'static str>,
+    /// `output_config.effort`.
+    pub(crate) effort: Option<&'static str>,
     /// The most tokens of an answer without thinking.
     plain: u64,
-    max_tokens: u64,
+    /// The most tokens of the answer.
+    pub(crate) max_tokens: u64,
     /// Nobody said how long it may be, and it is less than the model can, so that it comes in time.
-    is_bounded: bool,
+    pub(crate) is_bounded: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,21 +114,6 @@ impl<'a> Thinking<'a> {
             }
         }
         Ok(thinking)
-    }
-
-    /// The most tokens of the answer.
-    pub(crate) fn max_tokens(&self) -> u64 {
-        self.max_tokens
-    }
-
-    /// Whether the answer may be less long than the model can, though nobody said so.
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.is_bounded
-    }
-
-    /// `output_config.effort`.
-    pub(crate) fn effort(&self) -> Option<&'static str> {
-        self.effort
     }
 
     /// Whether the model is told to think.

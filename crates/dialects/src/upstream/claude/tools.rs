@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use super::conversation::Conversation;
 use super::describe::{Described, Limits};
 use super::names::Names;
 use super::schema::{self, Fit};
@@ -66,13 +67,10 @@ pub(crate) struct Api {
 }
 
 /// How the request stands before its tools are known.
-pub(crate) struct Situation<'t, 'r> {
+pub(crate) struct Situation<'t, 'r, 'a> {
     pub(crate) api: Api,
     pub(crate) traits: &'t Traits,
-    /// There are calls in the conversation.
-    pub(crate) has_calls: bool,
-    /// The conversation ends with the assistant's own words.
-    pub(crate) prefilled: bool,
+    pub(crate) conversation: &'t Conversation<'t, 'r, 'a>,
     /// The tools that were called before and that nobody offers.
     pub(crate) stubs: Vec<&'r str>,
 }
@@ -87,11 +85,11 @@ impl<'r, 'a> Tools<'r, 'a> {
     /// Decides which tools are shown, and how the answer gets its format.
     pub(crate) fn of(
         request: &'r Request<'a>,
-        situation: Situation<'_, 'r>,
+        situation: Situation<'_, 'r, 'a>,
         thinking: &mut Thinking<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        let Situation { api, traits, has_calls, prefilled, stubs } = situation;
+        let Situation { api, traits, conversation, stubs } = situation;
         let mut offer = Offer::of(request, traits, api.naming, "This model cannot be made to call a tool.")?;
         if offer.choice == Choice::Never && !api.none {
             offer.tools.clear();
@@ -100,7 +98,8 @@ impl<'r, 'a> Tools<'r, 'a> {
             thinking.leave_out(losses);
         }
         let thinks_too = thinking.is_on() && !traits.forced_while_thinking;
-        let is_beside_tools = has_calls || !offer.tools.is_empty();
+        let prefilled = conversation.is_prefilled();
+        let is_beside_tools = conversation.has_calls() || !offer.tools.is_empty();
         let is_native = traits.structured && !prefilled && (!is_beside_tools || traits.structured_with_tools);
         let can_force = traits.tools && traits.forced_tools && !prefilled;
 

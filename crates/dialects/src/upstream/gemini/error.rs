@@ -120,26 +120,20 @@ impl Details {
         let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let object = value.get(0).unwrap_or(&value);
-        let list = object.get("error").and_then(|error| error.get("details")).and_then(Value::as_array);
+        let list = object.pointer("/error/details").and_then(Value::as_array);
+        let text = |value: &Value, name| value.get(name).and_then(Value::as_str).map(str::to_owned);
         for detail in list.into_iter().flatten() {
-            let kind = detail
-                .get("@type")
-                .and_then(Value::as_str)
-                .and_then(|kind| kind.rsplit('.').next())
-                .unwrap_or_default();
-            match kind {
-                "ErrorInfo" => details.reason = detail.get("reason").and_then(Value::as_str).map(str::to_owned),
+            let kind = text(detail, "@type").unwrap_or_default();
+            match kind.rsplit('.').next().unwrap_or_default() {
+                "ErrorInfo" => details.reason = text(detail, "reason"),
                 "RetryInfo" => details.retry_after = detail.get("retryDelay").and_then(wait),
                 "QuotaFailure" => {
-                    let violations = detail.get("violations").and_then(Value::as_array);
-                    let words = |violation: &Value| {
-                        let text =
-                            |name| violation.get(name).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
-                        [text("quotaId"), text("quotaMetric"), text("description")].concat()
-                    };
                     let is_daily = |violation: &Value| {
-                        ["perday", "per_day", "per day"].iter().any(|day| words(violation).contains(day))
+                        let words = ["quotaId", "quotaMetric", "description"].map(|name| text(violation, name));
+                        let words = words.map(Option::unwrap_or_default).concat().to_ascii_lowercase();
+                        ["perday", "per_day", "per day"].iter().any(|day| words.contains(day))
                     };
+                    let violations = detail.get("violations").and_then(Value::as_array);
                     details.per_day |= violations.into_iter().flatten().any(is_daily);
                 }
                 _ => {}

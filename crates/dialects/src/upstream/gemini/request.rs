@@ -1,15 +1,18 @@
 //! The request: what is said of it elsewhere ([`super::contents`], [`super::tools`]), and how the
 //! answer is to be made.
 
+use std::borrow::Cow;
+
 use super::contents::{self, Contents};
 use super::tools::{self, Plan};
 use super::{Service, models};
 use crate::neutral::answered::answered;
+use crate::neutral::schema::{members, string};
 use crate::neutral::traits::Thinking;
 use crate::neutral::turns::turns;
 use crate::neutral::{Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written};
 use crate::upstream::shared::options::{self, Range};
-use crate::wire::json::{Cursor, Kind, Writer, slice, text_of};
+use crate::wire::json::Writer;
 
 /// Writes a request for the Gemini API.
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
@@ -178,26 +181,20 @@ enum ThinkingOrder {
     Word(&'static str),
 }
 
-/// The request's metadata, if it can be labels: Vertex takes lower-case letters, digits, `_` and
+/// Returns the request's metadata, if it can be labels: Vertex takes lower-case letters, digits, `_` and
 /// `-`, 63 of them, keys with a letter first.
 fn labels(metadata: Raw<'_>) -> Option<&str> {
-    let text = metadata.0.as_bytes();
-    let mut fit = true;
     let is_plain = |word: &str| {
         word.len() <= 63
             && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'))
     };
-    let mut count = 0;
-    let read = Cursor::new(text).object(|cursor, key| {
-        let key = text_of(text, &key).unwrap_or_default();
-        fit &= is_plain(&key) && key.starts_with(|c: char| c.is_ascii_lowercase());
-        fit &= cursor.kind()? == Kind::String;
-        let value = cursor.value()?;
-        fit &= is_plain(&text_of(text, &value).unwrap_or_default()) || slice(text, &value) == br#""""#;
-        count += 1;
-        Ok(())
-    });
-    (read.is_ok() && fit && (1..=64).contains(&count)).then_some(metadata.0)
+    let labels = members(metadata.0)?;
+    let fits = |(name, value): &(Cow<'_, str>, &str)| {
+        is_plain(name)
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && string(value).is_some_and(|value| is_plain(&value))
+    };
+    ((1..=64).contains(&labels.len()) && labels.iter().all(fits)).then_some(metadata.0)
 }
 
 fn is_empty(object: Raw<'_>) -> bool {
