@@ -26,8 +26,8 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// What follows `https://{resource}.openai.azure.com`. Without a version it is the newer API, which
-/// takes the deployment's name as model.
+/// Returns what follows `https://{resource}.openai.azure.com`. Without a version it is the newer
+/// API, which takes the deployment's name as model.
 pub fn path(api_version: Option<&str>, model: &str) -> String {
     match api_version {
         None => "/openai/v1/chat/completions".to_owned(),
@@ -41,7 +41,8 @@ pub fn path(api_version: Option<&str>, model: &str) -> String {
     }
 }
 
-/// What a version does not know yet. It answers 400 to it, where a loss does less harm.
+/// Returns what a version does not know yet. Its server answers 400 to it, where a loss does less
+/// harm.
 pub fn quirks(api_version: Option<&str>) -> &'static Quirks {
     let Some(date) = api_version.and_then(date) else { return &Quirks::NONE };
     VERSIONS.iter().find(|(until, _)| date < *until).map_or(&Quirks::NONE, |(_, quirks)| quirks)
@@ -112,7 +113,7 @@ const NEW_OMITTED: FieldRule = (
 );
 const NEW_REFUSED: FieldRule = (&["audio", "modalities", "web_search_options"], Cannot);
 
-/// The date that a version begins with: dates compare as text.
+/// Returns the date that a version begins with: dates compare as text.
 fn date(version: &str) -> Option<&str> {
     let date = version.get(..10)?;
     let is_date = date

@@ -47,13 +47,13 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// Where a region's models are.
+/// Returns where a region's models are.
 pub fn base_url(region: &str) -> String {
     format!("https://bedrock-runtime.{region}.amazonaws.com")
 }
 
-/// What follows the base URL. A model's id may be an ARN, with `:` and `/` in it: all of it is one
-/// segment.
+/// Returns what follows the base URL. A model's id may be an ARN, with `:` and `/` in it: all of it
+/// is one segment.
 pub fn path(model: &str, stream: bool) -> String {
     let action = if stream { "converse-stream" } else { "converse" };
     format!("/model/{}/{action}", segment(model))

@@ -34,8 +34,8 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// What a model can do, by its name. An answer in a format cannot be asked for beside tools,
-/// whatever the model.
+/// Returns what a model can do, by its name. An answer in a format cannot be asked for beside
+/// tools, whatever the model.
 pub fn traits(model: &str) -> Traits {
     let unknown = Traits { structured_with_tools: false, ..Traits::UNKNOWN };
     let text = Traits { images: false, thinking: Thinking::None, ..unknown };

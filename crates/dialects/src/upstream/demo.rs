@@ -30,7 +30,7 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
-/// The buffered answer to a request's body.
+/// Returns the buffered answer to a request's body.
 pub fn answer(request: &[u8]) -> Vec<u8> {
     let content = json::quote(&text(request));
     format!(
@@ -39,7 +39,7 @@ pub fn answer(request: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The same answer as a stream: a word an event.
+/// Returns the same answer as a stream: a word an event.
 pub fn pieces(request: &[u8]) -> Vec<Piece> {
     let text = text(request);
     let opening = event(r#"{"role":"assistant","content":""}"#, "null");
@@ -74,7 +74,7 @@ fn text(request: &[u8]) -> String {
     )
 }
 
-/// How many messages the request holds; none where it is no request.
+/// Counts the messages that the request holds; none where it is no request.
 fn messages(request: &[u8]) -> usize {
     let mut count = 0;
     // The caller's body was read before it came here; if not, the answer merely counts less.

@@ -55,7 +55,7 @@ const TRANSLATION: Translation = Translation {
     max_tokens: "/generationConfig/maxOutputTokens",
 };
 
-/// What follows the base address for a model, which may be named with `models/` in front.
+/// Returns what follows the base address for a model, which may be named with `models/` in front.
 pub fn path(model: &str, stream: bool) -> String {
     let model = model.strip_prefix("models/").unwrap_or(model);
     format!("/models/{}{}", segment(model), action(stream))
@@ -70,7 +70,7 @@ enum Service {
     Vertex,
 }
 
-/// What is asked of a model. Without `alt=sse` a stream is one long JSON array.
+/// Returns what is asked of a model. Without `alt=sse` a stream is one long JSON array.
 fn action(stream: bool) -> &'static str {
     if stream { ":streamGenerateContent?alt=sse" } else { ":generateContent" }
 }

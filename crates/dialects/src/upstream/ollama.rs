@@ -35,9 +35,9 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// What a model can do, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands for what is
-/// switched on and off here; others than these two kinds refuse to be told. A format holds for all
-/// that is said, so with one no tool can be called.
+/// Returns what a model can do, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands for
+/// what is switched on and off here; others than these two kinds refuse to be told. A format holds
+/// for all that is said, so with one no tool can be called.
 pub fn traits(model: &str) -> Traits {
     let unknown = Traits { forced_tools: false, structured_with_tools: false, ..Traits::UNKNOWN };
     let name = model.rsplit_once('/').map_or(model, |(_, name)| name).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! A whole answer, and the shapes that it shares with a stream's events.
+//! Reads a whole answer, and has the shapes that it shares with a stream's events.
 //!
 //! Everything is optional, `null` is absent, what is unknown is passed over: the API says that it
 //! will add to all of it.

@@ -1,4 +1,4 @@
-//! What is said, as content blocks.
+//! Writes what is said as content blocks.
 
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -35,7 +35,7 @@ pub(super) enum MediaSource<'p> {
 }
 
 impl MediaSource<'_> {
-    /// Whether it is a picture.
+    /// Returns whether it is a picture.
     pub(super) fn is_image(&self) -> bool {
         match self {
             MediaSource::ImageUrl(_) => true,

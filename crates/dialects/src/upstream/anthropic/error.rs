@@ -1,4 +1,4 @@
-//! Errors, by their type and by the sentences that say more.
+//! Reads errors by their type, and by the sentences that say more.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What each Claude can do, by name, wherever it is served.
+//! A table of what each Claude can do, by name, wherever it is served.
 //!
 //! From Anthropic's documentation and from what its API was seen to refuse. A Claude that is not in
 //! the table is taken for one newer than all of them, since each generation so far took less than
@@ -7,8 +7,8 @@
 use crate::neutral::Effort::{High, Low, Max, Medium, Xhigh};
 use crate::neutral::traits::{Efforts, Sampling, Server, Thinking, Traits};
 
-/// What a model can do. `us.anthropic.claude-opus-4-1-20250805-v1:0`, `claude-opus-4-1@20250805`
-/// and `anthropic/claude-4.1-opus` are one.
+/// Returns what a model can do. `us.anthropic.claude-opus-4-1-20250805-v1:0`,
+/// `claude-opus-4-1@20250805` and `anthropic/claude-4.1-opus` are one.
 pub fn traits(model: &str) -> Traits {
     match version(model) {
         Some((family, version)) => {
@@ -98,8 +98,8 @@ const CLAUDE_5: Traits = Traits { forced_while_thinking: true, ..CLAUDE_4_7 };
 const NEWEST: Traits =
     Traits { thinking_off: false, forced_tools: false, forced_while_thinking: false, bound_thoughts: true, ..CLAUDE_5 };
 
-/// The family and the version in a name: the number after the family (`opus-4-1`), else the one
-/// before it (`3-5-sonnet`), else 0.0.
+/// Returns the family and the version in a name: the number after the family (`opus-4-1`), else the
+/// one before it (`3-5-sonnet`), else 0.0.
 fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
     let words = || model.split(|c: char| !c.is_ascii_alphanumeric());
     let (place, family) = words().enumerate().find_map(|(place, word)| {
@@ -120,7 +120,7 @@ fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
     Some((family, version))
 }
 
-/// A part of a version; longer numbers are dates.
+/// Reads a part of a version; longer numbers are dates.
 fn number(word: &str) -> Option<u8> {
     word.parse().ok().filter(|_| word.len() <= 2)
 }

@@ -1,4 +1,4 @@
-//! A request in Claude's words.
+//! Writes a request in Claude's words.
 
 use super::blocks::{Blocks, Breakpoints, source};
 use super::tools;
@@ -67,7 +67,7 @@ fn sample(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks: bool, 
     w.optional("top_k", dials.top_k, Writer::number);
 }
 
-/// Where to stop, for whom this is, and in which tier.
+/// Writes where to stop, for whom this is, and in which tier.
 fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     write_stops(w, "stop_sequences", &request.stop, losses);
     match &request.user {

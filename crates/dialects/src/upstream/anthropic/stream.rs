@@ -1,4 +1,4 @@
-//! A stream's events.
+//! Reads a stream's events.
 //!
 //! They come in order: the message, its blocks one after the other, why it ended, its end. What is
 //! held between two of them is a few numbers.
@@ -178,8 +178,8 @@ impl AnthropicReader {
         }
     }
 
-    /// What does not have the shape that it should have is passed over if it is of a kind that
-    /// nobody knows.
+    /// Passes over what does not have the shape that it should have, if it is of a kind that nobody
+    /// knows.
     #[cold]
     fn unreadable(&mut self, data: &[u8]) -> Result<(), StreamFault> {
         // Some proxies end every stream as OpenAI does.

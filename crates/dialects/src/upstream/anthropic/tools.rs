@@ -1,4 +1,4 @@
-//! Tools, the choice among them, and the format of the answer, as they are written.
+//! Writes the tools, the choice among them, and the format of the answer.
 
 use std::collections::BTreeSet;
 

@@ -142,7 +142,7 @@ impl neutral::Reader for ConverseReader {
         Ok(())
     }
 
-    /// Without its usage an answer is whole all the same.
+    /// Ends an answer without its usage: it is whole all the same.
     fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
         if self.has_stopped && !self.has_usage {
             emit(Event::End);

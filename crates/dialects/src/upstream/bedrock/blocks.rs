@@ -1,4 +1,4 @@
-//! What is said, as content blocks.
+//! Writes what is said as content blocks.
 
 use std::collections::BTreeMap;
 
@@ -158,8 +158,8 @@ impl Blocks<'_, '_> {
         }
     }
 
-    /// A document's name as it may be: letters, digits, single blanks, hyphens, brackets; and no
-    /// other's.
+    /// Returns a document's name as it may be: letters, digits, single blanks, hyphens, brackets;
+    /// and no other's.
     fn document(&mut self, name: &str) -> String {
         const MAX: usize = 190;
         let mut fitting = String::new();
@@ -190,7 +190,7 @@ impl Blocks<'_, '_> {
 /// For a tool that gave nothing: no text may be blank.
 const NO_RESULT: &str = r#"{"text":"(nothing)"}"#;
 
-/// Whether a message has documents, which must not come without a text beside them.
+/// Returns whether a message has documents, which must not come without a text beside them.
 fn needs_text(side: Side<'_, '_, '_>) -> bool {
     let is = |wanted: fn(&PartKind<'_>) -> bool| {
         side.items().any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
@@ -204,7 +204,7 @@ fn media(w: &mut Writer, format: &str, data: &str) {
     w.key("source").object(|w| w.key("bytes").text(data));
 }
 
-/// A part's source, or why it has none here.
+/// Returns a part's source, or why it has none here.
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     let (media, name) = match kind {
         PartKind::Text(_) => return Err("This is a text."),
@@ -227,7 +227,8 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
     }
 }
 
-/// By the media type, else by the name's ending, else by how the bytes begin.
+/// Returns a document's format, by the media type, else by the name's ending, else by how the bytes
+/// begin.
 fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static str> {
     const ENDINGS: [&str; 9] = ["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"];
     let said = match media_type {

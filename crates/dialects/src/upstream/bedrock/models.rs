@@ -1,4 +1,4 @@
-//! What each model can do that Bedrock serves, by its id.
+//! A table of what each model can do that Bedrock serves, by its id.
 //!
 //! Claudes are Anthropic's own table. Of the others the table knows what was published of them; a
 //! name that is not in it, an inference profile's ARN for one, is asked as the caller asks, in the
@@ -8,8 +8,8 @@ use crate::neutral::Effort::{High, Low, Medium};
 use crate::neutral::traits::{Efforts, Thinking, Traits};
 use crate::upstream::anthropic;
 
-/// What a model can do. `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in it,
-/// `meta.llama3-3-70b-instruct-v1:0`.
+/// Returns what a model can do. `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in
+/// it, `meta.llama3-3-70b-instruct-v1:0`.
 pub fn traits(model: &str) -> Traits {
     if is_claude(model) {
         let traits = anthropic::traits(model);
@@ -37,8 +37,8 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// By the name; where that says nothing, by how the model is told to think: only Claudes have a
-    /// budget.
+    /// Returns the family by the name; where that says nothing, by how the model is told to think:
+    /// only Claudes have a budget.
     pub(super) fn of(model: &str, traits: &Traits) -> Self {
         let has = |name: &str| model.contains(name);
         match () {
@@ -52,7 +52,7 @@ impl Family {
         }
     }
 
-    /// Whether prompts are cached up to where they say.
+    /// Returns whether prompts are cached up to where they say.
     pub(super) fn caches(self) -> bool {
         match self {
             Self::Claude | Self::Nova2 | Self::Nova => true,
@@ -68,8 +68,8 @@ impl Family {
         }
     }
 
-    /// Whether signed thoughts may come back. Others were never seen to sign any, and refuse what
-    /// they thought.
+    /// Returns whether signed thoughts may come back. Others were never seen to sign any, and
+    /// refuse what they thought.
     pub(super) fn signs(self) -> bool {
         match self {
             Self::Claude | Self::Other => true,

@@ -1,4 +1,4 @@
-//! A request in Converse's words.
+//! Writes a request in Converse's words.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ impl<'r> Dial<'r> {
     }
 }
 
-/// In which tier, and what the provider's log is told.
+/// Writes in which tier to answer, and the labels for the provider's log.
 fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     let tier = options::tier(request, &TIERS, losses);
     w.optional("serviceTier", tier, |w, tier| w.object(|w| w.key("type").text(tier)));

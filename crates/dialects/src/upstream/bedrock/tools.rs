@@ -1,4 +1,4 @@
-//! Tools, the choice among them, and the format of the answer, as they are written.
+//! Writes the tools, the choice among them, and the format of the answer.
 //!
 //! Converse cannot be told to call no tool, and refuses calls in a conversation without tools. So
 //! tools that must not be called are left out where that can be; else one is offered that does

@@ -1,4 +1,5 @@
-//! Calls and their results: what the API refuses a conversation for.
+//! A side says what stands between two changes of speaker. Sides alternate, and the calls of one
+//! have their results in the next.
 //!
 //! Every call must have its result in the very next message ([`answered`]), and no result may be
 //! without a call. OpenAI refuses the same, so that a conversation without it is at fault whoever
@@ -21,7 +22,7 @@ pub(crate) struct Side<'t, 'r, 'a> {
 }
 
 impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
-    /// What it says, results first: within a turn they are, and here there may be several.
+    /// Returns what it says, results first: within a turn they are, and here there may be several.
     pub(crate) fn items(self) -> impl Iterator<Item = &'t Item<'r, 'a>> + Clone {
         let is_ahead = move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
         let all = self.turns.iter().flat_map(|turn| &turn.items);
@@ -36,24 +37,24 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
         })
     }
 
-    /// Whether it makes calls.
+    /// Returns whether it makes calls.
     pub(crate) fn has_calls(self) -> bool {
         self.calls().next().is_some()
     }
 
-    /// Whether it begins with thoughts.
+    /// Returns whether it begins with thoughts.
     pub(crate) fn begins_with_thoughts(self) -> bool {
         matches!(self.items().next(), Some(Item::Thoughts(_)))
     }
 }
 
-/// The turns in which something is said.
+/// Returns the turns in which something is said.
 pub(crate) fn spoken<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&'t Turn<'r, 'a>> {
     let thinks = |item: &&Item<'_, '_>| matches!(item, Item::Thoughts(_));
     turns.iter().filter(|turn| turn.items.iter().any(|item| speaks(item) && !thinks(&item))).collect()
 }
 
-/// Whose words follow whose.
+/// Returns the sides, in the order in which they speak.
 pub(crate) fn sides<'t, 'r, 'a>(
     spoken: &'t [&'t Turn<'r, 'a>],
 ) -> impl DoubleEndedIterator<Item = Side<'t, 'r, 'a>> + Clone {
@@ -65,7 +66,8 @@ pub(crate) fn sides<'t, 'r, 'a>(
     spoken.chunk_by(same).map(side)
 }
 
-/// The ids of all calls and results, in the order in which they are written, as the API takes them.
+/// Returns the ids of all calls and results, in the order in which they are written, as the API
+/// takes them.
 pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, FieldRefused> {
     answered(request)?;
     let mut unique = Unique::default();
@@ -90,7 +92,7 @@ pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Res
     Ok(ids)
 }
 
-/// Whether the item may be written: the API refuses text of nothing but white space.
+/// Returns whether the item may be written: the API refuses text of nothing but white space.
 fn speaks(item: &Item<'_, '_>) -> bool {
     match item {
         Item::Part(part) => match &part.kind {
@@ -101,7 +103,7 @@ fn speaks(item: &Item<'_, '_>) -> bool {
     }
 }
 
-/// Whether there is nothing to read in a text.
+/// Returns whether there is nothing to read in a text.
 pub(crate) fn is_blank(text: &str) -> bool {
     !text.bytes().next().is_some_and(|first| first.is_ascii_graphic()) && text.trim().is_empty()
 }

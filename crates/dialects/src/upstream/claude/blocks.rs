@@ -1,10 +1,10 @@
-//! Rules for single blocks that hold in both APIs.
+//! Rules for single blocks that hold in both APIs: inputs, cache hints, media types.
 
 use super::alternation::is_blank;
 use crate::neutral::{Cache, Call, Field, LostFields, Part, PartKind};
 use crate::wire::json::Writer;
 
-/// Whether a part is a text in which there is nothing to read.
+/// Returns whether a part is a text in which there is nothing to read.
 pub(crate) fn is_blank_part(part: &Part<'_>) -> bool {
     matches!(&part.kind, PartKind::Text(text) if is_blank(text))
 }

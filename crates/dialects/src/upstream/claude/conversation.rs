@@ -77,22 +77,22 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         alternation::sides(&self.spoken)
     }
 
-    /// Whether it ends with the assistant's own words.
+    /// Returns whether it ends with the assistant's own words.
     pub(crate) fn is_prefilled(&self) -> bool {
         self.spoken.last().is_some_and(|turn| turn.is_assistant)
     }
 
-    /// Whether there are calls in it.
+    /// Returns whether there are calls in it.
     pub(crate) fn has_calls(&self) -> bool {
         self.sides().any(Side::has_calls)
     }
 
-    /// Whether any thoughts stand in it.
+    /// Returns whether any thoughts stand in it.
     pub(crate) fn has_thoughts(&self) -> bool {
         self.thoughts().next().is_some()
     }
 
-    /// Whether the caller sent thoughts.
+    /// Returns whether the caller sent thoughts.
     pub(crate) fn has_callers_thoughts(&self) -> bool {
         self.thoughts().any(|thoughts| matches!(thoughts, Thoughts::Said(_)))
     }

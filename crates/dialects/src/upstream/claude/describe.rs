@@ -1,4 +1,4 @@
-//! What is said of one tool, and how far its input can be held to its schema.
+//! A description of one tool for the model, and how far its input can be held to its schema.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub(crate) struct Described<'t> {
 }
 
 impl<'t> Described<'t> {
-    /// Of a caller's tool. `limits`: where models can be held to a schema.
+    /// Describes a caller's tool. `limits`: where models can be held to a schema.
     pub(crate) fn of(tool: &'t Tool<'_>, limits: Option<&mut Limits>, losses: &mut LostFields) -> Self {
         let (schema, strict) = match &tool.kind {
             ToolKind::Function(schema, strict) => (schema.as_ref().map(|raw| raw.0), strict.unwrap_or(false)),
@@ -33,8 +33,8 @@ impl<'t> Described<'t> {
         Self::loosely(about, schema, Field::ToolParameters, losses)
     }
 
-    /// Of a schema that nothing is held to. What may not stand at its top becomes words; `lost` is
-    /// the name of it then.
+    /// Describes a tool whose schema nothing is held to. What may not stand at its top becomes
+    /// words; `lost` is the name of it then.
     pub(crate) fn loosely(
         about: Option<&'t str>,
         schema: Option<&'t str>,
@@ -68,7 +68,7 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) const MOST: Self = Self { tools: 20, optional: 24, unions: 16, tries: 40 };
 
-    /// Whether this one may be among them; then it counts.
+    /// Returns whether this one may be among them; then it counts.
     pub(crate) fn take(&mut self, fitted: &Fitted) -> bool {
         let (Some(optional), Some(unions)) =
             (self.optional.checked_sub(fitted.optional), self.unions.checked_sub(fitted.unions))
@@ -79,7 +79,7 @@ impl Limits {
         true
     }
 
-    /// The schema that a tool's input is held to, if it can be.
+    /// Returns the schema that a tool's input is held to, if it can be.
     pub(crate) fn strict(&mut self, schema: Option<&str>) -> Option<Fitted> {
         if self.tools == 0 {
             return None;

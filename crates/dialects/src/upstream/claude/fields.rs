@@ -57,7 +57,7 @@ impl Dials<'_> {
     }
 }
 
-/// Whether a share says something else than silence does.
+/// Returns whether a share says something else than silence does.
 pub(crate) fn is_meant(number: Number<'_>) -> bool {
     number.value != 1.0
 }

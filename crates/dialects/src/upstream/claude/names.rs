@@ -23,7 +23,7 @@ pub(crate) struct Names<'r> {
 }
 
 impl<'r> Names<'r> {
-    /// Of the tools, and of the calls to tools that are there no more.
+    /// Gives names to the tools, and to the calls to tools that are there no more.
     pub(crate) fn of(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
         let all = || request.tools.iter().map(|tool| &*tool.name).chain(called(request));
@@ -42,12 +42,12 @@ impl<'r> Names<'r> {
         names
     }
 
-    /// What this tool is called here.
+    /// Returns what this tool is called here.
     pub(crate) fn written<'n>(&'n self, name: &'n str) -> &'n str {
         self.changed.get(name).map_or(name, String::as_str)
     }
 
-    /// A name for a tool of ours.
+    /// Returns a name for a tool of ours.
     pub(crate) fn another(&self, request: &Request<'_>, wanted: &str) -> String {
         let all = request.tools.iter().map(|tool| &*tool.name).chain(called(request));
         let taken: BTreeSet<&str> = all.map(|name| self.written(name)).collect();
@@ -56,7 +56,7 @@ impl<'r> Names<'r> {
         names.find(|name| !taken.contains(name.as_str())).unwrap_or_default()
     }
 
-    /// Theirs and the caller's, of those that differ.
+    /// Returns theirs and the caller's, of those that differ.
     pub(crate) fn into_changed(self) -> Vec<(String, String)> {
         self.changed.into_iter().map(|(callers, theirs)| (theirs, callers.to_owned())).collect()
     }

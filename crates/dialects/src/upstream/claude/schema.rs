@@ -130,7 +130,7 @@ impl<'a> Fitter<'a> {
         self.depth -= 1;
     }
 
-    /// Nothing may stand beside a reference but definitions.
+    /// Writes a reference. Nothing may stand beside it but definitions.
     fn reference(&mut self, w: &mut Writer, target: &'a str, schema: &Node<'a>) {
         w.key("$ref").raw(target);
         let target = string(target).unwrap_or_default();
@@ -260,8 +260,8 @@ impl<'a> Fitter<'a> {
         w.raw(node.text);
     }
 
-    /// Whether a definition refers to itself, be it through others. What refers to nothing is taken
-    /// away until nothing is left.
+    /// Returns whether a definition refers to itself, be it through others. What refers to nothing
+    /// is taken away until nothing is left.
     fn recurs(&self) -> bool {
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let mut referring: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -287,7 +287,7 @@ impl<'a> Fitter<'a> {
     }
 }
 
-/// Keywords that constrain nothing.
+/// Returns whether a keyword constrains nothing.
 fn is_remark(name: &str) -> bool {
     const REMARKS: [&str; 11] = [
         "$schema",

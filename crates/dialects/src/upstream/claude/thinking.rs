@@ -49,7 +49,7 @@ const MAX_TOKENS: u64 = 8192;
 const MIN_BUDGET: u64 = 1024;
 
 impl<'a> Thinking<'a> {
-    /// Of what the request says and what the model takes.
+    /// Decides by what the request says and what the model takes.
     pub(crate) fn of(
         request: &Request<'a>,
         target: &Target<'_>,
@@ -116,27 +116,28 @@ impl<'a> Thinking<'a> {
         Ok(thinking)
     }
 
-    /// Whether the model is told to think.
+    /// Returns whether the model is told to think.
     pub(crate) fn is_on(&self) -> bool {
         matches!(self.mode, Mode::Adaptive | Mode::Budget(_) | Mode::Own(_, Own::Adaptive | Own::Budget))
     }
 
-    /// Whether it is told not to.
+    /// Returns whether it is told not to.
     pub(crate) fn is_off(&self) -> bool {
         matches!(self.mode, Mode::Off | Mode::Own(_, Own::Off))
     }
 
-    /// Whether the model may think, be it that nobody told it to.
+    /// Returns whether the model may think, be it that nobody told it to.
     pub(crate) fn may_be_on(&self, traits: &Traits) -> bool {
         self.is_on() || (!self.is_off() && matches!(traits.thinking, Kind::Effort | Kind::Unknown))
     }
 
-    /// Whether the API wants the thoughts that led to the calls at hand.
+    /// Returns whether the API wants the thoughts that led to the calls at hand.
     pub(crate) fn needs_thoughts(&self) -> bool {
         matches!(self.mode, Mode::Budget(_) | Mode::Own(_, Own::Budget))
     }
 
-    /// The model is not told to think, for something else that it is told would not go with it.
+    /// Leaves out that the model shall think, for something else that it is told would not go with
+    /// it.
     pub(crate) fn leave_out(&mut self, losses: &mut LostFields) {
         losses.add(if matches!(self.mode, Mode::Own(..)) { Field::Thinking } else { Field::Effort });
         (self.mode, self.max_tokens) = (Mode::Unsaid, self.plain);
@@ -174,7 +175,7 @@ impl<'a> Thinking<'a> {
         }
     }
 
-    /// The effort is not told, since the server would not read it.
+    /// Leaves the effort out, since the server would not read it.
     pub(crate) fn leave_out_effort(&mut self, losses: &mut LostFields) {
         losses.add_if(self.effort.take().is_some(), Field::Effort);
     }
@@ -192,14 +193,14 @@ impl<'a> Thinking<'a> {
     }
 }
 
-/// The longest buffered answer that surely comes in this time. Anthropic's own clients reckon with
-/// 128,000 tokens an hour, and refuse to ask for more than fits into ten minutes: what is cut off
-/// by a deadline is paid for, read by nobody, and asked for again.
+/// Returns the length of the longest buffered answer that surely comes in this time. Anthropic's
+/// own clients reckon with 128,000 tokens an hour, and refuse to ask for more than fits into ten
+/// minutes: what is cut off by a deadline is paid for, read by nobody, and asked for again.
 fn in_time(within: Duration) -> u64 {
     (within.as_secs().saturating_mul(128_000) / 3600).max(MAX_TOKENS)
 }
 
-/// How much an effort is in tokens. A convention, not a fact.
+/// Returns how much an effort is in tokens. A convention, not a fact.
 fn tokens(effort: Effort) -> u64 {
     match effort {
         Effort::None | Effort::Minimal | Effort::Low => MIN_BUDGET,
@@ -210,13 +211,13 @@ fn tokens(effort: Effort) -> u64 {
     }
 }
 
-/// The field of Anthropic's own name.
+/// Returns the field `thinking`, which is Anthropic's own.
 fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
     request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
 }
 
-/// What Anthropic's own object says, and its budget, or 0; `None` if it is no object. What is not
-/// known is not let through: it could cost more than what was reckoned with.
+/// Reads Anthropic's own object: what it says, and its budget, or 0; `None` if it is no object.
+/// What is not known is not let through: it could cost more than what was reckoned with.
 fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
     let Some(members) = members(raw) else { return Ok(None) };
     // Of a name that comes twice the last one counts, as elsewhere.
@@ -234,7 +235,7 @@ fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
     Ok(Some((own, budget.unwrap_or(0.0))))
 }
 
-/// A budget as a number of tokens; what is no such number is for the API to refuse.
+/// Returns a budget as a number of tokens; what is no such number is for the API to refuse.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn whole(budget: f64) -> u64 {
     budget as u64

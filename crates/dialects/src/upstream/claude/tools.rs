@@ -136,7 +136,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         Ok(Self { names, offer, stubs, answer, native, hint, api, limits })
     }
 
-    /// Whether there is any tool to show.
+    /// Returns whether there is any tool to show.
     pub(crate) fn any(&self) -> bool {
         !self.offer.tools.is_empty() || !self.stubs.is_empty() || self.answer.is_some()
     }

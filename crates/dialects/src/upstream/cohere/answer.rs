@@ -1,4 +1,4 @@
-//! Cohere's answers, whole or as a stream.
+//! Reads Cohere's answers, whole or as a stream.
 //!
 //! Both say the same in the same words: a message's `content` and `tool_calls` are lists in a whole
 //! answer, and single objects in the events of a stream. An answer has ended with `message-end`;
@@ -60,14 +60,14 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    /// Whether something of this index belongs to it.
+    /// Returns whether something of this index belongs to it.
     fn is_at(&self, index: Count) -> bool {
         self.index == index || self.index.0.is_none() || index.0.is_none()
     }
 }
 
 impl CohereReader {
-    /// A stream at its start.
+    /// Returns a reader at the start of a stream.
     pub fn new() -> Self {
         Self::default()
     }
@@ -165,7 +165,7 @@ struct EventTop<'a> {
 }
 
 impl EventTop<'_> {
-    /// The error that this is instead, if it is one.
+    /// Reads the error that this is instead, if it is one.
     fn hidden(&self, json: &[u8]) -> Option<UpstreamError> {
         let is_said = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
         let is_text = |value: &&RawValue| is_said(value) && value.get().starts_with('"');
@@ -327,7 +327,7 @@ impl Arguments {
         }
     }
 
-    /// They are whole: nothing, and `null`, stay unsaid and so are an empty object.
+    /// Ends them. Nothing, and `null`, are not emitted, and so are an empty object.
     fn end(self, emit: Emit<'_>) {
         match self {
             Self::Held(held @ 1..=3) => emit(Event::Arguments(0, NULL.get(..held).unwrap_or_default())),
@@ -336,8 +336,8 @@ impl Arguments {
     }
 }
 
-/// Why the message ended; `None` if it was given up. An unknown word, like none, says that this is
-/// the end.
+/// Returns why the message ended; `None` if it was given up. An unknown word, like none, says that
+/// this is the end.
 fn finish(reason: &str) -> Option<Finish> {
     match reason {
         // The last two are version 1's.

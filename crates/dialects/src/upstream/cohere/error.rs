@@ -1,4 +1,4 @@
-//! Cohere's errors: `{"message": …}`, and statuses that only Cohere has.
+//! Reads Cohere's errors: `{"message": …}`, and statuses that only Cohere has.
 
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
@@ -33,8 +33,9 @@ fn filtered(error: &mut UpstreamError) {
     (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
 }
 
-/// Only Cohere's own sentence counts, from its beginning: a message may quote the request, and what
-/// a caller wrote must not speak for our account.
+/// Returns whether a month's calls are used up. Only Cohere's own sentence counts, from its
+/// beginning: a message may quote the request, and what a caller wrote must not speak for our
+/// account.
 fn is_monthly(words: &str) -> bool {
     let limit = words
         .strip_prefix("you are using a trial key, which is limited to ")
@@ -42,8 +43,8 @@ fn is_monthly(words: &str) -> bool {
     limit.is_some_and(|(limit, _)| limit.ends_with("month"))
 }
 
-/// The error that ended an answer which had begun: the finish reason that stands for it, and what
-/// else was said.
+/// Returns the error that ended an answer which had begun: the finish reason that stands for it,
+/// and what else was said.
 pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     let message = match words {
         Some(words) => words.to_owned(),
@@ -58,7 +59,7 @@ pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     corrected(error, status)
 }
 
-/// What the words say more exactly than the status.
+/// Corrects an error by what its words say more exactly than the status.
 fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let is_refused = matches!(status, 400 | 413);

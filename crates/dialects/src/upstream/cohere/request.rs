@@ -1,4 +1,4 @@
-//! A request in Cohere's words.
+//! Writes a request in Cohere's words.
 
 use std::borrow::Cow;
 
@@ -70,8 +70,8 @@ fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut L
     });
 }
 
-/// Thinking goes back to a model that thinks as thinking, and to others as the plan behind their
-/// calls.
+/// Writes an assistant's message. Thinking goes back to a model that thinks as thinking, and to
+/// others as the plan behind their calls.
 fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
     let thinks = match traits.thinking {
         Thinking::Budget | Thinking::Effort => true,
@@ -111,7 +111,7 @@ fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losse
     });
 }
 
-/// One text as a string, and everything else as parts.
+/// Writes one text as a string, and everything else as parts.
 fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, losses: &mut LostFields) {
     if thinking.is_none() {
         match parts {

@@ -95,7 +95,8 @@ impl<'r, 'a> Tools<'r, 'a> {
         }
     }
 
-    /// Strict are all of the tools or none, and only if each has a parameter that must be given.
+    /// Writes whether tools are strict: all of them are or none is, and only if each has a
+    /// parameter that must be given.
     fn write_strict(&self, w: &mut Writer, losses: &mut LostFields) {
         let answer = if let Form::Tool(tool) = self.form { Some(tool) } else { None };
         let any_tool = self.tools.iter().any(|tool| flat::is_strict(tool));

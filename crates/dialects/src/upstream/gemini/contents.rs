@@ -1,4 +1,4 @@
-//! The conversation, as `systemInstruction` and `contents`.
+//! Writes the conversation as `systemInstruction` and `contents`.
 
 use super::media::{self, Carried};
 use super::names::FunctionNames;
@@ -64,7 +64,8 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         turns.system.iter().for_each(|part| self.part(part, w));
     }
 
-    /// `unsigned`: the turn's first call is still to come, and must have a signature.
+    /// Writes an item. `unsigned`: the turn's first call is still to come, and must have a
+    /// signature.
     fn item(&mut self, item: &Item<'r, 'a>, unsigned: &mut bool, w: &mut Writer) {
         match item {
             Item::Part(part) => self.part(part, w),
@@ -137,9 +138,9 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     }
 }
 
-/// Where the current turn begins, whose calls must be signed: behind the user's last own words.
-/// Where words stand beside a tool's results, it goes on, so that no signature is missing however
-/// Google counts that.
+/// Returns where the current turn begins, whose calls must be signed: behind the user's last own
+/// words. Where words stand beside a tool's results, it goes on, so that no signature is missing
+/// however Google counts that.
 fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
     let is_result = |item: &Item<'_, '_>| match item {
         Item::Result(_) => true,
@@ -164,9 +165,9 @@ pub(super) fn prune(turns: &mut Turns<'_, '_>, losses: &mut LostFields) {
     turns.turns.retain(|turn| !turn.items.is_empty());
 }
 
-/// Whether an id looks like one that Google gave. Those of other providers, and of this gateway
-/// (`call_…`), do not go there: its older models match calls and results by name and order, and
-/// know no ids.
+/// Returns whether an id looks like one that Google gave. Those of other providers, and of this
+/// gateway (`call_…`), do not go there: its older models match calls and results by name and order,
+/// and know no ids.
 fn is_theirs(id: &str) -> bool {
     const OTHERS: [&str; 6] = ["call", "toolu_", "tooluse_", "fc_", "chatcmpl-", "functions."];
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -179,7 +180,8 @@ fn is_theirs(id: &str) -> bool {
         && !OTHERS.iter().any(|start| id.starts_with(start))
 }
 
-/// An object as it stands; everything else wrapped into one, which weakens it.
+/// Writes an object as it stands, and everything else inside of one. Returns whether that weakens
+/// it.
 fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
     if let Some(object) = call.object() {
         w.raw(object);
@@ -193,7 +195,7 @@ fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
     true
 }
 
-/// What a call gave: an object as it stands, every other text as its `output`.
+/// Writes what a call gave: an object as it stands, every other text as its `output`.
 fn write_response(parts: &[Part<'_>], w: &mut Writer) {
     let text = joined(parts);
     if kind_of(text.trim_ascii()) == Some(Kind::Object) {
@@ -203,7 +205,7 @@ fn write_response(parts: &[Part<'_>], w: &mut Writer) {
     }
 }
 
-/// The kind of a JSON text; `None` if it is none.
+/// Returns the kind of a JSON text; `None` if it is none.
 fn kind_of(text: &str) -> Option<Kind> {
     let mut cursor = Cursor::new(text.as_bytes());
     let kind = cursor.kind().ok()?;
@@ -224,7 +226,7 @@ fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
     }
 }
 
-/// The refusal of a result that belongs to no call.
+/// Returns the refusal of a result that belongs to no call.
 fn orphaned(request: &Request<'_>, id: &str) -> FieldRefused {
     let place = request.messages.iter().position(|message| message.tool_call_id.as_deref() == Some(id));
     let param = place.map_or(Field::Messages, Field::CallId);

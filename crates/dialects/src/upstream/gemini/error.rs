@@ -1,4 +1,4 @@
-//! Errors: Google's `google.rpc.Status`, and what its details say beyond the status.
+//! Reads errors: Google's `google.rpc.Status`, and what its details say beyond the status.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) fn read(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     error
 }
 
-/// The error that a candidate's end stands for when it had said nothing.
+/// Returns the error that a candidate's end stands for when it had said nothing.
 pub(super) fn gave_up(word: &str, details: Option<&str>) -> UpstreamError {
     let details = details.map(|text| text.get(..text.floor_char_boundary(MAX_DETAILS)).unwrap_or_default());
     UpstreamError {
@@ -50,7 +50,7 @@ const MAX_BODY: usize = 256 * 1024;
 /// No server means to be left alone for longer.
 const MAX_WAIT: f64 = 7.0 * 86_400.0;
 
-/// The HTTP status that a canonical code is to be treated as.
+/// Returns the HTTP status that a canonical code is to be treated as.
 fn class_of(word: &str) -> Option<u16> {
     Some(match word {
         "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE" => 400,
@@ -68,8 +68,8 @@ fn class_of(word: &str) -> Option<u16> {
     })
 }
 
-/// What the message alone says. It may quote the request, and what a caller wrote must not speak
-/// for our account: only a sentence that Google begins with counts.
+/// Corrects an error by what its message says. It may quote the request, and what a caller wrote
+/// must not speak for our account: only a sentence that Google begins with counts.
 fn by_words(error: &mut UpstreamError) {
     let message = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| message.starts_with(sentence));
@@ -96,7 +96,7 @@ const NO_BILLING: [&str; 3] = [
     "gemini api free tier is not available in your country",
 ];
 
-/// "Project `1` is not allowed to use Publisher Model `m`"
+/// Returns whether a message is "Project `1` is not allowed to use Publisher Model `m`"
 fn is_foreign_project(message: &str) -> bool {
     let rest = message.strip_prefix("project `").and_then(|rest| rest.split_once('`'));
     rest.is_some_and(|(_, rest)| rest.starts_with(" is not allowed to use "))
@@ -158,7 +158,7 @@ impl Details {
     }
 }
 
-/// A duration as JSON has it: `"37s"`, `"0.5s"`, or its two fields.
+/// Reads a duration as JSON has it: `"37s"`, `"0.5s"`, or its two fields.
 fn wait(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::String(text) => text.trim().strip_suffix('s')?.parse::<f64>().ok()?,

@@ -6,13 +6,13 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::upstream::shared::text::Text;
 
-/// A text that must be there, and not empty.
+/// Reads a text that must be there, and not empty.
 pub(super) fn required<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
     let text = Text::deserialize(deserializer)?.0.filter(|text| !text.is_empty());
     text.ok_or_else(|| D::Error::custom("expected a text"))
 }
 
-/// JSON without the white space between its tokens; numbers and strings stay as they are.
+/// Returns JSON without the white space between its tokens; numbers and strings stay as they are.
 pub(super) fn compact(json: &str) -> Cow<'_, str> {
     let mut compacted = String::new();
     let mut start = 0;

@@ -15,7 +15,7 @@ pub(super) enum Carried<'p> {
     At(Option<&'static str>, &'p str),
 }
 
-/// How a part that is no text gets there, or a sentence why it does not.
+/// Returns how a part that is no text gets there, or a sentence why it does not.
 pub(super) fn carried<'p>(
     part: &'p PartKind<'_>,
     target: &Target<'_>,
@@ -101,7 +101,7 @@ fn is_image(kind: &str) -> bool {
     matches!(kind, "image/png" | "image/jpeg" | "image/webp" | "image/gif" | "image/bmp" | "image/heic" | "image/heif")
 }
 
-/// What Google fetches from public addresses.
+/// Returns whether Google fetches files of this type from public addresses.
 fn is_fetched(kind: &str) -> bool {
     matches!(kind, "image/bmp" | "image/jpeg" | "image/png" | "image/webp" | "application/pdf")
         || kind.starts_with("text/")
@@ -150,7 +150,7 @@ fn media_type(extension: &str) -> Option<&'static str> {
     })
 }
 
-/// The refusal of a part, which names its place.
+/// Returns the refusal of a part, which names its place.
 pub(super) fn refused(request: &Request<'_>, part: &Part<'_>, why: &'static str) -> FieldRefused {
     let place = request.messages.iter().enumerate().find_map(|(message, one)| {
         let place = one.content.iter().position(|other| std::ptr::eq(other, part))?;

@@ -4,7 +4,7 @@ use super::Service;
 use crate::neutral::Effort;
 use crate::neutral::traits::{Thinking, Traits};
 
-/// What a model can do.
+/// Returns what a model can do.
 pub fn traits(model: &str) -> Traits {
     let model = Model::of(model);
     let traits = match (model.maker, model.generation) {
@@ -42,8 +42,8 @@ pub fn traits(model: &str) -> Traits {
     traits
 }
 
-/// How many tokens to think with, and whether that is less or more than was asked for. Pro cannot
-/// do without.
+/// Returns how many tokens to think with, and whether that is less or more than was asked for. Pro
+/// cannot do without.
 pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool) {
     let most = if Model::of(model).family == Family::Pro { 32_768 } else { 24_576 };
     match effort {
@@ -59,7 +59,7 @@ pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool)
     }
 }
 
-/// The least that it can be told to think, but for not at all.
+/// Returns the least that it can be told to think, but for not at all.
 pub(super) fn least_budget(model: &str) -> u64 {
     match Model::of(model).family {
         Family::Pro => 128,
@@ -68,8 +68,8 @@ pub(super) fn least_budget(model: &str) -> u64 {
     }
 }
 
-/// The level to think at, and whether it is another than was asked for. Above `HIGH` nothing is
-/// known to be taken by any model.
+/// Returns the level to think at, and whether it is another than was asked for. Above `HIGH`
+/// nothing is known to be taken by any model.
 pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static str, bool) {
     let model = Model::of(model);
     let is_flash = matches!(model.family, Family::Flash | Family::Lite);
@@ -87,30 +87,30 @@ pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static st
     }
 }
 
-/// Whether the current turn's calls must come back with their signatures.
+/// Returns whether the current turn's calls must come back with their signatures.
 pub(super) fn wants_signatures(model: &str) -> bool {
     Model::of(model).is_gemini_since(3, 0)
 }
 
-/// Whether a tool's result may hold pictures itself.
+/// Returns whether a tool's result may hold pictures itself.
 pub(super) fn sees_results(model: &str) -> bool {
     Model::of(model).is_gemini_since(3, 0)
 }
 
-/// Whether it reads what stands at a public URL: every Gemini but 2.0.
+/// Returns whether it reads what stands at a public URL: every Gemini but 2.0.
 pub(super) fn reads_urls(model: &str) -> bool {
     let model = Model::of(model);
     model.maker == Maker::Gemini && model.generation != Some((2, 0))
 }
 
-/// Whether it has an ear for the system. Gemma had none before its fourth generation.
+/// Returns whether it takes what the system says. Gemma had none before its fourth generation.
 pub(super) fn hears_system(model: &str) -> bool {
     let model = Model::of(model);
     model.maker != Maker::Gemma || matches!(model.generation, Some((4.., _)))
 }
 
-/// Whether it takes penalties: since 2.5 the Gemini API refuses them ("Penalty is not enabled"),
-/// since 3 Vertex does too.
+/// Returns whether it takes penalties: since 2.5 the Gemini API refuses them ("Penalty is not
+/// enabled"), since 3 Vertex does too.
 pub(super) fn takes_penalties(model: &str, service: Service) -> bool {
     let model = Model::of(model);
     match service {

@@ -31,8 +31,8 @@ impl<'r> FunctionNames<'r> {
         names
     }
 
-    /// Google's name for a function. One that is in no tool, but only in what was said before, is
-    /// made fit too.
+    /// Returns Google's name for a function. One that is in no tool, but only in what was said
+    /// before, is made fit too.
     pub(super) fn theirs<'n>(&'n self, name: &'n str) -> Cow<'n, str> {
         match self.renamed.get(name) {
             Some(new) => Cow::Borrowed(new),
@@ -41,7 +41,7 @@ impl<'r> FunctionNames<'r> {
         }
     }
 
-    /// This name, or one like it that no tool has; it is taken from now on.
+    /// Returns this name, or one like it that no tool has; it is taken from now on.
     pub(super) fn free(&mut self, request: &'r Request<'_>, wanted: String) -> String {
         let unique = self.unique.get_or_insert_with(|| {
             let mut unique = Unique::default();
@@ -51,7 +51,7 @@ impl<'r> FunctionNames<'r> {
         unique.take(Cow::Owned(wanted)).into_owned()
     }
 
-    /// What reading the answer must undo: (theirs, the caller's), in order.
+    /// Returns what reading the answer must undo: (theirs, the caller's), in order.
     pub(super) fn undo(self) -> Vec<(String, String)> {
         let mut undo: Vec<_> = self.renamed.into_iter().map(|(old, new)| (new, old.to_owned())).collect();
         undo.sort_unstable();
@@ -68,7 +68,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')
 }
 
-/// The name with `_` for every character that does not fit.
+/// Returns the name with `_` for every character that does not fit.
 pub(super) fn fitting(name: &str) -> String {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let plain = name.chars().map(|c| u8::try_from(c).ok().filter(|byte| is_plain(*byte)).map_or('_', char::from));

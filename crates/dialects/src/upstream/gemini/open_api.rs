@@ -83,7 +83,7 @@ impl<'s, 'a> Form<'s, 'a> {
         }
     }
 
-    /// What a reference stands for, in its place.
+    /// Writes what a reference stands for, in its place.
     fn reference(&mut self, reference: &str, has_company: bool, w: &mut Writer) {
         let name = reference.trim_matches('"');
         let name = name.strip_prefix("#/$defs/").or_else(|| name.strip_prefix("#/definitions/"));
@@ -114,7 +114,7 @@ impl<'s, 'a> Form<'s, 'a> {
         }
     }
 
-    /// Texts only are known there.
+    /// Writes an `enum`. Texts only are known there.
     fn values<'v>(&mut self, values: impl Iterator<Item = &'v Node<'a>>, nullable: &mut bool, w: &mut Writer)
     where
         'a: 'v,
@@ -132,7 +132,7 @@ impl<'s, 'a> Form<'s, 'a> {
         }
     }
 
-    /// The kinds of which a value may be one. That it may be `null` is said beside them.
+    /// Writes the kinds of which a value may be one. That it may be `null` is said beside them.
     fn any_of(&mut self, list: &'s Node<'a>, nullable: &mut bool, w: &mut Writer) {
         let is_null = |schema: &&Node<'_>| matches!(schema.parts.as_slice(), [(name, Node { text: r#""null""#, .. })] if name == "type");
         *nullable |= list.elements().any(|schema| is_null(&schema));

@@ -124,8 +124,8 @@ fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mu
     }
 }
 
-/// Thoughts are shown where a model can think, unless it is asked not to: they cost the same
-/// unseen.
+/// Writes how to think. Thoughts are shown where a model can think, unless it is asked not to: they
+/// cost the same unseen.
 fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
     let Some(effort) = request.effort else {
         match target.traits.thinking {

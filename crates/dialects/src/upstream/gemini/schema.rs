@@ -36,7 +36,7 @@ impl<'a> Schema<'a> {
         Self(Node::read(json).unwrap_or(Node { text: "true", parts: Vec::new() }))
     }
 
-    /// Whether values must be objects.
+    /// Returns whether values must be objects.
     pub(super) fn is_object(&self) -> bool {
         self.0.parts.iter().any(|(name, value)| match &**name {
             "type" => value.text == r#""object""#,
@@ -45,8 +45,8 @@ impl<'a> Schema<'a> {
         })
     }
 
-    /// Whether it has no members to fill in: Google wants no parameters then, rather than an object
-    /// without properties.
+    /// Returns whether it has no members to fill in: Google wants no parameters then, rather than
+    /// an object without properties.
     pub(super) fn has_no_properties(&self) -> bool {
         self.0.parts.iter().all(|(name, value)| match &**name {
             "$ref" => false,
@@ -64,12 +64,12 @@ impl<'a> Schema<'a> {
     }
 }
 
-/// Whether a keyword goes out as it came.
+/// Returns whether a keyword goes out as it came.
 pub(super) fn is_plain(name: &str) -> bool {
     PLAIN.contains(&name)
 }
 
-/// Whether a keyword says nothing about values.
+/// Returns whether a keyword says nothing about values.
 pub(super) fn is_idle(name: &str) -> bool {
     matches!(name, "$schema" | "$comment" | "$vocabulary" | "strict")
 }

@@ -27,7 +27,8 @@ pub static VERTEX: Protocol = Protocol {
 /// Where Vertex AI runs a model if nothing else is said.
 const GLOBAL: &str = "global";
 
-/// Where Vertex AI is in a location: a region, `global`, or one of the multi-regions `us` and `eu`.
+/// Returns where Vertex AI is in a location: a region, `global`, or one of the multi-regions `us`
+/// and `eu`.
 fn vertex_base(location: &str) -> String {
     // Into a host's name goes nothing that could end it.
     let location: String = location.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
@@ -38,7 +39,7 @@ fn vertex_base(location: &str) -> String {
     }
 }
 
-/// What follows the base address for a model. It may be named with its publisher in front
+/// Returns what follows the base address for a model. It may be named with its publisher in front
 /// (`publishers/x/models/y`), and a tuned one by its endpoint (`endpoints/123`).
 fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> String {
     let place = format!("/v1/projects/{}/locations/{}", segment(project), segment(location));

@@ -1,5 +1,5 @@
-//! Ollama's answers: one object, or a line of it at a time. Both say the same; the last line says
-//! that it is.
+//! Reads Ollama's answers: one object, or a line of it at a time. Both say the same; the last line
+//! says that it is.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 pub struct OllamaReader;
 
 impl OllamaReader {
-    /// A stream at its start.
+    /// Returns a reader at the start of a stream.
     pub fn new() -> Self {
         Self
     }

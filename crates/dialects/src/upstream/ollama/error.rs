@@ -1,4 +1,4 @@
-//! Ollama's errors: `{"error": "text"}`, as a body or as a line of a stream.
+//! Reads Ollama's errors: `{"error": "text"}`, as a body or as a line of a stream.
 
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
@@ -14,7 +14,8 @@ pub(super) fn hidden(json: &[u8]) -> UpstreamError {
     corrected(openai::error(json, None), 200)
 }
 
-/// What a model says that was loaded, or unloaded, but not asked. It may answer next time.
+/// Returns the error of a model that was loaded, or unloaded, but not asked. It may answer next
+/// time.
 pub(super) fn unanswered(reason: &str) -> UpstreamError {
     UpstreamError {
         status: Some(503),
@@ -24,9 +25,9 @@ pub(super) fn unanswered(reason: &str) -> UpstreamError {
     }
 }
 
-/// What the words say more exactly than the status, if there is one. They may quote the request,
-/// and what a caller wrote must not speak for the account: only how a sentence begins counts, but
-/// for a prompt that was refused.
+/// Corrects an error by what its words say more exactly than the status, if there is one. They may
+/// quote the request, and what a caller wrote must not speak for the account: only how a sentence
+/// begins counts, but for a prompt that was refused.
 fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));

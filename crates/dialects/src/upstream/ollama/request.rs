@@ -1,4 +1,4 @@
-//! A request in Ollama's words.
+//! Writes a request in Ollama's words.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo::default() })
 }
 
-/// `names` are the functions of the calls so far, by their ids: a result must say whose it is.
+/// Writes a message. `names` are the functions of the calls so far, by their ids: a result must say
+/// whose it is.
 fn write_message<'r>(
     w: &mut Writer,
     message: &'r Message<'_>,
@@ -89,7 +90,7 @@ fn write_message<'r>(
     });
 }
 
-/// Pictures stand beside the text, as bare base64.
+/// Writes the pictures, which stand beside the text as bare base64.
 fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) {
     w.filled("images", |w| {
         w.array(|w| {

@@ -16,7 +16,7 @@ pub(crate) enum Several<T> {
 }
 
 impl<T> Several<T> {
-    /// All of them.
+    /// Returns all of them.
     pub(crate) fn list(&self) -> &[T] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
