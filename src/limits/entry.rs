@@ -20,16 +20,10 @@ pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<En
     let now_ms = now();
     let mut tallies = locked(&bounds, now_ms);
     for (bound, tally) in tallies.iter().flatten() {
-        let Some(limit) = Kind::Concurrency.limit(bound.limits, 1) else { continue };
-        if let Some(over) = tally.no_place(limit) {
-            let left = tally.left(bound.limits, 1, now_ms);
-            return Err(LimitReached {
-                level: bound.scope.level,
-                name: bound.scope.name.clone(),
-                over,
-                left,
-                share: 1,
-            });
+        let over = Kind::Concurrency.limit(bound.limits, 1).and_then(|limit| tally.no_place(limit));
+        let over = over.map(|over| (bound.scope, over)).into_iter();
+        if let Some(reached) = LimitReached::worst(over, || tally.left(bound.limits, 1, now_ms), 1) {
+            return Err(reached);
         }
     }
     Ok(Some(Entry(tallies.each_mut().map(|locked| {

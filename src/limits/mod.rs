@@ -216,30 +216,32 @@ pub struct LimitReached {
     pub share: u32,
 }
 
+impl LimitReached {
+    /// Returns the refusal for the limit that has to be waited for longest, if one has no room.
+    /// `left` says what is left of all limits.
+    pub fn worst<'s>(
+        over: impl Iterator<Item = (&'s Arc<Scope>, Over)>,
+        left: impl FnOnce() -> Left,
+        share: u64,
+    ) -> Option<LimitReached> {
+        let (scope, over) = over.reduce(|one, other| if one.1.worse(other.1) == one.1 { one } else { other })?;
+        let share = u32::try_from(share).unwrap_or(u32::MAX);
+        Some(LimitReached { level: scope.level, name: scope.name.clone(), over, left: left(), share })
+    }
+}
+
 /// Takes one request, one place and what is asked for from all bounds, or from none. Each limit is
 /// divided by `share`, for who shares them with others.
 pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, LimitReached> {
     let mut tallies = locked(bounds, now_ms);
-    let mut worst: Option<(&Arc<Scope>, Over)> = None;
-    for (bound, tally) in tallies.iter().flatten() {
-        let Some(over) = tally.over(bound.limits, share, ask, now_ms) else { continue };
-        match worst {
-            Some((_, worst)) if worst.worse(over) == worst => {}
-            Some(_) | None => worst = Some((bound.scope, over)),
-        }
-    }
     let left = |tallies: &Locked<'_>| {
         let each = tallies.iter().flatten().map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
         each.fold(Left::default(), Left::and)
     };
-    if let Some((scope, over)) = worst {
-        return Err(LimitReached {
-            level: scope.level,
-            name: scope.name.clone(),
-            over,
-            left: left(&tallies),
-            share: u32::try_from(share).unwrap_or(u32::MAX),
-        });
+    let over = |(bound, tally): &(Bound<'_>, MutexGuard<'_, Tally>)| tally.over(bound.limits, share, ask, now_ms);
+    let over = tallies.iter().flatten().filter_map(|locked| Some((locked.0.scope, over(locked)?)));
+    if let Some(reached) = LimitReached::worst(over, || left(&tallies), share) {
+        return Err(reached);
     }
     let held = take(&mut tallies, ask, now_ms);
     let reservation = Reservation { left: left(&tallies), at: now_ms, ask, held };
@@ -309,7 +311,7 @@ impl Reservation {
     /// Gives its places back, and replaces what was reserved by what was used, be that less or
     /// more.
     pub fn settle(mut self, spent: Spent) {
-        self.give_back(spent);
+        self.end(|tally, entry, ask| tally.settle(entry, ask, spent));
     }
 
     /// Returns what it was taken from, from the caller's down.
@@ -319,15 +321,13 @@ impl Reservation {
 
     /// As if it had never been taken: nobody waits for it any more.
     pub fn undo(mut self) {
-        for Held { scope, entry } in self.held.iter_mut().filter_map(Option::take) {
-            scope.tally().undo(entry, self.ask);
-            scope.changed();
-        }
+        self.end(Tally::undo);
     }
 
-    fn give_back(&mut self, spent: Spent) {
+    /// Ends the reservation in each scope that still holds it.
+    fn end(&mut self, how: impl Fn(&mut Tally, Counted, Ask)) {
         for Held { scope, entry } in self.held.iter_mut().filter_map(Option::take) {
-            scope.tally().settle(entry, self.ask, spent);
+            how(&mut scope.tally(), entry, self.ask);
             scope.changed();
         }
     }
@@ -335,7 +335,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.give_back(Spent::default());
+        self.end(|tally, entry, ask| tally.settle(entry, ask, Spent::default()));
     }
 }
 

@@ -281,9 +281,7 @@ impl Registry {
             [&*past.caller, &*past.key, &of_model].map(|name| scopes.get(name).and_then(Weak::upgrade))
         };
         for scope in now.iter().flatten().filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope))) {
-            scope.tally().recall(past.at, past.dated, past.requests, Spent { tokens: past.tokens, usd: past.usd });
-            scope.lacks(past.at, past.unpriced);
-            scope.changed();
+            scope.recall(past);
         }
     }
 
@@ -349,18 +347,23 @@ impl Adoption<'_> {
 
 fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
     let of_models = new.values().any(|(scope, _)| scope.level == Level::KeyModel);
-    for Past { at, dated, caller, key, model, requests, tokens, usd, unpriced, cut: _ } in past {
-        let model = of_models.then(|| of_key_and_model(&key, &model));
-        for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
+    for past in past {
+        let model = of_models.then(|| of_key_and_model(&past.key, &past.model));
+        for name in [Some(&*past.caller), Some(&*past.key), model.as_deref()].into_iter().flatten() {
             if let Some((scope, limits)) = new.get(name) {
-                let mut tally = scope.tally();
-                tally.watch(limits);
-                tally.recall(at, dated, requests, Spent { tokens, usd });
-                drop(tally);
-                scope.lacks(at, unpriced);
-                scope.changed();
+                scope.tally().watch(limits);
+                scope.recall(&past);
             }
         }
+    }
+}
+
+impl Scope {
+    /// Adds what was used before.
+    fn recall(self: &Arc<Scope>, past: &Past) {
+        self.tally().recall(past.at, past.dated, past.requests, Spent { tokens: past.tokens, usd: past.usd });
+        self.lacks(past.at, past.unpriced);
+        self.changed();
     }
 }
 

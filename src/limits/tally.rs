@@ -233,26 +233,24 @@ impl Tally {
     /// Returns the limit that has no room for it; of several the one that has to be waited for
     /// longest.
     pub fn over(&self, limits: &Limits, share: u64, ask: Ask, now: u64) -> Option<Over> {
-        let mut worst: Option<Over> = None;
-        for kind in Kind::ALL {
-            let Some(limit) = kind.limit(limits, share) else { continue };
+        let over = |kind: Kind| {
+            let limit = kind.limit(limits, share)?;
             let (used, asked) = (self.used(kind), kind.asked(ask));
             // What costs nothing goes through even where more was spent than there was.
             if asked == 0 {
-                continue;
+                return None;
             }
             let excess = (used + u128::from(asked)).saturating_sub(u128::from(limit));
             let estimated = kind.is_over_as_estimated(limit, ask);
             // What is too much for any limit may be less in truth: where nothing else is counted,
             // it is tried.
             if excess == 0 || estimated && used == 0 {
-                continue;
+                return None;
             }
             let wait = (asked <= limit || estimated).then(|| self.wait(kind, excess.min(used), now));
-            let over = Over { kind, limit, used: clamp(used), asked, wait, estimated };
-            worst = Some(worst.map_or(over, |worst| worst.worse(over)));
-        }
-        worst
+            Some(Over { kind, limit, used: clamp(used), asked, wait, estimated })
+        };
+        Kind::ALL.into_iter().filter_map(over).reduce(Over::worse)
     }
 
     /// Counts what is asked for, whether there is room or not. Who read the clock a moment ago says
