@@ -59,10 +59,39 @@ pub struct AccountReport {
     pub idle_connections: usize,
     /// How many requests it has now.
     pub in_flight: usize,
-    /// `ok`, `cooling_rate`, `cooling_credential` or `disabled`.
-    pub state: String,
+    /// Whether requests are sent to it.
+    pub state: AccountState,
     /// Its targets.
     pub targets: Vec<TargetReport>,
+}
+
+/// Whether requests are sent to an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccountState {
+    /// Requests are sent to it.
+    Ok,
+    /// The catalog turns it off.
+    Disabled,
+    /// At least one of its targets rests, since its provider limits the rate.
+    CoolingRate,
+    /// It rests, since its credential failed or its money is gone.
+    CoolingCredential,
+}
+
+impl AccountState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Ok, Self::Disabled, Self::CoolingRate, Self::CoolingCredential];
+
+    /// Returns the word of metrics and of the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Disabled => "disabled",
+            Self::CoolingRate => "cooling_rate",
+            Self::CoolingCredential => "cooling_credential",
+        }
+    }
 }
 
 /// A target.
@@ -273,10 +302,24 @@ pub struct StoreReport {
     pub for_seconds: u64,
     /// The gateways that live.
     pub live: usize,
-    /// `up`, `joining` or `down`.
-    pub state: String,
+    /// Whether it decides.
+    pub state: StoreState,
     /// How many counts wait to be sent.
     pub waiting: usize,
+}
+
+/// Whether the store decides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreState {
+    /// The store is not asked: there is no connection, or it is too slow.
+    #[default]
+    Down,
+    /// The store answers, but other gateways have not sent all that they count: each gateway uses
+    /// its share of each limit.
+    Joining,
+    /// The store decides.
+    Up,
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ mod trouble;
 use crate::base::lock::Lock;
 use crate::conf::config::{self, OnStoreDown};
 use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation};
-use crate::status::StoreReport;
+use crate::status::{StoreReport, StoreState};
 use inbox::{AdmissionRequest, Decision, Inbox};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -66,29 +66,6 @@ pub enum Admission {
     Refused(LimitReached),
     /// The store is down, and the settings admit nothing without it.
     Down,
-}
-
-/// Whether the store decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// The store is not asked: there is no connection, or it is too slow.
-    Down,
-    /// The store answers, but other gateways have not sent all that they count: each gateway uses
-    /// its share of each limit.
-    Joining,
-    /// The store decides.
-    Up,
-}
-
-impl State {
-    /// Returns the word in `/status`.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Down => "down",
-            State::Joining => "joining",
-            State::Up => "up",
-        }
-    }
 }
 
 /// Until when an account is broken for a model, by the account and its name for the model.
@@ -180,18 +157,18 @@ impl Store {
                 let decision = answer.try_recv().ok();
                 if decision.is_none() {
                     core.missed();
-                    return core.without(State::Down, bounds, ask, now_ms);
+                    return core.without(StoreState::Down, bounds, ask, now_ms);
                 }
                 decision
             }
         };
         core.meters.seconds.observe(began.elapsed().as_secs_f64());
         // The connection is lost.
-        let Some(decision) = decision else { return core.without(State::Down, bounds, ask, now_ms) };
+        let Some(decision) = decision else { return core.without(StoreState::Down, bounds, ask, now_ms) };
         core.inbox.lock().circuit.answered();
         match decision {
             Some(admitted) => admission(admitted),
-            None => core.without(State::Joining, bounds, ask, now_ms),
+            None => core.without(StoreState::Joining, bounds, ask, now_ms),
         }
     }
 
@@ -213,7 +190,7 @@ impl Store {
     }
 
     /// Returns whether the store decides.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StoreState {
         self.core.inbox.lock().state
     }
 
@@ -222,7 +199,7 @@ impl Store {
         let waiting = self.core.changes.len();
         let inbox = self.core.inbox.lock();
         StoreReport {
-            state: inbox.state.name().to_owned(),
+            state: inbox.state,
             for_seconds: inbox.since.elapsed().as_secs(),
             address: self.core.settings.address.to_string(),
             live: inbox.live,
@@ -265,13 +242,13 @@ impl Core {
     }
 
     /// Puts a request for an admission into the inbox, if the store decides at all.
-    fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Decision>, State> {
+    fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Decision>, StoreState> {
         let (request, answer) = AdmissionRequest::new(bounds, ask, now_ms);
         let mut inbox = self.inbox.lock();
         match inbox.state {
-            State::Up if inbox.admissions.len() >= MOST_WAITING => return Err(State::Down),
-            State::Up => inbox.admissions.push_back(request),
-            State::Joining | State::Down => return Err(inbox.state),
+            StoreState::Up if inbox.admissions.len() >= MOST_WAITING => return Err(StoreState::Down),
+            StoreState::Up => inbox.admissions.push_back(request),
+            StoreState::Joining | StoreState::Down => return Err(inbox.state),
         }
         drop(inbox);
         self.work.notify_one();
@@ -280,10 +257,10 @@ impl Core {
 
     /// Decides without the store's answer: by what is counted here and this gateway's share of each
     /// limit, or not at all.
-    fn without(&self, state: State, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
+    fn without(&self, state: StoreState, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         match (state, self.settings.on_store_down) {
-            (State::Down, OnStoreDown::Refuse) => Admission::Down,
-            (State::Down | State::Joining | State::Up, OnStoreDown::Local | OnStoreDown::Refuse) => {
+            (StoreState::Down, OnStoreDown::Refuse) => Admission::Down,
+            (StoreState::Down | StoreState::Joining | StoreState::Up, OnStoreDown::Local | OnStoreDown::Refuse) => {
                 let admitted = limits::admit(bounds, ask, now_ms, self.settings.instances);
                 if admitted.is_ok() {
                     self.alone.fetch_add(1, Ordering::Relaxed);

@@ -4,8 +4,8 @@ use crate::account::State;
 use crate::account::health::Why;
 use crate::account::track::TargetHealth;
 use crate::desk::record::Books;
-use crate::status::LedgerState;
-use crate::store::{self, Store};
+use crate::status::{AccountState, LedgerState, StoreState};
+use crate::store::Store;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -28,7 +28,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     metrics.catalog.edit_waits.set(waits.unwrap_or_default().as_secs_f64());
     metrics.process.lines_dropped.set(i64::try_from(books.access_log.dropped()).unwrap_or(i64::MAX));
     if let Some(store) = store {
-        metrics.stores.up.get_or_create(&[]).set(i64::from(store.state() == store::State::Up));
+        metrics.stores.up.get_or_create(&[]).set(i64::from(store.state() == StoreState::Up));
     }
     let ledger = books.ledger.status();
     for (counter, count) in
@@ -53,8 +53,8 @@ fn read_accounts(books: &Books) {
         let in_flight = i64::try_from(state.in_flight()).unwrap_or(i64::MAX);
         metrics.in_flight.get_or_create(&name).set(in_flight);
         let present = account_state(account.enabled, state, tracks, now);
-        for word in ["ok", "disabled", "cooling_rate", "cooling_credential"] {
-            metrics.states.get_or_create(&(name.clone(), [("state", word)])).set(i64::from(word == present));
+        for one in AccountState::ALL {
+            metrics.states.get_or_create(&(name.clone(), [("state", one.name())])).set(i64::from(one == present));
         }
         let mut least: Option<f64> = None;
         for (model, track) in tracks {
@@ -72,20 +72,20 @@ fn read_accounts(books: &Books) {
     }
 }
 
-/// Returns the word for an account's state, in metrics and `/status`. An account rests for its rate
-/// if any of its targets does.
+/// Returns an account's state, for metrics and `/status`. An account rests for its rate if any of
+/// its targets does.
 pub(super) fn account_state(
     enabled: bool,
     state: &State,
     tracks: &[(Arc<str>, Arc<TargetHealth>)],
     now: Instant,
-) -> &'static str {
+) -> AccountState {
     if !enabled {
-        return "disabled";
+        return AccountState::Disabled;
     }
     if state.health.rest(now).is_some() {
-        return "cooling_credential";
+        return AccountState::CoolingCredential;
     }
     let mut rests = tracks.iter().filter_map(|(_, track)| track.rest(now));
-    if rests.any(|rest| rest.why == Why::Rate) { "cooling_rate" } else { "ok" }
+    if rests.any(|rest| rest.why == Why::Rate) { AccountState::CoolingRate } else { AccountState::Ok }
 }

@@ -59,7 +59,7 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
             id: place.account.id.to_string(),
             idle_connections: place.state.http1.idle(),
             in_flight: place.state.in_flight(),
-            state: account_state(place.account.enabled, &place.state, tracks, now).to_owned(),
+            state: account_state(place.account.enabled, &place.state, tracks, now),
             targets,
         }
     });

@@ -1,12 +1,12 @@
 //! The [`Inbox`] holds what requests leave for the store's thread, and how the store does.
 
-use super::State;
 use super::circuit::Circuit;
 use super::outage::Outage;
 use super::protocol::tally;
 use super::thoughts::{ThoughtQueue, ThoughtRequest};
 use super::totals::TotalsRequest;
-use crate::limits::{self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Over, Reservation, Scope};
+use crate::limits::{self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Reservation, Scope};
+use crate::status::StoreState;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Inbox {
     /// This gateway's name.
     pub(super) instance: String,
     pub(super) circuit: Circuit,
-    pub(super) state: State,
+    pub(super) state: StoreState,
     /// When the state began.
     pub(super) since: Instant,
     /// Why the store is down, while it is.
@@ -50,7 +50,7 @@ impl Inbox {
             leaving: false,
             instance: instance.to_owned(),
             circuit: Circuit::new(now),
-            state: State::Down,
+            state: StoreState::Down,
             since: now,
             error: None,
             outage: Some(Outage::new(now)),
@@ -70,21 +70,21 @@ impl Inbox {
     }
 
     /// Enters a state, if the store is not in it already.
-    pub(super) fn enter(&mut self, state: State) {
+    pub(super) fn enter(&mut self, state: StoreState) {
         if self.state != state {
             (self.state, self.since) = (state, Instant::now());
         }
-        if state != State::Up {
+        if state != StoreState::Up {
             self.outage.get_or_insert_with(|| Outage::new(Instant::now()));
         }
-        if state != State::Down {
+        if state != StoreState::Down {
             self.error = None;
         }
     }
 
-    /// Enters [`State::Down`]: whoever waits for an answer need not wait any longer.
+    /// Enters [`StoreState::Down`]: whoever waits for an answer need not wait any longer.
     pub(super) fn go_down(&mut self, error: String) {
-        self.enter(State::Down);
+        self.enter(StoreState::Down);
         self.admissions.clear();
         self.thoughts.clear();
         self.totals.clear();
@@ -152,25 +152,14 @@ impl AdmissionRequest {
     /// Refuses the request: the store has taken nothing from the scopes, of which this was used
     /// before.
     pub(super) fn refuse(self, used: Vec<Counts>, moments: &[Moment]) {
-        let mut worst: Option<(&Arc<Scope>, Over)> = None;
-        let mut left = Left::default();
-        for ((used, (limits, scope)), moment) in used.into_iter().zip(self.bounds()).zip(moments) {
-            let used = tally(used, *moment, self.now_ms);
-            left = left.and(used.left(limits, 1, self.now_ms));
-            match (used.over(limits, 1, self.ask, self.now_ms), worst) {
-                (Some(over), Some((_, other))) if other.worse(over) == other => {}
-                (Some(over), _) => worst = Some((scope, over)),
-                (None, _) => {}
-            }
-        }
+        let each = used.into_iter().zip(self.bounds()).zip(moments);
+        let totals: Vec<_> = each.map(|((used, bound), moment)| (tally(used, *moment, self.now_ms), bound)).collect();
+        let over = totals
+            .iter()
+            .filter_map(|(used, (limits, scope))| Some((*scope, used.over(limits, 1, self.ask, self.now_ms)?)));
+        let left = totals.iter().map(|(used, (limits, _))| used.left(limits, 1, self.now_ms));
         // Where there is none, the store's sums and ours differ, as they may beyond what is exact.
-        let refused = worst.map(|(scope, over)| LimitReached {
-            level: scope.level,
-            name: scope.name.clone(),
-            over,
-            left,
-            share: 1,
-        });
+        let refused = LimitReached::worst(over, || left.fold(Left::default(), Left::and), 1);
         // If nobody waits any more, nobody needs to know.
         self.answer.send(refused.map(Err)).ok();
     }

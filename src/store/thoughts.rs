@@ -4,7 +4,8 @@
 //! family and the call: the id of another caller's call finds nothing. A thought that is too long
 //! is not stored. A thought that cannot be stored now is not stored later.
 
-use super::{Core, Inbox, State, Store};
+use super::{Core, Inbox, Store};
+use crate::status::StoreState;
 use dialects::Family;
 use dialects::neutral::Thought;
 use redis::{Cmd, Value};
@@ -78,7 +79,7 @@ impl Store {
     pub fn keep(&self, key: &str, family: Family, call: &str, thoughts: &[Thought<'_>]) {
         let text = written(thoughts);
         self.core.post(|inbox| {
-            let (is_down, queue) = (inbox.state == State::Down, &mut inbox.new_thoughts);
+            let (is_down, queue) = (inbox.state == StoreState::Down, &mut inbox.new_thoughts);
             if is_down || text.len() > LONGEST || queue.bytes + text.len() > MOST_WAITING {
                 return None;
             }
@@ -108,7 +109,7 @@ impl Core {
         let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();
         let (answer, heard) = oneshot::channel();
         let put = |inbox: &mut Inbox| {
-            if names.is_empty() || inbox.state == State::Down {
+            if names.is_empty() || inbox.state == StoreState::Down {
                 return None;
             }
             inbox.thoughts.push_back(ThoughtRequest { names, answer });

@@ -1,8 +1,9 @@
 //! Totals are what all gateways together have used of a scope; operators ask for them. The requests
 //! go over the connection of the admissions, a few at a time, so that no admission waits long.
 
-use super::{Core, Inbox, State, Store};
+use super::{Core, Inbox, Store};
 use crate::limits::{Counts, Scope};
+use crate::status::StoreState;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -42,7 +43,7 @@ impl Core {
                 inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
                 totals
             };
-            (inbox.state == State::Up).then(|| scopes.iter().map(ask).collect())
+            (inbox.state == StoreState::Up).then(|| scopes.iter().map(ask).collect())
         };
         self.post(put)
     }

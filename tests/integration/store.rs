@@ -12,9 +12,9 @@ use portcullis::conf::config;
 use portcullis::conf::price::Usd;
 use portcullis::conf::secret_ref::Reference;
 use portcullis::limits::{Ask, Changes, KeyScopes, LimitReached, Registry, Reservation, Spent};
+use portcullis::status::StoreState;
 use portcullis::store::Admission;
 use portcullis::store::Meters;
-use portcullis::store::State;
 use portcullis::store::Store;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -74,13 +74,13 @@ impl Instance {
         let settings = format!("redis: '{url}', instances: 2, {more}");
         let two = ["one", "two"].map(|name| Instance::new(name, caller, &settings, None));
         for instance in &two {
-            instance.comes(State::Up).await;
+            instance.comes(StoreState::Up).await;
         }
         two
     }
 
-    async fn comes(&self, state: State) {
-        let what = format!("the store is {}", state.name());
+    async fn comes(&self, state: StoreState) {
+        let what = format!("the store is {state:?}");
         let start = Instant::now();
         while self.store.state() != state {
             assert!(start.elapsed() < 4 * PATIENCE, "{what}: {:?}", self.store.status());
@@ -277,14 +277,14 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
 
         // Killed, and back without what it held.
         redis.kill();
-        two[0].comes(State::Down).await;
-        two[1].comes(State::Down).await;
+        two[0].comes(StoreState::Down).await;
+        two[1].comes(StoreState::Down).await;
         two[0].admitted(ask(10, 0)).await.settle(spent(5, 0));
         before.settle(spent(7, 0));
         let after = two[1].admitted(ask(1_000, 0)).await;
         redis.again();
         for instance in &two {
-            instance.comes(State::Up).await;
+            instance.comes(StoreState::Up).await;
         }
         after.settle(spent(11, 0));
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [4, 24, 0, 0, 0]);
@@ -296,7 +296,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         assert!(late.iter().all(|answer| matches!(answer, Admission::Admitted(_))), "{late:?}");
         redis.signal("CONT");
         for instance in &two {
-            instance.comes(State::Up).await;
+            instance.comes(StoreState::Up).await;
         }
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [10, 84, 0, 0, 6]);
         drop(late);
@@ -311,7 +311,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         }
         redis.signal("CONT");
         for instance in &two {
-            instance.comes(State::Up).await;
+            instance.comes(StoreState::Up).await;
         }
         drop(late);
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [16, 24, 0, 0, 0]);
@@ -321,7 +321,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         let held = two[0].admitted(ask(10, 0)).await;
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [17, 34, 0, 0, 1]);
         for instance in &two {
-            instance.comes(State::Up).await;
+            instance.comes(StoreState::Up).await;
         }
         drop(held);
         // And all of it was counted: 40 may pass, 17 have.
@@ -342,7 +342,7 @@ fn without_the_store_each_has_its_part_of_a_limit() {
         }
         redis.kill();
         for instance in &two {
-            instance.comes(State::Down).await;
+            instance.comes(StoreState::Down).await;
         }
         let passed = async |instance: &Instance| {
             let answers = join_all((0..20).map(|_| instance.admit(ask(0, 0)))).await;
@@ -351,7 +351,7 @@ fn without_the_store_each_has_its_part_of_a_limit() {
         assert_eq!((passed(&two[0]).await, passed(&two[1]).await), (3, 5));
         redis.again();
         for instance in &two {
-            instance.comes(State::Up).await;
+            instance.comes(StoreState::Up).await;
         }
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 10);
         assert_eq!((passed(&two[0]).await, passed(&two[1]).await), (0, 0));
@@ -378,11 +378,11 @@ fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
         missed = two[0].errors.get() - missed;
         assert!(missed <= 6, "{missed} waited in vain");
         assert!(waited < Duration::from_millis(1_000), "all hundred together {waited:?}");
-        assert_eq!(two[0].store.state(), State::Down);
+        assert_eq!(two[0].store.state(), StoreState::Down);
         let used = agrees(&redis, "key", "acme/prod", &two).await;
         assert_eq!(used[..5], [100, 0, 0, 0, 0], "it is slow, not gone");
         slow.by(Duration::ZERO);
-        two[0].comes(State::Up).await;
+        two[0].comes(StoreState::Up).await;
     });
 }
 
@@ -392,13 +392,13 @@ fn without_the_store_nobody_passes_where_the_operator_says_so() {
         let mut redis = Redis::start();
         let settings = format!("redis: '{}', on_store_down: refuse, timeout: 5s", redis.url());
         let one = Instance::new("one", &key("requests_per_day: 10"), &settings, None);
-        one.comes(State::Up).await;
+        one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
         redis.kill();
-        one.comes(State::Down).await;
+        one.comes(StoreState::Down).await;
         assert!(matches!(one.admit(ask(1, 0)).await, Admission::Down));
         redis.again();
-        one.comes(State::Up).await;
+        one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
         assert_eq!(agrees(&redis, "key", "acme/prod", &[one]).await[0], 2);
     });
@@ -470,7 +470,7 @@ fn it_logs_in_and_speaks_tls() {
         let redis = Redis::with_password("p@ss/w0rd");
         let settings = |login: &str| format!("redis: 'redis://{login}127.0.0.1:{}', timeout: 5s", redis.port);
         let one = Instance::new("one", &key("requests_per_day: 10"), &settings(":p%40ss%2Fw0rd@"), None);
-        one.comes(State::Up).await;
+        one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
         for login in ["", ":wr0ng-p4ss@"] {
             let other = Instance::new("two", &key("requests_per_day: 10"), &settings(login), None);
@@ -483,7 +483,7 @@ fn it_logs_in_and_speaks_tls() {
         let redis = Redis::with_tls(&ca.leaf());
         let settings = format!("redis: 'rediss://localhost:{}', tls: {{ ca: ca.pem }}, timeout: 5s", redis.port);
         let one = Instance::new("one", &key("requests_per_day: 10"), &settings, Some(ca.pem()));
-        one.comes(State::Up).await;
+        one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
         let other = Instance::new("two", &key("requests_per_day: 10"), &settings, Some(stranger.pem()));
         let why = eventually("it is not trusted", || other.store.status().error).await;
@@ -953,7 +953,7 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         let held = join_all((0..1_200).map(|n| two[n % 2].admitted(ask(u64::MAX, u64::MAX)))).await;
         for instance in &two {
             drop(instance.admitted(ask(0, 0)).await);
-            assert_eq!((instance.store.state(), instance.errors.get()), (State::Up, 0));
+            assert_eq!((instance.store.state(), instance.errors.get()), (StoreState::Up, 0));
         }
         drop(held);
         agrees(&redis, "key", "acme/prod", &two).await;
@@ -1007,7 +1007,7 @@ fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
             assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], own + 90);
             assert_ne!(born(&redis), before, "it is known that something was lost");
             for instance in &two {
-                instance.comes(State::Up).await;
+                instance.comes(StoreState::Up).await;
             }
             assert_eq!(two[0].refused(ask(60, 0)).await.over.limit, 100);
         }
@@ -1108,10 +1108,10 @@ fn a_look_at_counts_that_the_store_dropped_finds_none() {
         drop_counts(&redis);
         assert_eq!(seen().await, None);
         // And goes on.
-        assert_eq!((two[0].store.state(), two[0].errors.get()), (State::Up, 0));
+        assert_eq!((two[0].store.state(), two[0].errors.get()), (StoreState::Up, 0));
         drop(two[0].admitted(ask(1, 0)).await);
         agrees(&redis, "key", "acme/prod", &two).await;
-        two[0].comes(State::Up).await;
+        two[0].comes(StoreState::Up).await;
         assert_eq!(seen().await, Some(3));
 
         let more = format!(

@@ -15,7 +15,9 @@ use crate::catalog::{Account, Model};
 use crate::cli::http::{LARGEST, get};
 use crate::drain::Phase;
 use crate::live::Snapshot;
-use crate::status::{AccountReport, BreakerReport, FailureReport, ModelReport, RestReport, Status, TargetReport};
+use crate::status::{
+    AccountReport, AccountState, BreakerReport, FailureReport, ModelReport, RestReport, Status, TargetReport,
+};
 
 /// The admin listener is quick.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -179,7 +181,7 @@ impl Instance {
         }
         for account in model.targets.iter().map(|target| &target.account) {
             let Some(reported) = self.account(&account.id) else { continue };
-            if (reported.state == "disabled") == account.enabled {
+            if (reported.state == AccountState::Disabled) == account.enabled {
                 let has = if account.enabled { "disabled" } else { "enabled" };
                 fact(format!("in the instance the account {} is {has}: it has another catalog", account.id));
             } else if reported.concurrency != account.concurrency {

@@ -4,7 +4,7 @@ use super::epoch::UNTOLD;
 use super::phase::{Heard, Phase, Report};
 use super::{AdmissionRequest, CLOCKS, GRACE, Sent, Session, clock_ms};
 use crate::limits::Scope;
-use crate::store::State;
+use crate::status::StoreState;
 use crate::store::link::error_of;
 use crate::store::protocol::{self, AdmissionAnswer, BeatAnswer};
 use redis::Value;
@@ -174,9 +174,9 @@ impl Session<'_> {
         }
         let too_slow = trial.is_some() && !inbox.circuit.is_closed();
         // Before this gateway has sent its own counts, it need not wait for others'.
-        let waits = inbox.state == State::Joining && self.phase.is_complete();
+        let waits = inbox.state == StoreState::Joining && self.phase.is_complete();
         let is_joining = waits && inbox.outage.as_mut().is_some_and(|outage| outage.is_new_joining());
-        let is_over = inbox.state == State::Up && self.epoch.backlog.is_empty();
+        let is_over = inbox.state == StoreState::Up && self.epoch.backlog.is_empty();
         let outage = if is_over { inbox.outage.take() } else { None };
         drop(inbox);
         if too_slow {

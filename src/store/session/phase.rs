@@ -3,7 +3,7 @@
 //! Greeting → Joining → Deciding. From Deciding it goes back to Joining when the store turns out to
 //! be empty. A lost connection ends the session; the next one begins with Greeting.
 
-use super::super::State;
+use crate::status::StoreState;
 
 /// How far the store and this gateway know each other.
 pub(super) enum Phase {
@@ -63,11 +63,11 @@ impl Phase {
     }
 
     /// Returns whether requests may ask the store, as far as the phase goes.
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> StoreState {
         match self {
-            Phase::Greeting => State::Down,
-            Phase::Joining(_) => State::Joining,
-            Phase::Deciding(_) => State::Up,
+            Phase::Greeting => StoreState::Down,
+            Phase::Joining(_) => StoreState::Joining,
+            Phase::Deciding(_) => StoreState::Up,
         }
     }
 
