@@ -3,6 +3,7 @@
 //! Pingora's own shutdown always sleeps for the whole grace, and ignores a second signal. So this
 //! module handles signals, and a thread of its own ends the process as soon as no exchange is left.
 
+use crate::base::address::reachable;
 use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
 use crate::conf::config::{self, Listen};
@@ -23,7 +24,7 @@ use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch, Shut
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use pingora::services::listening::Service;
 use pingora_proxy::HttpProxy;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -184,12 +185,7 @@ impl Background {
     async fn become_ready(&self) {
         let Process { settings, books, .. } = &self.process;
         for listen in &settings.listen {
-            let mut address = listen.address;
-            if address.ip().is_unspecified() {
-                let is_v4 = address.is_ipv4();
-                address.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
-            }
-            while tokio::net::TcpStream::connect(address).await.is_err() {
+            while tokio::net::TcpStream::connect(reachable(listen.address)).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }

@@ -1,13 +1,21 @@
-//! Ranges of IP addresses, as an operator writes them.
+//! Ranges of IP addresses, as an operator writes them; and where a listener is reached.
 //!
 //! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4
 //! address, so that no rule can be passed by writing an address differently.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use dialects::address::plain;
+
+/// Returns the address at which this machine reaches a listener.
+pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    address
+}
 
 /// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or one bare address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

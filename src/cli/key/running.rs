@@ -6,11 +6,12 @@
 
 use std::fs::{self, Metadata};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::base::address::reachable;
 use crate::base::calendar::rfc3339;
 use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
@@ -118,14 +119,6 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
         }
         std::thread::park_timeout(PAUSE);
     }
-}
-
-/// Returns the address at which this machine reaches such a listener.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
-    }
-    address
 }
 
 /// Asks for the status of the gateway that serves this folder.
