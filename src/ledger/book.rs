@@ -178,7 +178,12 @@ impl Book {
         assert!(batch.rows().all(|row| row.outcome != "panics"), "as a test wants it");
         let transaction = self.transaction()?;
         add(&transaction, batch.rows(), batch.uses.iter().map(|(key, at)| (&**key, *at)).collect())?;
-        delete_runs(&transaction, batch.rows(), process)?;
+        {
+            let mut delete = transaction.prepare_cached("DELETE FROM running WHERE process = ?1 AND number = ?2")?;
+            for run in batch.rows().filter_map(|row| row.run) {
+                delete.execute(params![process, number(run.number)])?;
+            }
+        }
         Ok(transaction.commit()?)
     }
 
@@ -243,23 +248,6 @@ pub(super) fn add<'r>(
     let mut used = transaction.prepare_cached(USED)?;
     for (key, at) in uses {
         used.execute(params![key, number(at)])?;
-    }
-    Ok(())
-}
-
-/// Deletes what was written of these rows while their exchanges ran.
-fn delete_runs<'r>(
-    transaction: &Transaction<'_>,
-    rows: impl Iterator<Item = &'r Row>,
-    process: &str,
-) -> rusqlite::Result<()> {
-    let mut runs = rows.filter_map(|row| row.run).peekable();
-    if runs.peek().is_none() {
-        return Ok(());
-    }
-    let mut delete = transaction.prepare_cached("DELETE FROM running WHERE process = ?1 AND number = ?2")?;
-    for run in runs {
-        delete.execute(params![process, number(run.number)])?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::Row;
 use super::book::{self, Book, COLUMNS, Fault, VALUES, number, values};
 use super::life::{self, Dead};
 use super::past::take_out;
+use super::read::whole;
 use crate::base::calendar::{day_of, start_of};
 use crate::conf::price::Usd;
 use crate::limits::Past;
@@ -99,13 +100,12 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let text = |column: usize| row.get::<_, String>(column);
     let name = |column: usize| text(column).map(|name| Some(name).filter(|name| !name.is_empty()).map(Into::into));
-    let count = |column: usize| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
     let usd = |column: usize| {
         let known = row.get::<_, Option<i64>>(column);
         known.map(|known| known.map(|nanos| Usd(u64::try_from(nanos).unwrap_or_default())))
     };
     Ok(Row {
-        at: count(0)?,
+        at: whole(row, 0)?,
         request_id: text(1)?,
         caller: text(2)?.into(),
         key: text(3)?.into(),
@@ -113,22 +113,22 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         account: name(5)?,
         upstream_model: name(6)?,
         usage: Usage {
-            prompt: count(7)?,
-            completion: count(8)?,
-            cached: count(9)?,
-            cache_write: count(10)?,
-            reasoning: count(11)?,
+            prompt: whole(row, 7)?,
+            completion: whole(row, 8)?,
+            cached: whole(row, 9)?,
+            cache_write: whole(row, 10)?,
+            reasoning: whole(row, 11)?,
             source: Source::of_name(&text(12)?),
             doubted: None,
         },
         cost: usd(13)?,
-        unused_tokens: count(14)?,
+        unused_tokens: whole(row, 14)?,
         unused_cost: usd(15)?,
         outcome: CUT,
         attempts: row.get(16)?,
         stream: row.get(17)?,
         status: row.get(18)?,
-        total_ms: count(19)?,
+        total_ms: whole(row, 19)?,
         ..Row::default()
     })
 }

@@ -7,29 +7,30 @@ use crate::conf::price::Usd;
 use serde_json::{Map, Value, json};
 
 impl Used {
-    /// Lists the columns for programs. What nobody knows is null. Amounts are texts, since a
-    /// program would read a number as a float.
-    fn columns(&self) -> [(&'static str, Value); 16] {
+    /// Lists the columns: each one's name for programs, its name in the table for people (empty if
+    /// the table lacks the column), and its value. What nobody knows is null. Amounts are texts,
+    /// since a program would read a number as a float.
+    fn columns(&self) -> [(&'static str, &'static str, Value); 16] {
         let count = |column: Column| Value::from(self.sums[column]);
         let (cost, cost_known) = self.money(Column::Cost, Column::Unpriced);
         let (unused_cost, unused_cost_known) = self.money(Column::UnusedCost, Column::UnusedUnpriced);
         [
-            ("requests", count(Column::Requests)),
-            ("failed", self.failed.into()),
-            ("prompt_tokens", count(Column::Prompt)),
-            ("completion_tokens", count(Column::Completion)),
-            ("cached_tokens", count(Column::Cached)),
-            ("cache_write_tokens", count(Column::CacheWrite)),
-            ("reasoning_tokens", count(Column::Reasoning)),
-            ("total_tokens", self.sums.tokens().into()),
-            ("estimated_requests", count(Column::Estimated)),
-            ("cost_usd", cost.into()),
-            ("cost_known", cost_known.into()),
-            ("unpriced_requests", count(Column::Unpriced)),
-            ("unused_tokens", count(Column::UnusedTokens)),
-            ("unused_cost_usd", unused_cost.into()),
-            ("unused_cost_known", unused_cost_known.into()),
-            ("unused_unpriced_requests", count(Column::UnusedUnpriced)),
+            ("requests", "requests", count(Column::Requests)),
+            ("failed", "failed", self.failed.into()),
+            ("prompt_tokens", "prompt", count(Column::Prompt)),
+            ("completion_tokens", "completion", count(Column::Completion)),
+            ("cached_tokens", "cached", count(Column::Cached)),
+            ("cache_write_tokens", "", count(Column::CacheWrite)),
+            ("reasoning_tokens", "reasoning", count(Column::Reasoning)),
+            ("total_tokens", "total", self.sums.tokens().into()),
+            ("estimated_requests", "estimated", count(Column::Estimated)),
+            ("cost_usd", "USD", cost.into()),
+            ("cost_known", "", cost_known.into()),
+            ("unpriced_requests", "unpriced", count(Column::Unpriced)),
+            ("unused_tokens", "unused", count(Column::UnusedTokens)),
+            ("unused_cost_usd", "", unused_cost.into()),
+            ("unused_cost_known", "", unused_cost_known.into()),
+            ("unused_unpriced_requests", "", count(Column::UnusedUnpriced)),
         ]
     }
 
@@ -60,21 +61,6 @@ fn cell(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// The columns of the table, with its words for them.
-const SHORT: [(&str, &str); 11] = [
-    ("requests", "requests"),
-    ("failed", "failed"),
-    ("prompt_tokens", "prompt"),
-    ("completion_tokens", "completion"),
-    ("cached_tokens", "cached"),
-    ("reasoning_tokens", "reasoning"),
-    ("total_tokens", "total"),
-    ("estimated_requests", "estimated"),
-    ("cost_usd", "USD"),
-    ("unpriced_requests", "unpriced"),
-    ("unused_tokens", "unused"),
-];
-
 impl Answer {
     /// Writes a table for people.
     pub fn table(&self) -> String {
@@ -87,7 +73,8 @@ impl Answer {
             text.push_str("no requests\n");
             return text;
         }
-        let head = self.by.iter().map(|group| group.name()).chain(SHORT.map(|(_, short)| short));
+        let shown = |used: &Used| used.columns().into_iter().filter(|(_, short, _)| !short.is_empty());
+        let head = self.by.iter().map(|group| group.name()).chain(shown(&self.total).map(|(_, short, _)| short));
         let mut table = vec![head.map(str::to_owned).collect::<Vec<_>>()];
         let total = (
             self.by.iter().enumerate().map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned()).collect(),
@@ -97,8 +84,8 @@ impl Answer {
             let dash =
                 |name: &String| if name.is_empty() && line < self.lines.len() { "-".to_owned() } else { name.clone() };
             let mut cells: Vec<String> = names.iter().map(dash).collect();
-            let shown = used.columns().into_iter().filter(|(name, _)| SHORT.iter().any(|(column, _)| column == name));
-            cells.extend(shown.map(|(name, value)| if name == "cost_usd" { used.shown_cost() } else { cell(&value) }));
+            let cost = |name: &str| (name == "cost_usd").then(|| used.shown_cost());
+            cells.extend(shown(used).map(|(name, _, value)| cost(name).unwrap_or_else(|| cell(&value))));
             table.push(cells);
         }
         text + &columns(&table, self.by.len())
@@ -106,11 +93,11 @@ impl Answer {
 
     /// Writes CSV for programs that read tables, without the notes.
     pub fn csv(&self) -> String {
-        let columns = Used::default().columns().map(|(name, _)| name);
+        let columns = self.total.columns().map(|(name, ..)| name);
         let mut text = self.by.iter().map(|group| group.name()).chain(columns).collect::<Vec<_>>().join(",");
         text.push('\n');
         for (names, used) in &self.lines {
-            let cells = used.columns().map(|(_, value)| cell(&value));
+            let cells = used.columns().map(|(.., value)| cell(&value));
             text.push_str(&names.iter().map(|name| quoted(name)).chain(cells).collect::<Vec<_>>().join(","));
             text.push('\n');
         }
@@ -149,7 +136,7 @@ impl Answer {
 }
 
 fn object(used: &Used) -> Map<String, Value> {
-    used.columns().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    used.columns().into_iter().map(|(name, _, value)| (name.to_owned(), value)).collect()
 }
 
 /// Quotes a cell of CSV (RFC 4180).
