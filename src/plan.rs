@@ -68,10 +68,11 @@ impl Candidate {
 }
 
 /// For which requests a candidate is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
     /// All.
+    #[default]
     Any,
     /// Those that are too long for the model.
     TooLong,

@@ -3,30 +3,27 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use super::{CheckArgs, fail, print, tell};
-use crate::catalog::load::{Loaded, Secrets, folder, load, shown};
+use super::{CheckArgs, print, tell};
+use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::catalog::published_key_problem;
 
 /// Prints what is wrong, or what was read.
-pub(super) fn run(args: &CheckArgs) -> ExitCode {
-    let conf = folder(args.conf.conf.as_deref());
+pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
+    let conf = args.conf.folder();
     let secrets = if args.no_secrets { Secrets::Assume } else { Secrets::Resolve };
-    let Loaded { server, catalog, count: files, .. } = match load(&conf, secrets) {
-        Ok(loaded) => loaded,
-        Err(problems) => {
-            let (errors, warnings) = (count(problems.0.len(), "error"), problems.1.len());
-            let warned = if warnings == 0 { String::new() } else { format!(", {}", count(warnings, "warning")) };
-            return fail(&format!("{}\n{}: {errors}{warned}", problems.with_warnings(), shown(&conf)));
-        }
-    };
+    let Loaded { server, catalog, count: files, .. } = load(&conf, secrets).map_err(|problems| {
+        let (errors, warnings) = (count(problems.0.len(), "error"), problems.1.len());
+        let warned = if warnings == 0 { String::new() } else { format!(", {}", count(warnings, "warning")) };
+        format!("{}\n{}: {errors}{warned}", problems.with_warnings(), shown(&conf))
+    })?;
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));
     }
     let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
     if let Some(problem) = published_key_problem(&catalog, &listeners) {
-        return fail(&format!("{}: {problem}", shown(&conf)));
+        return Err(format!("{}: {problem}", shown(&conf)));
     }
-    print(&format!(
+    Ok(print(&format!(
         "{}: fine. {}, {}, {}, {}, {}, {}\n",
         shown(&conf),
         count(files, "file"),
@@ -35,7 +32,7 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         count(catalog.callers().len(), "caller"),
         count(catalog.key_count(), "key"),
         count(catalog.warnings.len(), "warning"),
-    ))
+    )))
 }
 
 fn count(number: usize, what: &str) -> String {

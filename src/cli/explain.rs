@@ -27,12 +27,11 @@ use super::key::Id;
 use super::{ExplainArgs, limits, tell, write};
 use crate::account::Registry;
 use crate::base::calendar;
-use crate::catalog::Model;
-use crate::catalog::load::{Loaded, Secrets, folder, load, shown};
+use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::conf::config::Server;
 use crate::desk::checks;
 use crate::error::{Refusal, What};
-use crate::limits::{Ask, Bound, Kind, admit};
+use crate::limits::{Ask, Bound, Bounds, admit};
 use crate::live::Snapshot;
 use crate::plan;
 use candidates::Rehearsal;
@@ -48,17 +47,16 @@ const TIMEOUT: &str = "x-portcullis-timeout";
 /// Runs the command. Exits with 0 if somebody would be asked, with 1 if nobody would, and with 2 if
 /// that cannot be found out.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
-    let report = match explain(args) {
-        Ok(report) => report,
+    match explain(args) {
+        Ok(report) => {
+            let text = if args.json { report.json() } else { text::render(&report) };
+            let is_written = write(&text).is_ok();
+            if is_written && report.verdict.tried { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
         Err(why) => {
             tell(&why);
-            return ExitCode::from(2);
+            ExitCode::from(2)
         }
-    };
-    let text = if args.json { report.json() } else { text::render(&report) };
-    match write(&text) {
-        Ok(()) if report.verdict.tried => ExitCode::SUCCESS,
-        Ok(()) | Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -80,7 +78,7 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
         );
     }
     let headers = headers(&args.headers)?;
-    let conf = folder(args.conf.conf.as_deref());
+    let conf = args.conf.folder();
     let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume).map_err(|problems| {
         format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", shown(&conf))
     })?;
@@ -136,12 +134,13 @@ fn tried(key: &str, input: &Input) -> Report {
     let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else {
         return report.refused();
     };
-    for bound in limits::of(&snapshot.catalog, &key, Some(&model.id)) {
-        report.fact("limits", bound.says());
+    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(&key, model.index)).unwrap_or_default();
+    for bound in bounds.iter() {
+        report.fact("limits", limits::says(bound));
         report.limits.push(bound.json());
     }
     if let Some(plan) = plan::plan(snapshot, &key, &model, envelope.stream, None) {
-        within_limits(snapshot, &key, &model, plan::most(&envelope, &plan), &mut report);
+        within_limits(&bounds, plan::most(&envelope, &plan), &mut report);
     }
     if !report.refusals.is_empty() {
         return report.refused();
@@ -169,17 +168,12 @@ fn tried(key: &str, input: &Input) -> Report {
 
 /// Checks the request against whole limits: one that is more never passes. Only the instance knows
 /// how much of a limit is left, and its `/limits` reports that.
-fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report: &mut Report) {
-    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
+fn within_limits(bounds: &Bounds<'_>, ask: Ask, report: &mut Report) {
     if bounds.is_empty() {
         return;
     }
     report.fact("limits", format!("it takes {} tokens and {} USD at most, until it is settled", ask.tokens, ask.usd));
-    let estimated = |bound: &&Bound<'_>| {
-        Kind::ALL
-            .into_iter()
-            .any(|kind| kind.limit(bound.limits, 1).is_some_and(|limit| kind.is_over_as_estimated(limit, ask)))
-    };
+    let estimated = |bound: &&Bound<'_>| bound.each().any(|(kind, limit)| kind.is_over_as_estimated(limit, ask));
     for bound in bounds.iter().filter(estimated) {
         report.fact(
             "limits",
@@ -190,7 +184,7 @@ fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report
         );
     }
     // Nothing is used here.
-    match admit(&bounds, ask, calendar::now(), 1) {
+    match admit(bounds, ask, calendar::now(), 1) {
         Ok(reservation) => reservation.undo(),
         Err(refused) => report.fault("limits", refused.refusal()),
     }

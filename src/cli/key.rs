@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{KeyCommand, fail, no_such};
+use super::{KeyArgs, KeyCommand, no_such};
 use crate::base::calendar::{DAY, rfc3339};
 use crate::base::units::{Span, Time};
 use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::{Key, name};
 use crate::conf::yaml::Step;
+use crate::conf::yaml::edit::Change;
 
 mod change;
 mod delete;
@@ -26,9 +27,9 @@ mod show;
 mod standing;
 
 /// Runs a command.
-pub(super) fn run(command: &KeyCommand) -> ExitCode {
+pub(super) fn run(command: &KeyCommand) -> Result<ExitCode, String> {
     let now = SystemTime::now();
-    let done = match command {
+    match command {
         KeyCommand::New(args) => new::run(args, now),
         KeyCommand::List(args) => list::run(args, now),
         KeyCommand::Show(args) => show::run(args, now),
@@ -37,9 +38,19 @@ pub(super) fn run(command: &KeyCommand) -> ExitCode {
         KeyCommand::Expire(args) => change::expire(args, now),
         KeyCommand::Rotate(args) => rotate::run(args, now),
         KeyCommand::Delete(args) => delete::run(args),
-        KeyCommand::Hash => return secret::hash(),
-    };
-    done.unwrap_or_else(|why| fail(&why))
+        KeyCommand::Hash => secret::hash(),
+    }
+}
+
+/// Locks the files in which a key is to be changed.
+fn lock(args: &KeyArgs) -> Result<(Id<'_>, Files), String> {
+    Ok((Id::of(&args.key)?, Files::lock(&args.conf.folder())?))
+}
+
+/// Changes a file. The error says how to do the same by hand.
+fn change(files: &mut Files, file: usize, changes: &[Change<'_>], by_hand: &str) -> Result<(), String> {
+    let changed = files.change(file, changes);
+    changed.map(drop).map_err(|why| format!("{why}\nNothing is changed. By hand: {by_hand}"))
 }
 
 /// A key's id in the catalog: `acme/prod`.

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Parser, Subcommand};
 
 use crate::base::problem::{nearest, quoted};
+use crate::catalog::load;
 use crate::ledger::report;
 
 mod check;
@@ -59,6 +60,13 @@ pub struct ConfArgs {
     /// The configuration folder [default: ./conf, then /etc/portcullis]
     #[arg(long, value_name = "DIR")]
     pub conf: Option<PathBuf>,
+}
+
+impl ConfArgs {
+    /// Returns the configuration folder.
+    fn folder(&self) -> PathBuf {
+        load::folder(self.conf.as_deref())
+    }
 }
 
 /// `serve`.
@@ -320,16 +328,17 @@ pub fn run() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    match cli.command {
+    let done = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
-        Command::Explain(args) => explain::run(&args),
+        Command::Explain(args) => Ok(explain::run(&args)),
         Command::Usage(args) => usage::run(&args),
         Command::Key(command) => key::run(&command),
-        Command::Schema(args) => schema::run(&args),
-        Command::Presets => presets::run(),
+        Command::Schema(args) => Ok(schema::run(&args)),
+        Command::Presets => Ok(presets::run()),
         Command::Prices(args) => prices::run(&args),
-    }
+    };
+    done.unwrap_or_else(|why| fail(&why))
 }
 
 /// Takes out of an error what the person typed, unless it is nearly a word of ours: it may be a
@@ -372,10 +381,7 @@ fn no_such<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>, adv
 
 /// Prints a result. If the reader is gone, `println!` would panic; this fails.
 fn print(text: &str) -> ExitCode {
-    match write(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    if write(text.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn write(bytes: &[u8]) -> io::Result<()> {

@@ -3,19 +3,17 @@
 
 use std::process::ExitCode;
 
-use super::{PricesArgs, fail, print};
+use super::{PricesArgs, print};
 use crate::base::table::columns;
 use crate::catalog::Catalog;
 use crate::catalog::load::{Secrets, catalog};
 use crate::conf::price::{Million, Price, Usd, list};
 
 /// Prints the list, or the prices of a catalog.
-pub(super) fn run(args: &PricesArgs) -> ExitCode {
-    let Some(conf) = &args.conf else { return print(&listed()) };
-    match catalog(conf, Secrets::Assume).catalog {
-        Ok(catalog) => print(&shown(&catalog)),
-        Err(problems) => fail(&problems.to_string()),
-    }
+pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
+    let Some(conf) = &args.conf else { return Ok(print(&listed())) };
+    let catalog = catalog(conf, Secrets::Assume).catalog.map_err(|problems| problems.to_string())?;
+    Ok(print(&shown(&catalog)))
 }
 
 const COSTS: [&str; 7] = ["input", "output", "cached_input", "cache_write", "thinking", "per_request", "long"];

@@ -2,23 +2,17 @@
 
 use std::process::ExitCode;
 
-use super::{ServeArgs, fail};
-use crate::catalog::load::{Secrets, folder, load, shown};
+use super::ServeArgs;
+use crate::catalog::load::{Secrets, load, shown};
 use crate::conf::config::Listen;
 
 /// Serves. Returns only if serving cannot begin.
-pub(super) fn run(args: ServeArgs) -> ExitCode {
-    let conf = folder(args.conf.conf.as_deref());
-    let mut loaded = match load(&conf, Secrets::Resolve) {
-        Ok(loaded) => loaded,
-        Err(problems) => {
-            return fail(&format!(
-                "{}\n{}: not served. `portcullis check` says the same without serving",
-                problems.with_warnings(),
-                shown(&conf)
-            ));
-        }
-    };
+pub(super) fn run(args: ServeArgs) -> Result<ExitCode, String> {
+    let conf = args.conf.folder();
+    let mut loaded = load(&conf, Secrets::Resolve).map_err(|problems| {
+        let problems = problems.with_warnings();
+        format!("{problems}\n{}: not served. `portcullis check` says the same without serving", shown(&conf))
+    })?;
     crate::log::install(loaded.server.log.format, loaded.server.log.level);
     if !args.listen.is_empty() {
         if loaded.server.listen.iter().any(|listen| listen.tls.is_some()) {
@@ -29,8 +23,5 @@ pub(super) fn run(args: ServeArgs) -> ExitCode {
         loaded.server.listen =
             args.listen.into_iter().map(|address| Listen { address, h2c: false, tls: None }).collect();
     }
-    match crate::server::run(&conf, loaded) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => fail(&why),
-    }
+    crate::server::run(&conf, loaded).map(|()| ExitCode::SUCCESS)
 }

@@ -4,15 +4,16 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{UsageArgs, fail, print, tell};
+use super::{UsageArgs, print, tell};
 use crate::base::calendar::now;
 use crate::base::problem::{nearest, quoted, shown};
-use crate::catalog::load::{Secrets, catalog, folder, server};
+use crate::catalog::load::{Secrets, catalog, server};
+use crate::conf::config::Ledger;
 use crate::ledger::read;
 use crate::ledger::report::{Asked, Query, answer};
 
 /// Prints the answer.
-pub(super) fn run(args: &UsageArgs) -> ExitCode {
+pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
     let asked = Asked {
         by: Some(&args.by),
         since: Some(&args.since),
@@ -21,48 +22,35 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
         key: args.key.as_deref(),
         model: args.model.as_deref(),
     };
-    let query = match Query::new(&asked, now()) {
-        Ok(query) => query,
-        Err(why) => return fail(&format!("--{why}")),
-    };
-    let conf = folder(args.conf.conf.as_deref());
-    let ledger = match server(&conf, Secrets::Assume) {
-        Ok(server) => server.ledger,
-        Err(problems) => return fail(&problems.to_string()),
-    };
-    let answer = match answer(&ledger.path, &query, None) {
-        Ok(Some(answer)) => answer,
-        Ok(None) => {
-            let here = match std::env::current_dir() {
-                Ok(here) if ledger.path.is_relative() => {
-                    format!("; a relative path starts at the working directory, which is {}", here.display())
-                }
-                Ok(_) | Err(_) => String::new(),
-            };
-            let why = if ledger.enabled {
-                "`serve` begins one"
-            } else {
-                "it is switched off: `ledger.enabled` in server.yaml"
-            };
-            return fail(&format!("there is no ledger at {}: {why}{here}", ledger.path.display()));
-        }
-        Err(why) => return fail(&why.to_string()),
-    };
+    let query = Query::new(&asked, now()).map_err(|why| format!("--{why}"))?;
+    let conf = args.conf.folder();
+    let ledger = server(&conf, Secrets::Assume).map_err(|problems| problems.to_string())?.ledger;
+    let answer = answer(&ledger.path, &query, None).map_err(|why| why.to_string())?;
+    let answer = answer.ok_or_else(|| no_ledger(&ledger))?;
     if answer.is_empty()
         && let Some(why) = nobody(args, &conf, &ledger.path)
     {
-        return fail(&why);
+        return Err(why);
     }
     if args.csv {
         for note in answer.notes() {
             tell(&format!("note: {note}"));
         }
     }
-    print(&match (args.csv, args.json) {
+    Ok(print(&match (args.csv, args.json) {
         (true, _) => answer.csv(),
         (false, true) => answer.json(),
         (false, false) => answer.table(),
-    })
+    }))
+}
+
+/// Writes where a ledger was looked for, and why there is none.
+fn no_ledger(ledger: &Ledger) -> String {
+    let here = std::env::current_dir().ok().filter(|_| ledger.path.is_relative());
+    let here =
+        here.map(|here| format!("; a relative path starts at the working directory, which is {}", here.display()));
+    let why = if ledger.enabled { "`serve` begins one" } else { "it is switched off: `ledger.enabled` in server.yaml" };
+    format!("there is no ledger at {}: {why}{}", ledger.path.display(), here.unwrap_or_default())
 }
 
 /// Returns why nothing is found: a name of the question is neither in the catalog nor in the

@@ -3,7 +3,7 @@
 use super::{Bound, Counts, Kind, Left, Level, LimitReached, Room};
 use crate::conf::price::Usd;
 use crate::error::{Refusal, What};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -83,34 +83,44 @@ impl LimitReached {
 
 /// Returns what `/limits` says of one scope: its limits, and what is used of them; where money is
 /// limited, how many requests of the month that lacks.
-pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Value {
+pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
     let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
-    let (mut limits, mut used) = (serde_json::Map::new(), serde_json::Map::new());
-    for kind in Kind::ALL {
-        let Some(limit) = kind.limit(bound.limits, 1) else { continue };
-        let count = match kind {
-            Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
-            Kind::RequestsPerDay => counts.day_requests,
-            Kind::TokensPerMinute => of_minute(|(_, _, tokens)| *tokens),
-            Kind::TokensPerDay => counts.day_tokens,
-            Kind::Concurrency => counts.places.saturating_add(counts.entering),
-            Kind::UsdPerDay => counts.day_usd.0,
-            Kind::UsdPerMonth => counts.month_usd.0,
-        };
-        for (told, number) in [(&mut limits, limit), (&mut used, count)] {
-            told.insert(kind.name().to_owned(), if kind.is_money() { json!(Usd(number)) } else { json!(number) });
-        }
-    }
-    let mut report =
-        json!({ "level": bound.scope.level.name(), "name": bound.scope.name, "limits": limits, "used": used });
+    let used = |kind: Kind| match kind {
+        Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
+        Kind::RequestsPerDay => counts.day_requests,
+        Kind::TokensPerMinute => of_minute(|(_, _, tokens)| *tokens),
+        Kind::TokensPerDay => counts.day_tokens,
+        Kind::Concurrency => counts.places.saturating_add(counts.entering),
+        Kind::UsdPerDay => counts.day_usd.0,
+        Kind::UsdPerMonth => counts.month_usd.0,
+    };
+    let mut report = bound.json();
+    report.insert("used".to_owned(), amounts(bound.each().map(|(kind, _)| (kind, used(kind)))));
     let unpriced = bound.scope.unpriced(now_ms);
-    if unpriced > 0
-        && bound.limits.limits_money()
-        && let Some(report) = report.as_object_mut()
-    {
+    if unpriced > 0 && bound.limits.limits_money() {
         report.insert("unpriced_requests".to_owned(), unpriced.into());
     }
-    report
+    report.into()
+}
+
+impl Bound<'_> {
+    /// Returns each kind of limit that there is, and how much it allows.
+    pub fn each(&self) -> impl Iterator<Item = (Kind, u64)> {
+        Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit(self.limits, 1)?)))
+    }
+
+    /// Returns what `/limits` says of the limits themselves.
+    pub fn json(&self) -> Map<String, Value> {
+        let (level, name) = (self.scope.level.name(), &*self.scope.name);
+        let fields = [("level", level.into()), ("name", name.into()), ("limits", amounts(self.each()))];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// Writes amounts by the names of their kinds.
+fn amounts(each: impl Iterator<Item = (Kind, u64)>) -> Value {
+    let amount = |kind: Kind, number: u64| if kind.is_money() { json!(Usd(number)) } else { json!(number) };
+    Value::Object(each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number))).collect())
 }
 
 impl Left {

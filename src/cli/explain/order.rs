@@ -82,19 +82,12 @@ impl Order {
 
     /// Notes how the order of the model, and of those that may stand in for it, comes about.
     pub(super) fn tell(&self, model: &Model, is_running_known: bool, report: &mut Report) {
-        let mut done = Vec::new();
-        for one in &self.candidates {
-            let group = of_group(one);
-            if done.contains(&group) {
-                continue;
-            }
-            done.push(group);
-            let members: Vec<(&Candidate, Option<f64>)> =
-                self.places().filter(|(other, _)| of_group(other) == group).collect();
-            if members.len() > 1 {
+        let places: Vec<_> = self.places().collect();
+        for members in places.chunk_by(|(one, _), (other, _)| of_group(one) == of_group(other)) {
+            if let [(one, _), _, ..] = members {
                 let of = &one.model;
                 let whose = if *of.id == *model.id { String::new() } else { format!("of \"{}\": ", of.id) };
-                report.fact("order", format!("{whose}{}", order(of, &members, is_running_known)));
+                report.fact("order", format!("{whose}{}", order(of, members, is_running_known)));
             }
         }
     }

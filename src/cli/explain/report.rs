@@ -11,7 +11,7 @@ pub(super) struct Report {
     pub(super) verdict: Verdict,
     pub(super) facts: Vec<Fact>,
     /// The limits on the request, as `/limits` names them; people have them among the facts.
-    pub(super) limits: Vec<serde_json::Value>,
+    pub(super) limits: Vec<serde_json::Map<String, serde_json::Value>>,
     pub(super) candidates: Vec<Candidate>,
     /// In the order in which the gateway meets them: the caller learns of the first.
     #[serde(skip)]
@@ -40,10 +40,11 @@ pub(super) struct Fact {
 }
 
 /// What becomes of a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CandidateState {
     /// It is asked.
+    #[default]
     Asked,
     /// It is asked if nobody else is left, although its breaker is not closed.
     LastResort,
@@ -66,7 +67,7 @@ pub(super) enum CandidateState {
 }
 
 /// A way to serve the request, be it taken or not.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Candidate {
     /// The model that it serves.
     pub(super) model: String,
@@ -92,19 +93,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Returns what is reported of a model none of whose targets is named.
     pub(super) fn of_model(model: &str, reach: Reach, state: CandidateState, why: String) -> Candidate {
-        Candidate {
-            model: model.to_owned(),
-            account: None,
-            upstream_model: None,
-            reach,
-            state,
-            attempt: None,
-            first_for: None,
-            why,
-            does: None,
-            price: None,
-            request: None,
-        }
+        Candidate { model: model.to_owned(), reach, state, why, ..Candidate::default() }
     }
 }
 

@@ -4,16 +4,14 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use super::standing::Standing;
-use super::{Id, ahead, place, running, stamp};
+use super::{Id, ahead, lock, place, running, stamp};
 use crate::catalog::amend::Files;
-use crate::catalog::load::folder;
 use crate::cli::{ExpireKeyArgs, KeyArgs, tell};
 use crate::conf::yaml::edit::{Change, New};
 
 /// Switches a key on or off.
 pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<ExitCode, String> {
-    let id = Id::of(&args.key)?;
-    let mut files = Files::lock(&folder(args.conf.conf.as_deref()))?;
+    let (id, mut files) = lock(args)?;
     let state = if wanted { "enabled" } else { "disabled" };
     if id.find(&files)?.key.enabled == wanted {
         return Ok(already(&mut files, id, &format!("is {state}")));
@@ -28,8 +26,7 @@ pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<E
 
 /// Sets when a key stops working.
 pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
-    let id = Id::of(&args.key.key)?;
-    let mut files = Files::lock(&folder(args.key.conf.conf.as_deref()))?;
+    let (id, mut files) = lock(&args.key)?;
     let expires = args.when.at.or_else(|| args.when.span.map(|span| ahead(now, span)));
     if id.find(&files)?.key.expires == expires {
         let says = expires.map_or_else(|| "has no end".to_owned(), |expires| format!("expires at {}", stamp(expires)));
@@ -69,15 +66,13 @@ impl Edit<'_> {
     fn make(&self, files: &mut Files, id: Id<'_>, now: SystemTime) -> Result<ExitCode, String> {
         let Edit { change, by_hand, result } = self;
         let at = id.written(files)?;
-        files.change(at.file, std::slice::from_ref(change)).map_err(|why| {
-            let at = place(files, at);
-            format!("{why}\nNothing is changed. By hand: {by_hand} in callers.{}.keys.{}, {at}", id.caller, id.name)
-        })?;
+        let at_place = place(files, at);
+        let how = format!("{by_hand} in callers.{}.keys.{}, {at_place}", id.caller, id.name);
+        super::change(files, at.file, std::slice::from_ref(change), &how)?;
         let key = id.find(files)?;
         if let Some(hinders) = Standing::of(&key, now).hinders().filter(|_| key.key.enabled) {
             tell(&format!("{} does not work: {hinders}", id.whole));
         }
-        let at_place = place(files, at);
         Ok(running::wait(files, at.file, SystemTime::now()).report(
             &format!("{} {result}: {at_place}", id.whole),
             &format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet", id.whole),

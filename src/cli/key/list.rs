@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::standing::{Standing, expires};
 use super::{KeyEntry, stamp};
@@ -13,12 +13,12 @@ use crate::base::problem::nearest;
 use crate::base::table::columns;
 use crate::catalog::Key;
 use crate::catalog::amend::{Files, KeyPlace};
-use crate::catalog::load::{Secrets, folder, server};
+use crate::catalog::load::{Secrets, server};
 use crate::cli::{ListKeysArgs, print, tell};
 use crate::ledger;
 
 pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, String> {
-    let conf = folder(args.conf.conf.as_deref());
+    let conf = args.conf.folder();
     let files = Files::read(&conf)?;
     if let Some(caller) = &args.caller {
         let callers = files.catalog().callers();
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
         })
         .collect();
     Ok(print(&if args.json {
-        format!("{:#}\n", Value::from_iter(rows.iter().map(ListedKey::json)))
+        format!("{:#}\n", json!(rows.iter().map(ListedKey::json).collect::<Vec<_>>()))
     } else {
         human(&rows)
     }))
@@ -73,20 +73,24 @@ impl<'f> ListedKey<'f> {
     }
 
     /// Writes the row for machines.
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Map<String, Value> {
         let ListedKey { key, standing, expires, place, used } = self;
-        json!({
-            "id": key.id,
-            "caller": key.caller.id,
-            "state": standing.name(),
-            "rotating_until": if let Standing::Rotating(until) = standing { Some(stamp(*until)) } else { None },
-            "expires": expires,
-            "models": key.permissions.of_key().list(),
-            "caller_models": key.permissions.of_caller().list(),
-            "file": place.as_ref().map(|(file, _)| file),
-            "line": place.as_ref().map(|(_, line)| line),
-            "last_used": used,
-        })
+        let fields = [
+            ("id", json!(key.id)),
+            ("caller", json!(key.caller.id)),
+            ("state", json!(standing.name())),
+            (
+                "rotating_until",
+                json!(if let Standing::Rotating(until) = standing { Some(stamp(*until)) } else { None }),
+            ),
+            ("expires", json!(expires)),
+            ("models", json!(key.permissions.of_key().list())),
+            ("caller_models", json!(key.permissions.of_caller().list())),
+            ("file", json!(place.as_ref().map(|(file, _)| file))),
+            ("line", json!(place.as_ref().map(|(_, line)| line))),
+            ("last_used", json!(used)),
+        ];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 

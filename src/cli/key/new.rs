@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use super::secret::{NewSecret, exposed};
 use super::{Id, ahead, place, running, stamp};
 use crate::catalog::amend::Files;
-use crate::catalog::load::folder;
 use crate::catalog::name;
 use crate::cli::{NewKeyArgs, fail, no_such, print, tell};
 use crate::conf::yaml::Step;
@@ -28,7 +27,7 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     if args.print {
         return Ok(printed(id, args, &NewSecret::make()?, expires));
     }
-    let mut files = Files::lock(&folder(args.conf.conf.as_deref()))?;
+    let mut files = Files::lock(&args.conf.folder())?;
     is_free(&files, id, args.create)?;
     let secret = NewSecret::make()?;
     let (path, new) = entry(id, &secret, args, expires);

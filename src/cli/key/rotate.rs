@@ -6,9 +6,8 @@ use std::time::SystemTime;
 use super::new::once;
 use super::secret::NewSecret;
 use super::standing::Standing;
-use super::{Id, ahead, place, stamp, time};
+use super::{Id, ahead, change, lock, place, stamp, time};
 use crate::catalog::amend::Files;
-use crate::catalog::load::folder;
 use crate::cli::{RotateKeyArgs, tell};
 use crate::conf::yaml::edit::{Change, New};
 use crate::conf::yaml::{Node, Step, Value};
@@ -21,21 +20,17 @@ enum Hashes {
 }
 
 pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
-    let id = Id::of(&args.key.key)?;
-    let mut files = Files::lock(&folder(args.key.conf.conf.as_deref()))?;
+    let (id, mut files) = lock(&args.key)?;
     id.find(&files)?;
     let (at, hashes) =
         files.written(id.caller, id.name, written).ok_or_else(|| format!("{} is in no file", id.whole))?;
-    let Some(hashes) = hashes else { return Err(format!("{}: {} has no hash", place(&files, at), id.whole)) };
+    let at_place = place(&files, at);
+    let Some(hashes) = hashes else { return Err(format!("{at_place}: {} has no hash", id.whole)) };
     let secret = NewSecret::make()?;
     let until = (!args.overlap.is_zero()).then(|| ahead(now, args.overlap));
-    files.change(at.file, &changes(id, &hashes, &secret, until, now)).map_err(|why| {
-        format!(
-            "{why}\nNothing is changed. By hand: give {} several `hashes`, {}; `portcullis key new --print` makes a secret",
-            id.whole,
-            place(&files, at)
-        )
-    })?;
+    let by_hand =
+        format!("give {} several `hashes`, {at_place}; `portcullis key new --print` makes a secret", id.whole);
+    change(&mut files, at.file, &changes(id, &hashes, &secret, until, now), &by_hand)?;
     say(&files, id, now)?;
     Ok(once(&secret.text, &mut files, Some(at.file), "nothing is changed"))
 }

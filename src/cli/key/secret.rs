@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use crate::catalog::raw::Digest;
 use crate::catalog::resolve;
-use crate::cli::{fail, print};
+use crate::cli::print;
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::yaml::edit::New;
 
@@ -51,17 +51,13 @@ pub(super) fn exposed() -> Option<&'static str> {
 }
 
 /// Reads a key from standard input and prints its hash. A line end after the key is not part of it.
-pub(super) fn hash() -> ExitCode {
+pub(super) fn hash() -> Result<ExitCode, String> {
     const LARGEST: u64 = 64 << 10;
     let mut text = String::new();
-    if std::io::stdin().lock().take(LARGEST + 1).read_to_string(&mut text).is_err() {
-        return fail("standard input cannot be read as UTF-8");
-    }
+    let read = io::stdin().lock().take(LARGEST + 1).read_to_string(&mut text);
+    read.map_err(|_| "standard input cannot be read as UTF-8")?;
     let key = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
-    match of_existing(key) {
-        Ok(digest) => print(&format!("{digest}\n")),
-        Err(why) => fail(why),
-    }
+    Ok(print(&format!("{}\n", of_existing(key)?)))
 }
 
 fn of_existing(key: &str) -> Result<Digest, &'static str> {

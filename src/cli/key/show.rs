@@ -9,62 +9,57 @@ use super::list::{ListedKey, last_used};
 use super::standing::{Standing, expires};
 use super::{Id, KeyEntry, place, stamp};
 use crate::catalog::amend::Files;
-use crate::catalog::load::folder;
 use crate::catalog::raw::Digest;
 use crate::catalog::{Key, Model};
-use crate::cli::limits::{self, Bound};
-use crate::cli::{ShowKeyArgs, print};
+use crate::cli::{ShowKeyArgs, limits, print};
+use crate::limits::{Bound, Registry};
 
 /// This much of a hash says which it is.
 const SHORT: usize = "sha256:".len() + 8;
 
 pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     let id = Id::of(&args.key.key)?;
-    let conf = folder(args.key.conf.conf.as_deref());
+    let conf = args.key.conf.folder();
     let files = Files::read(&conf)?;
     let mut known = id.find(&files)?;
     known.secrets.sort_by_key(|(_, until)| (until.is_none(), *until));
     let at = id.written(&files).ok();
     let used = last_used(&conf).get(id.whole).map(|at| stamp(*at));
+    let scopes = Registry::default().adopt(files.catalog(), &mut Vec::new);
+    let bounds: Vec<Bound<'_>> =
+        scopes.get(known.key.index).into_iter().flat_map(|scopes| scopes.every(known.key)).collect();
     if args.json {
         let row = ListedKey::of(&files, &known, at, used, now);
-        return Ok(print(&format!("{:#}\n", machine(&files, &known, &row))));
+        return Ok(print(&format!("{:#}\n", machine(&files, &known, &row, &bounds))));
     }
     let at = at.map(|at| place(&files, at)).unwrap_or_default();
     let first = [("key", id.whole.to_owned()), ("file", at), ("last used", used.unwrap_or_else(|| "-".to_owned()))];
-    let lines = lines(&files, &known, now);
+    let lines = lines(&files, &known, &bounds, now);
     let text: String =
         first.into_iter().chain(lines).map(|(what, says)| format!("{:<12}{says}\n", format!("{what}:"))).collect();
     Ok(print(&text))
 }
 
 /// Writes for machines what `key list` says of the key, and more.
-fn machine(files: &Files, known: &KeyEntry<'_>, row: &ListedKey<'_>) -> Value {
-    let (key, mut told) = (known.key, row.json());
+fn machine(files: &Files, known: &KeyEntry<'_>, row: &ListedKey<'_>, bounds: &[Bound<'_>]) -> Value {
+    let (key, mut fields) = (known.key, row.json());
     let hashes =
         known.secrets.iter().map(|(digest, until)| json!({ "hash": short(digest), "until": until.map(stamp) }));
-    let limits = limits::of(files.catalog(), key, None);
     let rest = [
         ("hashes", Value::Array(hashes.collect())),
         ("sees", json!(seen(files, key).map(|model| &*model.id).collect::<Vec<_>>())),
-        ("limits", Value::Array(limits.iter().map(Bound::json).collect())),
+        ("limits", json!(bounds.iter().map(Bound::json).collect::<Vec<_>>())),
         ("allow_ips", json!(key.allow_ips.iter().map(ToString::to_string).collect::<Vec<_>>())),
         ("debug", json!(key.debug)),
     ];
-    if let Some(fields) = told.as_object_mut() {
-        fields.extend(rest.map(|(name, value)| (name.to_owned(), value)));
-    }
-    told
+    fields.extend(rest.map(|(name, value)| (name.to_owned(), value)));
+    Value::Object(fields)
 }
 
 /// Lists the models that the key may ask for.
 fn seen<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
-    files
-        .catalog()
-        .models()
-        .iter()
-        .map(|model| &**model)
-        .filter(|model| key.permissions.allow(&model.id) && model.served())
+    let models = files.catalog().models().iter().map(|model| &**model);
+    models.filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
 /// `sha256:04040404…`
@@ -73,7 +68,7 @@ fn short(digest: &[u8; 32]) -> String {
     format!("{hash}…")
 }
 
-fn lines(files: &Files, known: &KeyEntry<'_>, now: SystemTime) -> Vec<(&'static str, String)> {
+fn lines(files: &Files, known: &KeyEntry<'_>, bounds: &[Bound<'_>], now: SystemTime) -> Vec<(&'static str, String)> {
     let (key, catalog) = (known.key, files.catalog());
     let mut lines = vec![("state", Standing::of(known, now).says())];
     lines.push(("expires", expires(known).map_or_else(|| "never".to_owned(), stamp)));
@@ -95,7 +90,7 @@ fn lines(files: &Files, known: &KeyEntry<'_>, now: SystemTime) -> Vec<(&'static 
             catalog.models().len()
         ),
     ));
-    lines.extend(limits::of(catalog, key, None).iter().map(|bound| ("limits", bound.says())));
+    lines.extend(bounds.iter().map(|bound| ("limits", limits::says(bound))));
     if !key.allow_ips.is_empty() {
         lines.push(("allow_ips", key.allow_ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
     }
