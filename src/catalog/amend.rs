@@ -33,11 +33,11 @@ pub struct Files {
     /// Held by whoever changes something: the folder itself, so that nothing is left behind.
     lock: Option<File>,
     /// What was there before the last change.
-    before: Option<Before>,
+    before: Option<FileBefore>,
 }
 
 /// What a change is undone to.
-struct Before {
+struct FileBefore {
     path: PathBuf,
     /// `None` if there was no such file.
     text: Option<String>,
@@ -214,7 +214,7 @@ impl Files {
             remove_folder(made.as_deref());
             return Err(cannot(path, &why));
         }
-        self.before = Some(Before { path: real, text: before.map(str::to_owned), made });
+        self.before = Some(FileBefore { path: real, text: before.map(str::to_owned), made });
         (self.sources, self.catalog) = (after, catalog);
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Files {
     /// Makes the last change as if it had not been; nothing is to be done with these files
     /// afterwards.
     pub fn undo(&mut self) -> Result<(), String> {
-        let Some(Before { path, text, made }) = self.before.take() else { return Ok(()) };
+        let Some(FileBefore { path, text, made }) = self.before.take() else { return Ok(()) };
         let undo = || match &text {
             Some(text) => replace(&path, text, &fs::metadata(&path)?),
             None => fs::remove_file(&path),

@@ -17,7 +17,7 @@ use crate::conf::yaml;
 pub(crate) const LARGEST_NAMED: usize = 4 << 20;
 
 /// The files that the catalog is read from.
-pub(crate) struct Listed {
+pub(crate) struct FileList {
     /// `catalog.yaml`, then those of `catalog.d` by name.
     pub(crate) paths: Vec<PathBuf>,
     /// Endings that look like a mistake.
@@ -25,9 +25,9 @@ pub(crate) struct Listed {
 }
 
 /// Looks which there are.
-pub(crate) fn list(conf: &Path) -> Result<Listed, Problem> {
+pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
     let folder = conf.join("catalog.d");
-    let mut listed = Listed { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
+    let mut listed = FileList { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
     let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let entries = match entries {
         Ok(entries) => entries,

@@ -1,7 +1,7 @@
-//! The files of the configuration folder, read once and put together.
+//! Loading reads the files of the configuration folder once, and puts them together.
 //!
-//! What a file names is not repeated: a secret may stand where its place should. What was read, or
-//! looked for in vain, is told besides the result, so that a later change of it can be seen.
+//! No message repeats what a file names: a secret may stand where its place should. Beside the result
+//! stands what was read, or looked for in vain, so that a later change of it can be seen.
 
 use std::collections::BTreeSet;
 use std::env::VarError;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, read_now};
+use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
@@ -125,9 +125,9 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
         read => read.map_err(|why| Problems::one(no_file(&path, &why)))?,
     };
     let text = utf8(SERVER, bytes).map_err(Problems::one)?;
-    let mut outside = Outside::new(conf, secrets, Texts::default());
-    let mut server = config::read(SERVER, &text, &mut |reference| outside.look_up(reference))?;
-    server.warnings.extend(open_to_all(conf, &outside.private));
+    let mut references = ReferenceReader::new(conf, secrets, Texts::default());
+    let mut server = config::read(SERVER, &text, &mut |reference| references.look_up(reference))?;
+    server.warnings.extend(open_to_all(conf, &references.private));
     let mut problems = Vec::new();
     for (index, tls) in
         server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?)))
@@ -159,7 +159,7 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
 /// Reads `catalog.yaml` and all of `catalog.d`, with what they name.
 pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     match is_there(conf) {
-        Ok(()) => assemble(Outside::new(conf, secrets, Texts::default()), list(conf)),
+        Ok(()) => assemble(ReferenceReader::new(conf, secrets, Texts::default()), list(conf)),
         Err(problems) => ReadCatalog { catalog: Err(problems), texts: Texts::default(), count: 0 },
     }
 }
@@ -167,33 +167,33 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
 /// Makes the catalog for a reload, of texts that are known to be whole: only what they name and was
 /// never looked at is read.
 pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
-    let listed = list(conf).map(|Listed { passed_over, .. }| {
+    let listed = list(conf).map(|FileList { passed_over, .. }| {
         let there = known
             .iter()
             .filter(|(path, version)| is_source(conf, path) && version.text != FileText::Missing)
             .map(|(path, _)| path);
         let main = conf.join("catalog.yaml");
         let others: Vec<_> = there.filter(|path| **path != main).cloned().collect();
-        Listed { paths: std::iter::once(main).chain(others).collect(), passed_over }
+        FileList { paths: std::iter::once(main).chain(others).collect(), passed_over }
     });
-    assemble(Outside::new(conf, Secrets::Resolve, known), listed)
+    assemble(ReferenceReader::new(conf, Secrets::Resolve, known), listed)
 }
 
-fn assemble(mut outside: Outside<'_>, listed: Result<Listed, Problem>) -> ReadCatalog {
-    let conf = outside.conf;
+fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Problem>) -> ReadCatalog {
+    let conf = references.conf;
     let (listed, no_list) = match listed {
         Ok(listed) => (listed, None),
-        Err(problem) => (Listed { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() }, Some(problem)),
+        Err(problem) => (FileList { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() }, Some(problem)),
     };
     let count = listed.paths.len();
     let not_read = |path: &PathBuf| Problem::of_file(name(conf, path), "is not read: only names that end in .yaml are");
     let mut warnings: Vec<_> = listed.passed_over.iter().map(not_read).collect();
-    let (sources, unreadable) = read_all(conf, listed.paths, |path, limit| outside.read(path, limit));
+    let (sources, unreadable) = read_all(conf, listed.paths, |path, limit| references.read(path, limit));
     let (paths, texts): (Vec<_>, Vec<_>) =
         sources.into_iter().map(|source| (source.path, (source.name, source.text))).unzip();
     let mut problems: Vec<_> = no_list.into_iter().chain(unreadable).collect();
     let resolved = if problems.is_empty() {
-        resolve(&texts, &mut |reference| outside.look_up(reference))
+        resolve(&texts, &mut |reference| references.look_up(reference))
     } else {
         Err(faults(&texts))
     };
@@ -202,18 +202,18 @@ fn assemble(mut outside: Outside<'_>, listed: Result<Listed, Problem>) -> ReadCa
             let worth_hiding =
                 |file: usize, text: &str| catalog.literal_secrets.contains(&file) || holds_guessable_hash(text);
             let texts = texts.iter().enumerate().filter(|(file, (_, text))| worth_hiding(*file, text));
-            outside.private.extend(texts.filter_map(|(file, _)| paths.get(file).cloned()));
-            warnings.extend(open_to_all(conf, &outside.private));
+            references.private.extend(texts.filter_map(|(file, _)| paths.get(file).cloned()));
+            warnings.extend(open_to_all(conf, &references.private));
             catalog.warnings.extend(warnings);
             Ok(catalog)
         }
         Err(Problems(more, warned)) => {
             problems.extend(more);
-            warnings.extend(open_to_all(conf, &outside.private));
+            warnings.extend(open_to_all(conf, &references.private));
             Err(Problems(problems, [warned, warnings].concat()))
         }
     };
-    ReadCatalog { catalog, texts: outside.found, count }
+    ReadCatalog { catalog, texts: references.found, count }
 }
 
 /// A file of the catalog.
@@ -258,12 +258,12 @@ fn read_all(
 /// Makes the catalog of these files, with no secret read.
 pub fn assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, Problems> {
     let texts: Vec<_> = sources.iter().map(|source| (source.name.clone(), source.text.clone())).collect();
-    let mut outside = Outside::new(conf, Secrets::Assume, Texts::default());
-    resolve(&texts, &mut |reference| outside.look_up(reference))
+    let mut references = ReferenceReader::new(conf, Secrets::Assume, Texts::default());
+    resolve(&texts, &mut |reference| references.look_up(reference))
 }
 
-/// What the files of the configuration name but do not hold, as it is looked up.
-struct Outside<'c> {
+/// Reads what the files of the configuration name but do not hold.
+struct ReferenceReader<'c> {
     conf: &'c Path,
     secrets: Secrets,
     /// What is known before, and is not read again.
@@ -274,7 +274,7 @@ struct Outside<'c> {
     private: BTreeSet<PathBuf>,
 }
 
-impl<'c> Outside<'c> {
+impl<'c> ReferenceReader<'c> {
     fn new(conf: &'c Path, secrets: Secrets, known: Texts) -> Self {
         Self { conf, secrets, known, found: Texts::new(), private: BTreeSet::new() }
     }

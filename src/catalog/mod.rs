@@ -33,7 +33,7 @@ pub mod texts;
 
 pub use account::{Account, AwsKeys, Base, KeyHeader, Signer, Timeouts};
 pub use model::{Hedge, Model, Queue, Strategy, Target};
-pub use risk::{PUBLISHED_KEY, published_key_problem, shrinks};
+pub use risk::{PUBLISHED_KEY, published_key_problem, removes_any, shrinks};
 
 /// The snapshot.
 #[derive(Default)]

@@ -113,7 +113,7 @@ fn hash<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<A
 }
 
 /// What is served, to whom.
-struct Served {
+struct ServedCallers {
     callers: Vec<Arc<Caller>>,
     keys: HashMap<[u8; 32], KeySecret>,
     key_total: usize,
@@ -134,7 +134,7 @@ fn sections_are_there(report: &Report<'_>) {
 }
 
 /// Warns where there is no caller: a gateway that refuses everybody is seldom meant.
-fn somebody_may_call(served: &Served, report: &Report<'_>) {
+fn somebody_may_call(served: &ServedCallers, report: &Report<'_>) {
     if served.callers.is_empty() {
         let what = "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";
         Scribe::new(report, 0).key("callers").warn(what);

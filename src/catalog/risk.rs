@@ -13,21 +13,27 @@ pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 /// Says how much a change takes away, when it is so much that it looks like an accident: more than
 /// half of the callers, models or accounts.
 pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
-    fn gone<T>(what: &str, old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> Option<String> {
-        // Both lists are sorted by id.
-        let left = old.iter().filter(|was| new.binary_search_by(|is| id(is).cmp(id(was))).is_ok()).count();
-        let gone = old.len() - left;
-        (gone * 2 > old.len()).then(|| format!("{gone} of {} {what}", old.len()))
-    }
-    let parts: Vec<_> = [
-        gone("accounts", &old.accounts, &new.accounts, |account| &account.id),
-        gone("models", &old.models, &new.models, |model| &model.id),
-        gone("callers", &old.callers, &new.callers, |caller| &caller.id),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let losses = losses(old, new).into_iter().filter(|(_, gone, all)| gone * 2 > *all);
+    let parts: Vec<_> = losses.map(|(what, gone, all)| format!("{gone} of {all} {what}")).collect();
     (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
+}
+
+/// Returns whether a change takes any account, model or caller away.
+pub fn removes_any(old: &Catalog, new: &Catalog) -> bool {
+    losses(old, new).iter().any(|(_, gone, _)| *gone > 0)
+}
+
+/// Counts the accounts, models and callers that a change takes away, each with how many there were.
+fn losses(old: &Catalog, new: &Catalog) -> [(&'static str, usize, usize); 3] {
+    fn gone<T>(old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> usize {
+        // Both lists are sorted by id.
+        old.iter().filter(|was| new.binary_search_by(|is| id(is).cmp(id(was))).is_err()).count()
+    }
+    [
+        ("accounts", gone(&old.accounts, &new.accounts, |account| &account.id), old.accounts.len()),
+        ("models", gone(&old.models, &new.models, |model| &model.id), old.models.len()),
+        ("callers", gone(&old.callers, &new.callers, |caller| &caller.id), old.callers.len()),
+    ]
 }
 
 /// Says why the published key must not be served on these listeners: one is not loopback, and the

@@ -1,4 +1,5 @@
-//! Which text of each file is whole, while others, or the file itself, go on being written.
+//! [`Settling`] says which text of each file is whole, while others, or the file itself, go on being
+//! written.
 //!
 //! A file that is written in place looks like any other one at each moment, so what is half written
 //! must be told by time. A text is **whole** when it stood still for [`QUIET`] and nobody is seen
@@ -26,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_millis(800);
 pub const ENDLESS: Duration = Duration::from_secs(3);
 
 /// Whole texts, each with when it was there last.
-pub type Whole = BTreeMap<PathBuf, (Version, Instant)>;
+pub type WholeTexts = BTreeMap<PathBuf, (Version, Instant)>;
 
 /// What is known of a file's writers.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,13 +41,13 @@ pub struct Signs {
 /// All files, and how far each is.
 #[derive(Default)]
 pub struct Settling {
-    files: BTreeMap<PathBuf, Course>,
+    files: BTreeMap<PathBuf, TrackedFile>,
     /// Somebody asked to look at once.
     asked: Option<Instant>,
 }
 
-/// One file's course.
-struct Course {
+/// What was found of one file, and how far it is.
+struct TrackedFile {
     /// The last text that is known to be whole. None: it was never seen before.
     whole: Option<Version>,
     /// When it was there last.
@@ -58,10 +59,10 @@ struct Course {
     /// Whether that is the whole text.
     live: bool,
     /// What is there and is not known to be whole.
-    fresh: Option<Fresh>,
+    fresh: Option<UnsettledText>,
 }
 
-struct Fresh {
+struct UnsettledText {
     /// None: each read of it was cut across by a write.
     version: Option<Version>,
     /// When it was found first, and last.
@@ -95,7 +96,7 @@ pub enum Ready {
 
 /// A change that is not live yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingChange {
     /// Since when.
     pub since: Instant,
     /// In which files.
@@ -107,8 +108,8 @@ pub struct Waiting {
 impl Settling {
     /// Begins to follow the files whose texts are live.
     pub fn new(live: impl IntoIterator<Item = (PathBuf, Version)>, now: Instant) -> Self {
-        let course = |version| Course { live_at: Some(now), live: true, ..Course::new(Some(version), now) };
-        Self { files: live.into_iter().map(|(path, version)| (path, course(version))).collect(), asked: None }
+        let file = |version| TrackedFile { live_at: Some(now), live: true, ..TrackedFile::new(Some(version), now) };
+        Self { files: live.into_iter().map(|(path, version)| (path, file(version))).collect(), asked: None }
     }
 
     /// Returns all files that are followed.
@@ -118,10 +119,10 @@ impl Settling {
 
     /// Returns what was found there last, unless a write cut across.
     pub fn found(&self, path: &Path) -> Option<&Version> {
-        let course = self.files.get(path)?;
-        match &course.fresh {
+        let file = self.files.get(path)?;
+        match &file.fresh {
             Some(fresh) => fresh.version.as_ref(),
-            None => course.whole.as_ref(),
+            None => file.whole.as_ref(),
         }
     }
 
@@ -132,30 +133,28 @@ impl Settling {
 
     /// Follows one more file of the catalog's folder, which was not there before.
     pub fn appeared(&mut self, path: &Path, now: Instant) {
-        let missing = || Course { live: true, ..Course::new(Some(Version::missing()), now) };
+        let missing = || TrackedFile { live: true, ..TrackedFile::new(Some(Version::missing()), now) };
         self.files.entry(path.to_owned()).or_insert_with(missing);
     }
 
     /// Follows a file that the catalog names, and that was read as the catalog was made. What is
     /// `old` was not written of late.
     pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
-        let course = match old {
-            true => Course::new(Some(version), now),
-            false => Course { fresh: Some(Fresh::new(Some(version), now)), ..Course::new(None, now) },
+        let file = match old {
+            true => TrackedFile::new(Some(version), now),
+            false => TrackedFile { fresh: Some(UnsettledText::new(Some(version), now)), ..TrackedFile::new(None, now) },
         };
-        self.files.entry(path).or_insert(course);
+        self.files.entry(path).or_insert(file);
     }
 
     /// Returns whether all files that the catalog names were seen whole once.
     pub fn is_complete(&self) -> bool {
-        self.files.values().all(|course| course.whole.is_some())
+        self.files.values().all(|file| file.whole.is_some())
     }
 
     /// Stops following what is not wanted, unless something of it is still to be considered.
     pub fn keep(&mut self, wanted: impl Fn(&Path) -> bool) {
-        self.files.retain(|path, course| {
-            wanted(path) || course.ripe.is_some() || course.fresh.is_some() || course.is_there()
-        });
+        self.files.retain(|path, file| wanted(path) || file.ripe.is_some() || file.fresh.is_some() || file.is_there());
     }
 
     /// Stops following what is neither part of the catalog nor named by it, now that it was
@@ -177,16 +176,16 @@ impl Settling {
     /// Tells what a look found at a file. None: a write cut across it.
     pub fn observe(&mut self, path: &Path, version: Option<Version>, signs: Signs, now: Instant) {
         let asked = self.asked_for(now).is_some();
-        if let Some(course) = self.files.get_mut(path) {
-            course.observe(version, signs, asked, now);
+        if let Some(file) = self.files.get_mut(path) {
+            file.observe(version, signs, asked, now);
         }
     }
 
     /// Returns what may be considered.
     pub fn ready(&self, now: Instant) -> Ready {
-        let all = self.files.values().all(|course| course.fresh.is_none());
+        let all = self.files.values().all(|file| file.fresh.is_none());
         let looked_twice = self.asked_for(now).is_some_and(|long| long > 2 * AGAIN);
-        match self.files.values().filter_map(|course| course.ripe).min() {
+        match self.files.values().filter_map(|file| file.ripe).min() {
             None if all => Ready::Nothing,
             Some(since) if all || looked_twice || now.duration_since(since) >= PATIENCE => Ready::Whole { since, all },
             Some(_) | None => Ready::Wait,
@@ -195,57 +194,55 @@ impl Settling {
 
     /// Returns whether nothing is left to look at soon.
     pub fn is_quiet(&self) -> bool {
-        self.files.values().all(|course| course.fresh.is_none() && course.ripe.is_none())
+        self.files.values().all(|file| file.fresh.is_none() && file.ripe.is_none())
     }
 
     /// Returns the whole texts, as they are to be considered.
-    pub fn whole(&self) -> Whole {
-        let whole = |course: &Course| Some((course.whole.clone()?, course.there));
-        self.files.iter().filter_map(|(path, course)| Some((path.clone(), whole(course)?))).collect()
+    pub fn whole(&self) -> WholeTexts {
+        let whole = |file: &TrackedFile| Some((file.whole.clone()?, file.there));
+        self.files.iter().filter_map(|(path, file)| Some((path.clone(), whole(file)?))).collect()
     }
 
     /// Notes that these texts were considered. What became whole meanwhile is still to be.
-    pub fn considered(&mut self, texts: &Whole, live: bool) {
-        for (path, course) in &mut self.files {
+    pub fn considered(&mut self, texts: &WholeTexts, live: bool) {
+        for (path, file) in &mut self.files {
             let Some((version, there)) = texts.get(path) else { continue };
-            let same = course.whole.as_ref().is_some_and(|whole| whole.text == version.text);
+            let same = file.whole.as_ref().is_some_and(|whole| whole.text == version.text);
             if same {
-                course.ripe = None;
+                file.ripe = None;
             }
             if live {
-                (course.live, course.live_at) = (same, Some(if same { course.there } else { *there }));
+                (file.live, file.live_at) = (same, Some(if same { file.there } else { *there }));
             }
         }
     }
 
     /// Returns when the live text of each file was there last: an edit before that is live.
     pub fn live(&self) -> impl Iterator<Item = (&Path, Instant)> {
-        self.files.iter().filter_map(|(path, course)| Some((path.as_path(), course.live_at?)))
+        self.files.iter().filter_map(|(path, file)| Some((path.as_path(), file.live_at?)))
     }
 
     /// Returns what waits.
-    pub fn waiting(&self, now: Instant) -> Option<Waiting> {
+    pub fn waiting(&self, now: Instant) -> Option<WaitingChange> {
         let since =
-            |course: &Course| course.ripe.into_iter().chain(course.fresh.as_ref().map(|fresh| fresh.since)).min();
-        let waits: Vec<_> =
-            self.files.iter().filter_map(|(path, course)| Some((path, course, since(course)?))).collect();
-        let endless = |course: &Course| {
-            course
-                .fresh
+            |file: &TrackedFile| file.ripe.into_iter().chain(file.fresh.as_ref().map(|fresh| fresh.since)).min();
+        let waits: Vec<_> = self.files.iter().filter_map(|(path, file)| Some((path, file, since(file)?))).collect();
+        let endless = |file: &TrackedFile| {
+            file.fresh
                 .as_ref()
                 .map(|fresh| fresh.since)
                 .filter(|since| now.saturating_duration_since(*since) >= ENDLESS)
         };
-        Some(Waiting {
+        Some(WaitingChange {
             since: waits.iter().map(|(.., since)| *since).min()?,
             files: waits.iter().map(|(path, ..)| (*path).clone()).collect(),
-            endless: waits.iter().filter_map(|(path, course, _)| Some(((*path).clone(), endless(course)?))).collect(),
+            endless: waits.iter().filter_map(|(path, file, _)| Some(((*path).clone(), endless(file)?))).collect(),
         })
     }
 }
 
-impl Course {
-    /// Makes the course of a file with this whole text, which is not live.
+impl TrackedFile {
+    /// Begins to track a file with this whole text, which is not live.
     fn new(whole: Option<Version>, now: Instant) -> Self {
         Self { whole, there: now, ripe: None, live_at: None, live: false, fresh: None }
     }
@@ -254,7 +251,7 @@ impl Course {
     fn observe(&mut self, version: Option<Version>, signs: Signs, asked: bool, now: Instant) {
         let Some(version) = version else {
             // It does not stand still. What was found before may still prove whole.
-            self.fresh.get_or_insert_with(|| Fresh::new(None, now)).first = now;
+            self.fresh.get_or_insert_with(|| UnsettledText::new(None, now)).first = now;
             return;
         };
         if let Some(whole) = self.whole.as_mut().filter(|whole| whole.text == version.text) {
@@ -276,7 +273,7 @@ impl Course {
         let renamed = another && signs.renamed;
         // What is not there any more is nobody's to end.
         let open = signs.open && version.stat.is_some();
-        let fresh = Fresh { since, another, renamed, open, ..Fresh::new(Some(version), now) };
+        let fresh = UnsettledText { since, another, renamed, open, ..UnsettledText::new(Some(version), now) };
         match self.fresh.take() {
             Some(mut same) if same.version == fresh.version => {
                 same.last = now;
@@ -302,7 +299,7 @@ impl Course {
         }
     }
 
-    fn take(&mut self, fresh: Fresh) {
+    fn take(&mut self, fresh: UnsettledText) {
         self.whole = fresh.version;
         self.there = fresh.last;
         self.live = false;
@@ -315,14 +312,14 @@ impl Course {
     }
 }
 
-impl Fresh {
+impl UnsettledText {
     /// Makes a text that is found for the first time.
     fn new(version: Option<Version>, now: Instant) -> Self {
         Self { version, first: now, last: now, since: now, another: false, renamed: false, open: false }
     }
 
     /// Returns whether it was whole, now that something else took its place.
-    fn is_proven_by(&self, next: &Fresh) -> bool {
+    fn is_proven_by(&self, next: &UnsettledText) -> bool {
         let (Some(version), Some(after)) = (&self.version, &next.version) else { return false };
         !self.open && (self.renamed || self.last.duration_since(self.first) >= AGAIN) && !version.may_become(after)
     }

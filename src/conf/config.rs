@@ -276,14 +276,8 @@ fn admin_hosts(raw: Option<&raw::Admin>, root: &Scribe<'_, '_>) -> Vec<String> {
 fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
-    let size = |field: &str, written: Option<Text<Size>>, default: usize| match written {
-        None => default,
-        Some(Text(Size(size))) => {
-            if size == 0 {
-                section.key(field).problem("must be more than 0B");
-            }
-            size
-        }
+    let size = |field: &str, written: Option<Text<Size>>, default: usize| {
+        above(written.map(|Text(Size(size))| size), default, "0B", &section.key(field))
     };
     let limits = Bounds {
         request_body: size("request_body", raw.request_body, 32 * MIB),
@@ -309,14 +303,9 @@ fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
 }
 
 fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
-    let span = |field: &str, written: Option<Text<Span>>, default: u64| match written {
-        None => Duration::from_secs(default),
-        Some(Text(Span(span))) => {
-            if span.is_zero() {
-                section.key(field).problem("must be more than 0s");
-            }
-            span
-        }
+    let span = |field: &str, written: Option<Text<Span>>, default: u64| {
+        let written = written.map(|Text(Span(span))| span);
+        above(written, Duration::from_secs(default), "0s", &section.key(field))
     };
     ClientTimeouts {
         client_read: span("client_read", raw.client_read, 30),
@@ -325,6 +314,14 @@ fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
         commit_after: span("commit_after", raw.commit_after, 10),
         comment: span("comment", raw.comment, 15),
     }
+}
+
+/// Returns what is written, which must be more than nothing, or else the default.
+fn above<T: Default + PartialEq>(written: Option<T>, default: T, nothing: &str, at: &Scribe<'_, '_>) -> T {
+    if written == Some(T::default()) {
+        at.problem(&format!("must be more than {nothing}"));
+    }
+    written.unwrap_or(default)
 }
 
 fn cors(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {

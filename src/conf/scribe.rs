@@ -20,7 +20,7 @@ pub(crate) struct Scribe<'p, 't> {
 }
 
 /// An entry of a section as written, and where.
-pub(crate) struct Written<'r, 'p, 't, T> {
+pub(crate) struct WrittenEntry<'r, 'p, 't, T> {
     /// Where.
     pub(crate) at: Scribe<'p, 't>,
     /// Its name.

@@ -246,8 +246,15 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
     if text.starts_with('\u{feff}') {
         return fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned());
     }
-    let mut tree =
-        Tree { open: Vec::new(), root: None, anchors: HashMap::new(), faults: Vec::new(), count: 0, aliased: 0, shows };
+    let mut tree = TreeBuilder {
+        open: Vec::new(),
+        root: None,
+        anchors: HashMap::new(),
+        faults: Vec::new(),
+        count: 0,
+        aliased: 0,
+        shows,
+    };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         match event {
@@ -270,7 +277,7 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
 }
 
 /// The tree while it grows. No recursion: its depth is the file's to choose.
-struct Tree<'t> {
+struct TreeBuilder<'t> {
     open: Vec<OpenNode<'t>>,
     root: Option<Node<'t>>,
     anchors: HashMap<usize, Node<'t>>,
@@ -293,7 +300,7 @@ enum OpenValue<'t> {
     Map { entries: Vec<Entry<'t>>, key: Option<(Cow<'t, str>, usize, usize)> },
 }
 
-impl<'t> Tree<'t> {
+impl<'t> TreeBuilder<'t> {
     fn take(&mut self, event: Event<'t>, line: usize, column: usize) -> Result<(), String> {
         const TAG: &str = "tags (`!…`) are not allowed: the place of a value says what it is";
         match event {

@@ -1,5 +1,5 @@
-//! What the live catalog is made of, and which files were refused: so that a file that is wrong
-//! does not hold up a change of another one.
+//! Good texts are what the live catalog is made of. They are kept beside the files that were refused,
+//! so that a file that is wrong does not hold up a change of another one.
 //!
 //! **Invariant:** what came together with something wrong is refused with it, since it may be half
 //! of one change. That holds for a fault that is new: of a file that was refused within [`MEMORY`],
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::base::problem::Problem;
-use crate::catalog::settle::Whole;
+use crate::catalog::settle::WholeTexts;
 use crate::catalog::texts::{Texts, Version};
 
 /// So long a file counts as one that was wrong before.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// The texts that are live, and the files that are not.
-pub(super) struct Good {
+/// The texts that are live, and the files that were refused.
+pub(super) struct GoodTexts {
     /// What the live catalog is made of.
     pub(super) live: Texts,
     /// What was refused last, and is not mended.
@@ -28,7 +28,7 @@ pub(super) struct Good {
     dir: PathBuf,
 }
 
-impl Good {
+impl GoodTexts {
     pub(super) fn new(dir: &Path, live: &Texts) -> Self {
         Self { live: live.clone(), refused: Texts::new(), when: BTreeMap::new(), dir: dir.to_owned() }
     }
@@ -46,7 +46,7 @@ impl Good {
 
     /// Returns the changed files that are to blame, and whether each of them was refused before
     /// this change.
-    pub(super) fn blamed(&self, whole: &Whole, problems: &[Problem], now: Instant) -> (Texts, bool) {
+    pub(super) fn blamed(&self, whole: &WholeTexts, problems: &[Problem], now: Instant) -> (Texts, bool) {
         let changed = self.changed(whole);
         let named = named(&self.dir, problems);
         let of = |wanted: &dyn Fn(&Path) -> bool| -> Texts {
@@ -71,7 +71,7 @@ impl Good {
     }
 
     /// Blames more files. Whether there are any.
-    pub(super) fn blame_more(&self, whole: &Whole, problems: &[Problem], bad: &mut Texts) -> bool {
+    pub(super) fn blame_more(&self, whole: &WholeTexts, problems: &[Problem], bad: &mut Texts) -> bool {
         let named = named(&self.dir, problems);
         let before = bad.len();
         bad.extend(self.changed(whole).into_iter().filter(|(path, _)| named.contains(path)));
@@ -79,18 +79,18 @@ impl Good {
     }
 
     /// Returns whether anything changed besides.
-    pub(super) fn has_more(&self, whole: &Whole, bad: &Texts) -> bool {
+    pub(super) fn has_more(&self, whole: &WholeTexts, bad: &Texts) -> bool {
         self.changed(whole).keys().any(|path| !bad.contains_key(path))
     }
 
     /// Returns all texts, with the live ones in place of the bad ones.
-    pub(super) fn instead_of(&self, whole: &Whole, bad: &Texts) -> Texts {
+    pub(super) fn instead_of(&self, whole: &WholeTexts, bad: &Texts) -> Texts {
         let version =
             |path: &PathBuf, version: &Version| if bad.contains_key(path) { self.of(path) } else { version.clone() };
         whole.iter().map(|(path, (whole, _))| (path.clone(), version(path, whole))).collect()
     }
 
-    fn changed(&self, whole: &Whole) -> Texts {
+    fn changed(&self, whole: &WholeTexts) -> Texts {
         let changed = whole.iter().filter(|(path, (version, _))| self.of(path).text != version.text);
         changed.map(|(path, (version, _))| (path.clone(), version.clone())).collect()
     }

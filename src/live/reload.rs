@@ -5,9 +5,9 @@ use super::Snapshot;
 use crate::account::Registry;
 use crate::base::calendar;
 use crate::base::lock::Lock;
-use crate::catalog::Catalog;
-use crate::catalog::settle::{Settling, Waiting};
+use crate::catalog::settle::{Settling, WaitingChange};
 use crate::catalog::texts::Texts;
+use crate::catalog::{Catalog, removes_any};
 use crate::ledger::Ledger;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -55,7 +55,7 @@ impl Reloads {
     }
 
     /// Returns the change that is not live yet, as it is at `now`.
-    pub fn waiting(&self, now: Instant) -> Option<Waiting> {
+    pub fn waiting(&self, now: Instant) -> Option<WaitingChange> {
         self.settling.lock().waiting(now)
     }
 
@@ -126,13 +126,7 @@ impl Publisher {
     pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
         let Publisher { live, ledger, metrics } = self;
         let old = live.load_full();
-        let left = old
-            .catalog
-            .accounts()
-            .iter()
-            .any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
-            || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
-            || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
+        let left = removes_any(&old.catalog, &catalog);
         let past = &mut || ledger.past(calendar::now(), Some(&live.limits));
         let snapshot = Snapshot::new(catalog, &live.accounts, &live.limits, past, old.generation + 1);
         let generation = snapshot.generation;

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::folders::{Event, Folders};
-use super::good::Good;
+use super::good::GoodTexts;
 use super::{Live, POLL, Publisher, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::Loaded;
@@ -51,7 +51,7 @@ pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge
         listen: first.server.listen.iter().map(|listen| listen.address).collect(),
         named: first.texts.keys().filter(|path| !is_source(&dir, path)).cloned().collect(),
         signs: HashMap::new(),
-        good: Good::new(&dir, &first.texts),
+        good: GoodTexts::new(&dir, &first.texts),
         dir,
         tried: None,
         held: None,
@@ -80,9 +80,9 @@ struct Watch {
     /// How the files that are followed came to be what they are.
     signs: HashMap<PathBuf, Signs>,
     /// The texts that the live catalog is made of, and which of the files were refused since.
-    good: Good,
+    good: GoodTexts,
     /// What was considered, and may be again.
-    tried: Option<Tried>,
+    tried: Option<PendingDecision>,
     /// Since when what is whole takes away too much.
     held: Option<Instant>,
     /// The files that were told of because they are written without an end.
@@ -99,7 +99,7 @@ struct Watch {
 
 /// What is not decided yet: it is considered again when it is another one, or all of it is whole,
 /// or then.
-struct Tried {
+struct PendingDecision {
     texts: Texts,
     all: bool,
     until: Instant,

@@ -1,5 +1,5 @@
-//! What may be shown of the catalog's text, and what to write instead of words that people bring
-//! from elsewhere.
+//! The catalog's habits: which of its keys may be shown, and what to write instead of words that
+//! people bring from elsewhere.
 //!
 //! **Invariant:** a key is shown where it is a word of ours, or an id. Anything else may be a
 //! secret in the wrong place.

@@ -6,7 +6,7 @@ use super::credential::fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
 use crate::catalog::raw::{self, CREDENTIAL_HEADERS, OWN_HEADERS};
 use crate::catalog::{Account, Base, KeyHeader, name};
-use crate::conf::scribe::{Report, Scribe, Written};
+use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::yaml::read::items;
 use dialects::front::chat::references::{Leave, Urls};
@@ -26,13 +26,13 @@ pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &Report<'_
         if let Err(wrong) = name::of_entry(id) {
             at.problem(wrong);
         }
-        let account = raw.and_then(|raw| Written { at, id, raw }.resolve(index));
+        let account = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(index));
         accounts.insert(id, account.map(Into::into));
     }
     accounts
 }
 
-impl Written<'_, '_, '_, raw::Account> {
+impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn resolve(&self, index: usize) -> Option<Account> {
         let raw = self.raw;
         let enabled = self.enabled();

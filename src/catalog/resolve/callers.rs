@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::prices::Unpriced;
-use super::{Models, Served};
+use super::{Models, ServedCallers};
 use crate::base::problem::{quoted, shown};
 use crate::base::units::{Decimal, Text, Time};
 use crate::catalog::globs::Globs;
 use crate::catalog::rotation::{KeySecret, is_replaced, newest};
 use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::conf::price::Usd;
-use crate::conf::scribe::{Report, Scribe, Written, meant};
+use crate::conf::scribe::{Report, Scribe, WrittenEntry, meant};
 use crate::conf::yaml::read::{Entries, List, items};
 use crate::limits::Limits;
 
@@ -22,7 +22,7 @@ pub(super) fn resolve<'m>(
     models: &'m Models<'m>,
     unpriced: &mut Unpriced<'m>,
     report: &Report<'_>,
-) -> Served {
+) -> ServedCallers {
     let root = Scribe::new(report, 0);
     let section = root.key("callers");
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
@@ -36,7 +36,7 @@ pub(super) fn resolve<'m>(
             }
         }
     }
-    let mut all = All {
+    let mut all = CallerResolver {
         models,
         unpriced,
         aliases: aliases(models),
@@ -46,7 +46,7 @@ pub(super) fn resolve<'m>(
         key_total: 0,
     };
     let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, &section)).collect();
-    Served { callers, permissions: all.permissions.len(), key_total: all.key_total, keys: all.keys }
+    ServedCallers { callers, permissions: all.permissions.len(), key_total: all.key_total, keys: all.keys }
 }
 
 fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
@@ -54,7 +54,7 @@ fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
 }
 
 /// What is gathered over all callers.
-struct All<'u, 'm, 'r> {
+struct CallerResolver<'u, 'm, 'r> {
     models: &'m Models<'m>,
     unpriced: &'u mut Unpriced<'m>,
     aliases: HashMap<&'m str, &'m str>,
@@ -64,7 +64,7 @@ struct All<'u, 'm, 'r> {
     key_total: usize,
 }
 
-impl<'r> All<'_, '_, 'r> {
+impl<'r> CallerResolver<'_, '_, 'r> {
     fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], section: &Scribe<'_, '_>) -> Arc<Caller> {
         // Its keys may be spread over files; all else stands in one of them.
         let mut whole = parts.iter().filter(|(_, raw)| is_whole(raw));
@@ -99,7 +99,7 @@ impl<'r> All<'_, '_, 'r> {
                     at.problem(&format!("stands also in {}: keep one", at.place_in(first)));
                 }
                 let Some(key) = key else { continue };
-                let key = self.key(&Written { at, id: name, raw: key }, &caller, &globs);
+                let key = self.key(&WrittenEntry { at, id: name, raw: key }, &caller, &globs);
                 // What is switched off costs nothing.
                 if caller.enabled && key.enabled {
                     self.unpriced.check_key(&key, &at);
@@ -112,8 +112,13 @@ impl<'r> All<'_, '_, 'r> {
         caller
     }
 
-    fn key(&mut self, written: &Written<'r, '_, '_, raw::Key>, caller: &Arc<Caller>, of_caller: &Globs) -> Arc<Key> {
-        let Written { at, id, raw } = written;
+    fn key(
+        &mut self,
+        written: &WrittenEntry<'r, '_, '_, raw::Key>,
+        caller: &Arc<Caller>,
+        of_caller: &Globs,
+    ) -> Arc<Key> {
+        let WrittenEntry { at, id, raw } = written;
         if raw.allow_ips.as_ref().is_some_and(Vec::is_empty) {
             at.key("allow_ips")
                 .missing("must list at least one address or range; without it the key may be used from everywhere");

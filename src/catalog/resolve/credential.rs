@@ -1,12 +1,12 @@
-//! What an account is paid for with: its secret, what signs in its name, the certificates that it
-//! trusts.
+//! A credential is what an account is paid for with: a secret, or what signs in its name. Beside it
+//! stand the certificates that the account trusts.
 
 use sha2::{Digest as _, Sha256};
 
 use super::base;
 use crate::base::secret::Secret;
 use crate::catalog::{AwsKeys, Base, Signer, raw};
-use crate::conf::scribe::{Scribe, Written};
+use crate::conf::scribe::{Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef, Tls};
 use crate::signers::google::ServiceAccount;
@@ -14,7 +14,7 @@ use crate::signers::sigv4;
 use dialects::Protocol;
 use dialects::upstream::SignsWith;
 
-impl Written<'_, '_, '_, raw::Account> {
+impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns whether the account takes requests.
     pub(super) fn enabled(&self) -> bool {
         self.raw.enabled.unwrap_or(true)
@@ -75,16 +75,16 @@ impl Written<'_, '_, '_, raw::Account> {
 
     /// Finds a secret that a header can carry.
     pub(super) fn secret(&self, written: &SecretRef, usual: Option<&str>, at: &Scribe<'_, '_>) -> Option<Secret> {
-        self.found(written, usual, at, credential)
+        self.resolved(written, usual, at, credential)
     }
 
     /// Finds a secret of several lines.
     fn text(&self, written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
         let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
-        self.found(written, Some("GOOGLE_CREDENTIALS"), at, read)
+        self.resolved(written, Some("GOOGLE_CREDENTIALS"), at, read)
     }
 
-    fn found(
+    fn resolved(
         &self,
         written: &SecretRef,
         usual: Option<&str>,

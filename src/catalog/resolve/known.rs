@@ -15,7 +15,7 @@ const LONGEST: usize = 30;
 
 /// A server.
 pub(super) struct KnownServer {
-    host: Host,
+    host: HostPattern,
     protocol: &'static Protocol,
     /// What `base_url` has behind the host; the first is the usual one.
     paths: &'static [&'static str],
@@ -23,7 +23,7 @@ pub(super) struct KnownServer {
     pub(super) variable: Option<&'static str>,
 }
 
-enum Host {
+enum HostPattern {
     /// This one.
     Is(&'static str),
     /// Its name ends so.
@@ -33,7 +33,7 @@ enum Host {
 }
 
 const fn at(
-    host: Host,
+    host: HostPattern,
     protocol: &'static Protocol,
     paths: &'static [&'static str],
     variable: Option<&'static str>,
@@ -41,7 +41,7 @@ const fn at(
     KnownServer { host, protocol, paths, variable }
 }
 
-use Host::{Ends, Is, Port};
+use HostPattern::{Ends, Is, Port};
 const ALL: &[KnownServer] = &[
     at(Is("api.openai.com"), &openai::PROTOCOL, &["/v1"], Some("OPENAI_API_KEY")),
     at(Is("eu.api.openai.com"), &openai::PROTOCOL, &["/v1"], Some("OPENAI_API_KEY")),

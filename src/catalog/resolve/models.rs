@@ -8,7 +8,7 @@ use super::{Accounts, Merged, Models, prices, timeouts};
 use crate::base::problem::shown;
 use crate::base::units::{Quantile, Share, Span, Text, Time};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
-use crate::conf::scribe::{Report, Scribe, Written};
+use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::yaml::read::{List, items};
 use dialects::neutral::Effort;
 use dialects::traits::{Efforts, Sampling, Thinking, Traits};
@@ -39,7 +39,7 @@ pub(super) fn resolve<'r>(
         if let Err(wrong) = name::of_model(id) {
             at.problem(wrong);
         }
-        let model = raw.and_then(|raw| Written { at, id, raw }.resolve(index, accounts, written, &aliases));
+        let model = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(index, accounts, written, &aliases));
         models.insert(id, model.map(Arc::new));
     }
     circles(written, &section);
@@ -67,7 +67,7 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
     aliases
 }
 
-impl Written<'_, '_, '_, raw::Model> {
+impl WrittenEntry<'_, '_, '_, raw::Model> {
     fn resolve(
         &self,
         index: usize,

@@ -1,8 +1,8 @@
-//! What targets cost, and who must know it.
+//! Prices: what each target costs, and whose limits cannot be kept where nobody knows it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{Merged, Models, Served};
+use super::{Merged, Models, ServedCallers};
 use crate::base::problem::shown;
 use crate::base::units::Decimal;
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
@@ -152,7 +152,7 @@ impl<'m> Unpriced<'m> {
 
     /// Warns once of what has no price; unless all of it is served over plain HTTP, so hardly by
     /// anybody who sends bills, and nothing else in the catalog is about money.
-    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &Report<'_>) {
+    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &ServedCallers, report: &Report<'_>) {
         let Some((first, _)) = self.list.first() else { return };
         let bills = |target: &Target| target.account.base.tls;
         let is_priced =

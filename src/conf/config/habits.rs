@@ -1,5 +1,5 @@
-//! What may be shown of `server.yaml`, and what to write instead of words that people bring from
-//! elsewhere.
+//! The habits of `server.yaml`: which of its keys may be shown, and what to write instead of words
+//! that people bring from elsewhere.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! What well-known models cost: a list that comes with Portcullis, as of one day, which the catalog
-//! overrides.
+//! The list of prices that comes with Portcullis: what well-known models cost, as of one day. The
+//! catalog overrides it.
 //!
 //! Exact names only. What a name that is not in it costs is unknown, however much it looks like one
 //! that is.
@@ -11,11 +11,11 @@ use crate::base::units::Decimal;
 
 const TEXT: &str = include_str!("list.csv");
 
-static LIST: LazyLock<Vec<Listed>> = LazyLock::new(|| rows().filter_map(row).collect());
+static LIST: LazyLock<Vec<ListedPrice>> = LazyLock::new(|| rows().filter_map(row).collect());
 
 /// What a model costs at its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedPrice {
     /// The provider: see [`provider`].
     pub provider: &'static str,
     /// Its name there.
@@ -25,7 +25,7 @@ pub struct Listed {
 }
 
 /// Returns all of it, sorted by provider and model.
-pub fn all() -> &'static [Listed] {
+pub fn all() -> &'static [ListedPrice] {
     &LIST
 }
 
@@ -63,7 +63,7 @@ fn rows() -> impl Iterator<Item = &'static str> {
 }
 
 /// Reads a row. None where it is no row: a test reads all of them.
-fn row(line: &'static str) -> Option<Listed> {
+fn row(line: &'static str) -> Option<ListedPrice> {
     let cells: Vec<&str> = line.split(',').collect();
     let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else {
         return None;
@@ -78,7 +78,7 @@ fn row(line: &'static str) -> Option<Listed> {
     let [input, output, cached_input, cache_write] = rates([input, output, cached_input, cache_write])?;
     let per_request = Usd::ZERO;
     let price = Price { input, output, cached_input, cache_write, thinking: output, per_request, long };
-    Some(Listed { provider, model, price })
+    Some(ListedPrice { provider, model, price })
 }
 
 /// Reads what a million tokens cost that are read, are written, come out of the cache, or go into

@@ -10,12 +10,12 @@ use std::ops::Range;
 use super::{Entry, Node, Path, Step, Value, parse};
 use crate::base::problem::Problem;
 use new::entry;
+use path::PathInText;
 use place::{Place, PlacedValue, find};
-use site::Site;
 
 mod new;
+mod path;
 mod place;
-mod site;
 
 pub use new::New;
 
@@ -93,15 +93,15 @@ impl Change<'_> {
     /// Makes this change to a text.
     fn made(&self, text: &str) -> Result<String, &'static str> {
         let root = find(text, self.path()).ok_or(UNSURE)?;
-        let site = Site::at(text, &root, self.path())?;
-        if !site.is_whole() && !matches!(self, Self::Set(..)) {
+        let target = PathInText::at(text, &root, self.path())?;
+        if !target.is_whole() && !matches!(self, Self::Set(..)) {
             return Err(UNSURE);
         }
         let mut splices = match self {
-            Self::Set(_, new) => site.set(new)?,
-            Self::Remove(_) => site.remove()?,
-            Self::Push(_, item) => site.push(item)?,
-            Self::Split(_, name, items) => site.split(name, items)?,
+            Self::Set(_, new) => target.set(new)?,
+            Self::Remove(_) => target.remove()?,
+            Self::Push(_, item) => target.push(item)?,
+            Self::Split(_, name, items) => target.split(name, items)?,
         };
         splices.sort_by_key(|(range, _)| range.start);
         let mut edited = String::with_capacity(text.len() + 256);

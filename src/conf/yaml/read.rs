@@ -17,7 +17,7 @@ use serde::de::{self, Deserialize, IntoDeserializer, MapAccess, Visitor};
 
 use super::{Entry, Node, Path, Shows, Value, habits};
 use crate::base::problem::{Problem, in_column, nearest, quoted};
-use nested::{Fields, Items};
+use nested::{ListReader, MapReader};
 
 mod nested;
 
@@ -37,10 +37,10 @@ pub struct FileKind {
 /// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to
 /// `faults`.
 pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: FileKind, faults: &mut Vec<Problem>) -> Option<T> {
-    let progress = Progress { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
+    let progress = FaultCollector { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
     let value = loop {
         let before = progress.count();
-        match T::deserialize(Reading { node: root, path: &Path::Root, progress: &progress }) {
+        match T::deserialize(NodeReader { node: root, path: &Path::Root, progress: &progress }) {
             Ok(value) => break Some(value),
             Err(error) => progress.record(error, root, (root.line, root.column), &Path::Root),
         };
@@ -101,14 +101,14 @@ pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
     list.into_iter().flatten().enumerate().filter_map(|(index, item)| Some((index, item.as_ref()?)))
 }
 
-struct Progress {
+struct FaultCollector {
     kind: FileKind,
     faults: RefCell<Vec<Problem>>,
     /// Nodes that are passed over, by address: the tree does not move while it is read.
     dead: RefCell<HashSet<usize>>,
 }
 
-impl Progress {
+impl FaultCollector {
     fn is_dead(&self, node: &Node<'_>) -> bool {
         let dead = self.dead.borrow();
         !dead.is_empty() && dead.contains(&address(node))
@@ -172,13 +172,10 @@ enum Error {
     Recorded,
 }
 
+/// Nobody shows it: what it says is recorded as a problem.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fresh(what) | Self::Withheld(what) => f.write_str(what),
-            Self::UnknownField(..) => f.write_str("unknown field"),
-            Self::Recorded => f.write_str("recorded"),
-        }
+        f.write_str("recorded")
     }
 }
 
@@ -221,13 +218,13 @@ fn hint(wrong: &str, allowed: &[&str]) -> String {
 
 /// A value being read.
 #[derive(Clone, Copy)]
-struct Reading<'a, 't> {
+struct NodeReader<'a, 't> {
     node: &'a Node<'t>,
     path: &'a Path<'a>,
-    progress: &'a Progress,
+    progress: &'a FaultCollector,
 }
 
-impl<'a, 't> Reading<'a, 't> {
+impl<'a, 't> NodeReader<'a, 't> {
     /// Returns the error that another kind of value was expected.
     fn not<T>(&self, expected: impl fmt::Display) -> Result<T, Error> {
         let found = match &self.node.value {
@@ -253,8 +250,8 @@ impl<'a, 't> Reading<'a, 't> {
         }
     }
 
-    fn fields(self, entries: &'a [Entry<'t>]) -> Fields<'a, 't> {
-        Fields { all: self, entries, left: entries, are_names: false }
+    fn fields(self, entries: &'a [Entry<'t>]) -> MapReader<'a, 't> {
+        MapReader { all: self, entries, left: entries, are_names: false }
     }
 }
 
@@ -306,7 +303,7 @@ macro_rules! whole_numbers {
     )*};
 }
 
-impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
+impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -366,14 +363,14 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {
-            Value::List(items) => visitor.visit_seq(Items { all: self, items, at: 0 }),
+            Value::List(items) => visitor.visit_seq(ListReader { all: self, items, at: 0 }),
             Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => self.not("a list"),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {
-            Value::Map(entries) => visitor.visit_map(Fields { are_names: true, ..self.fields(entries) }),
+            Value::Map(entries) => visitor.visit_map(MapReader { are_names: true, ..self.fields(entries) }),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not("a map"),
         }
     }

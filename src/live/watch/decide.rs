@@ -1,9 +1,9 @@
 //! The decision on what the files hold: it is taken, refused, or waited for.
 
-use super::{LOOK, Tried, Watch, was_changed_within};
+use super::{LOOK, PendingDecision, Watch, was_changed_within};
 use crate::base::problem::{Problem, Problems};
 use crate::catalog::load::{self, ReadCatalog};
-use crate::catalog::settle::{ENDLESS, QUIET, Ready, Whole};
+use crate::catalog::settle::{ENDLESS, QUIET, Ready, WholeTexts};
 use crate::catalog::texts::{Texts, is_source};
 use crate::catalog::{Catalog, published_key_problem, shrinks};
 use crate::live::Snapshot;
@@ -35,13 +35,13 @@ impl Watch {
         };
         let whole = self.live.reloads.settling.lock().whole();
         let texts: Texts = whole.iter().map(|(path, (version, _))| (path.clone(), version.clone())).collect();
-        let is_tried = |tried: &Tried| tried.texts == texts && (tried.all || !all) && now < tried.until;
+        let is_tried = |tried: &PendingDecision| tried.texts == texts && (tried.all || !all) && now < tried.until;
         if self.tried.as_ref().is_some_and(is_tried) {
             return;
         }
         let read = self.made_of(&texts);
         let undecided = self.consider(read, &whole, since, all);
-        self.tried = undecided.map(|until| Tried { texts, all, until });
+        self.tried = undecided.map(|until| PendingDecision { texts, all, until });
         let ended = Instant::now();
         // Between two catalogs there is as much time for others, but no more than half a second.
         self.rest = ended + ended.duration_since(now).min(QUIET);
@@ -69,7 +69,7 @@ impl Watch {
     }
 
     /// Takes or refuses what was made of the texts. Until when not, if it is too early for either.
-    fn consider(&mut self, read: ReadCatalog, whole: &Whole, since: Instant, all: bool) -> Option<Instant> {
+    fn consider(&mut self, read: ReadCatalog, whole: &WholeTexts, since: Instant, all: bool) -> Option<Instant> {
         let ReadCatalog { catalog, texts: used, .. } = read;
         let now = Instant::now();
         if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
@@ -100,7 +100,7 @@ impl Watch {
 
     /// Files are wrong. What changed in others becomes live beside the last good content of these,
     /// unless it came together with what is wrong.
-    fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &Whole) -> Option<Instant> {
+    fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &WholeTexts) -> Option<Instant> {
         let live = self.live.load_full();
         while before && self.good.has_more(whole, &bad) {
             let ReadCatalog { catalog, texts, .. } = self.made_of(&self.good.instead_of(whole, &bad));
@@ -240,7 +240,7 @@ impl Watch {
     }
 
     /// What was considered is decided. What mends an error may be a file that was not there.
-    fn is_over(&mut self, used: &Texts, whole: &Whole, live: bool) {
+    fn is_over(&mut self, used: &Texts, whole: &WholeTexts, live: bool) {
         self.held = None;
         self.live.reloads.status.lock().held = None;
         self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();

@@ -1,4 +1,4 @@
-//! Where the parts of a text stand, to the byte.
+//! A [`Place`] says where a part of a text stands, to the byte.
 //!
 //! Only what lies along one path is kept; all else is passed over, so that a large file costs
 //! little more than its parsing. What the parser tells is not believed where the text itself can be
@@ -131,23 +131,19 @@ impl<'t> PlaceFinder<'t> {
         text: Cow<'t, str>,
         style: ScalarStyle,
     ) -> (Option<usize>, PlacedValue<'t>) {
-        let quoted = match style {
-            ScalarStyle::SingleQuoted => Some((Quotes::Single, self.closing(start, '\''))),
-            ScalarStyle::DoubleQuoted => Some((Quotes::Double, self.closing(start, '"'))),
-            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => None,
+        let (quotes, end) = match style {
+            ScalarStyle::SingleQuoted => (Quotes::Single, self.closing(start, '\'')),
+            ScalarStyle::DoubleQuoted => (Quotes::Double, self.closing(start, '"')),
+            // Behind quotes the parser's end includes blanks and a comment.
+            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => (Quotes::None, self.byte(span.end)),
         };
-        // Behind quotes the parser's end includes blanks and a comment.
-        let end = quoted.map_or_else(|| self.byte(span.end), |(_, end)| end).filter(|end| *end > start);
+        let end = end.filter(|end| *end > start);
         let Some(written) = end.and_then(|end| self.text.get(start..end)) else { return (None, PlacedValue::Other) };
         let on_one_line = !written.contains(['\n', '\r']);
-        match (quoted, style) {
-            (Some((quotes, _)), _) if on_one_line => (end, PlacedValue::Scalar(text, quotes)),
-            (Some(_), _) => (end, PlacedValue::Other),
-            (None, ScalarStyle::Plain) if on_one_line && written == text => {
-                (end, PlacedValue::Scalar(text, Quotes::None))
-            }
-            (None, _) => (None, PlacedValue::Other),
+        if quotes == Quotes::None && !(style == ScalarStyle::Plain && on_one_line && written == text) {
+            return (None, PlacedValue::Other);
         }
+        (end, if on_one_line { PlacedValue::Scalar(text, quotes) } else { PlacedValue::Other })
     }
 
     /// Returns the byte behind the quote that closes the one which stands here.

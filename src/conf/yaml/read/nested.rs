@@ -2,26 +2,26 @@
 
 use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess};
 
-use super::{Error, Reading};
+use super::{Error, NodeReader};
 use crate::conf::yaml::{Entry, Node, Path, Step};
 
 /// A map being read. The first of `left` is the entry whose key or value comes next.
-pub(super) struct Fields<'a, 't> {
+pub(super) struct MapReader<'a, 't> {
     /// Its keys are names, and no words of ours.
     pub(super) are_names: bool,
-    pub(super) all: Reading<'a, 't>,
+    pub(super) all: NodeReader<'a, 't>,
     pub(super) entries: &'a [Entry<'t>],
     pub(super) left: &'a [Entry<'t>],
 }
 
-impl<'a> Fields<'a, '_> {
+impl<'a> MapReader<'a, '_> {
     fn path(&self, key: &'a str) -> Path<'a> {
         let is_shown = !self.are_names || (self.all.progress.kind.shows)(self.all.path.section(), key);
         self.all.path.entry(key, is_shown)
     }
 }
 
-impl<'de> MapAccess<'de> for Fields<'_, '_> {
+impl<'de> MapAccess<'de> for MapReader<'_, '_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
@@ -41,10 +41,10 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some((entry, rest)) = self.left.split_first() else { return Err(Error::Recorded) };
-        let Reading { progress, .. } = self.all;
+        let NodeReader { progress, .. } = self.all;
         let path = self.path(&entry.key);
         let before = progress.count();
-        match seed.deserialize(Reading { node: &entry.node, path: &path, progress }) {
+        match seed.deserialize(NodeReader { node: &entry.node, path: &path, progress }) {
             Ok(value) => {
                 self.left = rest;
                 Ok(value)
@@ -66,21 +66,21 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
 }
 
 /// A list being read; `at` is the item that comes next.
-pub(super) struct Items<'a, 't> {
-    pub(super) all: Reading<'a, 't>,
+pub(super) struct ListReader<'a, 't> {
+    pub(super) all: NodeReader<'a, 't>,
     pub(super) items: &'a [Node<'t>],
     pub(super) at: usize,
 }
 
-impl<'de> SeqAccess<'de> for Items<'_, '_> {
+impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        let Reading { path, progress, .. } = self.all;
+        let NodeReader { path, progress, .. } = self.all;
         let Some(node) = self.items.get(self.at) else { return Ok(None) };
         let path = Path::In(path, Step::Index(self.at));
         self.at += 1;
-        let item = seed.deserialize(Reading { node, path: &path, progress });
+        let item = seed.deserialize(NodeReader { node, path: &path, progress });
         item.map(Some).map_err(|error| progress.record(error, node, (node.line, node.column), &path))
     }
 

@@ -1,4 +1,5 @@
-//! A change at its place → the bytes that change.
+//! A path in a text is what of a [`Path`](crate::conf::yaml::Path) is there, place by place. A change
+//! at its end becomes the bytes that change.
 
 use super::new::scalar;
 use super::place::PlacedEntry;
@@ -7,8 +8,8 @@ use crate::conf::yaml::Step;
 
 type Splices = Result<Vec<Splice>, &'static str>;
 
-/// Where a path leads to in a text.
-pub(super) struct Site<'p, 't> {
+/// The places that a path leads through in a text.
+pub(super) struct PathInText<'p, 't> {
     text: &'t str,
     /// From the document to the innermost place that is there.
     chain: Vec<&'p Place<'t>>,
@@ -18,11 +19,11 @@ pub(super) struct Site<'p, 't> {
     last: Option<Step<'p>>,
 }
 
-impl<'p, 't> Site<'p, 't> {
+impl<'p, 't> PathInText<'p, 't> {
     pub(super) fn at(text: &'t str, root: &'p Place<'t>, path: &'p [Step<'p>]) -> Result<Self, &'static str> {
-        let mut site = Site { text, chain: vec![root], missing: path, last: None };
+        let mut found = PathInText { text, chain: vec![root], missing: path, last: None };
         let mut place = root;
-        while let Some((step, rest)) = site.missing.split_first() {
+        while let Some((step, rest)) = found.missing.split_first() {
             if place.anchored {
                 return Err(ANCHORED);
             }
@@ -35,13 +36,13 @@ impl<'p, 't> Site<'p, 't> {
                 _ => return Err(UNSURE),
             };
             let Some(next) = next else { break };
-            (place, site.missing, site.last) = (next, rest, Some(*step));
-            site.chain.push(next);
+            (place, found.missing, found.last) = (next, rest, Some(*step));
+            found.chain.push(next);
         }
         if matches!(place.kind, PlacedValue::Alias) {
             return Err(ALIAS);
         }
-        if place.anchored { Err(ANCHORED) } else { Ok(site) }
+        if place.anchored { Err(ANCHORED) } else { Ok(found) }
     }
 
     /// Returns whether all of the path is there.
