@@ -20,8 +20,8 @@ pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, b
     error
 }
 
-/// Reads the error that a stream ends with: `exception/throttlingException`, `error/500`. No other event
-/// is one.
+/// Reads the error that a stream ends with: `exception/throttlingException`, `error/500`. No other
+/// event is one.
 pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let name = std::str::from_utf8(name).unwrap_or_default();
     let (kind, name) = name.split_once('/')?;
@@ -94,8 +94,9 @@ impl ErrorBody {
 /// The upstream's words are kept to this length.
 const MAX_MESSAGE: usize = 1024;
 
-/// Returns the name alone: `ValidationException:http://…`, `com.amazon.coral.validate#ValidationException`.
-/// It is shown: what is not known, and does not look like the name of an error, may be anything.
+/// Returns the name alone: `ValidationException:http://…`,
+/// `com.amazon.coral.validate#ValidationException`. It is shown: what is not known, and does not
+/// look like the name of an error, may be anything.
 fn bare(name: &str) -> Option<&str> {
     let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
     let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());

@@ -181,8 +181,8 @@ enum ThinkingOrder {
     Word(&'static str),
 }
 
-/// Returns the request's metadata, if it can be labels: Vertex takes lower-case letters, digits, `_` and
-/// `-`, 63 of them, keys with a letter first.
+/// Returns the request's metadata, if it can be labels: Vertex takes lower-case letters, digits,
+/// `_` and `-`, 63 of them, keys with a letter first.
 fn labels(metadata: Raw<'_>) -> Option<&str> {
     let is_plain = |word: &str| {
         word.len() <= 63

@@ -50,8 +50,8 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
     Ok(())
 }
 
-/// Returns whether a message says anything: providers refuse those that do not, or their models wonder at
-/// them.
+/// Returns whether a message says anything: providers refuse those that do not, or their models
+/// wonder at them.
 pub(crate) fn speaks(message: &Message<'_>) -> bool {
     let has_thought = message.reasoning.as_ref().is_some_and(|text| !text.is_empty());
     matches!(message.role, Role::Tool | Role::Function)
