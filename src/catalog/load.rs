@@ -1,7 +1,7 @@
 //! Loading reads the files of the configuration folder once, and puts them together.
 //!
-//! No message repeats what a file names: a secret may stand where its place should. Beside the result
-//! stands what was read, or looked for in vain, so that a later change of it can be seen.
+//! No message repeats what a file names: a secret may stand where its place should. Beside the
+//! result stands what was read, or looked for in vain, so that a later change of it can be seen.
 
 use std::collections::BTreeSet;
 use std::env::VarError;

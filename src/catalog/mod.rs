@@ -50,7 +50,6 @@ pub struct Catalog {
     /// Those with a secret that is being replaced.
     rotating: Vec<Arc<Key>>,
     key_total: usize,
-    permissions: usize,
     /// The files in which a secret is written out, by their positions.
     literal_secrets: BTreeSet<usize>,
 }
@@ -120,11 +119,6 @@ impl Catalog {
     /// Returns how many keys there are, counting each of several hashes.
     pub fn key_count(&self) -> usize {
         self.keys.len()
-    }
-
-    /// Returns how many distinct [`Permissions`] there are: each one's index is below this.
-    pub fn permission_count(&self) -> usize {
-        self.permissions
     }
 }
 
@@ -245,7 +239,7 @@ impl<'c> From<&'c Catalog> for Limited<'c> {
 /// Which models a key may see: what its caller may and it may itself. Equal ones are one object.
 #[derive(Debug)]
 pub struct Permissions {
-    /// A dense number, for caches: below [`Catalog::permission_count`].
+    /// A dense number, for caches: from 0 on, without a gap.
     pub index: usize,
     caller: Globs,
     key: Globs,

@@ -62,7 +62,6 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         rotating: rotating(&served.keys),
         keys: served.keys,
         key_total: served.key_total,
-        permissions: served.permissions,
         callers: served.callers,
         models: models.into_values().flatten().collect(),
         accounts: accounts.into_values().flatten().collect(),
@@ -117,7 +116,6 @@ struct ServedCallers {
     callers: Vec<Arc<Caller>>,
     keys: HashMap<[u8; 32], KeySecret>,
     key_total: usize,
-    permissions: usize,
 }
 
 /// Reads what each file says.

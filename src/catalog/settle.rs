@@ -1,5 +1,5 @@
-//! [`Settling`] says which text of each file is whole, while others, or the file itself, go on being
-//! written.
+//! [`Settling`] says which text of each file is whole, while others, or the file itself, go on
+//! being written.
 //!
 //! A file that is written in place looks like any other one at each moment, so what is half written
 //! must be told by time. A text is **whole** when it stood still for [`QUIET`] and nobody is seen

@@ -39,14 +39,14 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Events go there.
+    /// Makes a watcher of no folder yet; events go there.
     pub(super) fn new(sender: Sender<Event>) -> Self {
         Self { sender, watched: None }
     }
 
     /// Watches these folders, never the files: a watch on a file goes deaf after the first atomic
-    /// rename. A folder that was replaced is another one, and is watched anew. Whether one is
-    /// watched that was not.
+    /// rename. A folder that was replaced is another one, and is watched anew. Returns whether one
+    /// is watched that was not.
     pub(super) fn watch(&mut self, folders: BTreeSet<PathBuf>) -> bool {
         let wanted: Vec<_> = folders.into_iter().map(|folder| (folder.clone(), inode(&folder))).collect();
         if self.watched.as_ref().is_some_and(|(_, watched)| *watched == wanted) {

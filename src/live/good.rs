@@ -1,5 +1,5 @@
-//! Good texts are what the live catalog is made of. They are kept beside the files that were refused,
-//! so that a file that is wrong does not hold up a change of another one.
+//! Good texts are what the live catalog is made of. They are kept beside the files that were
+//! refused, so that a file that is wrong does not hold up a change of another one.
 //!
 //! **Invariant:** what came together with something wrong is refused with it, since it may be half
 //! of one change. That holds for a fault that is new: of a file that was refused within [`MEMORY`],
@@ -33,7 +33,7 @@ impl GoodTexts {
         Self { live: live.clone(), refused: Texts::new(), when: BTreeMap::new(), dir: dir.to_owned() }
     }
 
-    /// Notes what is refused. Whether that is new.
+    /// Notes what is refused. Returns whether that is new.
     pub(super) fn refused(&mut self, bad: Texts) -> bool {
         let new =
             bad.iter().any(|(path, version)| self.refused.get(path).is_none_or(|before| before.text != version.text));
@@ -70,7 +70,7 @@ impl GoodTexts {
         (bad, before)
     }
 
-    /// Blames more files. Whether there are any.
+    /// Blames more files. Returns whether there are any.
     pub(super) fn blame_more(&self, whole: &WholeTexts, problems: &[Problem], bad: &mut Texts) -> bool {
         let named = named(&self.dir, problems);
         let before = bad.len();
@@ -104,7 +104,7 @@ fn named(dir: &Path, problems: &[Problem]) -> BTreeSet<PathBuf> {
     problems.iter().map(|problem| dir.join(&problem.file)).collect()
 }
 
-/// As the operator knows it: `catalog.d/10-acme.yaml`.
+/// Returns a file's name as the operator knows it: `catalog.d/10-acme.yaml`.
 pub(super) fn name_in(dir: &Path, path: &Path) -> String {
     path.strip_prefix(dir).unwrap_or(path).display().to_string()
 }

@@ -51,8 +51,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Puts it together. What was used of limits before is asked of `past`, where there are new
-    /// ones.
+    /// Makes the snapshot of a catalog. What was used of limits before is asked of `past`, where
+    /// there are new ones.
     pub fn new(
         catalog: Catalog,
         accounts: &Registry,

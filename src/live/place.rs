@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Puts it together.
+    /// Makes an account ready for use.
     pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
         state.settings(&account);
         let mut head = Vec::with_capacity(256);
@@ -104,15 +104,15 @@ pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, He
         .chain(credential)
 }
 
-/// `authorization: Bearer …`
+/// Returns the header `authorization: Bearer …`.
 pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
     let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?;
     value.set_sensitive(true);
     Some((header::AUTHORIZATION, value))
 }
 
-/// HTTP/2 is offered, and HTTP/1. What believes the system alone is one for all: it keeps what
-/// resumes their sessions.
+/// Returns whose certificates are believed, and offers HTTP/2 and HTTP/1. The trust in the system
+/// alone is one for all accounts: it keeps what resumes their sessions.
 fn trust(ca: Option<&[u8]>) -> Trust {
     const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
     static SYSTEM: OnceLock<Trust> = OnceLock::new();

@@ -49,7 +49,7 @@ pub struct Reloads {
 }
 
 impl Reloads {
-    /// For `/status`.
+    /// Returns what `/status` tells.
     pub fn status(&self) -> ReloadStatus {
         self.status.lock().clone()
     }
@@ -72,7 +72,7 @@ impl Reloads {
         live
     }
 
-    /// Says which folder is watched, and what it held at the start.
+    /// Notes which folder is watched, and what it held at the start.
     pub(super) fn begin(&self, dir: &Path, live: Texts) {
         *self.settling.lock() = Settling::new(live, Instant::now());
         // A relative path means another folder once the working directory is another one.

@@ -33,7 +33,7 @@ const YOUNG: Duration = Duration::from_secs(2);
 pub struct Nudge(Sender<Event>);
 
 impl Nudge {
-    /// Look now.
+    /// Makes the thread look at once.
     pub fn now(&self) {
         // If the thread is gone, so is the process.
         self.0.send(Event::Asked).ok();
@@ -97,8 +97,8 @@ struct Watch {
     receiver: Receiver<Event>,
 }
 
-/// What is not decided yet: it is considered again when it is another one, or all of it is whole,
-/// or then.
+/// A decision that waits: the texts are considered again when they are others, when all of them are
+/// whole, or at that time.
 struct PendingDecision {
     texts: Texts,
     all: bool,
@@ -177,7 +177,7 @@ impl Watch {
         }
     }
 
-    /// Finds what there is.
+    /// Looks at the files, and notes what each holds.
     fn look(&mut self) {
         let reloads = &self.live.reloads;
         let listed = list(&self.dir).map_or_else(|_| vec![self.dir.join("catalog.yaml")], |listed| listed.paths);
@@ -194,12 +194,8 @@ impl Watch {
         let mut left = yaml::LARGEST;
         for path in listed.iter().chain(&others) {
             let limit = if is_source(&self.dir, path) { left } else { LARGEST_NAMED };
-            let known = reloads
-                .settling
-                .lock()
-                .found(path)
-                .cloned()
-                .filter(|known| !thorough && is_as_before(path, known, clock));
+            let known = reloads.settling.lock().found(path).cloned();
+            let known = known.filter(|known| !thorough && is_as_before(path, known, clock));
             let now = Instant::now();
             let found = known.or_else(|| read_whole(path, limit));
             if is_source(&self.dir, path)
@@ -214,7 +210,7 @@ impl Watch {
         self.signs.retain(|path, _| settling.follows(path));
     }
 
-    /// Says which files are written without an end, once.
+    /// Logs which files are written without an end, once.
     fn tell(&mut self) {
         let waiting = self.live.reloads.waiting(Instant::now());
         let endless: Vec<PathBuf> =

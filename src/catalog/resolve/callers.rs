@@ -46,7 +46,7 @@ pub(super) fn resolve<'m>(
         key_total: 0,
     };
     let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, &section)).collect();
-    ServedCallers { callers, permissions: all.permissions.len(), key_total: all.key_total, keys: all.keys }
+    ServedCallers { callers, key_total: all.key_total, keys: all.keys }
 }
 
 fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {

@@ -105,6 +105,11 @@ fn byte(hex: u8) -> [u8; 32] {
     [hex; 32]
 }
 
+/// How many distinct permissions there are.
+fn permission_count(catalog: &Catalog) -> usize {
+    catalog.keys().map(|key| key.permissions.index).collect::<std::collections::BTreeSet<_>>().len()
+}
+
 #[test]
 fn f01_what_is_no_catalog() {
     check_all(&[""], &["catalog.yaml:1: is empty"]);

@@ -68,7 +68,8 @@ impl Watch {
         load::of_texts(&self.dir, texts.clone())
     }
 
-    /// Takes or refuses what was made of the texts. Until when not, if it is too early for either.
+    /// Takes or refuses what was made of the texts. Returns until when that waits, if it is too
+    /// early for either.
     fn consider(&mut self, read: ReadCatalog, whole: &WholeTexts, since: Instant, all: bool) -> Option<Instant> {
         let ReadCatalog { catalog, texts: used, .. } = read;
         let now = Instant::now();
@@ -91,15 +92,15 @@ impl Watch {
         let until = self.hold(&live, &catalog, now);
         if until.is_none() {
             self.take(&live, catalog);
-            self.told_recovered();
+            self.note_recovery();
             self.good.live = used.clone();
             self.is_over(&used, whole, true);
         }
         until
     }
 
-    /// Files are wrong. What changed in others becomes live beside the last good content of these,
-    /// unless it came together with what is wrong.
+    /// Takes what changed in other files than those that are wrong, beside the last good content of
+    /// these, unless it came together with what is wrong.
     fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &WholeTexts) -> Option<Instant> {
         let live = self.live.load_full();
         while before && self.good.has_more(whole, &bad) {
@@ -131,7 +132,7 @@ impl Watch {
         None
     }
 
-    /// Until when a change waits that takes away too much.
+    /// Returns until when a change waits that takes away too much.
     fn hold(&mut self, live: &Snapshot, catalog: &Catalog, now: Instant) -> Option<Instant> {
         if let Some(loss) = shrinks(&live.catalog, catalog) {
             let until = *self.held.get_or_insert_with(|| {
@@ -165,6 +166,7 @@ impl Watch {
         !settling.is_complete()
     }
 
+    /// Returns a catalog that may be live, or the problems and the reasons why it may not.
     fn is_allowed(&self, catalog: Result<Catalog, Problems>) -> Result<Catalog, (Vec<Problem>, Vec<String>)> {
         let catalog = catalog.map_err(|Problems(problems, _)| {
             let reasons = problems.iter().map(ToString::to_string).collect();
@@ -176,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// Says that these files are refused, once for what they hold.
+    /// Logs that these files are refused, once for what they hold, and keeps it for `/status`.
     fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
         if !self.good.refused(bad)
             && self.live.reloads.status().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
@@ -190,11 +192,12 @@ impl Watch {
         self.publisher.metrics.reload_refused();
     }
 
+    /// Makes a catalog the live one, unless it is what is live.
     fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
         if catalog.hash == live.catalog.hash {
             log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
         } else {
-            for warning in unsaid(&live.catalog.warnings, &catalog.warnings) {
+            for warning in new_warnings(&live.catalog.warnings, &catalog.warnings) {
                 log::warn!("{warning}");
             }
             self.past.push(self.publisher.publish(catalog));
@@ -230,8 +233,8 @@ impl Watch {
         }
     }
 
-    /// Everything that the files hold is live.
-    fn told_recovered(&mut self) {
+    /// Notes that everything that the files hold is live.
+    fn note_recovery(&mut self) {
         self.good.refused.clear();
         if let Some(refused) = &mut self.live.reloads.status.lock().refused {
             (refused.standing, refused.withheld) = (false, Vec::new());
@@ -239,7 +242,8 @@ impl Watch {
         self.publisher.metrics.reload_recovered();
     }
 
-    /// What was considered is decided. What mends an error may be a file that was not there.
+    /// Notes that what was considered is decided. What mends an error may be a file that was not
+    /// there.
     fn is_over(&mut self, used: &Texts, whole: &WholeTexts, live: bool) {
         self.held = None;
         self.live.reloads.status.lock().held = None;
@@ -250,9 +254,9 @@ impl Watch {
     }
 }
 
-/// Warnings that are not about the same as before. Where they stand does not count: a line that is
-/// added moves all that follow.
-fn unsaid<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
+/// Returns the warnings that are not about the same as before. Where they stand does not count: a
+/// line that is added moves all that follow.
+fn new_warnings<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
     let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
     now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
 }

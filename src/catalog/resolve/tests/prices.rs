@@ -283,7 +283,7 @@ fn models_are_looked_at_once_for_all_keys_with_the_same_permissions() {
         "accounts: {{a: {{dialect: demo}}, b: {{dialect: ollama}}}}\nmodels:\n  m: {{targets: [{{account: a}}]}}\n{models}callers:\n  acme:\n    keys:\n{keys}"
     );
     let catalog = read_one(&text);
-    assert_eq!((catalog.key_total(), catalog.permission_count(), catalog.warnings.len()), (1_000, 2, 1));
+    assert_eq!((catalog.key_total(), permission_count(&catalog), catalog.warnings.len()), (1_000, 2, 1));
     let models: Models<'_> = catalog.models().iter().map(|model| (&*model.id, Some(Arc::clone(model)))).collect();
     let (mut unpriced, files) = (Unpriced::new(&models), files(&[&text]));
     let mut look_up = |_: Reference<'_>| unreachable!("it names nothing");

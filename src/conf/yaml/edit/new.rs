@@ -92,12 +92,8 @@ impl New {
             Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
             Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
             Self::Map(entries) => {
-                format!(
-                    "{{ {} }}",
-                    joined(
-                        entries.iter().map(|(key, value)| format!("{}: {}", scalar(key, true), value.flow())).collect()
-                    )
-                )
+                let entry = |(key, value): &(String, New)| format!("{}: {}", scalar(key, true), value.flow());
+                format!("{{ {} }}", joined(entries.iter().map(entry).collect()))
             }
             Self::Noted(new, _) => new.on_a_line(flow),
         }

@@ -1,5 +1,5 @@
-//! A path in a text is what of a [`Path`](crate::conf::yaml::Path) is there, place by place. A change
-//! at its end becomes the bytes that change.
+//! A path in a text is what of a [`Path`](crate::conf::yaml::Path) is there, place by place. A
+//! change at its end becomes the bytes that change.
 
 use super::new::scalar;
 use super::place::PlacedEntry;
