@@ -133,6 +133,7 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
         class.or(match status {
             Some(424) => Some(502),
             Some(408) => Some(504),
+            _ if is("ModelTimeoutException") => Some(504),
             _ => error.status,
         })
     };
@@ -144,7 +145,7 @@ fn class_of(name: &str) -> Option<u16> {
 }
 
 /// The status of each error. With 401 a signature or a key is not, or no longer, good.
-const CLASSES: [(&str, u16); 24] = [
+const CLASSES: [(&str, u16); 23] = [
     ("ValidationException", 400),
     ("UnrecognizedClientException", 401),
     ("InvalidSignatureException", 401),
@@ -168,7 +169,6 @@ const CLASSES: [(&str, u16); 24] = [
     ("ModelStreamErrorException", 502),
     ("ModelNotReadyException", 503),
     ("ServiceUnavailableException", 503),
-    ("ModelTimeoutException", 504),
 ];
 
 /// Returns whether a prompt does not fit: of a refusal any words say so, since it is the caller's
