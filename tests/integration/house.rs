@@ -138,6 +138,24 @@ fn no_file_is_longer_than_five_hundred_lines() {
     check_exceptions(&long, LONG_FILES);
 }
 
+#[test]
+fn the_map_names_each_module_of_the_top_level() {
+    for root in roots() {
+        let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join(&root).join("lib.rs");
+        assert_eq!(missing_in_map(&std::fs::read_to_string(lib).unwrap()), Vec::<&str>::new(), "{root}/lib.rs");
+    }
+    let lib = "//! | [`named`] | what it is |\n//! | `parts::first` | a part |\nmod parts;\npub mod named;\npub mod left_out;\n";
+    assert_eq!(missing_in_map(lib), ["left_out"]);
+}
+
+/// Returns the modules that no row of a crate's map names, neither themselves nor a part of them.
+fn missing_in_map(lib: &str) -> Vec<&str> {
+    let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | ")?.split(" | ").next());
+    let named: Vec<&str> = rows.filter_map(|cell| cell.split('`').nth(1)?.split("::").next()).collect();
+    let modules = lib.lines().filter_map(|line| line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod "));
+    modules.filter_map(|module| module.strip_suffix(';')).filter(|module| !named.contains(module)).collect()
+}
+
 /// Requires that the list names all exceptions that there are, and no other.
 #[track_caller]
 fn check_exceptions(found: &[String], named: &[(&str, &str)]) {
