@@ -102,12 +102,19 @@ pub fn plan(
     let candidates = Vec::with_capacity(model.targets.len());
     let mut planner = Planner { snapshot, stream, conversation, candidates };
     planner.add(model, Reach::Any);
-    let others =
-        [(&model.fallbacks, Reach::Any), (&model.on_context, Reach::TooLong), (&model.on_refusal, Reach::Declined)];
-    for (ids, reach) in others {
-        ids.iter().filter_map(|id| snapshot.catalog.visible(key, id)).for_each(|model| planner.add(model, reach));
+    for (id, reach) in stand_ins(model) {
+        if let Some(model) = snapshot.catalog.visible(key, id) {
+            planner.add(model, reach);
+        }
     }
     Some(Plan { candidates: planner.candidates, demand })
+}
+
+/// Lists the models that may stand in for a model, each with the requests for which it may.
+pub fn stand_ins(model: &Model) -> impl Iterator<Item = (&Arc<str>, Reach)> {
+    let on_context = model.on_context.iter().map(|id| (id, Reach::TooLong));
+    let on_refusal = model.on_refusal.iter().map(|id| (id, Reach::Declined));
+    model.fallbacks.iter().map(|id| (id, Reach::Any)).chain(on_context).chain(on_refusal)
 }
 
 /// Returns what a request may use at most: all that is to be read, as estimated, and the longest
@@ -183,8 +190,7 @@ impl Planner<'_> {
 /// Tells whether it matters which conversation a request belongs to, for this model or for one that
 /// may stand in for it.
 pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
-    let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
-    model.sticky || others.filter_map(|id| catalog.model(id)).any(|other| other.sticky)
+    model.sticky || stand_ins(model).filter_map(|(id, _)| catalog.model(id)).any(|other| other.sticky)
 }
 
 /// Returns what the turns of one conversation have in common: the caller's word for it, or its

@@ -298,19 +298,14 @@ impl Rehearsal<'_> {
             }));
         };
         disabled(self.model, Reach::Any, report);
-        let others = [
-            (&self.model.fallbacks, Reach::Any),
-            (&self.model.on_context, Reach::TooLong),
-            (&self.model.on_refusal, Reach::Declined),
-        ];
-        for (ids, reach) in others {
-            for model in ids.iter().filter_map(|id| self.input.snapshot.catalog.model(id)) {
-                match key::hidden(&self.input.snapshot.catalog, self.key, model) {
-                    None => disabled(model, reach, report),
-                    Some(why) => {
-                        let why = format!("passed over: {why}");
-                        report.candidates.push(Candidate::of_model(&model.id, reach, CandidateState::Hidden, why));
-                    }
+        let catalog = &self.input.snapshot.catalog;
+        for (id, reach) in plan::stand_ins(self.model) {
+            let Some(model) = catalog.model(id) else { continue };
+            match key::hidden(catalog, self.key, model) {
+                None => disabled(model, reach, report),
+                Some(why) => {
+                    let why = format!("passed over: {why}");
+                    report.candidates.push(Candidate::of_model(&model.id, reach, CandidateState::Hidden, why));
                 }
             }
         }
