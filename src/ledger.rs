@@ -149,8 +149,8 @@ impl Ledger {
             let _reading = sink.reading.lock();
             read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
         };
-        let Some(reader) = opened else { return Ok(None) };
-        report::answer_of(reader, &sink.path, query, Some(report::AnswerBounds { deadline, lines: LINES })).map(Some)
+        let bounds = Some(report::AnswerBounds { deadline, lines: LINES });
+        opened.map(|reader| report::answer_of(reader, &sink.path, query, bounds)).transpose()
     }
 
     /// Waits, for two seconds at most, until all rows so far are written or cannot be. Returns at

@@ -1,4 +1,5 @@
-//! Ranges of IP addresses, as an operator writes them; and where a listener is reached.
+//! A [`Cidr`] is a range of IP addresses, as an operator writes it. [`reachable`] says where a
+//! listener is reached.
 //!
 //! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4
 //! address, so that no rule can be passed by writing an address differently.

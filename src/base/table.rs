@@ -2,14 +2,15 @@
 
 /// Writes rows of cells below each other. The cells of the first `left` columns begin at the same
 /// place; the other cells, numbers, end at the same place.
-pub fn columns<R: AsRef<[String]>>(rows: &[R], left: usize) -> String {
+pub fn columns<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>, left: usize) -> String {
+    let rows: Vec<R> = rows.into_iter().collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.as_ref().iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
             if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
@@ -28,6 +29,6 @@ mod tests {
         let rows = [["name", "n"], ["ä", "10"], ["", "1"]].map(|row| row.map(str::to_owned));
         assert_eq!(columns(&rows, 1), "name   n\nä     10\n       1\n");
         assert_eq!(columns(&rows, 2), "name  n\nä     10\n      1\n");
-        assert_eq!(columns::<Vec<String>>(&[], 1), "");
+        assert_eq!(columns([] as [[String; 1]; 0], 1), "");
     }
 }

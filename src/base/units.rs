@@ -133,7 +133,7 @@ impl FromStr for Size {
 
 /// Reads a number with one of these units, each with its factor. None: there is no such number;
 /// none inside: it is more than the largest.
-fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Option<Option<u64>> {
+pub fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Option<Option<u64>> {
     let (number, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
     let (_, factor) = units.iter().find(|(name, _)| *name == unit && !number.is_empty())?;
     // What cannot be parsed has more than 20 digits.

@@ -70,13 +70,10 @@ struct Input {
 }
 
 fn explain(args: &ExplainArgs) -> Result<Report, String> {
-    if Id::of(&args.key).is_err() {
-        // What stands there may be the secret.
-        return Err(
-            "--key: this is not the id of a key. The id is the name in the logs, such as acme/prod, and never the secret"
-                .to_owned(),
-        );
-    }
+    // What stands there may be the secret.
+    Id::of(&args.key).map_err(|_| {
+        "--key: this is not the id of a key. The id is the name in the logs, such as acme/prod, and never the secret"
+    })?;
     let headers = headers(&args.headers)?;
     let conf = args.conf.folder();
     let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume).map_err(|problems| {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{KeyArgs, KeyCommand, no_such};
 use crate::base::calendar::{DAY, rfc3339};
-use crate::base::units::{Span, Time};
+use crate::base::units::{Span, Time, number_and_unit};
 use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::{Key, name};
 use crate::conf::yaml::Step;
@@ -24,7 +24,7 @@ mod rotate;
 mod running;
 mod secret;
 mod show;
-mod standing;
+mod state;
 
 /// Runs a command.
 pub(super) fn run(command: &KeyCommand) -> Result<ExitCode, String> {
@@ -139,13 +139,11 @@ pub(super) fn time(text: &str) -> Result<SystemTime, String> {
 /// years.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";
-    let Some(days) = text.strip_suffix('d') else {
-        let Span(span) = text.parse::<Span>().map_err(|_| format!("{wrong}, and more than 168h in days"))?;
-        return Ok(span);
-    };
-    let digits = !days.is_empty() && days.bytes().all(|b| b.is_ascii_digit());
-    let days = days.parse::<u64>().ok().filter(|days| digits && *days <= 36_500);
-    days.map(|days| Duration::from_millis(days * DAY)).ok_or_else(|| format!("{wrong}, and at most 36500d"))
+    if text.ends_with('d') {
+        let days = number_and_unit(text, &[("d", DAY)], 36_500 * DAY).flatten();
+        return days.map(Duration::from_millis).ok_or_else(|| format!("{wrong}, and at most 36500d"));
+    }
+    text.parse::<Span>().map(|Span(span)| span).map_err(|_| format!("{wrong}, and more than 168h in days"))
 }
 
 /// Returns the time after this span, at the next whole second.

@@ -13,8 +13,8 @@ pub(super) fn run() -> ExitCode {
 
 fn table() -> String {
     let rows = ALL.iter().map(|preset| [preset.name, preset.base_url, preset.key.unwrap_or("-"), preset.note]);
-    let rows: Vec<_> = std::iter::once(["preset", "base_url", "key", "note"]).chain(rows).collect();
-    table::columns(&rows.iter().map(|row| row.map(str::to_owned)).collect::<Vec<_>>(), 4)
+    let rows = std::iter::once(["preset", "base_url", "key", "note"]).chain(rows);
+    table::columns(rows.map(|row| row.map(str::to_owned)), 4)
 }
 
 const EXAMPLE: &str = "

@@ -19,12 +19,12 @@ pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
 const COSTS: [&str; 7] = ["input", "output", "cached_input", "cache_write", "thinking", "per_request", "long"];
 
 fn listed() -> String {
-    let head = ["provider", "model"].into_iter().chain(COSTS).map(str::to_owned).collect();
+    let head = ["provider", "model"].into_iter().chain(COSTS).map(str::to_owned).collect::<Vec<_>>();
     let rows = list::all().iter().map(|listed| {
         let names = [listed.provider, listed.model].map(str::to_owned);
         names.into_iter().chain(costs(Some(&listed.price))).collect()
     });
-    let table = table(std::iter::once(head).chain(rows));
+    let table = columns(std::iter::once(head).chain(rows), usize::MAX);
     format!(
         "{table}\nUS dollars for a million tokens, as of {}. A `price` in the catalog goes before them.\n",
         list::date()
@@ -32,14 +32,15 @@ fn listed() -> String {
 }
 
 fn shown(catalog: &Catalog) -> String {
-    let head = ["model", "account", "its model", "from"].into_iter().chain(COSTS).map(str::to_owned).collect();
+    let head =
+        ["model", "account", "its model", "from"].into_iter().chain(COSTS).map(str::to_owned).collect::<Vec<_>>();
     let targets = catalog.models().iter().flat_map(|model| model.targets.iter().map(move |target| (model, target)));
     let rows = targets.map(|(model, target)| {
         let from = target.price_from.map_or("unknown", |from| from.name());
         let names = [&*model.id, &*target.account.id, &*target.model, from].map(str::to_owned);
         names.into_iter().chain(costs(target.price.as_ref())).collect()
     });
-    let table = table(std::iter::once(head).chain(rows));
+    let table = columns(std::iter::once(head).chain(rows), usize::MAX);
     format!("{table}\nUS dollars for a million tokens. The list that Portcullis brings is as of {}.\n", list::date())
 }
 
@@ -62,10 +63,6 @@ fn costs(price: Option<&Price>) -> [String; 7] {
         format!("above {}: {input} {output} {cached} {written}", long.above)
     });
     [input, output, cached_input, cache_write, thinking, per_request, long]
-}
-
-fn table(rows: impl Iterator<Item = Vec<String>>) -> String {
-    columns(&rows.collect::<Vec<_>>(), usize::MAX)
 }
 
 #[cfg(test)]

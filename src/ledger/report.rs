@@ -93,10 +93,8 @@ impl Display for Unanswered {
 
 /// Answers a question from a file. None: there is no file yet.
 pub fn answer(path: &Path, query: &Query, bounds: Option<AnswerBounds>) -> Result<Option<Answer>, Unanswered> {
-    match Reader::open(path).map_err(Unanswered::Unreadable)? {
-        Some(reader) => answer_of(reader, path, query, bounds).map(Some),
-        None => Ok(None),
-    }
+    let reader = Reader::open(path).map_err(Unanswered::Unreadable)?;
+    reader.map(|reader| answer_of(reader, path, query, bounds)).transpose()
 }
 
 /// Answers a question from an open file.

@@ -51,7 +51,7 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
     Ok((age, json))
 }
 
-/// One plain GET: the admin listener speaks nothing else.
+/// Fetches a page by one plain GET: the admin listener speaks nothing else.
 fn fetch(url: &str) -> Result<Vec<u8>, String> {
     let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.contains('@')) else {
         return Err(
@@ -137,12 +137,11 @@ impl Instance {
     /// Puts the status into the snapshot.
     pub(super) fn recall(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
         let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
-        for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks)
-        {
-            let Some(reported) = self.account(&account.id) else { continue };
+        for (place, tracks) in snapshot.places.iter().zip(&snapshot.tracks) {
+            let Some(reported) = self.account(&place.account.id) else { continue };
             let rest_of = |rest: &RestReport| Rest { until: after(rest.for_ms), why: rest.why };
             let mut rests = reported.targets.iter().filter_map(|target| target.rest.as_ref()).map(rest_of);
-            state.recall(reported.in_flight, rests.find(|rest| rest.why == Why::Credential));
+            place.state.recall(reported.in_flight, rests.find(|rest| rest.why == Why::Credential));
             for (name, track) in tracks {
                 let Some(target) = target_of(reported, name) else { continue };
                 let time = |time: Option<u64>| time.map(Duration::from_millis);

@@ -93,7 +93,7 @@ impl Order {
     }
 }
 
-/// Candidates that stand together.
+/// Returns what candidates that stand together have in common: their model and their reach.
 fn of_group(candidate: &Candidate) -> (*const Model, Reach) {
     (Arc::as_ptr(&candidate.model), candidate.reach)
 }

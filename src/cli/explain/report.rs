@@ -30,7 +30,7 @@ pub(super) struct Verdict {
     pub(super) param: Option<String>,
 }
 
-/// One thing about the request.
+/// One fact about the request.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Fact {
     pub(super) about: &'static str,

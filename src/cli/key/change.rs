@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::standing::Standing;
+use super::state::KeyState;
 use super::{Id, ahead, lock, place, running, stamp};
 use crate::catalog::amend::Files;
 use crate::cli::{ExpireKeyArgs, KeyArgs, tell};
@@ -70,7 +70,7 @@ impl Edit<'_> {
         let how = format!("{by_hand} in callers.{}.keys.{}, {at_place}", id.caller, id.name);
         super::change(files, at.file, std::slice::from_ref(change), &how)?;
         let key = id.find(files)?;
-        if let Some(hinders) = Standing::of(&key, now).hinders().filter(|_| key.key.enabled) {
+        if let Some(hinders) = KeyState::of(&key, now).hinders().filter(|_| key.key.enabled) {
             tell(&format!("{} does not work: {hinders}", id.whole));
         }
         Ok(running::wait(files, at.file, SystemTime::now()).report(

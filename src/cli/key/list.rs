@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 
-use super::standing::{Standing, expires};
+use super::state::{KeyState, expires};
 use super::{KeyEntry, stamp};
 use crate::base::problem::nearest;
 use crate::base::table::columns;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
 /// What the list says of a key.
 pub(super) struct ListedKey<'f> {
     key: &'f Key,
-    standing: Standing,
+    state: KeyState,
     expires: Option<String>,
     place: Option<(String, usize)>,
     used: Option<String>,
@@ -64,7 +64,7 @@ impl<'f> ListedKey<'f> {
         now: SystemTime,
     ) -> ListedKey<'f> {
         ListedKey {
-            standing: Standing::of(known, now),
+            state: KeyState::of(known, now),
             expires: expires(known).map(stamp),
             place: place.map(|place| (files.name(place.file), place.line)),
             used,
@@ -74,15 +74,12 @@ impl<'f> ListedKey<'f> {
 
     /// Writes the row for machines.
     pub(super) fn json(&self) -> Map<String, Value> {
-        let ListedKey { key, standing, expires, place, used } = self;
+        let ListedKey { key, state, expires, place, used } = self;
         let fields = [
             ("id", json!(key.id)),
             ("caller", json!(key.caller.id)),
-            ("state", json!(standing.name())),
-            (
-                "rotating_until",
-                json!(if let Standing::Rotating(until) = standing { Some(stamp(*until)) } else { None }),
-            ),
+            ("state", json!(state.name())),
+            ("rotating_until", json!(if let KeyState::Rotating(until) = state { Some(stamp(*until)) } else { None })),
             ("expires", json!(expires)),
             ("models", json!(key.permissions.of_key().list())),
             ("caller_models", json!(key.permissions.of_caller().list())),
@@ -96,13 +93,12 @@ impl<'f> ListedKey<'f> {
 
 fn human(rows: &[ListedKey<'_>]) -> String {
     let head = ["KEY", "STATE", "EXPIRES", "MODELS", "LAST USED", "FILE"].map(str::to_owned);
-    let rows = rows.iter().map(|ListedKey { key, standing, expires, place, used }| {
+    let rows = rows.iter().map(|ListedKey { key, state, expires, place, used }| {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let place = place.as_ref().map(|(file, line)| format!("{file}:{line}")).unwrap_or_default();
-        [key.id.to_string(), standing.says(), or_none(expires), models(key), or_none(used), place]
+        [key.id.to_string(), state.says(), or_none(expires), models(key), or_none(used), place]
     });
-    let table: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
-    columns(&table, 6)
+    columns(std::iter::once(head).chain(rows), 6)
 }
 
 /// Writes the models of a key: its own globs, else those of its caller.

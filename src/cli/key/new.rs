@@ -55,7 +55,7 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         tell(&format!("warning: {warning}"));
     }
     let known = id.find(&files)?;
-    if let Some(hinders) = super::standing::Standing::of(&known, now).hinders() {
+    if let Some(hinders) = super::state::KeyState::of(&known, now).hinders() {
         tell(&format!("warning: {whole} does not work yet: {hinders}"));
     }
     if args.create {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use super::new::once;
 use super::secret::NewSecret;
-use super::standing::Standing;
+use super::state::KeyState;
 use super::{Id, ahead, change, lock, place, stamp, time};
 use crate::catalog::amend::Files;
 use crate::cli::{RotateKeyArgs, tell};
@@ -43,7 +43,7 @@ fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
         || "no older one works from then on".to_owned(),
         |until| format!("the one before works until {}", stamp(until)),
     );
-    if let Some(hinders) = Standing::of(&known, now).hinders() {
+    if let Some(hinders) = KeyState::of(&known, now).hinders() {
         tell(&format!("{} does not work: {hinders}", id.whole));
     }
     tell(&format!(

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::list::{ListedKey, last_used};
-use super::standing::{Standing, expires};
+use super::state::{KeyState, expires};
 use super::{Id, KeyEntry, place, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::raw::Digest;
@@ -70,7 +70,7 @@ fn short(digest: &[u8; 32]) -> String {
 
 fn lines(files: &Files, known: &KeyEntry<'_>, bounds: &[Bound<'_>], now: SystemTime) -> Vec<(&'static str, String)> {
     let (key, catalog) = (known.key, files.catalog());
-    let mut lines = vec![("state", Standing::of(known, now).says())];
+    let mut lines = vec![("state", KeyState::of(known, now).says())];
     lines.push(("expires", expires(known).map_or_else(|| "never".to_owned(), stamp)));
     for (digest, until) in &known.secrets {
         let until = match until {

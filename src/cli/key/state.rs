@@ -1,13 +1,13 @@
-//! The standing of a key: whether it works, and until when.
+//! A [`KeyState`] says whether a key works, and until when.
 
 use std::time::SystemTime;
 
 use super::{KeyEntry, stamp};
 use crate::catalog::rotation::{is_replaced, newest};
 
-/// The standing.
+/// Whether a key works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum KeyState {
     Ok,
     Disabled,
     Expired,
@@ -17,7 +17,7 @@ pub(super) enum Standing {
     Rotating(SystemTime),
 }
 
-impl Standing {
+impl KeyState {
     pub(super) fn of(known: &KeyEntry<'_>, now: SystemTime) -> Self {
         let over = |expires: Option<SystemTime>| expires.is_some_and(|expires| expires <= now);
         let (key, caller) = (known.key, &known.key.caller);

@@ -1,7 +1,7 @@
 //! A [`Query`] is a question to the ledger: how to group, which time, whose requests.
 
-use crate::base::calendar::{date, time};
-use crate::base::units::Time;
+use crate::base::calendar::{DAY, date, time};
+use crate::base::units::{Time, number_and_unit};
 use crate::ledger::read::Range;
 use crate::ledger::sums::SumKey;
 use dialects::wire::percent;
@@ -165,18 +165,7 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
 
 /// Reads a moment: `30m`, `24h` and `7d` ago, a date or a time.
 pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
-    let ago = text.char_indices().last().and_then(|(at, unit)| {
-        let unit = match unit {
-            'm' => 60_000_u64,
-            'h' => 3_600_000,
-            'd' => 86_400_000,
-            _ => return None,
-        };
-        let number =
-            text.get(..at).filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))?;
-        Some(number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)))
-    });
-    match ago {
+    match number_and_unit(text, &[("m", 60_000), ("h", 3_600_000), ("d", DAY)], u64::MAX) {
         Some(ago) => {
             ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| format!("{name}: {text} is too long: it is before 1970; name a date"))
         }

@@ -88,7 +88,7 @@ impl Answer {
             cells.extend(shown(used).map(|(name, _, value)| cost(name).unwrap_or_else(|| cell(&value))));
             table.push(cells);
         }
-        text + &columns(&table, self.by.len())
+        text + &columns(table, self.by.len())
     }
 
     /// Writes CSV for programs that read tables, without the notes.
