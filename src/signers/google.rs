@@ -1,9 +1,9 @@
-//! Tokens for Vertex AI: how a service account's key signs what is traded for one (RFC 7523), and
-//! what comes back.
+//! A [`Token`] opens Vertex AI. A service account's key signs an assertion, which is traded for a
+//! token (RFC 7523).
 //!
-//! The time is given, and nothing is sent: who calls posts [`ServiceAccount::form`] to
-//! [`ServiceAccount::token_uri`] and gives the answer to [`token`]. The private key and all that is
-//! made with it are [`Secret`]s. What a fault says never quotes the key's file.
+//! This module reads no clock and sends nothing: its caller posts [`ServiceAccount::form`] to
+//! [`ServiceAccount::token_uri`], and gives the answer to [`token`]. The private key and all that is
+//! made with it are [`Secret`]s. No error quotes the key's file.
 
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ use crate::base::secret::Secret;
 use dialects::UpstreamError;
 use dialects::upstream::openai;
 use dialects::upstream::shared::lenient::Count;
-use dialects::upstream::shared::text::Text;
 use dialects::wire::json::Writer;
 
 /// A service account, as the file of its key tells it.
@@ -35,7 +34,7 @@ pub struct ServiceAccount {
     pub project: Option<String>,
 }
 
-/// What a token opens, and for how long from now.
+/// A token, and for how long from now it opens something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// For `Authorization: Bearer`.
@@ -54,23 +53,20 @@ const LIFETIME: u64 = 3600;
 impl ServiceAccount {
     /// Reads a key's file, and sees whether its key can sign.
     pub fn parse(json: &str) -> Result<Self, &'static str> {
-        let mut file: File<'_> =
+        let file: File =
             serde_json::from_str(json).map_err(|_| "the key file is not a JSON object of the right form")?;
-        if file.kind.filled().is_some_and(|kind| kind != "service_account") {
+        if filled(file.kind).is_some_and(|kind| kind != "service_account") {
             return Err("the key file is not a service account's: its `type` must be `service_account`");
         }
-        let key = Secret::new(
-            file.private_key.0.take().filter(|key| !key.is_empty()).ok_or("the key file has no `private_key`")?,
-        );
-        let text = |field: &Text<'_>| field.filled().map(str::to_owned);
+        let key = Secret::new(filled(file.private_key).ok_or("the key file has no `private_key`")?);
         let account = Self {
-            email: text(&file.client_email).ok_or("the key file has no `client_email`")?,
+            email: filled(file.client_email).ok_or("the key file has no `client_email`")?,
             // Who passes it through a shell's variable often ends up with the line ends escaped
             // twice.
             key: Secret::new(key.expose().replace("\\n", "\n")),
-            key_id: text(&file.private_key_id),
-            token_uri: text(&file.token_uri).unwrap_or_else(|| TOKEN_URI.to_owned()),
-            project: text(&file.project_id),
+            key_id: filled(file.private_key_id),
+            token_uri: filled(file.token_uri).unwrap_or_else(|| TOKEN_URI.to_owned()),
+            project: filled(file.project_id),
         };
         account.key_pair()?;
         Ok(account)
@@ -133,10 +129,10 @@ fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'st
 /// What is wrong with the account or its key has the status 401, whatever the answer's was.
 pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Token, UpstreamError> {
     let text = std::str::from_utf8(body).unwrap_or_default();
-    let granted: Granted<'_> = serde_json::from_str(text).unwrap_or_default();
-    let is_usable = |token: &&str| token.bytes().all(|byte| byte.is_ascii_graphic());
+    let granted: Granted = serde_json::from_str(text).unwrap_or_default();
+    let is_usable = |token: &String| token.bytes().all(|byte| byte.is_ascii_graphic());
     if status == 200
-        && let Some(token) = granted.access_token.filled().filter(is_usable)
+        && let Some(token) = filled(granted.access_token).filter(is_usable)
     {
         let seconds = granted.expires_in.0.filter(|seconds| *seconds < Count::IMPOSSIBLE).unwrap_or(LIFETIME);
         let expires_in = Duration::from_secs(seconds.min(24 * LIFETIME));
@@ -148,9 +144,10 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
         return Err(UpstreamError { status: Some(502), message, ..UpstreamError::default() });
     }
     let mut error = openai::error(body, content_type);
-    if let Some(said) = serde_json::from_str::<Denied<'_>>(text).ok().filter(|said| said.error.filled().is_some()) {
-        error.code = said.error.filled().map(|code| shortened(code, 128));
-        error.message = shortened(said.error_description.filled().or(said.error.filled()).unwrap_or_default(), 1024);
+    let denied: Denied = serde_json::from_str(text).unwrap_or_default();
+    if let Some(code) = filled(denied.error) {
+        error.code = Some(shortened(&code, 128));
+        error.message = shortened(&filled(denied.error_description).unwrap_or(code), 1024);
     }
     error.status = Some(match (status, error.code.as_deref()) {
         (_, Some("temporarily_unavailable" | "server_error" | "internal_failure")) => 503,
@@ -166,37 +163,35 @@ fn shortened(text: &str, limit: usize) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct File<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    client_email: Text<'a>,
-    #[serde(borrow)]
-    private_key: Text<'a>,
-    #[serde(borrow)]
-    private_key_id: Text<'a>,
-    #[serde(borrow)]
-    token_uri: Text<'a>,
-    #[serde(borrow)]
-    project_id: Text<'a>,
+/// Takes an empty text for none.
+fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Granted<'a> {
-    #[serde(borrow)]
-    access_token: Text<'a>,
+struct File {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    client_email: Option<String>,
+    private_key: Option<String>,
+    private_key_id: Option<String>,
+    token_uri: Option<String>,
+    project_id: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Granted {
+    access_token: Option<String>,
     expires_in: Count,
 }
 
-#[derive(Deserialize)]
-struct Denied<'a> {
-    #[serde(borrow)]
-    error: Text<'a>,
-    #[serde(borrow, default)]
-    error_description: Text<'a>,
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Denied {
+    error: Option<String>,
+    error_description: Option<String>,
 }
 
 #[cfg(test)]
