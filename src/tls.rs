@@ -1,7 +1,7 @@
-//! Certificates: whose are believed where we call somebody ([`trust`]), and our own.
+//! A [`Certificate`] is what a TLS listener shows to callers. [`trust`] decides which certificates
+//! of others are believed.
 //!
-//! The certificate of a TLS listener, read again on SIGHUP. A pair that cannot be used is refused,
-//! and the old one stays.
+//! SIGHUP reads a certificate and its key again. If the two cannot be used, the old ones stay.
 
 pub mod trust;
 

@@ -1,9 +1,9 @@
 //! A reading is a gauge of the running state. It is set anew for each request of `/metrics`.
 
-use crate::account::State;
 use crate::account::health::Why;
 use crate::account::track::TargetHealth;
 use crate::desk::record::Books;
+use crate::live::place::Place;
 use crate::status::{AccountState, LedgerState, StoreState};
 use crate::store::Store;
 use std::sync::Arc;
@@ -48,11 +48,11 @@ fn read_accounts(books: &Books) {
     metrics.states.clear();
     metrics.breakers.clear();
     metrics.headroom.clear();
-    for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks) {
-        let name = [("account", Some(account.id.clone()))];
-        let in_flight = i64::try_from(state.in_flight()).unwrap_or(i64::MAX);
+    for (place, tracks) in snapshot.places.iter().zip(&snapshot.tracks) {
+        let name = [("account", Some(place.account.id.clone()))];
+        let in_flight = i64::try_from(place.state.in_flight()).unwrap_or(i64::MAX);
         metrics.in_flight.get_or_create(&name).set(in_flight);
-        let present = account_state(account.enabled, state, tracks, now);
+        let present = account_state(place, tracks, now);
         for one in AccountState::ALL {
             metrics.states.get_or_create(&(name.clone(), [("state", one.name())])).set(i64::from(one == present));
         }
@@ -60,7 +60,7 @@ fn read_accounts(books: &Books) {
         for (model, track) in tracks {
             let target = track.status(now, clock);
             for word in ["closed", "open", "half_open"] {
-                let names = [("account", Some(account.id.clone())), ("model", Some(model.clone()))];
+                let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
                 let breaker = metrics.breakers.get_or_create(&(names, [("state", word)]));
                 breaker.set(i64::from(word == target.breaker.name()));
             }
@@ -74,16 +74,11 @@ fn read_accounts(books: &Books) {
 
 /// Returns an account's state, for metrics and `/status`. An account rests for its rate if any of
 /// its targets does.
-pub(super) fn account_state(
-    enabled: bool,
-    state: &State,
-    tracks: &[(Arc<str>, Arc<TargetHealth>)],
-    now: Instant,
-) -> AccountState {
-    if !enabled {
+pub(super) fn account_state(place: &Place, tracks: &[(Arc<str>, Arc<TargetHealth>)], now: Instant) -> AccountState {
+    if !place.account.enabled {
         return AccountState::Disabled;
     }
-    if state.health.rest(now).is_some() {
+    if place.state.health.rest(now).is_some() {
         return AccountState::CoolingCredential;
     }
     let mut rests = tracks.iter().filter_map(|(_, track)| track.rest(now));

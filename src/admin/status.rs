@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use super::Pages;
 use super::readings::account_state;
 use crate::account::breaker::BreakerState;
 use crate::account::track::TargetHealth;
-use crate::base::calendar::rfc3339;
+use crate::base::calendar::{rfc3339, time};
 use crate::catalog::Key;
 use crate::live::place::Place;
 use crate::live::{self, Route, Snapshot};
@@ -59,7 +59,7 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
             id: place.account.id.to_string(),
             idle_connections: place.state.http1.idle(),
             in_flight: place.state.in_flight(),
-            state: account_state(place.account.enabled, &place.state, tracks, now),
+            state: account_state(place, tracks, now),
             targets,
         }
     });
@@ -158,7 +158,6 @@ fn name(pages: &Pages, path: &Path) -> String {
 
 /// Lists the keys that were ever used, as far as is known, the last one first.
 fn keys(snapshot: &Snapshot) -> Vec<KeyReport> {
-    let time = |at: u64| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
     let used = snapshot.catalog.keys().filter_map(|key| {
         let used = &snapshot.scopes.get(key.index)?.used;
         Some((used.at()?, key, used.old_hash_at()))

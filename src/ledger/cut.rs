@@ -1,5 +1,6 @@
-//! The part of the file about exchanges that still run. What they have used is written as it grows,
-//! and their final rows replace it. If their process dies, rows are made of it.
+//! Keeps exchanges that still run in the file. What they have used is written as it grows, and their
+//! final rows replace it. If their process dies, its exchanges become rows with the outcome
+//! `shutdown`.
 //!
 //! **Invariant:** in the file an exchange is among the running ones or among the rows, never among
 //! both: each step is one transaction. Sums are those of rows.
