@@ -56,9 +56,9 @@ pub(super) struct Shared {
 }
 
 impl Scope {
-    /// Lists its changes from now on.
-    pub fn shared(self, changes: Arc<Changes>) -> Scope {
-        Scope { shared: Shared { changes: Some(changes), ..Shared::default() }, ..self }
+    /// Lists its changes from now on, where somebody is told of them.
+    pub(super) fn shared(self, changes: Option<Arc<Changes>>) -> Scope {
+        Scope { shared: Shared { changes, ..Shared::default() }, ..self }
     }
 
     /// Notes that its counts have changed.

@@ -1,17 +1,17 @@
-//! A place from the head on: whoever uploads a body has one of its caller's and its key's places at
-//! once, before it is known which model is asked for.
+//! An [`Entry`] is the place of a request whose body is still coming. It is taken from the caller
+//! and the key, since the model is not known yet.
 //!
-//! It counts in this gateway only, and binds only who is about to come in the same way: an
-//! admission asks for its place as ever, and by then this one is given back.
+//! It counts in this gateway only, and bounds only other entries. The admission takes a place of
+//! its own; by then the entry is given back.
 
 use super::{Bounds, Kind, LimitReached, Scope, locked};
 use std::sync::Arc;
 
-/// The places of one upload. Dropped, they are free.
+/// The places of one upload. When it is dropped, they are free.
 #[derive(Debug)]
 pub struct Entry([Option<Arc<Scope>>; 3]);
 
-/// Takes a place of all that limit them, or of none. Nothing is asked where nobody limits them.
+/// Takes a place from each bound that limits places, or from none. None: no bound limits them.
 pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<Entry>, LimitReached> {
     let bounds: Bounds<'_> = bounds.iter().filter(|bound| bound.limits.concurrency.is_some()).copied().collect();
     if bounds.is_empty() {

@@ -1,12 +1,14 @@
-//! How much callers and keys may use, and how much they do.
+//! A limit says how much a caller, a key, or a key of one model may use in a time. A [`Scope`] is
+//! one of these three, and counts its use.
 //!
-//! An exchange is admitted by its caller's limits, its key's, and those of its key for the model
-//! asked for: by all or by none. What it may come to use is reserved, and replaced by what it did
-//! use when it is settled, in the second, day and month in which it was admitted. A [`Scope`]
-//! outlives catalogs: changed limits go on with what is counted. **Invariants:** a refusal takes
-//! nothing; a [`Reservation`] is settled exactly once, with nothing if it is dropped; scopes are
-//! locked from the caller's down, for no longer than it takes to count, and never all of them by
-//! one lock.
+//! An exchange is admitted by all scopes that bound it, or by none. The limits reserve what the
+//! exchange may use. When the exchange is settled, what it did use replaces the reservation, in the
+//! second, day and month of the admission. A scope outlives catalogs: changed limits go on with
+//! what is counted.
+//!
+//! **Invariants:** a refusal takes nothing. A [`Reservation`] is settled exactly once; if it is
+//! dropped, it is settled with nothing. Scopes are locked from the caller's down, only while they
+//! count, and never all of them by one lock.
 
 pub mod changes;
 mod entry;
@@ -110,28 +112,28 @@ struct Unpriced {
 }
 
 impl Scope {
-    /// Nothing is counted yet.
+    /// Makes a scope that has counted nothing.
     pub fn new(level: Level, name: Arc<str>) -> Scope {
         Scope { level, name, tally: Lock::default(), shared: changes::Shared::default(), unpriced: Lock::default() }
     }
 
-    /// As of now, the second, day and month that an admission would be counted in.
+    /// Returns the second, day and month in which an admission would be counted now.
     pub fn moment(&self, now_ms: u64) -> Moment {
         self.tally_at(now_ms).moment()
     }
 
-    /// Returns whether a date has come that had been there before, since a clock was set: what it
-    /// has is to be told again. Says so once.
+    /// Returns whether a date has come again, since a clock was set: then the store needs its counts
+    /// again. Returns true once for each time.
     pub fn came_again(&self, now_ms: u64) -> bool {
         self.tally_at(now_ms).came_again()
     }
 
-    /// Returns what is counted, as of now.
+    /// Returns what is counted now.
     pub fn own(&self, now_ms: u64) -> Counts {
         self.tally_at(now_ms).counts()
     }
 
-    /// The sums of money lack what so many requests cost, since nobody knows it.
+    /// Notes that nobody knows what so many requests cost: the sums of money lack that.
     fn lacks(&self, at_ms: u64, requests: u64) {
         let month = Month::of(at_ms / DAY).first;
         let mut unpriced = self.unpriced.lock();
@@ -143,8 +145,8 @@ impl Scope {
         }
     }
 
-    /// Returns how many requests of this month the sums of money lack. As long as money is limited
-    /// all prices are known: they are from before.
+    /// Returns how many requests of this month the sums of money lack. They are from before money
+    /// was limited: since then all prices are known.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
         let unpriced = self.unpriced.lock();
         if unpriced.month == Month::of(now_ms / DAY).first { unpriced.requests } else { 0 }
@@ -175,7 +177,7 @@ pub struct Bound<'a> {
 pub struct Bounds<'a>([Option<Bound<'a>>; 3]);
 
 impl<'a> Bounds<'a> {
-    /// From the caller's down.
+    /// Lists the bounds, from the caller's down.
     pub fn iter(&self) -> impl Iterator<Item = &Bound<'a>> {
         self.0.iter().flatten()
     }
@@ -186,7 +188,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// In any order. Of two of the same level the last one counts.
+/// Takes bounds in any order. Of two of the same level the last one counts.
 impl<'a> FromIterator<Bound<'a>> for Bounds<'a> {
     fn from_iter<I: IntoIterator<Item = Bound<'a>>>(bounds: I) -> Bounds<'a> {
         let [mut caller, mut key, mut key_model] = [None; 3];
@@ -201,7 +203,7 @@ impl<'a> FromIterator<Bound<'a>> for Bounds<'a> {
     }
 }
 
-/// What was asked for is too much.
+/// The refusal of a request for which a limit has no room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitReached {
     /// Whose limit it is: of several the one that has to be waited for longest.
@@ -230,8 +232,8 @@ impl LimitReached {
     }
 }
 
-/// Takes one request, one place and what is asked for from all bounds, or from none. Each limit is
-/// divided by `share`, for who shares them with others.
+/// Takes one request, one place and what is asked for from all bounds, or from none. `share` is the
+/// number of gateways that divide each limit.
 pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, LimitReached> {
     let mut tallies = locked(bounds, now_ms);
     let left = |tallies: &Locked<'_>| {
@@ -250,9 +252,9 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
     Ok(reservation)
 }
 
-/// Takes what is asked for without asking the limits: the store did, and says what is left. It has
-/// counted the same at these moments: only where the moment is another one here there is something
-/// to tell it.
+/// Takes what is asked for without asking the limits: the store did, and says what is left. The
+/// store has counted it at the moments `counted`. A scope that counts it at another moment has
+/// changed, and tells the store so.
 pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, counted: &[Moment]) -> Reservation {
     let mut tallies = locked(bounds, now_ms);
     let held = take(&mut tallies, ask, now_ms);
@@ -270,8 +272,8 @@ pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, coun
 
 type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
 
-/// Locks the tallies, as of now. Everybody locks them in this order, and a key's is locked under
-/// its caller's: nobody waits in a circle.
+/// Locks the tallies, and takes each to the present time. All callers lock them in this order, a
+/// key's under its caller's: no two wait for each other.
 fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     bounds.0.map(|bound| {
         let bound = bound?;
@@ -294,7 +296,7 @@ struct Held {
     entry: Counted,
 }
 
-/// What an exchange may use. Dropped, it is settled with nothing.
+/// What an exchange may use. When it is dropped, it is settled with nothing.
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation {
@@ -308,18 +310,17 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Gives its places back, and replaces what was reserved by what was used, be that less or
-    /// more.
+    /// Gives the places back, and replaces what was reserved by what was used, be that less or more.
     pub fn settle(mut self, spent: Spent) {
         self.end(|tally, entry, ask| tally.settle(entry, ask, spent));
     }
 
-    /// Returns what it was taken from, from the caller's down.
+    /// Lists the scopes that it was taken from, from the caller's down.
     pub fn scopes(&self) -> impl Iterator<Item = &Arc<Scope>> {
         self.held.iter().flatten().map(|held| &held.scope)
     }
 
-    /// As if it had never been taken: nobody waits for it any more.
+    /// Takes everything back, as if nothing had been reserved: nobody waits for the request any more.
     pub fn undo(mut self) {
         self.end(Tally::undo);
     }

@@ -271,8 +271,8 @@ impl Registry {
         seed(&held.collect(), past);
     }
 
-    /// An exchange ends that began under another catalog: those that bound its key now, but did not
-    /// know of it, are told what it used. `held` are those that knew.
+    /// Counts an exchange that began under another catalog, at its end, in the scopes that bound its
+    /// key now. The scopes in `held` have counted it already.
     pub fn late<'s>(&self, past: &Past, held: impl Iterator<Item = &'s Arc<Scope>>) {
         let held: Vec<&Arc<Scope>> = held.collect();
         let now = {
@@ -325,11 +325,7 @@ impl Adoption<'_> {
             self.now.insert(scope.name.clone(), Arc::downgrade(&scope));
             return scope;
         }
-        let scope = Scope::new(level, name.clone());
-        let scope = Arc::new(match self.changes {
-            Some(changes) => scope.shared(changes.clone()),
-            None => scope,
-        });
+        let scope = Arc::new(Scope::new(level, name.clone()).shared(self.changes.cloned()));
         self.now.insert(name.clone(), Arc::downgrade(&scope));
         self.new.insert(name.clone(), (scope.clone(), *limits));
         scope

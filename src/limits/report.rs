@@ -1,4 +1,5 @@
-//! What callers are told of their limits: the refusal, and the headers that OpenAI's clients know.
+//! Writes what callers and operators read about limits: the refusal, the headers that OpenAI's
+//! clients know, and the entries of `/limits`.
 
 use super::{Bound, Counts, Kind, Left, Level, LimitReached, Room};
 use crate::conf::price::Usd;
