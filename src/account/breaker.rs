@@ -17,51 +17,32 @@
 //! Pure: `now` and chance come in.
 //!
 //! **Invariant:** a half-open breaker lends one probe at a time. One that is out for long lapses,
-//! after [`Settings::patience`], or after a second where nobody else is left; what it finds later
+//! after `PATIENCE`, or after a second where nobody else is left; what it finds later
 //! still counts. What was admitted before the breaker opened says nothing about what came after.
 
 use super::failure::Class;
 use super::window::Window;
 use std::time::{Duration, Instant};
 
-/// When it opens, and for how long.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// So many failures in a row open it, or so many answers in a row that begin and do not end;
-    /// where there are many calls, a fiftieth of those in `window` if that is more, whether it was
-    /// closed or not when they ended. Of a thousand calls of which a third fails, five in a row are
-    /// soon found, and so are the streams that one lost connection takes with it.
-    pub in_a_row: u32,
-    /// So large a share of the calls in `window` does, too.
-    pub share: f64,
-    /// But of fewer calls than this no share is taken.
-    pub calls: u32,
-    /// The calls of this long are looked at.
-    pub window: Duration,
-    /// The first cool-down; each probe that fails doubles it.
-    pub cool: Duration,
-    /// No cool-down is longer, its jitter aside.
-    pub longest: Duration,
-    /// A probe that is out for longer is taken for lost.
-    pub patience: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            in_a_row: 5,
-            share: 0.5,
-            calls: 20,
-            window: Duration::from_secs(30),
-            cool: Duration::from_secs(5),
-            longest: Duration::from_secs(60),
-            patience: Duration::from_secs(10),
-        }
-    }
-}
-
+/// So many failures in a row open it, or so many answers in a row that begin and do not end; where
+/// there are many calls, a fiftieth of those in `WINDOW` if that is more, whether it was closed or
+/// not when they ended. Of a thousand calls of which a third fails, five in a row are soon found,
+/// and so are the streams that one lost connection takes with it.
+const IN_A_ROW: u32 = 5;
+/// So large a share of the calls in `WINDOW` opens it, too.
+const SHARE: f64 = 0.5;
+/// But of fewer calls than this no share is taken.
+const LEAST_CALLS: u32 = 20;
+/// The calls of this long are looked at.
+const WINDOW: Duration = Duration::from_secs(30);
+/// The first cool-down; each probe that fails doubles it.
+const COOL: Duration = Duration::from_secs(5);
+/// No cool-down is longer, its jitter aside.
+const LONGEST: Duration = Duration::from_secs(60);
+/// A probe that is out for longer is taken for lost.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// As many of the calls in the window must fail in a row: of 30 s, about half a second's.
-const IN_A_ROW: u64 = 50;
+const IN_A_ROW_OF: u64 = 50;
 /// One of so many calls may fail of a target that is sound: were all like it, and each failure
 /// asked another one, that would be 1.2 attempts a request.
 const SOUND: u64 = 6;
@@ -76,7 +57,8 @@ const SOON: Duration = Duration::from_secs(1);
 /// A breaker.
 #[derive(Debug, Clone)]
 pub struct Breaker {
-    settings: Settings,
+    /// Of fewer calls no share is taken.
+    least_calls: u32,
     /// Counts the phases, so that what was admitted in one is not settled in another.
     generation: u32,
     /// All that was settled in any phase.
@@ -203,14 +185,15 @@ impl BreakerState {
 
 impl Default for Breaker {
     fn default() -> Breaker {
-        Breaker::new(Settings::default())
+        Breaker::new(LEAST_CALLS)
     }
 }
 
 impl Breaker {
-    /// Returns a breaker that is closed, and to which nothing has happened yet.
-    pub fn new(settings: Settings) -> Breaker {
-        Breaker { settings, generation: 0, asked: Window::new(settings.window), phase: Phase::closed(settings) }
+    /// Returns a breaker that is closed, and to which nothing has happened yet. Of fewer calls than
+    /// `least_calls` it takes no share.
+    fn new(least_calls: u32) -> Breaker {
+        Breaker { least_calls, generation: 0, asked: Window::new(WINDOW), phase: Phase::closed() }
     }
 
     /// Asks for a request that would go now. `alone`: nobody else can take it. Where the target is
@@ -229,14 +212,13 @@ impl Breaker {
                 return Admission::RefuseUntil(soon);
             }
             // One that is asked early, since all are out, is not out for longer because of that.
-            let next = if until > now { cool } else { (cool * 2).min(self.settings.longest) };
+            let next = if until > now { cool } else { (cool * 2).min(LONGEST) };
             self.phase = Phase::HalfOpen { next, lent: 0, probe: None, extent };
         }
         match &mut self.phase {
             Phase::HalfOpen { lent, probe, extent, .. } => {
                 let is_part = *extent != Extent::Whole;
-                let patience = self.settings.patience;
-                let patience = if alone && !is_part { patience.min(ALONE) } else { patience };
+                let patience = if alone && !is_part { ALONE } else { PATIENCE };
                 if let Some(lapses) = probe.map(|since| since + patience).filter(|lapses| *lapses > now) {
                     let is_beside = alone && is_part;
                     return if is_beside {
@@ -310,7 +292,7 @@ impl Breaker {
 
     /// So many failures in a row are too many.
     fn many(&self, now: Instant) -> u64 {
-        u64::from(self.settings.in_a_row).max(self.asked.sums(now).0 / IN_A_ROW)
+        u64::from(IN_A_ROW).max(self.asked.sums(now).0 / IN_A_ROW_OF)
     }
 
     /// Opens the breaker if it is closed and too many calls have failed.
@@ -318,10 +300,10 @@ impl Breaker {
         let many = self.many(now);
         let Phase::Closed { in_a_row, cuts, calls } = &self.phase else { return None };
         let (all, failed) = calls.sums(now);
-        let too_many = all >= u64::from(self.settings.calls) && failed as f64 >= self.settings.share * all as f64;
+        let too_many = all >= u64::from(self.least_calls) && failed as f64 >= SHARE * all as f64;
         let nothing_works = u64::from(*in_a_row.max(cuts)) >= many;
         let extent = if nothing_works { Extent::Whole } else { Extent::Part { in_a_row: 0 } };
-        (nothing_works || too_many).then(|| self.open(self.settings.cool, extent, now, random))
+        (nothing_works || too_many).then(|| self.open(COOL, extent, now, random))
     }
 
     /// Returns what it is now.
@@ -331,7 +313,7 @@ impl Breaker {
             Phase::Open { until, .. } if until > now => BreakerState::Open(until),
             Phase::Open { .. } => BreakerState::HalfOpen { probing: false },
             Phase::HalfOpen { probe, .. } => {
-                BreakerState::HalfOpen { probing: probe.is_some_and(|since| since + self.settings.patience > now) }
+                BreakerState::HalfOpen { probing: probe.is_some_and(|since| since + PATIENCE > now) }
             }
         }
     }
@@ -362,7 +344,7 @@ impl Breaker {
     /// that is out or how much is broken, is taken for the best.
     pub fn recall(&mut self, state: BreakerState, now: Instant) {
         self.reset();
-        let (cool, extent) = (self.settings.cool, Extent::Part { in_a_row: 0 });
+        let (cool, extent) = (COOL, Extent::Part { in_a_row: 0 });
         match state {
             BreakerState::Closed => {}
             BreakerState::Open(until) => self.phase = Phase::Open { since: now, until, cool, extent },
@@ -375,13 +357,13 @@ impl Breaker {
 
     /// Closes it and forgets everything.
     pub fn reset(&mut self) {
-        self.asked = Window::new(self.settings.window);
+        self.asked = Window::new(WINDOW);
         self.close();
     }
 
     fn close(&mut self) {
         self.generation = self.generation.wrapping_add(1);
-        self.phase = Phase::closed(self.settings);
+        self.phase = Phase::closed();
     }
 
     fn open(&mut self, cool: Duration, extent: Extent, now: Instant, random: f64) -> BreakerState {
@@ -393,8 +375,8 @@ impl Breaker {
 }
 
 impl Phase {
-    fn closed(settings: Settings) -> Phase {
-        Phase::Closed { in_a_row: 0, cuts: 0, calls: Window::new(settings.window) }
+    fn closed() -> Phase {
+        Phase::Closed { in_a_row: 0, cuts: 0, calls: Window::new(WINDOW) }
     }
 }
 

@@ -273,9 +273,14 @@ fn who_waits_for_a_probe_waits_for_a_second() {
 fn chance_only_lengthens_a_cool_down() {
     let now = Instant::now();
     let check = |random: f64, milliseconds: u64| {
-        let mut breaker = Breaker::new(Settings { in_a_row: 1, ..Settings::default() });
-        let pass = pass(breaker.admit(now, false));
-        let opened = breaker.settle(pass, BAD, now, random);
+        let mut breaker = Breaker::default();
+        let mut fail = || {
+            let pass = pass(breaker.admit(now, false));
+            breaker.settle(pass, BAD, now, random)
+        };
+        let before: Vec<_> = (1..IN_A_ROW).map(|_| fail()).collect();
+        assert_eq!(before, [None; 4]);
+        let opened = fail();
         assert_eq!(opened, Some(BreakerState::Open(now + Duration::from_millis(milliseconds))));
     };
     check(0.0, 5000);
@@ -402,9 +407,8 @@ proptest! {
     fn one_probe_whatever_the_schedule(steps in steps(), random in 0.0..1.0, calls in prop::sample::select(vec![4u32, 20])) {
         // Of four calls half have often failed before five in a row have: it is then broken in
         // part.
-        let settings = Settings { calls, ..Settings::default() };
         let mut now = Instant::now();
-        let mut breaker = Breaker::new(settings);
+        let mut breaker = Breaker::new(calls);
         let mut out: Vec<(BreakerPass, Beside)> = Vec::new();
         // The probe that holds the place, if one does; what failed in a row, and at all, since it
         // last closed; and, where it is broken in part only, what failed in a row since then.
@@ -423,7 +427,7 @@ proptest! {
                     }
                     Admission::AllowProbe(pass) => {
                         let early = alone && part.is_none() && before != BreakerState::Closed;
-                        let patience = if early { ALONE } else { settings.patience };
+                        let patience = if early { ALONE } else { PATIENCE };
                         let free = before == BreakerState::HalfOpen { probing: false };
                         prop_assert!(early || free);
                         prop_assert!(probe.is_none_or(|(_, lent)| now - lent >= patience), "two probes at once");
@@ -433,7 +437,7 @@ proptest! {
                     Admission::RefuseUntil(until) => {
                         prop_assert!(!before.admits() && until > now);
                         prop_assert!(!(alone && part.is_some()), "some answers are better than none");
-                        prop_assert!(until - now <= settings.longest.mul_f64(1.0 + JITTER));
+                        prop_assert!(until - now <= LONGEST.mul_f64(1.0 + JITTER));
                     }
                 },
                 Step::Lose(which) if !out.is_empty() => drop(out.swap_remove(which % out.len())),
@@ -443,7 +447,7 @@ proptest! {
                     if current && (beside || pass.is_probe()) {
                         part = match outcome {
                             Outcome::Ok => part.map(|_| 0),
-                            BAD => part.map(|in_a_row| in_a_row + 1).filter(|in_a_row| *in_a_row < settings.in_a_row),
+                            BAD => part.map(|in_a_row| in_a_row + 1).filter(|in_a_row| *in_a_row < IN_A_ROW),
                             Outcome::Failed(_) | Outcome::Neutral => part,
                         };
                     }
@@ -455,7 +459,7 @@ proptest! {
                         continue;
                     }
                     if changed.is_some() && !pass.is_probe() {
-                        part = (in_a_row + 1 < settings.in_a_row).then_some(0);
+                        part = (in_a_row + 1 < IN_A_ROW).then_some(0);
                     } else if changed == Some(BreakerState::Closed) {
                         part = None;
                     }
@@ -471,9 +475,9 @@ proptest! {
                             (in_a_row, failed) = (in_a_row + 1, failed + 1);
                             match changed {
                                 Some(state) => prop_assert!(
-                                    matches!(state, BreakerState::Open(_)) && (in_a_row >= settings.in_a_row || failed * 2 >= settings.calls)
+                                    matches!(state, BreakerState::Open(_)) && (in_a_row >= IN_A_ROW || failed * 2 >= calls)
                                 ),
-                                None => prop_assert!(in_a_row < settings.in_a_row, "of less than 250 calls"),
+                                None => prop_assert!(in_a_row < IN_A_ROW, "of less than 250 calls"),
                             }
                         }
                         Outcome::Failed(_) | Outcome::Neutral => prop_assert_eq!(changed, None, "it says nothing"),
@@ -488,7 +492,7 @@ proptest! {
             }
         }
         // Whatever was lost on the way: it does not stay shut.
-        now += settings.longest.mul_f64(1.0 + JITTER).max(settings.patience);
+        now += LONGEST.mul_f64(1.0 + JITTER).max(PATIENCE);
         prop_assert!(!matches!(breaker.admit(now, false), Admission::RefuseUntil(_)));
     }
 }

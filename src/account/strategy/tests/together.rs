@@ -2,7 +2,7 @@
 //! of who is fit, and against time.
 
 use super::*;
-use crate::account::breaker::{BreakerState, Outcome, Settings};
+use crate::account::breaker::{BreakerState, Outcome, PATIENCE};
 use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
 use crate::account::track::{AttemptGuard, TargetHealth};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Target {
     /// What the issue calls fit, by the model: neither full nor resting, and not kept away from but
     /// by one probe at a time.
     fn is_fit(&self, now: Instant) -> bool {
-        let probed = self.probe.is_some_and(|since| now - since < Settings::default().patience);
+        let probed = self.probe.is_some_and(|since| now - since < PATIENCE);
         !self.is_full() && !self.is_resting(now) && self.kept_away.is_none_or(|until| until <= now && !probed)
     }
 
@@ -183,7 +183,7 @@ proptest! {
                         prop_assert!(!target.is_resting(now), "even the last one left is not asked while it rests");
                         if asked.trial.is_probe() {
                             // Where nobody else is left, it is one a second.
-                            let patience = if alone { Duration::from_secs(1) } else { Settings::default().patience };
+                            let patience = if alone { Duration::from_secs(1) } else { PATIENCE };
                             let lapsed = |since: Instant| now - since >= patience;
                             prop_assert!(target.kept_away.is_some() && target.probe.is_none_or(lapsed), "one probe at a time");
                             // From now on it is half open, also where an early probe comes to
