@@ -22,9 +22,15 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// So much of it, and nothing is known of when it fills up.
-    pub fn constant(share: f64, seen: SystemTime) -> Headroom {
-        Headroom { share: share.clamp(0.0, 1.0), until: seen + UNTOLD, seen, full_in: MINUTE }
+    /// Returns what a head tells at a moment: so much is left, and all of it is there again after
+    /// `reset`, if that is known.
+    pub fn new(share: f64, reset: Option<Duration>, seen: SystemTime) -> Headroom {
+        Headroom {
+            share: share.clamp(0.0, 1.0),
+            until: seen + reset.unwrap_or(UNTOLD).clamp(AT_LEAST, BELIEVED),
+            seen,
+            full_in: reset.unwrap_or(MINUTE).max(AT_LEAST),
+        }
     }
 
     /// Returns how much of it should be left now; `None` once nothing is known any more. Quotas
@@ -74,18 +80,13 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 /// Returns what a head tells of the tightest quota, if it tells of any. `lookup` yields a header's
 /// value by its name in lower case.
 pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Headroom> {
-    let told = |share: f64, reset: Option<Duration>| Headroom {
-        share: share.clamp(0.0, 1.0),
-        until: now + reset.unwrap_or(UNTOLD).clamp(AT_LEAST, BELIEVED),
-        seen: now,
-        full_in: reset.unwrap_or(MINUTE).max(AT_LEAST),
-    };
     let quotas = QUOTAS.iter().filter_map(|&(remaining, limit, reset, usual)| {
         let share = share(lookup(remaining)?, lookup(limit), usual)?;
-        Some(told(share, lookup(reset).and_then(|reset| wait(reset, now))))
+        Some(Headroom::new(share, lookup(reset).and_then(|reset| wait(reset, now)), now))
     });
     let structured = lookup("ratelimit").and_then(|value| structured(value, lookup("ratelimit-policy")));
-    quotas.chain(structured.map(|(share, reset)| told(share, reset))).min_by(|a, b| a.share.total_cmp(&b.share))
+    let structured = structured.map(|(share, reset)| Headroom::new(share, reset, now));
+    quotas.chain(structured).min_by(|a, b| a.share.total_cmp(&b.share))
 }
 
 /// Returns how long to stay away, as a head tells; an hour at most. `retry-after-ms`,

@@ -258,7 +258,7 @@ impl TargetHealth {
             }
             peak
         });
-        memory.headroom = status.headroom.map(|share| Headroom::constant(share, clock));
+        memory.headroom = status.headroom.map(|share| Headroom::new(share, None, clock));
     }
 
     /// Closes its breaker and ends its rest.
