@@ -4,7 +4,7 @@
 //! family and the call: the id of another caller's call finds nothing. A thought that is too long
 //! is not stored. A thought that cannot be stored now is not stored later.
 
-use super::{Core, Inbox, Store};
+use super::Store;
 use crate::status::StoreState;
 use dialects::Family;
 use dialects::neutral::Thought;
@@ -92,7 +92,15 @@ impl Store {
     /// Finds the thoughts that led to these calls, as far as they arrive in time. Each comes with
     /// the place of its call.
     pub async fn find(&self, key: &str, calls: &[(Family, &str)]) -> Vec<(usize, Vec<Thought<'static>>)> {
-        let Some(heard) = self.core.request_thoughts(key, calls) else { return Vec::new() };
+        let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();
+        let (answer, heard) = oneshot::channel();
+        let asked = self.core.post(|inbox| {
+            let is_asked = !names.is_empty() && inbox.state != StoreState::Down;
+            is_asked.then(|| inbox.thoughts.push_back(ThoughtRequest { names, answer }))
+        });
+        if asked.is_none() {
+            return Vec::new();
+        }
         let found = match tokio::time::timeout(self.core.settings.timeout, heard).await {
             Ok(found) => found.unwrap_or_default(),
             Err(_) => {
@@ -101,21 +109,6 @@ impl Store {
             }
         };
         found.into_iter().enumerate().filter_map(|(place, bytes)| Some((place, read(&bytes?)?))).collect()
-    }
-}
-
-impl Core {
-    fn request_thoughts(&self, key: &str, calls: &[(Family, &str)]) -> Option<oneshot::Receiver<Vec<Option<Vec<u8>>>>> {
-        let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();
-        let (answer, heard) = oneshot::channel();
-        let put = |inbox: &mut Inbox| {
-            if names.is_empty() || inbox.state == StoreState::Down {
-                return None;
-            }
-            inbox.thoughts.push_back(ThoughtRequest { names, answer });
-            Some(heard)
-        };
-        self.post(put)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Totals are what all gateways together have used of a scope; operators ask for them. The requests
 //! go over the connection of the admissions, a few at a time, so that no admission waits long.
 
-use super::{Core, Inbox, Store};
+use super::Store;
 use crate::limits::{Counts, Scope};
 use crate::status::StoreState;
 use std::sync::Arc;
@@ -22,7 +22,14 @@ impl Store {
     pub async fn counted(&self, scopes: &[Arc<Scope>]) -> Option<Vec<Counts>> {
         let mut counted = Vec::with_capacity(scopes.len());
         for some in scopes.chunks(AT_ONCE) {
-            let awaited = self.core.request_totals(some)?;
+            let awaited: Vec<oneshot::Receiver<Counts>> = self.core.post(|inbox| {
+                let ask = |scope: &Arc<Scope>| {
+                    let (answer, totals) = oneshot::channel();
+                    inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
+                    totals
+                };
+                (inbox.state == StoreState::Up).then(|| some.iter().map(ask).collect())
+            })?;
             let heard = async {
                 for answer in awaited {
                     counted.push(answer.await.ok()?);
@@ -32,19 +39,5 @@ impl Store {
             tokio::time::timeout(self.core.settings.timeout, heard).await.ok()??;
         }
         Some(counted)
-    }
-}
-
-impl Core {
-    fn request_totals(&self, scopes: &[Arc<Scope>]) -> Option<Vec<oneshot::Receiver<Counts>>> {
-        let put = |inbox: &mut Inbox| {
-            let ask = |scope: &Arc<Scope>| {
-                let (answer, totals) = oneshot::channel();
-                inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
-                totals
-            };
-            (inbox.state == StoreState::Up).then(|| scopes.iter().map(ask).collect())
-        };
-        self.post(put)
     }
 }
