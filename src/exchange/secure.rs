@@ -12,7 +12,6 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
@@ -88,32 +87,16 @@ impl GetTimingDigest for Secure {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         self.below().get_timing_digest()
     }
-
-    fn get_read_pending_time(&self) -> Duration {
-        self.below().get_read_pending_time()
-    }
-
-    fn get_write_pending_time(&self) -> Duration {
-        self.below().get_write_pending_time()
-    }
 }
 
 impl GetProxyDigest for Secure {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.below().get_proxy_digest()
     }
-
-    fn set_proxy_digest(&mut self, digest: ProxyDigest) {
-        self.0.get_mut().0.set_proxy_digest(digest);
-    }
 }
 
 impl GetSocketDigest for Secure {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.below().get_socket_digest()
-    }
-
-    fn set_socket_digest(&mut self, digest: SocketDigest) {
-        self.0.get_mut().0.set_socket_digest(digest);
     }
 }
