@@ -79,7 +79,8 @@ impl Health {
         let mut memory = self.memory.lock();
         let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);
         if changed {
-            self.forget(&mut memory);
+            memory.rest = None;
+            self.troubled.store(false, Ordering::Release);
         }
         changed
     }
@@ -94,20 +95,11 @@ impl Health {
         began.then_some(rest)
     }
 
-    /// Takes on the rest that another process tells of its own.
-    pub fn recall(&self, rest: Option<Rest>) {
-        self.memory.lock().rest = rest;
+    /// Sets the rest: the one that another process tells of its own, or none.
+    pub fn set_rest(&self, rest: Option<Rest>) {
+        let mut memory = self.memory.lock();
+        memory.rest = rest;
         self.troubled.store(rest.is_some(), Ordering::Release);
-    }
-
-    /// Ends the rest.
-    pub fn reset(&self) {
-        self.forget(&mut self.memory.lock());
-    }
-
-    fn forget(&self, memory: &mut Memory) {
-        memory.rest = None;
-        self.troubled.store(false, Ordering::Release);
     }
 }
 
@@ -125,7 +117,7 @@ mod tests {
         assert_eq!(health.rest(now + MAX_COOL), None);
         assert!(!health.troubled.load(Ordering::Acquire));
         assert!(health.failed(now).is_some());
-        health.reset();
+        health.set_rest(None);
         assert_eq!(health.rest(now), None);
     }
 

@@ -120,7 +120,7 @@ impl State {
 
     /// Ends its rests and closes its breakers.
     pub fn reset(&self) {
-        self.health.reset();
+        self.health.set_rest(None);
         self.each_track(TargetHealth::reset);
         self.freed.notify_waiters();
     }
@@ -129,7 +129,7 @@ impl State {
     /// rest.
     pub fn recall(&self, in_flight: usize, rest: Option<health::Rest>) {
         self.in_flight.store(in_flight, Ordering::Release);
-        self.health.recall(rest);
+        self.health.set_rest(rest);
     }
 
     /// Closes idle connections: those of other settings than these, all if no catalog has the
