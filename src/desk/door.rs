@@ -71,20 +71,9 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     }
 }
 
-/// Returns what stands at a path, whatever the method.
+/// Returns what stands at a path, whatever the method; also at one with too many slashes, or without
+/// `/v1`. Clients make such paths from a base URL that ends with a slash, or has no version.
 fn by_path(path: &str) -> Option<Door> {
-    match path {
-        "/v1/chat/completions" => Some(Door::Chat),
-        "/v1/models" => Some(Door::Models),
-        "/livez" => Some(Door::Live),
-        "/readyz" => Some(Door::Ready),
-        _ => loosely(path),
-    }
-}
-
-/// Finds the door of a path with too many slashes, or without `/v1`. Clients make such paths from a
-/// base URL that ends with a slash, or has no version.
-fn loosely(path: &str) -> Option<Door> {
     let path = skip_slashes(path)?;
     match path.trim_end_matches('/') {
         "livez" => return Some(Door::Live),
