@@ -221,8 +221,7 @@ impl Refusal {
     /// Sets when a limit has room again; `None`: never.
     #[must_use]
     pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
-        self.retry_after =
-            wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).map(|seconds| seconds.max(1));
+        self.retry_after = wait.map(seconds_of);
         // For a longer wait, an SDK would neither wait nor give up.
         self.retry_helps = self.retry_after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
         self
@@ -270,6 +269,12 @@ impl Refusal {
         )
         .retry_after(1)
     }
+}
+
+/// Returns the whole seconds that a caller is told for a wait: one at least, and never less than it
+/// is.
+pub fn seconds_of(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
 /// Takes out of an upstream's text what may be a secret: the credential itself, and any long word

@@ -102,7 +102,7 @@ impl Addresses {
         let host = &account.base.host;
         let failed = |why: &str| Some(Arc::new(Failed { host: host.clone(), why: why.to_owned(), at: Instant::now() }));
         // Who asks may give up first, and the next would begin anew.
-        let mut unless_it_ends = Unless(Some(|| self.failed.store(failed(&format!("{host} is not resolved in time")))));
+        let mut unless_it_ends = OnDrop(Some(|| self.failed.store(failed(&format!("{host} is not resolved in time")))));
         let found = tokio::time::timeout(PATIENCE, look_up(account)).await;
         unless_it_ends.0 = None;
         match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs())))
@@ -141,9 +141,9 @@ impl Addresses {
 }
 
 /// Does it when dropped, unless it was taken out before.
-struct Unless<F: FnMut()>(Option<F>);
+struct OnDrop<F: FnMut()>(Option<F>);
 
-impl<F: FnMut()> Drop for Unless<F> {
+impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         if let Some(mut act) = self.0.take() {
             act();

@@ -9,7 +9,7 @@ use crate::conf::price::ShowCost;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange;
-use crate::exchange::producer::{Before, Request};
+use crate::exchange::producer::{EarlierTimes, Request};
 use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::plan;
@@ -77,7 +77,7 @@ impl Desk {
             demand: plan.demand,
             candidates: plan.candidates,
             timeout,
-            debug: key.debug.then(|| Before {
+            debug: key.debug.then(|| EarlierTimes {
                 auth: record.facts.times.auth.unwrap_or_default(),
                 plan: read.elapsed(),
                 own: Duration::ZERO,

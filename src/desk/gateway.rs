@@ -12,7 +12,7 @@ use crate::desk::relay::End;
 use crate::desk::reply::Notes;
 use crate::desk::{Desk, Planned};
 use crate::error::{Outcome, Refusal};
-use crate::exchange::{self, Own, Panicked};
+use crate::exchange::{self, OwnTime, Panicked};
 use async_trait::async_trait;
 use pingora::modules::http::HttpModules;
 use pingora::upstreams::peer::HttpPeer;
@@ -71,7 +71,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
-        let (own, record) = (Own::default(), &mut context.record);
+        let (own, record) = (OwnTime::default(), &mut context.record);
         let handled = exchange::guarded(&own, pin!(self.desk.handle(session, record))).await;
         record.facts.times.own += own.so_far();
         match handled.unwrap_or_else(|Panicked| Err(self.desk.panicked())) {

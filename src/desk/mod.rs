@@ -23,7 +23,7 @@ use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange::backends::Backends;
 use crate::exchange::producer::{Producer, Request};
-use crate::exchange::{self, Own, Panicked};
+use crate::exchange::{self, OwnTime, Panicked};
 use crate::limits::KeyScopes;
 use crate::live::Snapshot;
 use crate::models;
@@ -140,7 +140,7 @@ impl Desk {
             before.own = record.facts.times.own;
         }
         exchange::panic_here(session, "exchange");
-        let own = Own::default();
+        let own = OwnTime::default();
         let mut producer = Producer::new(&self.backends, &request, body, held, &own);
         let relay = Relay::new(self.reply(session, record));
         let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;

@@ -29,9 +29,9 @@ pub struct Panicked;
 
 /// Time spent running, as opposed to waiting.
 #[derive(Default)]
-pub struct Own(AtomicU64);
+pub struct OwnTime(AtomicU64);
 
-impl Own {
+impl OwnTime {
     /// So far, the present poll aside.
     pub fn so_far(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
@@ -40,7 +40,7 @@ impl Own {
 
 /// Runs a future, adds up how long it ran, as opposed to waited, and keeps a panic from taking more
 /// than the exchange with it.
-pub fn guarded<F: Future>(own: &Own, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
+pub fn guarded<F: Future>(own: &OwnTime, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
     std::future::poll_fn(move |context| {
         let began = Instant::now();
         // Nothing that a panic may leave half-done is used again: the exchange ends with it, and

@@ -19,7 +19,7 @@ mod state;
 mod streaming;
 mod thoughts;
 
-use super::Own;
+use super::OwnTime;
 use super::backends::Backends;
 use super::choose::Search;
 use crate::account::demand::Demand;
@@ -37,7 +37,7 @@ use dialects::neutral::Losses;
 use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader};
 use meter::Meter;
-use opening::{AnswerFacts, Gained, Opened, WholeAnswer};
+use opening::{Gained, Opened, WholeAnswer};
 use state::{Declined, ProducerState, Race, Running, Streaming, Try};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub struct Request {
     /// The most time for all attempts together, as the caller says.
     pub timeout: Option<Duration>,
     /// Where the time went before, for keys that may see the trail.
-    pub debug: Option<Before>,
+    pub debug: Option<EarlierTimes>,
     /// Our id for the exchange.
     pub request_id: String,
     /// The caller's key: thoughts are kept for this key only.
@@ -74,7 +74,7 @@ pub struct Request {
 
 /// Where the time of an exchange went before anybody was asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Before {
+pub struct EarlierTimes {
     /// From the head's arrival until it was known who asks.
     pub auth: Duration,
     /// From the body's last byte until it was known who may be asked.
@@ -97,7 +97,7 @@ pub enum Piece {
 pub struct Producer<'x> {
     shared: &'x Backends,
     request: &'x Request,
-    own: &'x Own,
+    own: &'x OwnTime,
     began: Instant,
     alarm: Alarm,
     memory: ExchangeMemory,
@@ -144,7 +144,7 @@ struct Failures {
 
 impl<'x> Producer<'x> {
     /// Returns a producer that has done nothing yet.
-    pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x Own) -> Producer<'x> {
+    pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x OwnTime) -> Producer<'x> {
         Producer {
             shared,
             request,
@@ -257,11 +257,7 @@ impl<'x> Producer<'x> {
         self.timing = attempt.progress.timing();
         self.memory.answer = held;
         match gained {
-            Gained::Whole(WholeAnswer { piece, facts, attempt: connection }) => {
-                self.whole(attempt, facts);
-                self.commit(ProducerState::Over(connection));
-                piece
-            }
+            Gained::Whole(whole) => self.whole(attempt, whole),
             Gained::Stream { mut reading, .. } => {
                 let events = std::mem::take(&mut reading.out);
                 self.commit(ProducerState::Streaming(Streaming { attempt, reading }));
@@ -270,9 +266,9 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Takes down that an answer is whole.
-    fn whole(&mut self, mut attempt: Try, facts: AnswerFacts) {
-        let AnswerFacts { usage, kept, flaws } = facts;
+    /// Takes down that an answer is whole, and returns its last piece.
+    fn whole(&mut self, mut attempt: Try, whole: WholeAnswer) -> Piece {
+        let WholeAnswer { piece, usage, kept, flaws, attempt: connection } = whole;
         self.usage = usage;
         self.served.flaws = flaws;
         flaws.names().for_each(|name| self.served.losses.add(name));
@@ -280,6 +276,8 @@ impl<'x> Producer<'x> {
         attempt.guard.whole(std::time::Instant::now());
         self.keep(kept);
         self.note(&attempt, "ok", Some(200), None);
+        self.commit(ProducerState::Over(connection));
+        piece
     }
 
     /// Enters a state in which nobody is asked again: a long stream need not hold what it was

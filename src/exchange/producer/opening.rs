@@ -66,23 +66,18 @@ pub(super) enum Gained {
 /// All of an answer, or the end of a stream.
 pub(super) struct WholeAnswer {
     pub(super) piece: Piece,
-    pub(super) facts: AnswerFacts,
-    /// A stream's, until its connection's fate is known.
-    pub(super) attempt: Option<Attempt>,
-}
-
-/// What is known of an answer once it is whole.
-pub(super) struct AnswerFacts {
     pub(super) usage: Usage,
     pub(super) kept: Vec<Kept>,
     pub(super) flaws: Flaws,
+    /// A stream's, until its connection's fate is known.
+    pub(super) attempt: Option<Attempt>,
 }
 
 impl Gained {
     /// Returns what was used so far.
     pub(super) fn usage(&self) -> Usage {
         match self {
-            Gained::Whole(whole) => whole.facts.usage,
+            Gained::Whole(whole) => whole.usage,
             Gained::Stream { reading, .. } => reading.stream.usage_so_far(),
         }
     }
@@ -246,12 +241,8 @@ impl Opening<'_> {
             self.progress.lock().usage = usage;
             return Err(Failure::BrokenCall(flaws.broken_calls));
         }
-        let facts = AnswerFacts { usage, kept, flaws };
-        Ok(Opened {
-            gained: Gained::Whole(WholeAnswer { piece, facts, attempt: None }),
-            declined,
-            held: Some(self.held),
-        })
+        let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, attempt: None });
+        Ok(Opened { gained, declined, held: Some(self.held) })
     }
 }
 
@@ -288,14 +279,11 @@ async fn begin(
         if whole {
             // Nothing in it counted: what its end makes of it is all.
             let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
-            let facts = AnswerFacts { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };
+            let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
             let piece = Piece::End(std::mem::take(&mut reading.out).into());
             reading.attempt.finish().await;
-            return Ok(Opened {
-                gained: Gained::Whole(WholeAnswer { piece, facts, attempt: None }),
-                declined: false,
-                held: None,
-            });
+            let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, attempt: None });
+            return Ok(Opened { gained, declined: false, held: None });
         }
         if reading.out.len() > most {
             return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());

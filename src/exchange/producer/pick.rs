@@ -15,7 +15,7 @@ use crate::exchange::admission;
 use crate::exchange::choose::{Look, PassedOver};
 use crate::plan::Candidate;
 use dialects::Outbound;
-use dialects::neutral::{Kept, Refused};
+use dialects::neutral::Kept;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -175,7 +175,8 @@ impl<'x> Producer<'x> {
                 (is_budget_spent, self.attempts.not_retried) = (true, Some("budget"));
                 continue;
             }
-            let said = match self.write(candidate) {
+            let kept = self.kept_for(candidate);
+            let said = match admission::write(candidate, &self.memory.body, &request.envelope, &kept) {
                 Ok(said) => said,
                 // Another candidate may be less strict: one that takes the caller's own format
                 // checks the request itself.
@@ -205,8 +206,8 @@ impl<'x> Producer<'x> {
             if !self.search.is_open(&request.candidates, place, None) {
                 continue;
             }
-            let refused = self
-                .in_words(candidate, |kept| admission::unable(candidate, &self.memory.body, &request.envelope, kept));
+            let kept = self.kept_for(candidate);
+            let refused = admission::unable(candidate, &self.memory.body, &request.envelope, &kept);
             if let Some(refused) = refused {
                 self.strike(candidate);
                 self.search.unable(refused);
@@ -296,15 +297,11 @@ impl<'x> Producer<'x> {
             && left.all(|candidate| rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator()))
     }
 
-    /// Writes the request in a candidate's words.
-    fn write(&self, candidate: &Candidate) -> Result<Outbound, Refused> {
-        self.in_words(candidate, |kept| admission::write(candidate, &self.memory.body, &self.request.envelope, kept))
-    }
-
-    /// Calls `each` with the thoughts that were kept for a candidate.
-    fn in_words<T>(&self, candidate: &Candidate, each: impl FnOnce(&dyn Fn(&str) -> Option<Kept>) -> T) -> T {
+    /// Returns what finds the thoughts that were kept for a candidate, by their call.
+    fn kept_for(&self, candidate: &Candidate) -> impl Fn(&str) -> Option<Kept> + use<'x> {
+        let (shared, request) = (self.shared, self.request);
         let family = candidate.place.account.dialect.protocol.family;
-        each(&|call: &str| self.shared.vault.find(&self.request.key, family?, call, std::time::Instant::now()))
+        move |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now())
     }
 }
 

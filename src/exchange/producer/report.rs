@@ -8,7 +8,7 @@ use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trouble};
 use crate::base::secret::Secret;
-use crate::error::{Refusal, What, scrub};
+use crate::error::{Refusal, What, scrub, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
 use crate::live::place::Place;
@@ -105,13 +105,17 @@ impl Producer<'_> {
         reason.retry_after(seconds)
     }
 
+    /// Returns after how long the first account is back by itself, if any is.
+    fn soonest(&self) -> Option<Duration> {
+        [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min()
+    }
+
     /// Returns the refusal after the last one's credential was refused, which is no reason to give
     /// up: another account is back by itself.
     fn somebody_else_later(&self) -> Refusal {
-        let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
         let refusal =
             Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
-                .retry_after(soonest.map_or(failure::UNREACHABLE, seconds_of));
+                .retry_after(self.soonest().map_or(failure::UNREACHABLE, seconds_of));
         Refusal { retry_helps: self.search.tries < 2, ..refusal }
     }
 
@@ -129,10 +133,9 @@ impl Producer<'_> {
         let secrets = place.map(|place| secrets(place, token.as_ref())).unwrap_or_default();
         let refusal = failure.refusal(self.search.tries, &secrets);
         // Some other account may be back sooner than the last one that was asked.
-        let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
-        if let Some(wait) = soonest.filter(|_| failure.class() == Class::Rate) {
+        if let Some(wait) = self.soonest().filter(|_| failure.class() == Class::Rate) {
             let retry_helps = refusal.retry_helps || (self.search.tries < 2 && wait < failure::MAX_COOL);
-            return Refusal { retry_helps, ..refusal }.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+            return Refusal { retry_helps, ..refusal }.retry_after(seconds_of(wait));
         }
         refusal
     }
@@ -251,10 +254,4 @@ impl Producer<'_> {
 /// Returns what must not appear in a text about an account.
 fn secrets<'a>(place: &'a Place, token: Option<&'a Secret>) -> Vec<&'a str> {
     place.account.secrets().into_iter().chain(token.map(Secret::expose)).collect()
-}
-
-/// Returns the whole seconds that a caller is told for a wait: one at least, and never less than it
-/// is.
-fn seconds_of(wait: Duration) -> u64 {
-    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

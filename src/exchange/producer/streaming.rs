@@ -1,6 +1,6 @@
 //! The producer while a stream runs: its next events, its end, and the fate of its connection.
 
-use super::opening::{AnswerFacts, WholeAnswer};
+use super::opening::WholeAnswer;
 use super::reading::{Reading, failure_of};
 use super::state::{ProducerState, Streaming, Try};
 use super::{Piece, Producer};
@@ -44,11 +44,7 @@ impl Producer<'_> {
     /// Ends a stream that has come to its end.
     fn close(&mut self, Streaming { attempt, reading }: Streaming) -> Result<Option<Piece>, Refusal> {
         match self.conclude(&attempt, reading) {
-            Ok(WholeAnswer { piece, facts, attempt: connection }) => {
-                self.whole(attempt, facts);
-                self.state = ProducerState::Over(connection);
-                Ok(Some(piece))
-            }
+            Ok(whole) => Ok(Some(self.whole(attempt, whole))),
             Err((failure, reading)) => self.salvage(attempt, failure, *reading),
         }
     }
@@ -67,11 +63,11 @@ impl Producer<'_> {
                 Failure::BrokenCall(reading.stream.flaws().broken_calls)
             }
             Ok(usage) => {
-                let facts = AnswerFacts { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };
+                let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
                 let Reading { mut attempt, mut out, .. } = reading;
-                out.splice(before..before, facts.flaws.comment().into_bytes());
+                out.splice(before..before, flaws.comment().into_bytes());
                 attempt.release();
-                return Ok(WholeAnswer { piece: Piece::End(out.into()), facts, attempt: Some(attempt) });
+                return Ok(WholeAnswer { piece: Piece::End(out.into()), usage, kept, flaws, attempt: Some(attempt) });
             }
             Err(fault) => failure_of(fault),
         };
