@@ -1,5 +1,5 @@
-//! Keeps exchanges that still run in the file. What they have used is written as it grows, and their
-//! final rows replace it. If their process dies, its exchanges become rows with the outcome
+//! Keeps exchanges that still run in the file. What they have used is written as it grows, and
+//! their final rows replace it. If their process dies, they become rows with the outcome
 //! `shutdown`.
 //!
 //! **Invariant:** in the file an exchange is among the running ones or among the rows, never among

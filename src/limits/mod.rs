@@ -122,8 +122,8 @@ impl Scope {
         self.tally_at(now_ms).moment()
     }
 
-    /// Returns whether a date has come again, since a clock was set: then the store needs its counts
-    /// again. Returns true once for each time.
+    /// Returns whether a date has come again, since a clock was set: then the store needs its
+    /// counts again. Returns true once for each time.
     pub fn came_again(&self, now_ms: u64) -> bool {
         self.tally_at(now_ms).came_again()
     }
@@ -310,7 +310,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Gives the places back, and replaces what was reserved by what was used, be that less or more.
+    /// Gives the places back, and replaces what was reserved by what was used, less or more.
     pub fn settle(mut self, spent: Spent) {
         self.end(|tally, entry, ask| tally.settle(entry, ask, spent));
     }
@@ -320,7 +320,7 @@ impl Reservation {
         self.held.iter().flatten().map(|held| &held.scope)
     }
 
-    /// Takes everything back, as if nothing had been reserved: nobody waits for the request any more.
+    /// Takes everything back, as if nothing had been reserved: nobody waits for the request.
     pub fn undo(mut self) {
         self.end(Tally::undo);
     }

@@ -271,8 +271,8 @@ impl Registry {
         seed(&held.collect(), past);
     }
 
-    /// Counts an exchange that began under another catalog, at its end, in the scopes that bound its
-    /// key now. The scopes in `held` have counted it already.
+    /// Counts an exchange that began under another catalog, at its end, in the scopes that bound
+    /// its key now. The scopes in `held` have counted it already.
     pub fn late<'s>(&self, past: &Past, held: impl Iterator<Item = &'s Arc<Scope>>) {
         let held: Vec<&Arc<Scope>> = held.collect();
         let now = {
