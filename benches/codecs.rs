@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use dialects::AnswerHeader;
 use dialects::front::chat::envelope;
-use dialects::upstream::openai::Stream;
-use dialects::upstream::quirks::Quirks;
+use dialects::neutral::answer::AnswerOptions;
+use dialects::upstream::openai;
 use dialects::wire::json::{self, Cursor};
 use dialects::wire::splice::Edits;
 use dialects::wire::sse::Decoder;
+use dialects::{AnswerHeader, Dialect};
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::{digest, resolve};
 use portcullis::models::Lists;
@@ -131,7 +131,7 @@ fn events(criterion: &mut Criterion) {
 /// A chunk's whole way: decoded, made standard, written. Chunks that differ in their content only
 /// may take a short cut, so there are others too: some whose other fields change with each.
 fn streams(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("dialect::openai::Stream");
+    let mut group = criterion.benchmark_group("dialects::Stream");
     let face = AnswerHeader {
         model: "fast".to_owned(),
         id: "chatcmpl-1".to_owned(),
@@ -158,7 +158,8 @@ fn streams(criterion: &mut Criterion) {
         ("other contents and logprobs", words.iter().enumerate().map(logprobs).collect::<Vec<_>>()),
     ] {
         let events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
-        let mut stream = Stream::new(&face, &Quirks::NONE, true, 8 << 20);
+        let dialect = Dialect::from(&openai::PROTOCOL);
+        let mut stream = dialect.stream("m", &face, AnswerOptions::default(), 8 << 20);
         let mut out = Vec::new();
         group.throughput(Throughput::Elements(events.len() as u64));
         group.bench_function(name, |bencher| {

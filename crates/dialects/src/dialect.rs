@@ -5,8 +5,9 @@
 //! bytes pass through but for the spans that must change; all others are written from and read into
 //! the neutral form ([`crate::neutral`]).
 
+mod decoder;
 mod stream;
-pub(crate) mod translated;
+mod translated;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,14 +16,14 @@ use bytes::Bytes;
 
 use crate::front::chat;
 use crate::front::chat::envelope::Envelope;
-use crate::neutral::answer::{AnswerOptions, Kept};
+use crate::neutral::answer::{AnswerOptions, Draft, Kept};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
     self, Answer, AnswerFault, AnswerHeader, ErrorHead, FieldRefused, Losses, Refused, Target, Undo, UpstreamError,
     Written,
 };
 use crate::upstream::{Prices, Protocol, Settings, openai};
-use translated::TranslatedStream;
+use translated::repairing;
 
 pub use stream::Stream;
 
@@ -136,8 +137,9 @@ impl Dialect {
             return openai::answer(header, self.settings.quirks, !options.hide_reasoning, body)
                 .map(|answer| (answer, Vec::new()));
         };
-        translated::repairing(body, |body| {
-            translated::answer(header, options.clone(), |emit| (translation.answer)(model, body, emit))
+        repairing(body, |body| {
+            let draft = Draft::new(header, options.clone(), Box::new(chat::write::Whole::new(header)));
+            draft.whole(|emit| (translation.answer)(model, body, emit))
         })
     }
 
@@ -154,24 +156,19 @@ impl Dialect {
             return openai::converted(header, self.settings.quirks, !options.hide_reasoning, body)
                 .map(|answer| (answer, Vec::new()));
         };
-        translated::repairing(body, |body| {
-            translated::converted(header, options.clone(), |emit| (translation.answer)(model, body, emit))
+        repairing(body, |body| {
+            let draft = Draft::new(header, options.clone(), Box::new(chat::write::Chunks::new(header)));
+            draft.whole(|emit| (translation.answer)(model, body, emit))
         })
     }
 
     /// Begins to read one stream; no event may be longer than `event_limit` bytes.
     pub fn stream(&self, model: &str, header: &AnswerHeader, options: AnswerOptions, event_limit: usize) -> Stream {
         match &self.protocol.translation {
-            None => Stream::Passed(Box::new(openai::Stream::new(
-                header,
-                self.settings.quirks,
-                !options.hide_reasoning,
-                event_limit,
-            ))),
+            None => Stream::passed(header, self.settings.quirks, !options.hide_reasoning, event_limit),
             Some(translation) => {
-                let reader = (translation.reader)(model);
-                let framing = self.protocol.framing;
-                Stream::Translated(Box::new(TranslatedStream::new(header, options, framing, reader, event_limit)))
+                let draft = Draft::new(header, options, Box::new(chat::write::Chunks::new(header)));
+                Stream::translated(self.protocol.framing, (translation.reader)(model), draft, event_limit)
             }
         }
     }

@@ -1,105 +1,172 @@
-//! A stream in the callers' format, whichever dialect it came in.
+//! A stream in the format of the caller's front door, whichever dialect it came in.
 //!
-//! However the bytes are cut, the same comes out, and nothing is made to look whole that is not.
+//! However the bytes are cut, the same comes out. A stream ends as its front door's streams do, or
+//! with a fault: it is never made to look whole when it is not. The state does not grow with the
+//! stream's length.
 
-use super::translated::TranslatedStream;
-use crate::neutral::answer::Kept;
+use super::decoder::{Decoder, EventDecoder};
+use super::translated::Translated;
+use crate::neutral::answer::{Draft, Kept};
 use crate::neutral::usage::Usage;
-use crate::neutral::{Flaws, StreamFault};
-use crate::upstream::openai;
+use crate::neutral::{AnswerHeader, Flaws, Reader, StreamFault};
+use crate::upstream::quirks::Quirks;
+use crate::upstream::{Framing, openai};
 
-/// The reading of one attempt's stream: bytes in as they come, whole standard events out.
-pub enum Stream {
-    /// It is the standard's own, made standard in what it is not.
-    Passed(Box<openai::Stream>),
-    /// Another dialect's.
-    Translated(Box<TranslatedStream>),
+/// The reading of one attempt's stream: bytes in as they come, whole events out.
+#[derive(Debug)]
+pub struct Stream {
+    conversion: Conversion,
+    /// The answer is told.
+    is_told: bool,
+    has_failed: bool,
+}
+
+/// What becomes of an event.
+#[derive(Debug)]
+enum Conversion {
+    /// It is in the caller's format, and passes but for what is not as it should be.
+    Passed(EventDecoder, Box<openai::Chunks>),
+    /// It is read and written anew.
+    Translated(Decoder, Box<Translated>),
 }
 
 impl Stream {
-    /// How many bytes are kept of an event whose end has not come yet.
+    /// Returns a stream at its start that passes; no event may be longer than `event_limit` bytes.
+    pub(crate) fn passed(
+        header: &AnswerHeader,
+        quirks: &'static Quirks,
+        show_reasoning: bool,
+        event_limit: usize,
+    ) -> Self {
+        let chunks = openai::Chunks::new(header, quirks, show_reasoning);
+        Self::new(Conversion::Passed(EventDecoder::new(event_limit), Box::new(chunks)))
+    }
+
+    /// Returns a stream at its start that is read by this reader and written in this draft.
+    pub(crate) fn translated(framing: Framing, reader: Box<dyn Reader>, draft: Draft, event_limit: usize) -> Self {
+        let translated = Translated::new(reader, draft);
+        Self::new(Conversion::Translated(Decoder::new(framing, event_limit), Box::new(translated)))
+    }
+
+    fn new(conversion: Conversion) -> Self {
+        Self { conversion, is_told: false, has_failed: false }
+    }
+
+    /// Returns how many bytes are kept of an event whose end has not come yet.
     pub fn buffered(&self) -> usize {
-        match self {
-            Self::Passed(stream) => stream.buffered(),
-            Self::Translated(stream) => stream.buffered(),
+        match &self.conversion {
+            Conversion::Passed(decoder, _) => decoder.buffered(),
+            Conversion::Translated(decoder, _) => decoder.buffered(),
         }
     }
 
     /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended
     /// before it still counts, and nothing more should be fed.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        match self {
-            Self::Passed(stream) => stream.feed(bytes, out),
-            Self::Translated(stream) => stream.feed(bytes, out),
+        if self.is_told {
+            return Ok(());
         }
+        match &mut self.conversion {
+            Conversion::Passed(decoder, chunks) => {
+                self.is_told = decoder.feed(bytes, |name, data| chunks.event(name, data, out))?;
+            }
+            Conversion::Translated(decoder, translated) => {
+                let fed = translated
+                    .writing(out, |translated| decoder.feed(bytes, |name, data| translated.event(name, data)));
+                self.has_failed = fed.is_err();
+                self.is_told = fed?;
+            }
+        }
+        Ok(())
     }
 
-    /// The commit gate: the upstream has begun to answer.
+    /// Returns whether the commit gate is open: the upstream has begun to answer, with content,
+    /// thinking (hidden too), audio, a call, a refusal, a picture or a finish. A role alone, or
+    /// empty content, opens nothing.
     pub fn opened(&self) -> bool {
-        match self {
-            Self::Passed(stream) => stream.opened(),
-            Self::Translated(stream) => stream.opened(),
+        match &self.conversion {
+            Conversion::Passed(_, chunks) => chunks.opened,
+            Conversion::Translated(_, translated) => translated.progress().opened(),
         }
     }
 
-    /// All that the upstream has said is that it will not answer: a refusal, or a content filter's
-    /// finish. Thinking before it makes no answer of it; text, a call, audio or a picture does. To
-    /// be asked when the gate opens: what follows may still be an answer.
+    /// Returns whether all that was said is that the upstream will not answer: a refusal, or a
+    /// content filter's finish. Thinking before it makes no answer of it; text, a call, audio or a
+    /// picture does. To be asked when the gate opens: what follows may still be an answer.
     pub fn declined(&self) -> bool {
-        match self {
-            Self::Passed(stream) => stream.declined(),
-            Self::Translated(stream) => stream.declined(),
+        match &self.conversion {
+            Conversion::Passed(_, chunks) => chunks.declined(),
+            Conversion::Translated(_, translated) => translated.progress().declined(),
         }
     }
 
-    /// The stream has said that it is at its end: [`finish`](Self::finish) is next.
+    /// Returns whether the stream has said that it is at its end: [`finish`](Self::finish) is next.
     pub fn done(&self) -> bool {
-        match self {
-            Self::Passed(stream) => stream.done(),
-            Self::Translated(stream) => stream.done(),
-        }
+        self.is_told
     }
 
-    /// The answer is whole, and only what does not belong to it may be missing.
+    /// Returns whether the answer is whole, and only what does not belong to it may be missing.
     pub fn whole(&self) -> bool {
-        match self {
-            Self::Passed(stream) => stream.whole(),
-            Self::Translated(stream) => stream.whole(),
+        match &self.conversion {
+            Conversion::Passed(_, chunks) => chunks.whole(),
+            Conversion::Translated(_, translated) => {
+                self.is_told || (!self.has_failed && translated.progress().finished())
+            }
         }
     }
 
     /// At the end: appends what is still to be said, or says why the stream is not whole. Where the
-    /// caller asked for the usage, `trail` stands in the chunk of it, in `x_portcullis`: it is
-    /// members of an object as JSON text, on one line.
+    /// caller asked for the usage, `trail` stands beside it, in `x_portcullis`: it is members of an
+    /// object as JSON text, on one line.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
-        match self {
-            Self::Passed(stream) => stream.finish(out, trail),
-            Self::Translated(stream) => stream.finish(out, trail),
+        let is_told = &mut self.is_told;
+        match &mut self.conversion {
+            Conversion::Passed(decoder, chunks) => {
+                *is_told = *is_told || decoder.finish(|name, data| chunks.last(name, data, out))?;
+                chunks.finish(out, trail)
+            }
+            Conversion::Translated(decoder, translated) => translated.writing(out, |translated| {
+                *is_told = *is_told || decoder.finish(|name, data| translated.last(name, data))?;
+                *is_told = *is_told || translated.end_of_file()?;
+                translated.finish(trail)
+            }),
         }
     }
 
-    /// What was used so far, for streams that end early.
+    /// Returns what was used so far, for streams that end early: as the upstream said, else an
+    /// estimate of what was passed on, and nothing if nothing was.
     pub fn usage_so_far(&self) -> Usage {
-        match self {
-            Self::Passed(stream) => stream.usage_so_far(),
-            Self::Translated(stream) => stream.usage_so_far(),
+        match &self.conversion {
+            Conversion::Passed(_, chunks) => chunks.usage_so_far(),
+            Conversion::Translated(_, translated) => translated.progress().usage_so_far(),
         }
     }
 
-    /// The thoughts to keep for the next turn, each time those that came since.
+    /// Returns the thoughts to keep for the next turn, each time those that came since.
     pub fn kept(&mut self) -> Vec<Kept> {
-        match self {
-            Self::Passed(_) => Vec::new(),
-            Self::Translated(stream) => stream.kept(),
+        match &mut self.conversion {
+            Conversion::Passed(..) => Vec::new(),
+            Conversion::Translated(_, translated) => translated.kept(),
         }
     }
 
-    /// What is wrong with the answer, though it is whole. To be asked after
+    /// Returns what is wrong with the answer, though it is whole. To be asked after
     /// [`finish`](Self::finish).
     pub fn flaws(&self) -> Flaws {
-        match self {
-            Self::Passed(stream) => stream.flaws(),
-            Self::Translated(stream) => stream.flaws(),
+        match &self.conversion {
+            Conversion::Passed(_, chunks) => chunks.flaws(),
+            Conversion::Translated(_, translated) => translated.progress().flaws(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Stream {
+    /// Returns the chunks of a stream that passes.
+    pub(crate) fn chunks(&mut self) -> &mut openai::Chunks {
+        match &mut self.conversion {
+            Conversion::Passed(_, chunks) => chunks,
+            Conversion::Translated(..) => panic!("it is translated"),
         }
     }
 }

@@ -1,17 +1,21 @@
 //! An answer in the making: what all front doors' answers have in common.
 //!
-//! `AnswerProgress` follows the events of one answer and decides what every dialect would else
-//! decide for itself: role, ids, indexes, names, the reason of the end, and the usage. It tells a
-//! front door's `AnswerWriter` what to write. What is told is written at once and not kept; but for
-//! thoughts that must come back, and text that waits for the tool of a format, which are bounded.
+//! A `Draft` is one answer. Its `AnswerProgress` follows the events and decides what every dialect
+//! would else decide for itself: role, ids, indexes, names, the reason of the end, and the usage. It
+//! tells a front door's `AnswerWriter` what to write. What is told is written at once and not kept;
+//! but for thoughts that must come back, and text that waits for the tool of a format, which are
+//! bounded.
 
+mod draft;
 mod ids;
 mod progress;
 mod tally;
 mod thoughts;
 mod writer;
 
+pub(crate) use draft::Draft;
 pub(crate) use progress::AnswerProgress;
+pub(crate) use tally::Tally;
 pub(crate) use writer::{AnswerWriter, NewCall, TextKind, is_picture};
 #[cfg(test)]
 pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};

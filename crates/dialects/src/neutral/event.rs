@@ -42,12 +42,14 @@ pub enum Event<'a> {
     End,
 }
 
-/// Why a choice ended. `tool_calls` is not said by dialects: whoever made calls and ended well has
-/// this reason.
+/// Why a choice ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
     /// It had said all.
     Stop,
+    /// It had said all, and waits for the results of its calls. A dialect need not say this: a
+    /// choice that made calls and ended well has this reason.
+    Calls,
     /// It was not allowed to say more.
     Length,
     /// Something in it was not allowed.

@@ -5,9 +5,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::dialect::Stream;
+use crate::front::chat::write::Chunks;
 use crate::front::chat::write::tests::{Told, any_options, conforms, header, options, plausible, told};
+use crate::neutral::answer::AnswerOptions;
 use crate::neutral::usage::Source;
+use crate::neutral::{AnswerHeader, Emit};
 use crate::neutral::{Event, Finish, Tokens, UpstreamError};
+use crate::upstream::Framing;
+use crate::wire::frames;
 
 const ROLE: &str = r#"0 {"role":"assistant","content":""}"#;
 const STOP: &str = r#"["finish",0,"stop"]"#;
@@ -86,7 +92,7 @@ impl Script {
 /// The script's word for it.
 fn script(told: &Told) -> String {
     let finish = |finish: Finish| match finish {
-        Finish::Stop => "stop",
+        Finish::Stop | Finish::Calls => "stop",
         Finish::Length => "length",
         Finish::Filtered => "filtered",
     };
@@ -143,8 +149,18 @@ struct Run {
     kept: Vec<Kept>,
 }
 
-fn stream(show_usage: bool, options: &AnswerOptions, framing: Framing) -> TranslatedStream {
-    TranslatedStream::new(&header(show_usage), options.clone(), framing, Box::new(Script::default()), 1 << 20)
+fn stream(show_usage: bool, options: &AnswerOptions, framing: Framing) -> Stream {
+    stream_of(&header(show_usage), options.clone(), framing, Box::new(Script::default()), 1 << 20)
+}
+
+fn stream_of(
+    header: &AnswerHeader,
+    options: AnswerOptions,
+    framing: Framing,
+    reader: Box<dyn Reader>,
+    limit: usize,
+) -> Stream {
+    Stream::translated(framing, reader, Draft::new(header, options, Box::new(Chunks::new(header))), limit)
 }
 
 fn run<'a>(
@@ -295,7 +311,7 @@ fn the_last_line_end_may_be_missing() {
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, r#"["ping"]"#]);
     let whole = |bytes: &[u8]| {
         let reader = Box::new(EndsWithTheFile(Script::default()));
-        let mut stream = TranslatedStream::new(&header(false), options(), Framing::Frames, reader, 1 << 20);
+        let mut stream = stream_of(&header(false), options(), Framing::Frames, reader, 1 << 20);
         let mut out = Vec::new();
         stream.feed(bytes, &mut out).and_then(|()| stream.finish(&mut out, None)).map(drop)
     };
@@ -312,14 +328,14 @@ fn what_is_larger_than_allowed_is_refused() {
         (Framing::Lines, "an event is larger than allowed"),
         (Framing::Frames, "a frame is too large"),
     ] {
-        let mut stream = TranslatedStream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
+        let mut stream = stream_of(&header(true), options(), framing, Box::new(Script::default()), 100);
         let long = format!(r#"["text",0,"{}"]"#, "x".repeat(100));
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, STOP, &long]);
         let mut out = Vec::new();
         assert_eq!(stream.feed(&bytes, &mut out), Err(StreamFault::Broken(why)));
         assert!(stream.opened() && !stream.whole() && !out.is_empty());
         // After the end it does not matter.
-        let mut stream = TranslatedStream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
+        let mut stream = stream_of(&header(true), options(), framing, Box::new(Script::default()), 100);
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, END, &long]);
         assert_eq!((stream.feed(&bytes, &mut out), stream.feed(&bytes, &mut out)), (Ok(()), Ok(())));
         assert!(stream.done() && stream.whole() && stream.finish(&mut out, None).is_ok());
@@ -361,7 +377,7 @@ fn the_state_can_be_asked() {
     assert_eq!(stream.finish(&mut out, None), Ok(usage));
     assert_eq!((stream.kept().len(), stream.kept().len()), (1, 0));
     conforms(std::str::from_utf8(&out).unwrap(), true);
-    assert!(format!("{stream:?}").starts_with("Stream { decoder: Lines("));
+    assert!(format!("{stream:?}").starts_with("Stream { conversion: Translated(Lines("));
 }
 
 #[test]
@@ -370,7 +386,7 @@ fn memory_does_not_grow_with_the_stream() {
     let events = [r#"["text",0,"abc"]"#, r#"["arguments",0,"abc"]"#, r#"["usage",9,3]"#];
     let bytes = framed(Framing::Events, &events);
     let mut out = Vec::new();
-    let size = |stream: &TranslatedStream| format!("{stream:?}").len();
+    let size = |stream: &Stream| format!("{stream:?}").len();
     stream.feed(&framed(Framing::Events, &[r#"["call",0,"a","f"]"#]), &mut out).unwrap();
     stream.feed(&bytes, &mut out).unwrap();
     let early = size(&stream);

@@ -210,12 +210,11 @@ impl AnswerProgress {
         self.show(last, writer);
         for (at, choice) in self.choices.iter_mut().enumerate() {
             choice.release(at, writer);
-            let reason = match choice.finish.get_or_insert(Finish::Stop) {
-                Finish::Length => "length",
-                Finish::Filtered => "content_filter",
-                Finish::Stop => {
+            let reason = match *choice.finish.get_or_insert(Finish::Stop) {
+                cut @ (Finish::Length | Finish::Filtered) => cut,
+                Finish::Stop | Finish::Calls => {
                     choice.close_call(at, writer);
-                    if choice.calls > 0 { "tool_calls" } else { "stop" }
+                    if choice.calls > 0 { Finish::Calls } else { Finish::Stop }
                 }
             };
             writer.finish(at, reason);
@@ -411,7 +410,7 @@ impl ChoiceProgress {
     /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut
     /// short.
     fn flaws(&self) -> Flaws {
-        if self.refuses || self.finish != Some(Finish::Stop) {
+        if self.refuses || !matches!(self.finish, Some(Finish::Stop | Finish::Calls)) {
             return Flaws::default();
         }
         Flaws {

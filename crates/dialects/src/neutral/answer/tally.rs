@@ -3,7 +3,7 @@
 
 use super::AnswerHeader;
 use crate::neutral::Tokens;
-use crate::neutral::price::ShowCost;
+use crate::neutral::price::{ShowCost, Usd};
 use crate::neutral::usage::{MOST, Source, Usage, estimate};
 
 /// The counts so far.
@@ -100,38 +100,14 @@ impl Tally {
         }
     }
 
-    /// Appends the usage object. Details that nobody knows are left out.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let usage = self.usage();
-        let number = |out: &mut Vec<u8>, before: &str, number: u64| {
-            out.extend_from_slice(before.as_bytes());
-            out.extend_from_slice(number.to_string().as_bytes());
-        };
-        number(out, r#"{"prompt_tokens":"#, usage.prompt);
-        number(out, r#","completion_tokens":"#, usage.completion);
-        number(out, r#","total_tokens":"#, usage.total());
-        match (self.tokens.cached.map(|_| usage.cached), self.tokens.cache_write.map(|_| usage.cache_write)) {
-            (None, None) => {}
-            (cached, cache_write) => {
-                let mut before = r#","prompt_tokens_details":{"#;
-                for (name, count) in [(r#""cached_tokens":"#, cached), (r#""cache_write_tokens":"#, cache_write)] {
-                    if let Some(count) = count {
-                        out.extend_from_slice(before.as_bytes());
-                        number(out, name, count);
-                        before = ",";
-                    }
-                }
-                out.push(b'}');
-            }
-        }
-        if self.tokens.reasoning.is_some() {
-            number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, usage.reasoning);
-            out.push(b'}');
-        }
-        if let Some(cost) = self.cost.of(&usage) {
-            out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
-        }
-        out.push(b'}');
+    /// Returns the upstream's own counts, by which a writer sees what is known.
+    pub(crate) fn counted(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Returns what a whole answer cost, if that is shown.
+    pub(crate) fn cost(&self) -> Option<Usd> {
+        self.cost.of(&self.usage())
     }
 }
 

@@ -1,8 +1,15 @@
 //! A writer writes an answer in the format of one front door.
 
+use std::fmt;
+
+use super::tally::Tally;
+use crate::neutral::Finish;
+
 /// Writes an answer in the format of one front door. What happens to an answer is told in the order
 /// that a caller may see it.
-pub(crate) trait AnswerWriter {
+pub(crate) trait AnswerWriter: fmt::Debug + Send {
+    /// Returns the buffer that it writes to. Whoever takes what is written leaves it empty.
+    fn out(&mut self) -> &mut Vec<u8>;
     /// Takes the upstream's id of the answer.
     fn id(&mut self, id: &str);
     /// Opens a choice: always the next one.
@@ -16,7 +23,10 @@ pub(crate) trait AnswerWriter {
     /// Writes a picture, or a file that is none; each of them counted for itself.
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
     /// Ends a choice.
-    fn finish(&mut self, choice: usize, reason: &'static str);
+    fn finish(&mut self, choice: usize, reason: Finish);
+    /// Ends the answer: writes what is still missing, with what it cost. Of a stream, `trail` stands
+    /// beside the cost: members of an object as JSON text, on one line.
+    fn end(&mut self, tally: &Tally, trail: Option<&str>);
 }
 
 /// A call that begins.

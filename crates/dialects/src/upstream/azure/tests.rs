@@ -1,7 +1,8 @@
 use super::*;
+use crate::dialect::Stream;
 use crate::front::chat::envelope;
 use crate::neutral::{Answer, AnswerHeader, Refused, StreamFault};
-use crate::upstream::openai::{Stream, To, answer, request};
+use crate::upstream::openai::{To, answer, request};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ fn header(show_usage: bool) -> AnswerHeader {
 
 /// The events of a stream, without their frames.
 fn streamed(show_usage: bool, events: &[&str]) -> (Vec<String>, Result<(), StreamFault>) {
-    let mut stream = Stream::new(&header(show_usage), &Quirks::NONE, true, 1 << 20);
+    let mut stream = Stream::passed(&header(show_usage), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
     let mut result = Ok(());
     for event in events {

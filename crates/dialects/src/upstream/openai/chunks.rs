@@ -20,14 +20,14 @@ use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
 
 /// The data of the event that ends a stream.
-pub(super) const DONE: &[u8] = b"[DONE]";
+const DONE: &[u8] = b"[DONE]";
 const OBJECT: &[u8] = br#""chat.completion.chunk""#;
 /// Chunks that are held back are short ones; what is longer goes out at once.
 const MAX_HELD: usize = 16 * 1024;
 
 /// The state behind a stream.
 #[derive(Debug)]
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     quirks: &'static Quirks,
     head: Head,
     common: Common,
@@ -45,9 +45,7 @@ pub(super) struct Chunks {
     /// UTF-8 bytes passed on, for the estimate.
     pub(super) said: u64,
     /// Something was said that an answer may begin with.
-    pub(super) opened: bool,
-    /// The upstream's `[DONE]` was seen, and rightly.
-    pub(super) done: bool,
+    pub(crate) opened: bool,
 }
 
 /// What a text goes on with, as far as somebody looks at it: the places of a choice, and of its
@@ -71,7 +69,8 @@ pub(super) struct Reported {
 }
 
 impl Chunks {
-    pub(super) fn new(header: &AnswerHeader, quirks: &'static Quirks, show_reasoning: bool) -> Self {
+    /// Returns the state of a stream at its start.
+    pub(crate) fn new(header: &AnswerHeader, quirks: &'static Quirks, show_reasoning: bool) -> Self {
         Self {
             quirks,
             head: Head::new(header),
@@ -87,36 +86,45 @@ impl Chunks {
             citations: Vec::new(),
             said: 0,
             opened: false,
-            done: false,
         }
     }
 
-    /// Takes one event.
-    pub(super) fn event(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        if self.done {
-            return Ok(());
-        }
+    /// Takes one event; returns whether it is the `[DONE]` of an answer that is whole.
+    #[inline]
+    pub(crate) fn event(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let data = data.trim_ascii();
         if name == b"error" {
             return Err(StreamFault::Upstream(error::error(data, None)));
         }
-        if let Some(text) = self.pattern.follow(data, out) {
-            self.said = self.said.saturating_add(json::text_len(text, &(0..text.len())) as u64);
-            self.opened |= text.len() > 2;
+        if let Some((text, length)) = self.pattern.follow(data, out) {
+            self.said = self.said.saturating_add(length as u64);
+            self.opened |= length > 0;
             if let Some(pieces) = self.pieces() {
                 pieces.take_literal(between_quotes(text));
             }
-            return Ok(());
+            return Ok(false);
         }
+        self.other(data, out)
+    }
+
+    /// Takes an event that is not as the one before.
+    #[inline(never)]
+    fn other(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         if data == DONE {
-            self.done = self.whole();
-            return if self.done { Ok(()) } else { Err(StreamFault::Cut) };
+            return if self.whole() { Ok(true) } else { Err(StreamFault::Cut) };
         }
         self.pattern.forget();
         match self.shape.read(data) {
-            Ok(()) => self.chunk(data, out),
-            Err(_) => self.unreadable(data, out),
+            Ok(()) => self.chunk(data, out)?,
+            Err(_) => self.unreadable(data, out)?,
         }
+        Ok(false)
+    }
+
+    /// Takes the last event, which may lack its empty line. One that is itself cut is no event.
+    pub(crate) fn last(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        let is_whole = name == b"error" || data.trim_ascii() == DONE || json::is_whole(data);
+        if is_whole { self.event(name, data, out) } else { Ok(false) }
     }
 
     #[cold]
@@ -298,27 +306,29 @@ impl Chunks {
         Ok(())
     }
 
-    pub(super) fn whole(&self) -> bool {
+    /// Returns whether every choice has its finish: the answer is whole, and only usage or `[DONE]`
+    /// may be missing.
+    pub(crate) fn whole(&self) -> bool {
         let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
         !self.choices.is_empty() && self.choices.iter().all(has_end)
     }
 
     /// Returns whether nothing was said that is an answer, but that there will be none. As long as
     /// one of several choices is open, it may answer.
-    pub(super) fn declined(&self) -> bool {
+    pub(crate) fn declined(&self) -> bool {
         let is_settled = |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
         self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
     }
 
     /// Returns what is wrong with what was said, once all of it was.
-    pub(super) fn flaws(&self) -> Flaws {
+    pub(crate) fn flaws(&self) -> Flaws {
         let mut flaws = Flaws::default();
         self.choices.iter().for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
         flaws
     }
 
     /// Returns the usage, unless nothing was said or counted.
-    pub(super) fn usage_so_far(&self) -> Usage {
+    pub(crate) fn usage_so_far(&self) -> Usage {
         if self.reported.counts.is_none() && !self.opened { Usage::default() } else { self.usage() }
     }
 
@@ -333,7 +343,9 @@ impl Chunks {
         usage
     }
 
-    pub(super) fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    /// Appends the finishes, the usage if it was asked for, with `trail`, and `[DONE]`; or says why
+    /// there can be none.
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         if !self.whole() {
             return Err(StreamFault::Cut);
         }
@@ -454,3 +466,6 @@ impl Reported {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

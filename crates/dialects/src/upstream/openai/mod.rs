@@ -26,14 +26,13 @@ mod request;
 mod rewrite;
 mod shape;
 mod stray;
-mod stream;
 
 pub use answer::{answer, converted};
+pub(crate) use chunks::Chunks;
 pub(crate) use error::{NO_REASON, gave_up};
 pub use error::{error, refusal};
 pub use request::{To, request};
 pub use stray::Strays;
-pub use stream::Stream;
 
 use std::borrow::Cow;
 

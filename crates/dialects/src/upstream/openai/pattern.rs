@@ -59,18 +59,20 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// Writes a chunk if it stands in the known surroundings; returns its text's literal.
-    pub(super) fn follow<'a>(&mut self, data: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
+    /// Writes a chunk if it stands in the known surroundings; returns its text's literal, and how
+    /// many bytes of UTF-8 that says.
+    pub(super) fn follow<'a>(&mut self, data: &'a [u8], out: &mut Vec<u8>) -> Option<(&'a [u8], usize)> {
         let (first, others) = self.parts.split_first()?;
         let mut rest = data.strip_prefix(first.read.as_slice())?;
-        let mut strings: [&[u8]; HOLES.len()] = Default::default();
-        for (string, part) in strings.iter_mut().zip(others) {
+        let mut strings: [(&[u8], usize); HOLES.len()] = Default::default();
+        for ((string, length), part) in strings.iter_mut().zip(others) {
             let after = rest;
             if after.first() != Some(&b'"') {
                 return None;
             }
-            let span = Cursor::new(after).value().ok()?;
-            (*string, rest) = after.split_at_checked(span.end)?;
+            let mut cursor = Cursor::new(after);
+            *length = cursor.text_len().ok()?;
+            (*string, rest) = after.split_at_checked(cursor.at())?;
             rest = rest.strip_prefix(part.read.as_slice())?;
         }
         if !rest.is_empty() {
@@ -78,7 +80,7 @@ impl Pattern {
         }
         out.reserve(data.len() + first.shown.len());
         out.extend_from_slice(&first.shown);
-        for (string, part) in strings.iter().zip(others) {
+        for ((string, _), part) in strings.iter().zip(others) {
             out.extend_from_slice(string);
             out.extend_from_slice(&part.shown);
         }

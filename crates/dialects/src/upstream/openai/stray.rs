@@ -27,7 +27,7 @@ const LIMIT: usize = 16 * 1024;
 impl Strays {
     /// Looks through one network read; the first error that stands bare in it and where it ends, if
     /// there is one.
-    pub fn watch(&mut self, bytes: &[u8]) -> Option<(UpstreamError, usize)> {
+    pub fn watch(&mut self, bytes: &[u8]) -> Option<(Box<UpstreamError>, usize)> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let end = memchr2(b'\n', b'\r', rest);
@@ -36,7 +36,7 @@ impl Strays {
             if end.is_some()
                 && let Some(found) = self.end_of_line()
             {
-                return Some((found, bytes.len() - after.len()));
+                return Some((Box::new(found), bytes.len() - after.len()));
             }
             rest = after.get(1..).unwrap_or_default();
         }
@@ -102,7 +102,7 @@ mod tests {
             let (head, tail) = stream.as_bytes().split_at(cut);
             let mut strays = Strays::default();
             let watched = strays.watch(head).or_else(|| strays.watch(tail));
-            let found = watched.map(|(error, _)| error).or_else(|| strays.finish());
+            let found = watched.map(|(error, _)| *error).or_else(|| strays.finish());
             assert_eq!(found.map(|error| error.message).as_deref(), message, "{stream:?} cut at {cut}");
         }
     }

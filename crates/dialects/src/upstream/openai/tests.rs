@@ -2,6 +2,7 @@
 //! words.
 
 use super::*;
+use crate::dialect::Stream;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault, UpstreamError};
 use crate::upstream::quirks::*;
@@ -28,7 +29,7 @@ fn run_with(
     show_reasoning: bool,
     wire: &str,
 ) -> (Vec<String>, Result<Usage, StreamFault>) {
-    let mut stream = Stream::new(&header(show_usage), quirks, show_reasoning, 1 << 20);
+    let mut stream = Stream::passed(&header(show_usage), quirks, show_reasoning, 1 << 20);
     let mut out = Vec::new();
     let result = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
     let out = String::from_utf8(out).unwrap();

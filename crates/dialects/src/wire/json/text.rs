@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-use super::{Span, Writer, plain, slice};
+use super::{Cursor, Span, Writer, plain, slice};
 
 /// Returns the decoded value of a string, borrowed if it has no escapes; `None` if the span holds
 /// no string. A lone surrogate becomes U+FFFD.
@@ -77,6 +77,12 @@ pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         value.checked_mul(10)?.checked_add(digit)
     })
+}
+
+/// Returns whether a text is one JSON value, and nothing else.
+pub fn is_whole(text: &[u8]) -> bool {
+    let mut cursor = Cursor::new(text);
+    cursor.value().and_then(|_| cursor.end()).is_ok()
 }
 
 /// Returns a JSON string literal with this value, free of raw line ends.

@@ -5,10 +5,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::translated::{answer, converted};
-use crate::neutral::answer::{AnswerOptions, Kept, MAX_CALLS, MAX_HELD, MAX_KEPT};
+use crate::neutral::answer::{AnswerOptions, AnswerWriter, Draft, Kept, MAX_CALLS, MAX_HELD, MAX_KEPT};
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{Answer, AnswerFault, AnswerHeader, Event, Finish, Flaws, StreamFault, Thought, Tokens, Undo};
+use crate::neutral::{
+    Answer, AnswerFault, AnswerHeader, Emit, Event, Finish, Flaws, StreamFault, Thought, Tokens, Undo,
+};
 
 const ROLE: &str = r#"0 {"role":"assistant","content":""}"#;
 const STOP: Event<'_> = Event::Finish(0, Finish::Stop);
@@ -35,6 +36,51 @@ fn formatted() -> AnswerOptions {
 
 fn call<'a>(choice: u32, id: Option<&'a str>, name: &'a str) -> Event<'a> {
     Event::Call { choice, id, name, signature: None }
+}
+
+/// A stream in the making.
+#[derive(Debug)]
+struct Chunks(Draft);
+
+impl Chunks {
+    fn new(header: &AnswerHeader, options: AnswerOptions) -> Self {
+        Self(Draft::new(header, options, Box::new(super::Chunks::new(header))))
+    }
+
+    fn take(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        self.0.take(event);
+        out.append(self.0.out());
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+        let ended = self.0.end(trail);
+        out.append(self.0.out());
+        ended.map_err(StreamFault::Broken)
+    }
+}
+
+type Written = Result<(Answer, Vec<Kept>), AnswerFault>;
+type Tell<'t> = &'t dyn Fn(Emit<'_>) -> Result<(), AnswerFault>;
+
+fn written(header: &AnswerHeader, options: AnswerOptions, writer: Box<dyn AnswerWriter>, tell: Tell<'_>) -> Written {
+    Draft::new(header, options, writer).whole(tell)
+}
+
+fn answer(
+    header: &AnswerHeader,
+    options: AnswerOptions,
+    tell: impl Fn(Emit<'_>) -> Result<(), AnswerFault>,
+) -> Written {
+    written(header, options, Box::new(Whole::new(header)), &tell)
+}
+
+/// A buffered answer for who asked for a stream.
+fn converted(
+    header: &AnswerHeader,
+    options: AnswerOptions,
+    tell: impl Fn(Emit<'_>) -> Result<(), AnswerFault>,
+) -> Written {
+    written(header, options, Box::new(super::Chunks::new(header)), &tell)
 }
 
 /// The chunks of a stream that ends well, without `[DONE]`.
@@ -529,7 +575,7 @@ fn text_waits_for_the_format_only_so_long() {
     let mut chunks = Chunks::new(&header(false), formatted());
     let mut out = Vec::new();
     chunks.take(Event::Text(0, &half), &mut out);
-    assert!(out.is_empty() && chunks.opened());
+    assert!(out.is_empty() && chunks.0.progress.opened());
     chunks.take(Event::Text(0, "y"), &mut out);
     chunks.take(Event::Text(0, "z"), &mut out);
     let expected = [ROLE.into(), format!(r#"0 {{"content":"{half}y"}}"#), r#"0 {"content":"z"}"#.into()]
@@ -537,7 +583,7 @@ fn text_waits_for_the_format_only_so_long() {
         .concat();
     assert_eq!(String::from_utf8(out.clone()).unwrap(), expected);
     chunks.take(call(0, None, "fmt"), &mut out);
-    assert_eq!(chunks.fault(), Err(StreamFault::Broken("the answer in its format comes after other text")));
+    assert_eq!(chunks.0.fault(), Err(StreamFault::Broken("the answer in its format comes after other text")));
 }
 
 // What cannot be told.
@@ -547,8 +593,8 @@ fn check_fault(events: &[Event<'_>], why: &'static str) {
     let mut chunks = Chunks::new(&header(true), options());
     let mut out = Vec::new();
     events.iter().chain([&STOP, &Event::End]).for_each(|event| chunks.take(event.clone(), &mut out));
-    assert_eq!(chunks.fault(), Err(StreamFault::Broken(why)));
-    assert!(!chunks.done());
+    assert_eq!(chunks.0.fault(), Err(StreamFault::Broken(why)));
+    assert!(!chunks.0.progress.ended());
     assert_eq!(chunks.finish(&mut out, None), Err(StreamFault::Broken(why)));
     assert!(!String::from_utf8(out).unwrap().contains("[DONE]"));
     assert_eq!(buffered(&options(), events), Err(AnswerFault::Nonsense(why)));
@@ -593,7 +639,7 @@ fn what_opens_the_gate() {
     let opens = |event: Event<'_>| {
         let mut chunks = Chunks::new(&header(true), AnswerOptions::default());
         chunks.take(event, &mut Vec::new());
-        chunks.opened()
+        chunks.0.progress.opened()
     };
     for event in [
         Event::Text(0, "a"),
@@ -739,10 +785,10 @@ fn check_declined(events: &[Event<'_>], expected: bool) {
     for options in [options(), AnswerOptions { hide_reasoning: true, ..formatted() }] {
         let mut chunks = Chunks::new(&header(false), options.clone());
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
-        assert_eq!(chunks.declined(), expected, "{events:?}");
+        assert_eq!(chunks.0.progress.declined(), expected, "{events:?}");
         chunks.finish(&mut Vec::new(), None).unwrap();
         let (answer, _) = buffered(&options, events).unwrap();
-        assert_eq!(chunks.declined(), answer.declined, "{events:?}");
+        assert_eq!(chunks.0.progress.declined(), answer.declined, "{events:?}");
     }
 }
 
@@ -768,9 +814,9 @@ fn what_tells_nothing_but_a_refusal_is_declined() {
     check_declined(&[FILTERED, Event::Finish(1, Finish::Stop)], true);
     let mut chunks = Chunks::new(&header(false), options());
     chunks.take(Event::Finish(1, Finish::Filtered), &mut Vec::new());
-    assert!(!chunks.declined());
+    assert!(!chunks.0.progress.declined());
     chunks.finish(&mut Vec::new(), None).unwrap();
-    assert!(chunks.declined());
+    assert!(chunks.0.progress.declined());
 }
 
 // Usage.
@@ -913,7 +959,7 @@ fn what_was_used_before_a_cut() {
     let so_far = |events: &[Event<'_>]| {
         let mut chunks = Chunks::new(&header(true), options());
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
-        chunks.usage_so_far()
+        chunks.0.progress.usage_so_far()
     };
     let counted = |completion| Event::Usage(Tokens { prompt: Some(9), completion, ..Tokens::default() });
     let usage = |prompt, completion, source| Usage { prompt, completion, source, ..Usage::default() };
@@ -945,8 +991,8 @@ fn check_kept(events: &[Event<'_>], expected: &[(&str, &[Thought<'static>])]) {
     for hide_reasoning in [false, true] {
         let mut chunks = Chunks::new(&header(false), AnswerOptions { hide_reasoning, ..options() });
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
-        assert_eq!(chunks.kept(), expected);
-        assert_eq!(chunks.kept(), [], "each once");
+        assert_eq!(chunks.0.progress.kept(), expected);
+        assert_eq!(chunks.0.progress.kept(), [], "each once");
     }
     assert_eq!(buffered(&options(), events).unwrap().1, expected);
     assert_eq!(buffered(&AnswerOptions { keep_thoughts: false, ..options() }, events).unwrap().1, []);
@@ -1175,8 +1221,8 @@ proptest! {
             (Ok(usage), Ok((answer, kept))) => {
                 conforms(&out, show_usage);
                 prop_assert_eq!(usage, answer.usage);
-                prop_assert_eq!(chunks.declined(), answer.declined);
-                prop_assert_eq!(chunks.kept(), kept);
+                prop_assert_eq!(chunks.0.progress.declined(), answer.declined);
+                prop_assert_eq!(chunks.0.progress.kept(), kept);
                 let mut whole: Value = serde_json::from_slice(&answer.body).unwrap();
                 if !show_usage {
                     whole.as_object_mut().unwrap().remove("usage");

@@ -1,22 +1,15 @@
 //! An answer's events → one body.
 
-use super::words;
-use crate::neutral::answer::{AnswerOptions, AnswerProgress, AnswerWriter, Kept, NewCall, TextKind, is_picture};
-use crate::neutral::{Answer, AnswerFault, AnswerHeader, Call, Event};
+use super::words::{self, Head};
+use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind, is_picture};
+use crate::neutral::{AnswerHeader, Call, Finish};
 
-/// The state behind a buffered answer.
+/// Writes a whole answer, once all of it was told.
 #[derive(Debug)]
-pub struct Whole {
-    progress: AnswerProgress,
-    body: Body,
-}
-
-/// What is to be written.
-#[derive(Debug)]
-struct Body {
-    /// The inside of a literal, of the upstream's own id.
-    id: Option<Vec<u8>>,
+pub(crate) struct Whole {
+    head: Head,
     choices: Vec<ChoiceText>,
+    out: Vec<u8>,
 }
 
 /// What a choice says.
@@ -29,54 +22,20 @@ struct ChoiceText {
     /// Entries of the two lists, as JSON.
     images: Vec<u8>,
     files: Vec<u8>,
-    reason: &'static str,
+    reason: Option<Finish>,
 }
 
 impl Whole {
-    /// An answer of which nothing is known yet.
-    pub fn new(header: &AnswerHeader, options: AnswerOptions) -> Self {
-        Self { progress: AnswerProgress::new(header, options), body: Body { id: None, choices: Vec::new() } }
+    /// Returns the writer of an answer of which nothing is known yet.
+    pub(crate) fn new(header: &AnswerHeader) -> Self {
+        Self { head: Head::new(br#"{"id":""#, "chat.completion", header), choices: Vec::new(), out: Vec::new() }
     }
 
-    /// Takes an event.
-    pub fn take(&mut self, event: Event<'_>) {
-        self.progress.take(event, &mut self.body);
-    }
-
-    /// Thoughts to keep for the next turn, each once.
-    pub fn kept(&mut self) -> Vec<Kept> {
-        self.progress.kept()
-    }
-
-    /// The answer, once all of it was told.
-    pub fn finish(mut self, header: &AnswerHeader) -> Result<Answer, AnswerFault> {
-        self.progress.close(&mut self.body).map_err(AnswerFault::Nonsense)?;
-        let mut out = Vec::with_capacity(512 + self.body.choices.iter().map(ChoiceText::room).sum::<usize>());
-        match &self.body.id {
-            Some(id) => {
-                out.extend_from_slice(br#"{"id":""#);
-                out.extend_from_slice(id);
-                out.push(b'"');
-            }
-            None => words::text(&mut out, r#"{"id":"#, &header.id),
+    /// Changes the choice, which was opened before.
+    fn with(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceText)) {
+        if let Some(choice) = self.choices.get_mut(choice) {
+            change(choice);
         }
-        out.extend_from_slice(br#","object":"chat.completion","created":"#);
-        out.extend_from_slice(header.created.to_string().as_bytes());
-        words::text(&mut out, r#","model":"#, &header.model);
-        out.extend_from_slice(br#","choices":"#);
-        for (at, choice) in self.body.choices.iter().enumerate() {
-            out.push(if at == 0 { b'[' } else { b',' });
-            choice.write(at, &mut out);
-        }
-        out.extend_from_slice(br#"],"usage":"#);
-        self.progress.tally.write(&mut out);
-        out.push(b'}');
-        Ok(Answer {
-            body: out,
-            usage: self.progress.tally.usage(),
-            declined: self.progress.declined(),
-            flaws: self.progress.flaws(),
-        })
     }
 }
 
@@ -123,25 +82,18 @@ impl ChoiceText {
                 out.push(b']');
             }
         }
-        words::text(out, r#"},"logprobs":null,"finish_reason":"#, self.reason);
+        words::text(out, r#"},"logprobs":null,"finish_reason":"#, words::reason(self.reason.unwrap_or(Finish::Stop)));
         out.push(b'}');
     }
 }
 
-impl Body {
-    /// The choice, which was opened before.
-    fn with(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceText)) {
-        if let Some(choice) = self.choices.get_mut(choice) {
-            change(choice);
-        }
+impl AnswerWriter for Whole {
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
     }
-}
 
-impl AnswerWriter for Body {
     fn id(&mut self, id: &str) {
-        if self.id.is_none() {
-            self.id = words::answer_id(id);
-        }
+        self.head.take_id(id);
     }
 
     fn open(&mut self, _choice: usize) {
@@ -183,7 +135,21 @@ impl AnswerWriter for Body {
         });
     }
 
-    fn finish(&mut self, choice: usize, reason: &'static str) {
-        self.with(choice, |choice| choice.reason = reason);
+    fn finish(&mut self, choice: usize, reason: Finish) {
+        self.with(choice, |choice| choice.reason = Some(reason));
+    }
+
+    fn end(&mut self, tally: &Tally, _trail: Option<&str>) {
+        let out = &mut self.out;
+        out.reserve(512 + self.choices.iter().map(ChoiceText::room).sum::<usize>());
+        out.extend_from_slice(self.head.bytes());
+        out.extend_from_slice(br#","choices":"#);
+        for (at, choice) in self.choices.iter().enumerate() {
+            out.push(if at == 0 { b'[' } else { b',' });
+            choice.write(at, out);
+        }
+        out.extend_from_slice(br#"],"usage":"#);
+        words::usage(out, tally);
+        out.push(b'}');
     }
 }

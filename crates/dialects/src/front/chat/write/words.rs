@@ -1,19 +1,91 @@
 //! How both kinds of answer write what is the same in both.
 
-use crate::neutral::answer::is_picture;
-use crate::wire::json::escape_into;
+use crate::neutral::answer::{Tally, is_picture};
+use crate::neutral::{AnswerHeader, Finish};
+use crate::wire::json::{Span, escape_into};
 
-/// The id that the caller sees for an upstream's own; one of unlikely length is not taken.
-pub(super) fn answer_id(id: &str) -> Option<Vec<u8>> {
-    if id.is_empty() || id.len() > 256 {
-        return None;
-    }
-    let mut literal = if id.starts_with(PREFIX) { Vec::new() } else { PREFIX.as_bytes().to_vec() };
-    escape_into(id, &mut literal);
-    Some(literal)
+/// What every answer, and every chunk of one, begins with: from the id to the model.
+#[derive(Debug)]
+pub(super) struct Head {
+    bytes: Vec<u8>,
+    /// Where the id stands, without its quotes.
+    id: Span,
+    /// The upstream's id came, or it is too late for it.
+    pub(super) has_id: bool,
 }
 
-const PREFIX: &str = "chatcmpl-";
+impl Head {
+    /// Returns a head with our own id; `open` is what stands before the id's text.
+    pub(super) fn new(open: &[u8], object: &str, header: &AnswerHeader) -> Self {
+        let mut bytes = open.to_vec();
+        escape_into(&header.id, &mut bytes);
+        let id = open.len()..bytes.len();
+        text(&mut bytes, r#"","object":"#, object);
+        bytes.extend_from_slice(format!(r#","created":{}"#, header.created).as_bytes());
+        text(&mut bytes, r#","model":"#, &header.model);
+        Self { bytes, id, has_id: false }
+    }
+
+    /// Takes the upstream's own id, unless there is one; one of unlikely length is not taken.
+    pub(super) fn take_id(&mut self, id: &str) {
+        const PREFIX: &str = "chatcmpl-";
+        if self.has_id || id.is_empty() || id.len() > 256 {
+            return;
+        }
+        let mut inside = if id.starts_with(PREFIX) { Vec::new() } else { PREFIX.as_bytes().to_vec() };
+        escape_into(id, &mut inside);
+        let end = self.id.start + inside.len();
+        self.bytes.splice(self.id.clone(), inside);
+        self.id.end = end;
+        self.has_id = true;
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Returns the word for why a choice ended.
+pub(super) fn reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Calls => "tool_calls",
+        Finish::Length => "length",
+        Finish::Filtered => "content_filter",
+    }
+}
+
+/// Appends the usage object. Details that nobody knows are left out.
+pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
+    let (usage, counted) = (tally.usage(), tally.counted());
+    let number = |out: &mut Vec<u8>, before: &str, number: u64| {
+        out.extend_from_slice(before.as_bytes());
+        out.extend_from_slice(number.to_string().as_bytes());
+    };
+    number(out, r#"{"prompt_tokens":"#, usage.prompt);
+    number(out, r#","completion_tokens":"#, usage.completion);
+    number(out, r#","total_tokens":"#, usage.total());
+    let cached = counted.cached.map(|_| (r#""cached_tokens":"#, usage.cached));
+    let cache_write = counted.cache_write.map(|_| (r#""cache_write_tokens":"#, usage.cache_write));
+    let mut before = r#","prompt_tokens_details":{"#;
+    for (name, count) in [cached, cache_write].into_iter().flatten() {
+        out.extend_from_slice(before.as_bytes());
+        number(out, name, count);
+        before = ",";
+    }
+    if before == "," {
+        out.push(b'}');
+    }
+    if counted.reasoning.is_some() {
+        number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, usage.reasoning);
+        out.push(b'}');
+    }
+    if let Some(cost) = tally.cost() {
+        out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
+    }
+    out.push(b'}');
+}
 
 /// Appends a string, after what comes before it.
 #[inline]

@@ -417,7 +417,7 @@ fn the_demo_answers_both_ways() {
     conforms(std::str::from_utf8(&whole.body).unwrap());
     assert_eq!(whole.usage.source, Source::Estimated);
 
-    let mut stream = super::super::Stream::new(&header(true), &Quirks::NONE, true, 1 << 20);
+    let mut stream = crate::dialect::Stream::passed(&header(true), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
     for piece in crate::upstream::demo::pieces(request) {
         stream.feed(&piece.bytes, &mut out).unwrap();

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::super::pattern::Pattern;
 use super::*;
+use crate::dialect::Stream;
 use crate::neutral::UpstreamError;
 use crate::neutral::usage::Source;
 use crate::upstream::quirks;
@@ -49,7 +50,7 @@ fn run_at<'a>(
     show_usage: bool,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
-    feed(Stream::new(&header(show_usage), quirks, true, 1 << 20), pattern, reads)
+    feed(Stream::passed(&header(show_usage), quirks, true, 1 << 20), pattern, reads)
 }
 
 /// Where thinking is hidden.
@@ -59,11 +60,11 @@ fn run_hiding<'a>(
     show_usage: bool,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
-    feed(Stream::new(&header(show_usage), quirks, false, 1 << 20), pattern, reads)
+    feed(Stream::passed(&header(show_usage), quirks, false, 1 << 20), pattern, reads)
 }
 
 fn feed<'a>(mut stream: Stream, pattern: Pattern, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
-    stream.chunks.pattern = pattern;
+    stream.chunks().pattern = pattern;
     let mut out = Vec::new();
     let mut fault = None;
     for read in reads {
@@ -77,7 +78,7 @@ fn feed<'a>(mut stream: Stream, pattern: Pattern, reads: impl IntoIterator<Item 
         None => stream.finish(&mut out, None),
     };
     let (opened, declined) = (stream.opened(), stream.declined());
-    Run { out: String::from_utf8(out).unwrap(), result, opened, declined, said: stream.chunks.said }
+    Run { out: String::from_utf8(out).unwrap(), result, opened, declined, said: stream.chunks().said }
 }
 
 /// Runs it whole, cut in two at every byte, and byte by byte: always the same.
@@ -611,7 +612,7 @@ fn what_comes_with_hidden_thinking_is_not_lost() {
 #[test]
 fn hidden_thinking_opens_the_gate_and_the_choice() {
     let feed = |chunks: &[&str]| {
-        let mut stream = Stream::new(&header(false), &Quirks::NONE, false, 1 << 20);
+        let mut stream = Stream::passed(&header(false), &Quirks::NONE, false, 1 << 20);
         let mut out = Vec::new();
         stream.feed(sse(chunks).as_bytes(), &mut out).unwrap();
         (stream.opened(), stream.usage_so_far(), String::from_utf8(out).unwrap())
@@ -1211,8 +1212,8 @@ fn check_declined(chunks: &[(u32, &str)], expected: bool) {
     let chunks: Vec<String> = chunks.iter().map(chunk).collect();
     let bytes = sse(&chunks.iter().map(String::as_str).collect::<Vec<_>>());
     for (pattern, show) in [(Pattern::default(), true), (Pattern::off(), true), (Pattern::default(), false)] {
-        let mut stream = Stream::new(&header(false), &Quirks::NONE, show, 1 << 20);
-        stream.chunks.pattern = pattern;
+        let mut stream = Stream::passed(&header(false), &Quirks::NONE, show, 1 << 20);
+        stream.chunks().pattern = pattern;
         bytes.as_bytes().chunks(7).for_each(|read| stream.feed(read, &mut Vec::new()).unwrap());
         assert_eq!(stream.declined(), expected, "{bytes}");
     }
@@ -1270,7 +1271,7 @@ fn a_stream_of_nothing_but_a_refusal_is_declined() {
 #[test]
 fn streams_that_end_early_count_what_was_passed_on() {
     let so_far = |chunks: &[&str]| {
-        let mut stream = Stream::new(&header(false), &Quirks::NONE, true, 1 << 20);
+        let mut stream = Stream::passed(&header(false), &Quirks::NONE, true, 1 << 20);
         stream.feed(sse(chunks).as_bytes(), &mut Vec::new()).unwrap();
         stream.usage_so_far()
     };
@@ -1377,7 +1378,7 @@ fn malformed_events_break_the_stream() {
 
 #[test]
 fn an_event_over_the_limit_breaks_the_stream() {
-    let mut stream = Stream::new(&header(false), &Quirks::NONE, true, 1000);
+    let mut stream = Stream::passed(&header(false), &Quirks::NONE, true, 1000);
     let mut out = Vec::new();
     let long = sse(&[TEXT, &TEXT.replace(r#""a""#, &format!(r#""{}""#, "a".repeat(2000)))]);
     assert_eq!(stream.feed(long.as_bytes(), &mut out), Err(StreamFault::Broken("an event is larger than allowed")));
@@ -1437,7 +1438,7 @@ fn the_trail_of_an_upstream_is_not_passed_on() {
 fn the_trail_stands_in_the_chunk_of_the_usage() {
     let trail = r#""attempts":"a;status;12ms, b;ok;300ms","server_timing":"auth;dur=0.1""#;
     let last = |show_usage, chunk: &str| {
-        let mut stream = Stream::new(&header(show_usage), &Quirks::NONE, true, 1 << 20);
+        let mut stream = Stream::passed(&header(show_usage), &Quirks::NONE, true, 1 << 20);
         let mut out = Vec::new();
         stream.feed(sse(&[TEXT, STOP, chunk, "[DONE]"]).as_bytes(), &mut out).unwrap();
         let before = out.len();
@@ -1467,7 +1468,7 @@ fn hostile_events_stay_small() {
         (format!(r#"{{"delta":{{"tool_calls":[{}]}}}}"#, many("{}")), "more than 128 tool calls"),
         (format!(r#"{{"delta":{{"annotations":[{}]}}}}"#, many("{}")), ""),
     ] {
-        let mut stream = Stream::new(&header(false), &Quirks::NONE, true, 8 << 20);
+        let mut stream = Stream::passed(&header(false), &Quirks::NONE, true, 8 << 20);
         let mut out = Vec::new();
         let result = stream.feed(sse(&[&format!(r#"{{"choices":[{choices}]}}"#)]).as_bytes(), &mut out);
         assert_eq!(result, if fault.is_empty() { Ok(()) } else { Err(StreamFault::Broken(fault)) });
@@ -1477,7 +1478,7 @@ fn hostile_events_stay_small() {
 
 #[test]
 fn memory_does_not_grow_with_the_stream() {
-    let mut stream = Stream::new(&header(true), &Quirks::NONE, true, 1 << 20);
+    let mut stream = Stream::passed(&header(true), &Quirks::NONE, true, 1 << 20);
     let chunk = sse(&[&TEXT.replace(r#"}]}"#, &format!(r#"}}],"usage":{USAGE}}}"#))]);
     let mut out = Vec::new();
     let size = |stream: &Stream| format!("{stream:?}").len();
@@ -1508,15 +1509,15 @@ fn repeated_chunks_take_the_short_way() {
         (r#"{"tool_calls":[{"index":3,"function":{"arguments":§}}]}"#, ""),
     ] {
         for text in [r#""""#, r#""x""#, r#""a \" \n \u00e9 é""#, r#""portcullis: here goes string 1""#] {
-            let mut stream = Stream::new(&header(true), &Quirks::NONE, true, 1 << 20);
+            let mut stream = Stream::passed(&header(true), &Quirks::NONE, true, 1 << 20);
             let mut out = Vec::new();
             let mut chunks = vec![chunk(call, ""), chunk(&delta.replace('§', r#""first""#), rest)];
             stream.feed(sse(&[&chunks[0], &chunks[1]]).as_bytes(), &mut out).unwrap();
-            assert!(stream.chunks.pattern.is_known(), "{delta}");
+            assert!(stream.chunks().pattern.is_known(), "{delta}");
             chunks.push(chunk(&delta.replace('§', text), &rest.replace("aaaa", "b")));
             stream.feed(sse(&[&chunks[2]]).as_bytes(), &mut out).unwrap();
-            assert!(stream.chunks.pattern.is_known(), "{delta} {text}");
-            assert_eq!(stream.chunks.said, (5 + serde_json::from_str::<String>(text).unwrap().len()) as u64);
+            assert!(stream.chunks().pattern.is_known(), "{delta} {text}");
+            assert_eq!(stream.chunks().said, (5 + serde_json::from_str::<String>(text).unwrap().len()) as u64);
             let chunks: Vec<&str> = chunks.iter().map(String::as_str).chain([STOP, "[DONE]"]).collect();
             assert!(run_all(true, sse(&chunks).as_bytes()).result.is_ok());
         }
@@ -1747,8 +1748,8 @@ const POOL: [&str; 57] = [
 #[track_caller]
 fn check_flaws(wants_json: bool, bytes: &[u8], expected: Flaws) {
     let flaws = |pattern: Pattern, size: usize| {
-        let mut stream = Stream::new(&AnswerHeader { wants_json, ..header(false) }, &Quirks::NONE, true, 1 << 20);
-        stream.chunks.pattern = pattern;
+        let mut stream = Stream::passed(&AnswerHeader { wants_json, ..header(false) }, &Quirks::NONE, true, 1 << 20);
+        stream.chunks().pattern = pattern;
         let mut out = Vec::new();
         bytes.chunks(size).for_each(|read| stream.feed(read, &mut out).expect("no fault"));
         stream.finish(&mut out, None).expect("a whole stream");

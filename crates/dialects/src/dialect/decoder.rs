@@ -1,0 +1,155 @@
+//! A decoder cuts the bytes of a stream into events, whichever framing it has.
+
+use std::ops::ControlFlow;
+
+use crate::neutral::StreamFault;
+use crate::upstream::Framing;
+use crate::upstream::openai::Strays;
+use crate::wire::json::slice;
+use crate::wire::{Event, frames, lines, sse};
+
+/// What cuts a stream into events.
+#[derive(Debug)]
+pub(super) enum Decoder {
+    Events(EventDecoder),
+    Lines(lines::LineDecoder),
+    Frames(frames::FrameDecoder),
+}
+
+/// What cuts a stream into server-sent events, and finds what is no event but should count as one.
+#[derive(Debug)]
+pub(super) struct EventDecoder {
+    events: sse::Decoder,
+    strays: Strays,
+}
+
+const TOO_LARGE: &str = "an event is larger than allowed";
+
+impl Decoder {
+    /// Returns the decoder of a stream at its start; no event may be longer than `limit` bytes.
+    pub(super) fn new(framing: Framing, limit: usize) -> Self {
+        match framing {
+            Framing::Events => Self::Events(EventDecoder::new(limit)),
+            Framing::Lines => Self::Lines(lines::LineDecoder::new(limit)),
+            Framing::Frames => Self::Frames(frames::FrameDecoder::new(limit)),
+        }
+    }
+
+    /// Returns how many bytes are kept of an event whose end has not come yet.
+    pub(super) fn buffered(&self) -> usize {
+        match self {
+            Self::Events(decoder) => decoder.buffered(),
+            Self::Lines(decoder) => decoder.buffered(),
+            Self::Frames(decoder) => decoder.buffered(),
+        }
+    }
+
+    /// Hands the name and data of each event in these bytes to `each`, which returns whether the
+    /// answer is told: what follows then does not matter. Returns the same.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
+    ) -> Result<bool, StreamFault> {
+        let mut taker = Taker { each, is_told: false, fault: None };
+        let fed = match self {
+            Self::Events(decoder) => return decoder.feed(bytes, taker.each),
+            Self::Lines(decoder) => decoder.feed(bytes, |event| taker.take(event)).map_err(|_| TOO_LARGE),
+            Self::Frames(decoder) => decoder.feed(bytes, |event| taker.take(event)).map_err(|broken| broken.0),
+        };
+        taker.end(fed)
+    }
+
+    /// Hands over the last event, which may lack its end, as [`feed`](Self::feed) does.
+    pub(super) fn finish(
+        &mut self,
+        each: impl FnOnce(&[u8], &[u8]) -> Result<bool, StreamFault>,
+    ) -> Result<bool, StreamFault> {
+        match self {
+            Self::Events(decoder) => decoder.finish(each),
+            Self::Lines(decoder) => decoder.finish(|event| each(event.name, event.data)).unwrap_or(Ok(false)),
+            // Its last checksum is its end: half a frame is a cut.
+            Self::Frames(decoder) => {
+                if decoder.is_empty() {
+                    Ok(false)
+                } else {
+                    Err(StreamFault::Cut)
+                }
+            }
+        }
+    }
+}
+
+impl EventDecoder {
+    /// Returns the decoder of a stream at its start; no event may be longer than `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { events: sse::Decoder::new(limit), strays: Strays::default() }
+    }
+
+    /// Returns how many bytes are kept of an event whose end has not come yet.
+    pub(super) fn buffered(&self) -> usize {
+        self.events.buffered()
+    }
+
+    /// Does what [`Decoder::feed`] does.
+    #[inline]
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
+    ) -> Result<bool, StreamFault> {
+        let mut taker = Taker { each, is_told: false, fault: None };
+        // What is no event is only seen here, and counts at its place among the events.
+        let stray = self.strays.watch(bytes);
+        let end = stray.as_ref().map_or(bytes.len(), |(_, end)| *end);
+        let fed = self.events.feed(slice(bytes, &(0..end)), |event| taker.take(event));
+        match (taker.fault, fed, stray) {
+            (None, Ok(_), None) => Ok(taker.is_told),
+            (None, Ok(_), Some((found, _))) if !taker.is_told => Err(StreamFault::Upstream(*found)),
+            (None, Ok(_), Some(_)) => Ok(true),
+            (Some(fault), ..) => Err(fault),
+            (None, Err(_), _) => Err(StreamFault::Broken(TOO_LARGE)),
+        }
+    }
+
+    /// Does what [`Decoder::finish`] does.
+    pub(super) fn finish(
+        &mut self,
+        each: impl FnOnce(&[u8], &[u8]) -> Result<bool, StreamFault>,
+    ) -> Result<bool, StreamFault> {
+        let is_told = self.events.finish(|event| each(event.name, event.data)).unwrap_or(Ok(false))?;
+        match self.strays.finish() {
+            Some(found) if !is_told => Err(StreamFault::Upstream(found)),
+            Some(_) | None => Ok(is_told),
+        }
+    }
+}
+
+/// Takes the events of some bytes. A fault is large: it is kept here, and not handed through the
+/// decoder.
+struct Taker<F> {
+    each: F,
+    is_told: bool,
+    fault: Option<StreamFault>,
+}
+
+impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> Taker<F> {
+    #[inline]
+    fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match (self.each)(event.name, event.data) {
+            Ok(false) => return ControlFlow::Continue(()),
+            Ok(true) => self.is_told = true,
+            Err(fault) => self.fault = Some(fault),
+        }
+        ControlFlow::Break(())
+    }
+
+    #[inline]
+    fn end(self, fed: Result<ControlFlow<()>, &'static str>) -> Result<bool, StreamFault> {
+        match (self.fault, fed) {
+            (Some(fault), _) => Err(fault),
+            (None, Ok(_)) => Ok(self.is_told),
+            (None, Err(why)) => Err(StreamFault::Broken(why)),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A draft is an answer in the making: what it has told so far, and the writer that writes it.
+
+use super::{AnswerHeader, AnswerOptions, AnswerProgress, AnswerWriter, Kept};
+use crate::neutral::usage::Usage;
+use crate::neutral::{Answer, AnswerFault, Emit, Event, StreamFault};
+
+/// An answer in the making.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) progress: AnswerProgress,
+    writer: Box<dyn AnswerWriter>,
+}
+
+impl Draft {
+    /// Returns a draft of which nothing is known yet.
+    pub(crate) fn new(header: &AnswerHeader, options: AnswerOptions, writer: Box<dyn AnswerWriter>) -> Self {
+        Self { progress: AnswerProgress::new(header, options), writer }
+    }
+
+    /// Takes an event. What it makes impossible, [`fault`](Self::fault) says.
+    #[inline]
+    pub(crate) fn take(&mut self, event: Event<'_>) {
+        self.progress.take(event, &mut *self.writer);
+    }
+
+    /// Fails if what was told is no answer.
+    pub(crate) fn fault(&self) -> Result<(), StreamFault> {
+        self.progress.fault().map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
+    }
+
+    /// Returns what was written since it was taken the last time.
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
+        self.writer.out()
+    }
+
+    /// Writes what was held back, and the end. Whoever calls this knows that the answer is whole.
+    pub(crate) fn end(&mut self, trail: Option<&str>) -> Result<Usage, &'static str> {
+        self.progress.close(&mut *self.writer)?;
+        self.writer.end(&self.progress.tally, trail);
+        Ok(self.progress.tally.usage())
+    }
+
+    /// Writes a buffered answer, which `tell` tells.
+    pub(crate) fn whole(
+        mut self,
+        tell: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,
+    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+        tell(&mut |event| self.take(event))?;
+        let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
+        let (declined, flaws) = (self.progress.declined(), self.progress.flaws());
+        let answer = Answer { body: std::mem::take(self.out()), usage, declined, flaws };
+        Ok((answer, self.progress.kept()))
+    }
+}
