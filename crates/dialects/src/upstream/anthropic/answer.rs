@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::error;
 use crate::neutral::{AnswerFault, Emit, Event, Finish, Tokens};
-use crate::upstream::shared::lenient::{Count, counts, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer.
@@ -49,7 +49,7 @@ struct AnthropicMessage<'a> {
     id: Text<'a>,
     /// `null` is nothing said; absent, this is no answer.
     #[serde(deserialize_with = "blocks")]
-    content: Option<Vec<Block<'a>>>,
+    content: Option<Vec<Object<Block<'a>>>>,
     stop_reason: Text<'a>,
     stop_details: Option<Details<'a>>,
     #[serde(deserialize_with = "counts")]
@@ -58,14 +58,14 @@ struct AnthropicMessage<'a> {
 }
 
 /// Reads the blocks of an answer. Some servers that imitate the API write a text instead.
-fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Block<'de>>>, D::Error> {
+fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Object<Block<'de>>>>, D::Error> {
     from.deserialize_any(ContentVisitor).map(Some)
 }
 
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Vec<Block<'de>>;
+    type Value = Vec<Object<Block<'de>>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("blocks, or a text")
@@ -80,11 +80,11 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(vec![Block::of_text(Cow::Borrowed(text))])
+        Ok(vec![Object(Block::of_text(Cow::Borrowed(text)))])
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(vec![Block::of_text(Cow::Owned(text.to_owned()))])
+        Ok(vec![Object(Block::of_text(Cow::Owned(text.to_owned())))])
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::answer::{AnthropicUsage, Block, Details, finish};
 use super::error;
 use crate::neutral::{self, Emit, Event, Finish, StreamFault};
-use crate::upstream::shared::lenient::{Count, counts, object};
+use crate::upstream::shared::lenient::{Count, Object, counts, object};
 use crate::upstream::shared::text::Text;
 
 /// Where in a stream we are.
@@ -44,9 +44,9 @@ struct Data<'a> {
     #[serde(borrow, rename = "type")]
     kind: Text<'a>,
     index: Count,
-    delta: Option<Delta<'a>>,
-    content_block: Option<Block<'a>>,
-    message: Option<Start<'a>>,
+    delta: Option<Object<Delta<'a>>>,
+    content_block: Option<Object<Block<'a>>>,
+    message: Option<Object<Start<'a>>>,
     #[serde(deserialize_with = "counts")]
     usage: Option<AnthropicUsage>,
     error: Option<&'a RawValue>,
@@ -92,14 +92,14 @@ impl neutral::Reader for AnthropicReader {
             "content_block_start" => self.start(event.index.0, &event.content_block.unwrap_or_default(), emit),
             "message_start" => {
                 self.started = true;
-                let message = event.message.unwrap_or_default();
+                let Object(message) = event.message.unwrap_or_default();
                 message.id.emit(Event::Id, emit);
                 self.count(message.usage.map(AnthropicUsage::of_the_prompt), emit);
                 Ok(())
             }
             "message_delta" => {
                 self.count(event.usage, emit);
-                let delta = event.delta.unwrap_or_default();
+                let Object(delta) = event.delta.unwrap_or_default();
                 self.ending |= delta.stop_reason.is_some();
                 if let Some(reason) = delta.stop_reason.filter(|reason| reason.filled().is_some()) {
                     self.finished = true;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{error, models};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
-use crate::upstream::shared::lenient::{Count, counts, object, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts, object, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer of this model.
@@ -108,7 +108,7 @@ impl neutral::Reader for ConverseReader {
             }
             b"contentBlockStart" => {
                 let event = read(data)?;
-                let call = event.start.and_then(|block| block.call);
+                let call = event.start.and_then(|Object(block)| block.call);
                 let kind = match &call {
                     Some(call) if call.is_providers() => BlockKind::Hidden,
                     Some(_) => BlockKind::Call,
@@ -175,8 +175,8 @@ struct Converse<'a> {
     #[serde(deserialize_with = "counts")]
     usage: Option<ConverseUsage>,
     content_block_index: Count,
-    start: Option<Block<'a>>,
-    delta: Option<Delta<'a>>,
+    start: Option<Object<Block<'a>>>,
+    delta: Option<Object<Delta<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -188,7 +188,7 @@ struct Output<'a> {
 #[derive(Deserialize)]
 struct Content<'a> {
     #[serde(borrow)]
-    content: Option<Vec<Block<'a>>>,
+    content: Option<Vec<Object<Block<'a>>>>,
 }
 
 /// A block; each has one of these.
@@ -198,13 +198,13 @@ struct Block<'a> {
     #[serde(borrow)]
     text: Text<'a>,
     #[serde(rename = "toolUse")]
-    call: Option<ToolUse<'a>>,
+    call: Option<Object<ToolUse<'a>>>,
     #[serde(rename = "reasoningContent")]
-    thought: Option<Thought<'a>>,
+    thought: Option<Object<Thought<'a>>>,
     /// Text with its sources.
     #[serde(rename = "citationsContent")]
     cited: Option<Content<'a>>,
-    image: Option<Image<'a>>,
+    image: Option<Object<Image<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -224,7 +224,7 @@ struct ToolUse<'a> {
 #[serde(default)]
 struct Thought<'a> {
     #[serde(borrow, rename = "reasoningText")]
-    whole: Option<ThoughtText<'a>>,
+    whole: Option<Object<ThoughtText<'a>>>,
     text: Text<'a>,
     signature: Text<'a>,
     #[serde(rename = "redactedContent")]
@@ -312,7 +312,7 @@ struct Delta<'a> {
     #[serde(rename = "toolUse")]
     call: Option<Fragment<'a>>,
     #[serde(rename = "reasoningContent")]
-    thought: Option<Thought<'a>>,
+    thought: Option<Object<Thought<'a>>>,
 }
 
 #[derive(Deserialize)]

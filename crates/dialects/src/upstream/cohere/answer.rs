@@ -11,7 +11,7 @@ use super::error::gave_up;
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::shapes::Several;
-use crate::upstream::shared::lenient::{Count, counts, object};
+use crate::upstream::shared::lenient::{Count, Object, counts, object};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
@@ -178,7 +178,7 @@ impl EventTop<'_> {
 #[serde(default)]
 struct Delta<'a> {
     #[serde(borrow)]
-    message: Option<SpokenMessage<'a>>,
+    message: Option<Object<SpokenMessage<'a>>>,
     finish_reason: Text<'a>,
     #[serde(deserialize_with = "counts")]
     usage: Option<UsageReport>,
@@ -207,7 +207,7 @@ struct ContentItem<'a> {
 struct ToolCall<'a> {
     #[serde(borrow)]
     id: Text<'a>,
-    function: Option<Function<'a>>,
+    function: Option<Object<Function<'a>>>,
 }
 
 #[derive(Default, Deserialize)]

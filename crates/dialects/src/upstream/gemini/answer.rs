@@ -14,7 +14,7 @@ use super::error;
 use super::lenient::{compact, required};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::shared::flat::shapes::Several;
-use crate::upstream::shared::lenient::{Count, counts, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer; also the array of a stream's objects, which is what comes where
@@ -42,7 +42,8 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 /// Reads the objects that a text holds.
 fn read(text: &str) -> Option<Several<Response<'_>>> {
     if text.trim_ascii_start().starts_with('[') {
-        return serde_json::from_str(text).ok().map(Several::Many);
+        let list: Vec<Object<_>> = serde_json::from_str(text).ok()?;
+        return Some(Several::Many(list.into_iter().map(|Object(response)| response).collect()));
     }
     serde_json::from_str(text).ok().map(Several::One)
 }
@@ -203,7 +204,7 @@ impl<'a> End<'a> {
 #[serde(default, rename_all = "camelCase")]
 struct Response<'a> {
     #[serde(borrow)]
-    candidates: Option<Vec<Candidate<'a>>>,
+    candidates: Option<Vec<Object<Candidate<'a>>>>,
     prompt_feedback: Option<Feedback<'a>>,
     #[serde(deserialize_with = "counts")]
     usage_metadata: Option<UsageMetadata>,
@@ -236,7 +237,7 @@ struct Feedback<'a> {
 #[derive(Debug, Deserialize)]
 struct CandidateContent<'a> {
     #[serde(borrow)]
-    parts: Option<Vec<CandidatePart<'a>>>,
+    parts: Option<Vec<Object<CandidatePart<'a>>>>,
 }
 
 /// Of a part's kinds those that say something to a caller. What the model runs at Google's
@@ -249,7 +250,7 @@ struct CandidatePart<'a> {
     thought: Option<bool>,
     thought_signature: Text<'a>,
     function_call: Option<FunctionCall<'a>>,
-    inline_data: Option<Blob<'a>>,
+    inline_data: Option<Object<Blob<'a>>>,
 }
 
 impl CandidatePart<'_> {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::error::{hidden, unanswered};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens};
 use crate::upstream::shared::flat::shapes::Several;
-use crate::upstream::shared::lenient::{Count, object, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, object, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
@@ -63,7 +63,7 @@ fn read(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
 #[serde(default)]
 struct Line<'a> {
     #[serde(borrow)]
-    message: Option<LineMessage<'a>>,
+    message: Option<Object<LineMessage<'a>>>,
     done: Option<bool>,
     done_reason: Text<'a>,
     prompt_eval_count: Count,
@@ -85,7 +85,7 @@ struct LineMessage<'a> {
 struct ToolCall<'a> {
     #[serde(borrow)]
     id: Text<'a>,
-    function: Option<Function<'a>>,
+    function: Option<Object<Function<'a>>>,
 }
 
 #[derive(Default, Deserialize)]

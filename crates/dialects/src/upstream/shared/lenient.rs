@@ -2,8 +2,12 @@
 //! fail for any of them.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
 
-use serde::de::{Deserialize, Deserializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A count: an integer, a float that is one, or either in quotes. Any other value is as good as
@@ -37,10 +41,37 @@ impl Count {
     }
 }
 
-/// Reads an object of JSON. Any other value is none: serde would take a list of an object's fields
-/// for it too.
+/// Reads an object of JSON. Any other value is none.
 pub fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
-    serde_json::from_slice(json).ok().filter(|_| json.trim_ascii_start().starts_with(b"{"))
+    serde_json::from_slice(json).ok().map(|Object(read)| read)
+}
+
+/// An object. A list is refused: serde would take it for the object's members in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<T> Deref for Object<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Read<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+            type Value = Object<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        from.deserialize_map(Read(PhantomData))
+    }
 }
 
 /// Reads an object of counts. Any other value is as good as absent.
@@ -94,6 +125,22 @@ mod tests {
         for json in ["\"seven\"", "\"\"", "\"NaN\"", "null", "true", "[7,[]]", "{\"a\":{}}"] {
             check(json, None);
         }
+    }
+
+    #[test]
+    fn an_object_is_no_list_of_its_members() {
+        #[derive(Debug, Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Named {
+            name: Count,
+        }
+        let read = |json| serde_json::from_str::<Vec<Object<Named>>>(json).ok().map(|list| list.len());
+        assert_eq!(
+            (read(r#"[{"name":1},{}]"#), read("[[]]"), read("[[1]]"), read("[null]")),
+            (Some(2), None, None, None)
+        );
+        assert!(object::<Named>(b" {\"name\": 2}").is_some_and(|named| named.name == Count(Some(2))));
+        assert!(object::<Named>(b"[]").is_none());
     }
 
     #[test]

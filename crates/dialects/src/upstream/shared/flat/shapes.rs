@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::upstream::shared::lenient::Object;
+
 /// A list; one object that stands alone is a list of one, and `null` is none.
 #[derive(Debug)]
 pub(crate) enum Several<T> {
@@ -44,8 +46,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Several<T>, A::Error> {
                 let mut many = Vec::new();
-                while let Some(one) = list.next_element::<Option<T>>()? {
-                    many.extend(one);
+                while let Some(one) = list.next_element::<Option<Object<T>>>()? {
+                    many.extend(one.map(|Object(one)| one));
                 }
                 Ok(Several::Many(many))
             }
