@@ -143,7 +143,7 @@ pub struct Tried {
 }
 
 /// What the time of an exchange went into.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
     /// From the head's arrival until it was known who asks.
     pub auth: Option<Duration>,

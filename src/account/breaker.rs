@@ -24,24 +24,24 @@ use super::failure::Class;
 use super::window::Window;
 use std::time::{Duration, Instant};
 
-/// So many failures in a row open it, or so many answers in a row that begin and do not end; where
-/// there are many calls, a fiftieth of those in `WINDOW` if that is more, whether it was closed or
-/// not when they ended. Of a thousand calls of which a third fails, five in a row are soon found,
-/// and so are the streams that one lost connection takes with it.
+/// The number of failures in a row that opens the breaker, or of answers in a row that begin and do
+/// not end. Where there are many calls it is a fiftieth of those in `WINDOW`, in whatever state the
+/// breaker was: of a thousand calls of which a third fails, five in a row are soon found, and one
+/// lost connection ends many streams at once.
 const IN_A_ROW: u32 = 5;
-/// So large a share of the calls in `WINDOW` opens it, too.
+/// The share of the calls in `WINDOW` that opens the breaker if it failed.
 const SHARE: f64 = 0.5;
-/// But of fewer calls than this no share is taken.
+/// The least number of calls of which a share is taken.
 const LEAST_CALLS: u32 = 20;
-/// The calls of this long are looked at.
+/// The time for which the breaker looks back on calls.
 const WINDOW: Duration = Duration::from_secs(30);
-/// The first cool-down; each probe that fails doubles it.
+/// The first cool-down. Each probe that fails doubles it.
 const COOL: Duration = Duration::from_secs(5);
-/// No cool-down is longer, its jitter aside.
+/// The longest cool-down, without its jitter.
 const LONGEST: Duration = Duration::from_secs(60);
-/// A probe that is out for longer is taken for lost.
+/// The time after which a probe counts as lost.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// As many of the calls in the window must fail in a row: of 30 s, about half a second's.
+/// One of so many calls in `WINDOW` must fail in a row: the calls of about half a second.
 const IN_A_ROW_OF: u64 = 50;
 /// One of so many calls may fail of a target that is sound: were all like it, and each failure
 /// asked another one, that would be 1.2 attempts a request.
@@ -127,7 +127,7 @@ impl BreakerPass {
     }
 }
 
-/// How a request ended.
+/// The end of a request, as the breaker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// With an answer.
@@ -150,16 +150,16 @@ impl Outcome {
     }
 }
 
-/// What it is.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
     /// Requests go.
     Closed,
-    /// None goes until then.
+    /// No request goes until then.
     Open(Instant),
-    /// One goes at a time.
+    /// One request goes at a time, as a probe.
     HalfOpen {
-        /// It is on its way.
+        /// A probe is on its way.
         probing: bool,
     },
 }
@@ -290,7 +290,7 @@ impl Breaker {
         self.judge(now, random)
     }
 
-    /// So many failures in a row are too many.
+    /// Returns how many failures in a row are too many.
     fn many(&self, now: Instant) -> u64 {
         u64::from(IN_A_ROW).max(self.asked.sums(now).0 / IN_A_ROW_OF)
     }
@@ -331,8 +331,8 @@ impl Breaker {
         }
     }
 
-    /// Of the calls that it looks back on, how many there were and how many of them failed; none
-    /// unless it is closed.
+    /// Returns how many calls the breaker looks back on, and how many of them failed; none unless
+    /// the breaker is closed.
     pub fn calls(&self, now: Instant) -> (u64, u64) {
         match &self.phase {
             Phase::Closed { calls, .. } => calls.sums(now),
@@ -355,7 +355,7 @@ impl Breaker {
         }
     }
 
-    /// Closes it and forgets everything.
+    /// Closes the breaker and forgets everything.
     pub fn reset(&mut self) {
         self.asked = Window::new(WINDOW);
         self.close();

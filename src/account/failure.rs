@@ -9,7 +9,7 @@ use dialects::UpstreamError;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// How one attempt failed.
+/// A failure of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// No address, or the connection was refused.
@@ -64,9 +64,9 @@ pub enum Failure {
     InAnswer(Box<UpstreamError>),
 }
 
-/// What is done after a failed attempt.
+/// The step after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum NextStep {
     /// Another candidate is asked.
     Another,
     /// One of a larger model, if the catalog names one.
@@ -183,14 +183,14 @@ impl Failure {
 
     /// Returns what is done next. A stale connection is the attempt's own business, which tries
     /// once more on a fresh one.
-    pub fn then(&self) -> Then {
+    pub fn next_step(&self) -> NextStep {
         match (self, self.class()) {
             // Nobody has time left, or room.
-            (Failure::TotalTimeout, _) | (_, Class::Ours) => Then::Nobody,
-            (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => Then::Larger,
-            (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => Then::Milder,
-            (_, Class::Caller) => Then::Nobody,
-            (_, Class::Credential | Class::Refused | Class::Rate | Class::Transient) => Then::Another,
+            (Failure::TotalTimeout, _) | (_, Class::Ours) => NextStep::Nobody,
+            (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => NextStep::Larger,
+            (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => NextStep::Milder,
+            (_, Class::Caller) => NextStep::Nobody,
+            (_, Class::Credential | Class::Refused | Class::Rate | Class::Transient) => NextStep::Another,
         }
     }
 
@@ -393,20 +393,20 @@ mod tests {
 
     #[test]
     fn who_is_asked_next() {
-        let check = |failure: Failure, then: Then| assert_eq!(failure.then(), then, "{failure:?}");
+        let check = |failure: Failure, then: NextStep| assert_eq!(failure.next_step(), then, "{failure:?}");
         for kind in [401, 402, 403, 404, 302, 408, 409, 429, 500, 502, 503, 529] {
-            check(status(kind, ""), Then::Another);
+            check(status(kind, ""), NextStep::Another);
         }
         for kind in [400, 413, 422] {
-            check(status(kind, ""), Then::Nobody);
+            check(status(kind, ""), NextStep::Nobody);
         }
-        check(status(429, "insufficient_quota"), Then::Another);
-        check(status(400, "context_length_exceeded"), Then::Larger);
-        check(status(413, "context_length_exceeded"), Then::Larger);
-        check(status(400, "content_filter"), Then::Milder);
-        check(status(400, "content_policy_violation"), Then::Milder);
-        check(Failure::TotalTimeout, Then::Nobody);
-        check(Failure::NoRoom, Then::Nobody);
+        check(status(429, "insufficient_quota"), NextStep::Another);
+        check(status(400, "context_length_exceeded"), NextStep::Larger);
+        check(status(413, "context_length_exceeded"), NextStep::Larger);
+        check(status(400, "content_filter"), NextStep::Milder);
+        check(status(400, "content_policy_violation"), NextStep::Milder);
+        check(Failure::TotalTimeout, NextStep::Nobody);
+        check(Failure::NoRoom, NextStep::Nobody);
         for failure in [
             Failure::Unreachable(String::new()),
             Failure::ConnectTimeout,
@@ -421,7 +421,7 @@ mod tests {
             Failure::Nonsense(String::new()),
             Failure::Cut,
         ] {
-            check(failure, Then::Another);
+            check(failure, NextStep::Another);
         }
     }
 
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(error(Some(400)).class(), Class::Caller);
         assert_eq!(error(None).class(), Class::Transient);
         let refused = UpstreamError { code: Some("content_filter".into()), ..UpstreamError::default() };
-        assert_eq!(Failure::InAnswer(Box::new(refused)).then(), Then::Milder);
+        assert_eq!(Failure::InAnswer(Box::new(refused)).next_step(), NextStep::Milder);
     }
 
     #[test]

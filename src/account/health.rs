@@ -1,5 +1,5 @@
-//! An account's rest: after a failure of its credential or its money, which no other model of it
-//! would escape.
+//! The health of an account: whether the account rests. It rests after a failure of its credential
+//! or its money, which would fail the account's other models too.
 
 use super::failure::MAX_COOL;
 use crate::base::lock::Lock;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 impl Why {
-    /// Returns the word for it.
+    /// Returns the word for the reason.
     pub fn name(self) -> &'static str {
         match self {
             Why::Rate => "rate",
@@ -85,8 +85,8 @@ impl Health {
         changed
     }
 
-    /// Its credential failed, or its money is gone. Returns the rest if it begins with it, for the
-    /// log.
+    /// Notes that the credential failed, or that the money is gone. Returns the rest if it begins
+    /// now, for the log.
     pub fn failed(&self, now: Instant) -> Option<Rest> {
         let rest = Rest { until: now + MAX_COOL, why: Why::Credential };
         let mut memory = self.memory.lock();

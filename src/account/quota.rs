@@ -8,7 +8,7 @@
 use crate::base::units::Time;
 use std::time::{Duration, SystemTime};
 
-/// How much of the tightest quota is left.
+/// The headroom: how much of the tightest quota is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Headroom {
     /// From 0 to 1, at `seen`.
@@ -67,14 +67,14 @@ const QUOTAS: &[(&str, &str, &str, f64)] = &[
     ("ratelimit-remaining", "ratelimit-limit", "ratelimit-reset", REQUESTS),
 ];
 
-/// Where no reset is told, it is by the minute that most quotas are counted.
+/// The time until a quota is full where no reset is told: most quotas are counted by the minute.
 const MINUTE: Duration = Duration::from_secs(60);
-/// And it is forgotten after this: a sixth of it is back by then.
+/// The time for which a quota without a reset is remembered: a sixth of it is back by then.
 const UNTOLD: Duration = Duration::from_secs(10);
-/// For no longer is anything believed: a day's quota that is used up is asked for again now and
-/// then, which costs one 429.
+/// The longest time for which a quota is believed. A day's quota that is used up is asked for again
+/// now and then, which costs one 429.
 const BELIEVED: Duration = Duration::from_secs(300);
-/// And not for less, so that it says anything at all to the requests that follow.
+/// The shortest time for which a quota is believed, so that the requests that follow can use it.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// Returns what a head tells of the tightest quota, if it tells of any. `lookup` yields a header's
@@ -204,7 +204,7 @@ fn number(text: &str) -> Option<f64> {
     first.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// So many; none if negative, and 300 years at most.
+/// Returns so many seconds; none if the number is negative, and 300 years at most.
 fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number.clamp(0.0, 1e10)).unwrap_or_default()
 }

@@ -140,7 +140,7 @@ impl Addresses {
     }
 }
 
-/// Does it when dropped, unless it was taken out before.
+/// Calls a function when it is dropped, unless the function was taken out before.
 struct OnDrop<F: FnMut()>(Option<F>);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

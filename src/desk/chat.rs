@@ -9,7 +9,7 @@ use crate::conf::price::ShowCost;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange;
-use crate::exchange::producer::{EarlierTimes, Request};
+use crate::exchange::producer::Request;
 use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::plan;
@@ -17,7 +17,7 @@ use dialects::AnswerHeader;
 use dialects::front::chat::envelope;
 use pingora_proxy::Session;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 impl Desk {
     /// Reads a chat completion, and plans which targets may be tried.
@@ -70,6 +70,7 @@ impl Desk {
         limits::admit(self.backends.store.as_ref(), record, &bounds, ask, snapshot.generation).await?;
         let meter = record.meter(face.prompt_bytes);
         exchange::panic_here(session, "plan");
+        record.facts.times.plan = Some(read.elapsed());
         let request = Request {
             envelope,
             face: Arc::new(face),
@@ -77,17 +78,12 @@ impl Desk {
             demand: plan.demand,
             candidates: plan.candidates,
             timeout,
-            debug: key.debug.then(|| EarlierTimes {
-                auth: record.facts.times.auth.unwrap_or_default(),
-                plan: read.elapsed(),
-                own: Duration::ZERO,
-            }),
+            debug: key.debug.then_some(record.facts.times),
             request_id: record.facts.request.id.clone(),
             key: key.id.clone(),
             meter,
             snapshot,
         };
-        record.facts.times.plan = Some(read.elapsed());
         Ok(Planned { request, body, held })
     }
 }

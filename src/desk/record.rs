@@ -21,7 +21,7 @@ use dialects::usage::{Source, Usage};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What exchanges are settled in. One of these a process.
+/// The books in which exchanges are settled. There is one for each process.
 pub struct Books {
     /// One line an exchange.
     pub access_log: AccessLog,
@@ -52,6 +52,7 @@ pub struct Record {
     price: Option<Price>,
     /// What the limits hold for it, and the generation of the catalog that let it in.
     reservation: Option<(Reservation, u64)>,
+    /// Whether the limits have what was not used.
     is_settled: bool,
     /// Its place among the exchanges that run, until its row is written.
     run: Option<Run>,

@@ -30,7 +30,7 @@ use crate::catalog::Model;
 use crate::error::Refusal;
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
-use crate::settled::{Attempts, Served};
+use crate::settled::{Attempts, Served, Times};
 use bytes::Bytes;
 use dialects::front::chat::envelope::Envelope;
 use dialects::neutral::Losses;
@@ -61,7 +61,7 @@ pub struct Request {
     /// The most time for all attempts together, as the caller says.
     pub timeout: Option<Duration>,
     /// Where the time went before, for keys that may see the trail.
-    pub debug: Option<EarlierTimes>,
+    pub debug: Option<Times>,
     /// Our id for the exchange.
     pub request_id: String,
     /// The caller's key: thoughts are kept for this key only.
@@ -70,17 +70,6 @@ pub struct Request {
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
-}
-
-/// Where the time of an exchange went before anybody was asked.
-#[derive(Debug, Clone, Copy)]
-pub struct EarlierTimes {
-    /// From the head's arrival until it was known who asks.
-    pub auth: Duration,
-    /// From the body's last byte until it was known who may be asked.
-    pub plan: Duration,
-    /// Our own part of that time.
-    pub own: Duration,
 }
 
 /// A piece of the answer.

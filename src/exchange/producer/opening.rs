@@ -255,12 +255,7 @@ async fn begin(
     alarm: &mut Alarm,
 ) -> Result<Opened, FailedAttempt> {
     loop {
-        let idle = (Instant::now() + reading.idle, Failure::IdleTimeout);
-        let (due, late) = soonest([
-            Some((reading.total, Failure::TotalTimeout)),
-            Some(idle),
-            first.map(|due| (due, Failure::FirstTokenTimeout)),
-        ]);
+        let (due, late) = soonest([Some(reading.due()), first.map(|due| (due, Failure::FirstTokenTimeout))]);
         let fed = reading.feed(due, late, alarm).await;
         progress.lock().usage = reading.stream.usage_so_far();
         let whole = match fed {

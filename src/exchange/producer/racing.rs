@@ -3,7 +3,7 @@
 use super::opening::{FailedAttempt, Gained, Opened};
 use super::state::{Declined, Race, Running};
 use super::{Piece, Producer, ProducerState};
-use crate::account::failure::{Failure, Then};
+use crate::account::failure::{Failure, NextStep};
 use crate::account::track::Failed;
 use crate::catalog::Hedge;
 use crate::error::Refusal;
@@ -119,13 +119,13 @@ impl<'x> Producer<'x> {
         let FailedAttempt { failure, salvage } = failed;
         let Running { mut attempt, losses, .. } = running;
         self.answers(&attempt, losses);
-        let then = failure.then();
+        let then = failure.next_step();
         let goes_on = match then {
-            Then::Another => self.state.is_racing() || self.is_anybody_left(None),
-            Then::Larger => self.search.has(Reach::TooLong, &self.request.candidates),
-            Then::Milder => self.search.has(Reach::Declined, &self.request.candidates),
+            NextStep::Another => self.state.is_racing() || self.is_anybody_left(None),
+            NextStep::Larger => self.search.has(Reach::TooLong, &self.request.candidates),
+            NextStep::Milder => self.search.has(Reach::Declined, &self.request.candidates),
             // Another one that runs may have more time.
-            Then::Nobody => failure == Failure::TotalTimeout && self.state.is_racing(),
+            NextStep::Nobody => failure == Failure::TotalTimeout && self.state.is_racing(),
         };
         // A whole answer that is a refusal is better than a part of another answer.
         let has_reserve = self.state.reserve().is_some_and(|reserve| reserve.is_some());
@@ -134,11 +134,11 @@ impl<'x> Producer<'x> {
         }
         self.failed(&failure, &mut attempt, true);
         match then {
-            Then::Another => {}
-            Then::Nobody if goes_on => {}
-            Then::Larger if goes_on => self.search.reach = Reach::TooLong,
-            Then::Milder if goes_on => self.search.reach = Reach::Declined,
-            Then::Larger | Then::Milder | Then::Nobody => {
+            NextStep::Another => {}
+            NextStep::Nobody if goes_on => {}
+            NextStep::Larger if goes_on => self.search.reach = Reach::TooLong,
+            NextStep::Milder if goes_on => self.search.reach = Reach::Declined,
+            NextStep::Larger | NextStep::Milder | NextStep::Nobody => {
                 self.stop_race();
                 let refusal = self.refusal(&failure);
                 return self.over(refusal);

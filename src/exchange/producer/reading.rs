@@ -30,6 +30,12 @@ pub(super) struct Reading {
 }
 
 impl Reading {
+    /// Returns when the next events are due, and the failure if they do not come.
+    pub(super) fn due(&self) -> (Instant, Failure) {
+        let idle = Instant::now() + self.idle;
+        if self.total <= idle { (self.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) }
+    }
+
     /// Takes in what comes by `due`, and what else has come with it. Returns true if the stream
     /// says that it is at its end.
     pub(super) async fn feed(&mut self, due: Instant, late: Failure, alarm: &mut Alarm) -> Result<bool, Failure> {

@@ -43,8 +43,8 @@ impl Producer<'_> {
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
         let own = before.own + self.own.so_far();
         let parts = [
-            ("auth", Some(before.auth)),
-            ("plan", Some(before.plan)),
+            ("auth", before.auth),
+            ("plan", before.plan),
             ("queue", queued),
             ("connect", connect),
             ("first_byte", first_byte),

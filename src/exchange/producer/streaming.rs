@@ -19,9 +19,7 @@ impl Producer<'_> {
     /// so that it is still there if this future is dropped.
     pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
         let ProducerState::Streaming(Streaming { attempt, reading }) = &mut self.state else { return Ok(None) };
-        let idle = Instant::now() + reading.idle;
-        let (due, late) =
-            if reading.total <= idle { (reading.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) };
+        let (due, late) = reading.due();
         let fed = reading.feed(due, late, &mut self.alarm).await;
         attempt.progress.lock().usage = reading.stream.usage_so_far();
         let failure = match fed {
