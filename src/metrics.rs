@@ -74,8 +74,10 @@ pub(crate) struct CatalogMetrics {
     generation: Gauge,
     last_success: Gauge<f64, AtomicU64>,
     refusals: Counter,
-    reload_failed: Gauge,
-    shrunk: Counter,
+    /// 1 while the files hold a catalog that was refused.
+    pub(crate) reload_failed: Gauge,
+    /// Changes that were taken although they removed more than half of something.
+    pub(crate) shrunk: Counter,
     pub(crate) edit_waits: Gauge<f64, AtomicU64>,
 }
 
@@ -328,16 +330,6 @@ impl Metrics {
     pub fn reload_refused(&self) {
         self.catalog.refusals.inc();
         self.catalog.reload_failed.set(1);
-    }
-
-    /// Notes that all that the files hold is live.
-    pub fn reload_recovered(&self) {
-        self.catalog.reload_failed.set(0);
-    }
-
-    /// Counts a change that was taken although it removed more than half of something.
-    pub fn shrank(&self) {
-        self.catalog.shrunk.inc();
     }
 
     /// Returns the text of `/metrics`, with the gauges as they were set last.

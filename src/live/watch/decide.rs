@@ -147,7 +147,7 @@ impl Watch {
                 return Some(until);
             }
             log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
-            self.publisher.metrics.shrank();
+            self.publisher.metrics.catalog.shrunk.inc();
         }
         None
     }
@@ -239,7 +239,7 @@ impl Watch {
         if let Some(refused) = &mut self.live.reloads.status.lock().refused {
             (refused.standing, refused.withheld) = (false, Vec::new());
         }
-        self.publisher.metrics.reload_recovered();
+        self.publisher.metrics.catalog.reload_failed.set(0);
     }
 
     /// Notes that what was considered is decided. What mends an error may be a file that was not
