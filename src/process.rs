@@ -13,6 +13,7 @@ use crate::desk::Desk;
 use crate::desk::gateway::Gateway;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
+use crate::exchange::upstream::Upstream;
 use crate::ledger::{self, Ledger};
 use crate::limits;
 use crate::live::{Live, Publisher, Snapshot};
@@ -74,7 +75,7 @@ impl Process {
             }),
             backends: Arc::new(Backends {
                 server: server.clone(),
-                upstream: Arc::default(),
+                upstream: Upstream::default(),
                 vault: Vault::default(),
                 store,
             }),

@@ -42,7 +42,6 @@ pub struct Attempt {
     wire: Wire,
     /// The account that is asked.
     pub place: Arc<Place>,
-    upstream: Arc<Upstream>,
     permit: Option<Arc<Permit>>,
     reused: bool,
     whole_request: bool,
@@ -90,7 +89,7 @@ impl Deref for Chunk<'_> {
 impl Attempt {
     /// Connects and sends the request.
     pub async fn begin(
-        upstream: &Arc<Upstream>,
+        upstream: &Upstream,
         place: &Arc<Place>,
         permit: Arc<Permit>,
         outgoing: &Outgoing<'_>,
@@ -104,7 +103,6 @@ impl Attempt {
         let mut attempt = Attempt {
             wire: Wire::Spent,
             place: place.clone(),
-            upstream: upstream.clone(),
             permit: Some(permit),
             reused,
             whole_request: false,
@@ -141,7 +139,7 @@ impl Attempt {
         let length = outgoing.length();
         let mut body = outgoing.body;
         let small = length <= SLICE;
-        let mut head = self.upstream.head(&self.place, outgoing, length, if small { length } else { 0 });
+        let mut head = outgoing.head(&self.place, if small { length } else { 0 });
         if small {
             body.iter().for_each(|part| head.extend_from_slice(part));
             body = &[];
@@ -167,10 +165,7 @@ impl Attempt {
         outgoing: &Outgoing<'_>,
         alarm: &mut Alarm,
     ) -> Result<(), Failure> {
-        let header = self
-            .upstream
-            .header(&self.place.account, outgoing, outgoing.length())
-            .map_err(|e| Failure::Nonsense(e.to_string()))?;
+        let header = outgoing.header(&self.place.account).map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(stream);
         let Wire::Http2(wire) = &mut self.wire else { return Err(Failure::Reset) };
         if wire.write_request_header(Box::new(header), false).is_err() {

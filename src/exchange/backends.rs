@@ -12,7 +12,7 @@ pub struct Backends {
     /// `conf/server.yaml`
     pub server: Arc<Server>,
     /// What connects to upstreams.
-    pub upstream: Arc<Upstream>,
+    pub upstream: Upstream,
     /// Signed thoughts, kept for the next turn.
     pub vault: Vault,
     /// What instances share, if they share anything.

@@ -13,6 +13,7 @@ use crate::base::alarm::Alarm;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, AwsKeys, Signer};
 use crate::live::place::{Place, bearer};
+use crate::plan::Candidate;
 use crate::signers::google::{self, ServiceAccount};
 use bytes::Bytes;
 use dialects::Outbound;
@@ -26,30 +27,22 @@ use tokio::time::Instant;
 /// A token's answer is small.
 const MOST: usize = 64 * 1024;
 
-/// How long there is time.
-#[derive(Clone, Copy)]
-pub struct Due {
-    /// For an open connection.
-    pub connect: Duration,
-    /// Until when all must be over.
-    pub total: Instant,
-}
-
 /// Returns the headers that only this request has.
 pub async fn headers(
-    upstream: &Arc<Upstream>,
-    place: &Arc<Place>,
+    upstream: &Upstream,
+    candidate: &Candidate,
     outbound: &Outbound,
-    Due { connect, total }: Due,
+    total: Instant,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    let place = &candidate.place;
     let mut headers = plain(outbound);
     match &place.account.signer {
         None => {}
         Some(Signer::Aws(keys)) => headers.extend(signed(keys, &place.account, outbound)?),
         Some(Signer::Google(account, _)) => {
             // Who waits for another's look-up waits no longer than for its own.
-            let due = total.min(Instant::now() + connect * 2);
+            let due = total.min(Instant::now() + candidate.timeouts.connect * 2);
             let late = if due == total { Failure::TotalTimeout } else { Failure::ConnectTimeout };
             let token = alarm.until(due, pin!(token(upstream, place, account, due))).await.ok_or(late)??;
             headers.extend(bearer(&token));
@@ -90,7 +83,7 @@ pub fn signed(
 
 /// Returns the token for an account, fetched if there is none or it ends soon.
 async fn token(
-    upstream: &Arc<Upstream>,
+    upstream: &Upstream,
     place: &Arc<Place>,
     account: &ServiceAccount,
     total: Instant,
@@ -115,7 +108,7 @@ async fn token(
 }
 
 async fn fetch(
-    upstream: &Arc<Upstream>,
+    upstream: &Upstream,
     place: &Arc<Place>,
     account: &ServiceAccount,
     total: Instant,

@@ -12,7 +12,7 @@ pub mod attempt;
 pub mod backends;
 pub mod choose;
 pub mod credential;
-mod outgoing;
+pub mod outgoing;
 pub mod producer;
 mod secure;
 pub mod upstream;

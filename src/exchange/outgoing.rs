@@ -1,8 +1,12 @@
-//! An outgoing request is what an attempt sends to its account.
+//! An outgoing request is what an attempt sends to its account: a head, which is written here, and
+//! the body in parts.
 
-use crate::catalog::Timeouts;
+use crate::catalog::{Account, Timeouts};
+use crate::live::place::{Place, headers, write_header};
 use bytes::Bytes;
-use http::header::{HeaderName, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
+use pingora::BError;
+use pingora::http::RequestHeader;
 use tokio::time::Instant;
 
 /// The request.
@@ -29,5 +33,97 @@ impl Outgoing<'_> {
     /// Returns the length of the body.
     pub(super) fn length(&self) -> usize {
         self.body.iter().map(Bytes::len).sum()
+    }
+
+    /// Writes the head of a request for HTTP/1.1. It is built from nothing: no header of the
+    /// caller's is ever in it.
+    /// It has room for so much more.
+    pub(super) fn head(&self, place: &Place, room: usize) -> Vec<u8> {
+        let base = &place.account.base.path;
+        let mut head =
+            Vec::with_capacity(place.head.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room);
+        head.extend_from_slice(b"POST ");
+        head.extend_from_slice(base.as_bytes());
+        head.extend_from_slice(self.path.as_bytes());
+        head.extend_from_slice(&place.head);
+        for (name, value) in self.headers {
+            write_header(&mut head, name, value);
+        }
+        head.extend_from_slice(b"x-request-id: ");
+        head.extend_from_slice(self.request_id.as_bytes());
+        head.extend_from_slice(b"\r\ncontent-length: ");
+        head.extend_from_slice(self.length().to_string().as_bytes());
+        head.extend_from_slice(b"\r\n\r\n");
+        head
+    }
+
+    /// Returns the same head for HTTP/2.
+    pub(super) fn header(&self, account: &Account) -> Result<RequestHeader, BError> {
+        let path = format!("{}{}", account.base.path, self.path);
+        let mut header = RequestHeader::build_no_case("POST", path.as_bytes(), Some(16))?;
+        header.insert_header(header::HOST, account.base.authority.as_str())?;
+        header.insert_header("x-request-id", self.request_id)?;
+        header.insert_header(header::CONTENT_LENGTH, self.length())?;
+        for (name, value) in headers(account) {
+            header.insert_header(name, value)?;
+        }
+        // One of the catalog's may have the same name: both go out, as with HTTP/1.
+        for (name, value) in self.headers {
+            header.append_header(name.clone(), value.clone())?;
+        }
+        Ok(header)
+    }
+}
+
+/// Returns the fields of the head that [`Outgoing::head`] writes, for a command that shows them.
+/// What is not to be shown is marked sensitive.
+pub fn fields(
+    account: &Account,
+    own: &[(HeaderName, HeaderValue)],
+    request_id: HeaderValue,
+    length: usize,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let host = HeaderValue::try_from(account.base.authority.as_str()).ok().map(|host| (header::HOST, host));
+    let rest = [(HeaderName::from_static("x-request-id"), request_id), (header::CONTENT_LENGTH, length.into())];
+    host.into_iter().chain(headers(account)).chain(own.iter().cloned()).chain(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::State;
+    use crate::catalog::resolve::resolve;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_is_shown_of_a_head_is_what_is_written() {
+        let catalog = "accounts:\n  \
+            plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: mine } }\n  \
+            named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
+        let catalog =
+            resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
+        let own = [(HeaderName::from_static("x-own"), HeaderValue::from_static("o"))];
+        for account in catalog.accounts() {
+            let place = Place::new(account.clone(), Arc::new(State::new(account.id.clone())));
+            let body = [Bytes::from_static(b"{}")];
+            let total = Instant::now();
+            let timeouts = account.timeouts;
+            let outgoing = Outgoing {
+                request_id: "r",
+                path: "/p",
+                headers: &own,
+                body: &body,
+                stream: false,
+                timeouts,
+                total,
+                fresh: false,
+            };
+            let head = outgoing.head(&place, 0);
+            let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);
+            for (name, value) in fields(account, &own, HeaderValue::from_static("r"), 2) {
+                shown.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));
+            }
+            assert_eq!(String::from_utf8_lossy(&head), format!("{shown}\r\n"));
+        }
     }
 }

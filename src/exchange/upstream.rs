@@ -1,21 +1,16 @@
-//! Connections to accounts: Pingora opens them, our pools keep them; and the head that every
-//! request to an account begins with.
+//! Connections to accounts: Pingora opens them, our pools keep them.
 //!
 //! **Invariant:** a connection is reused only for the account, credential, CA and address family of
 //! settings that it was made for: all of them are in the account's fingerprint. Certificates are
 //! always verified against the host of `base_url`.
 
-use super::outgoing::Outgoing;
 use super::secure::Secure;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
-use crate::catalog::Account;
-use crate::live::place::{Place, headers, write_header};
+use crate::live::place::Place;
 use crate::tls::trust::Distrust;
-use http::header::{self, HeaderName, HeaderValue};
 use pingora::connectors::TransportConnector;
 use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
-use pingora::http::RequestHeader;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
 use pingora::protocols::tls::ALPN;
 use pingora::protocols::{Stream, TcpKeepalive};
@@ -137,58 +132,6 @@ impl Upstream {
         place.state.http2.put(&connection, address, place.account.fingerprint);
         Ok(Connection::Http2(Box::new(stream)))
     }
-
-    /// Writes the head of a request for HTTP/1.1. It is built from nothing: no header of the
-    /// caller's is ever in it.
-    pub fn head(&self, place: &Place, outgoing: &Outgoing<'_>, length: usize, room: usize) -> Vec<u8> {
-        let base = &place.account.base.path;
-        let mut head = Vec::with_capacity(
-            place.head.len() + base.len() + outgoing.path.len() + outgoing.request_id.len() + 72 + room,
-        );
-        head.extend_from_slice(b"POST ");
-        head.extend_from_slice(base.as_bytes());
-        head.extend_from_slice(outgoing.path.as_bytes());
-        head.extend_from_slice(&place.head);
-        for (name, value) in outgoing.headers {
-            write_header(&mut head, name, value);
-        }
-        head.extend_from_slice(b"x-request-id: ");
-        head.extend_from_slice(outgoing.request_id.as_bytes());
-        head.extend_from_slice(b"\r\ncontent-length: ");
-        head.extend_from_slice(length.to_string().as_bytes());
-        head.extend_from_slice(b"\r\n\r\n");
-        head
-    }
-
-    /// Returns the same head for HTTP/2.
-    pub fn header(&self, account: &Account, outgoing: &Outgoing<'_>, length: usize) -> Result<RequestHeader, BError> {
-        let path = format!("{}{}", account.base.path, outgoing.path);
-        let mut header = RequestHeader::build_no_case("POST", path.as_bytes(), Some(16))?;
-        header.insert_header(header::HOST, account.base.authority.as_str())?;
-        header.insert_header("x-request-id", outgoing.request_id)?;
-        header.insert_header(header::CONTENT_LENGTH, length)?;
-        for (name, value) in headers(account) {
-            header.insert_header(name, value)?;
-        }
-        // One of the catalog's may have the same name: both go out, as with HTTP/1.
-        for (name, value) in outgoing.headers {
-            header.append_header(name.clone(), value.clone())?;
-        }
-        Ok(header)
-    }
-}
-
-/// Returns the fields of the head that [`Upstream::head`] writes, for a command that shows them.
-/// What is not to be shown is marked sensitive.
-pub fn fields(
-    account: &Account,
-    own: &[(HeaderName, HeaderValue)],
-    request_id: HeaderValue,
-    length: usize,
-) -> Vec<(HeaderName, HeaderValue)> {
-    let host = HeaderValue::try_from(account.base.authority.as_str()).ok().map(|host| (header::HOST, host));
-    let rest = [(HeaderName::from_static("x-request-id"), request_id), (header::CONTENT_LENGTH, length.into())];
-    host.into_iter().chain(headers(account)).chain(own.iter().cloned()).chain(rest).collect()
 }
 
 fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
@@ -210,45 +153,4 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
 fn failure_of(error: &BError) -> Failure {
     let detail = || format!("{:?}: {}", error.etype(), error.root_cause());
     if *error.etype() == ErrorType::ConnectTimedout { Failure::ConnectTimeout } else { Failure::Unreachable(detail()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::account::State;
-    use crate::catalog::resolve::resolve;
-    use bytes::Bytes;
-    use std::sync::Arc;
-
-    #[test]
-    fn what_is_shown_of_a_head_is_what_is_written() {
-        let catalog = "accounts:\n  \
-            plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: mine } }\n  \
-            named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
-        let catalog =
-            resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
-        let own = [(HeaderName::from_static("x-own"), HeaderValue::from_static("o"))];
-        for account in catalog.accounts() {
-            let place = Place::new(account.clone(), Arc::new(State::new(account.id.clone())));
-            let body = [Bytes::from_static(b"{}")];
-            let total = Instant::now();
-            let timeouts = account.timeouts;
-            let outgoing = Outgoing {
-                request_id: "r",
-                path: "/p",
-                headers: &own,
-                body: &body,
-                stream: false,
-                timeouts,
-                total,
-                fresh: false,
-            };
-            let head = Upstream::default().head(&place, &outgoing, 2, 0);
-            let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);
-            for (name, value) in fields(account, &own, HeaderValue::from_static("r"), 2) {
-                shown.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));
-            }
-            assert_eq!(String::from_utf8_lossy(&head), format!("{shown}\r\n"));
-        }
-    }
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::report::Upstream;
 use super::span;
 use crate::catalog::{Account, Signer};
-use crate::exchange::{credential, upstream};
+use crate::exchange::{credential, outgoing};
 use crate::plan::Candidate;
 use dialects::Outbound;
 use dialects::front::chat::envelope::Envelope;
@@ -87,7 +87,7 @@ fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, St
         };
         (name.as_str().to_owned(), text.to_owned())
     };
-    upstream::fields(account, &own, id, length).into_iter().map(show).collect()
+    outgoing::fields(account, &own, id, length).into_iter().map(show).collect()
 }
 
 /// Tells whether a service account signs for the account's tokens.

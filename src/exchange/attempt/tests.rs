@@ -8,7 +8,6 @@ use crate::account::State;
 use crate::catalog::resolve::resolve;
 use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
 use pingora::http::RequestHeader;
-use std::sync::LazyLock;
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
 /// What an answer comes over.
@@ -120,7 +119,6 @@ async fn serve_http2(stream: DuplexStream, pieces: Vec<Paced>) {
 
 /// An attempt at some account, with no wire.
 fn nothing_yet() -> Attempt {
-    static UPSTREAM: LazyLock<Arc<Upstream>> = LazyLock::new(Arc::default);
     let catalog = "accounts:\n  a: { dialect: openai, key: k-1 }\nmodels: {}\ncallers: {}\n";
     let catalog =
         resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
@@ -129,7 +127,6 @@ fn nothing_yet() -> Attempt {
     Attempt {
         wire: Wire::Spent,
         place: Arc::new(Place::new(account, state)),
-        upstream: UPSTREAM.clone(),
         permit: None,
         reused: false,
         whole_request: true,

@@ -153,8 +153,7 @@ impl Opening<'_> {
         let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
         let upstream = &self.shared.upstream;
         let timeouts = self.candidate.timeouts;
-        let due = credential::Due { connect: timeouts.connect, total };
-        let headers = credential::headers(upstream, place, &self.said, due, alarm).await?;
+        let headers = credential::headers(upstream, self.candidate, &self.said, total, alarm).await?;
         let mut outgoing = Outgoing {
             request_id: &self.request.request_id,
             path: &self.said.path,
