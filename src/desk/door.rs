@@ -71,8 +71,8 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     }
 }
 
-/// Returns what stands at a path, whatever the method; also at one with too many slashes, or
-/// without `/v1`. Clients make such paths from a base URL that ends with a slash, or has no version.
+/// Returns what stands at a path, whatever the method. The path may have too many slashes, or no
+/// `/v1`: clients make such paths from a base URL that ends with a slash, or has no version.
 fn by_path(path: &str) -> Option<Door> {
     let path = skip_slashes(path)?;
     match path.trim_end_matches('/') {
