@@ -1,4 +1,5 @@
-//! An account is an address upstream and a credential.
+//! An account is an address of a provider, and a credential for it. This module has the type, and
+//! the types of its parts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,46 +14,48 @@ use dialects::Dialect;
 use dialects::front::chat::references::Leave;
 use dialects::traits::Server;
 
-/// An upstream account: an address and a credential.
+/// An account: an address of a provider, and a credential for it.
 pub struct Account {
-    /// Its name in the catalog; never shown to callers.
+    /// The account's name in the catalog. It is never shown to callers.
     pub id: Arc<str>,
-    /// Its position in [`Catalog::accounts`](super::Catalog::accounts).
+    /// The account's position in [`Catalog::accounts`](super::Catalog::accounts).
     pub index: usize,
-    /// The wire format it speaks.
+    /// The wire format that the provider speaks.
     pub dialect: Dialect,
-    /// Where it is. That of a demo account is empty and never called.
+    /// The account's address. The address of a demo account is empty and never called.
     pub base: Base,
-    /// What it is called with; `None` also for an account that is not enabled, whose secret is not
-    /// even read.
+    /// The secret that is sent with each request. It is `None` also for an account that is not
+    /// enabled: its secret is not even read.
     pub key: Option<Secret>,
-    /// How the key is sent.
+    /// The header that carries the key.
     pub key_header: KeyHeader,
-    /// What makes its requests' credential anew each time, or now and then, instead of a key.
+    /// The signer of requests, if the account has one instead of a key. It makes the credential
+    /// anew for each request, or now and then.
     pub signer: Option<Signer>,
-    /// Whether it takes requests.
+    /// True if the account takes requests.
     pub enabled: bool,
-    /// Plain HTTP may go to a public address.
+    /// True if plain HTTP may go to a public address.
     pub insecure: bool,
-    /// How many requests it may have in flight; `None` = no cap.
+    /// The most requests that the account may have in flight; `None` = no cap.
     pub concurrency: Option<usize>,
-    /// When it is out, it is asked by ourselves whether it is back, and callers' requests are kept
-    /// away until it is.
+    /// True if the gateway itself asks an account that is out whether it is back. Callers' requests
+    /// are kept away from the account until it is.
     pub probe: bool,
-    /// How long to wait for what.
+    /// The longest times to wait for the account.
     pub timeouts: Timeouts,
-    /// Sent with every request. The values are marked sensitive.
+    /// Headers that are sent with every request. Their values are marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether it may be asked for the usage of a stream.
+    /// True if the account may be asked for the usage of a stream.
     pub stream_usage: bool,
-    /// What its server reads of its dialect's newer fields.
+    /// The newer fields of the dialect that the account's server reads.
     pub server: Server,
-    /// What callers may refer to in their requests: it is read by the account's provider or server.
+    /// The references that callers may write into their requests. The account's provider or server
+    /// reads what they refer to.
     pub leave: Leave,
-    /// Certificates (PEM) to trust besides the system's.
+    /// Certificates (PEM) that are trusted besides the system's.
     pub ca: Option<Arc<[u8]>>,
-    /// A hash of all that decides what a connection is good for (address, key, CA): connections are
-    /// shared only where it is equal.
+    /// A hash of all that decides what a connection is good for (address, key, CA). Two accounts
+    /// share connections only if their hashes are equal.
     pub fingerprint: u64,
 }
 
@@ -61,11 +64,11 @@ pub struct Account {
 pub enum KeyHeader {
     /// `authorization: Bearer KEY`
     Bearer,
-    /// A header of this name, with nothing but the key.
+    /// A header of this name, which holds nothing but the key.
     Named(&'static str),
 }
 
-/// Keys of AWS, and what signs with them.
+/// Keys of AWS, and the signer that uses them.
 #[derive(Debug)]
 pub struct AwsKeys {
     /// The access key's id.
@@ -74,28 +77,29 @@ pub struct AwsKeys {
     pub secret_access_key: Secret,
     /// The token of a temporary key.
     pub session_token: Option<Secret>,
-    /// Signs for the account's region.
+    /// The signer for the account's region.
     pub signer: sigv4::Signer,
 }
 
 /// A credential that no header holds as it is.
 #[derive(Debug)]
 pub enum Signer {
-    /// AWS: signs each request.
+    /// AWS: each request is signed.
     Aws(AwsKeys),
-    /// Google: signs for a token that is good for an hour, and who issues it.
+    /// Google: a signature buys a token that is good for an hour. The address is that of the
+    /// token's issuer.
     Google(ServiceAccount, Base),
 }
 
 impl Account {
-    /// Returns everything of it that no text may show: its key, and what its headers say, since
-    /// some providers take the key there.
+    /// Returns everything of the account that no text may show: its key, and the values of its
+    /// headers, since some providers take the key there.
     pub fn secrets(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
         let keys = match &self.signer {
             Some(Signer::Aws(keys)) => Some(keys),
-            // Its private key is lines of PEM, and its tokens are long random words: whatever looks
-            // like one is taken out anyway.
+            // Google's private key is not listed. It is lines of PEM, and its tokens are long
+            // random words: whatever looks like one is taken out anyway.
             Some(Signer::Google(..)) | None => None,
         };
         let of_aws = keys
@@ -105,7 +109,7 @@ impl Account {
     }
 }
 
-/// Names neither the key nor the headers' values nor the certificates.
+/// Shows neither the key nor the headers' values nor the certificates.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account")
@@ -127,13 +131,14 @@ pub struct Base {
     pub host: Arc<str>,
     /// The port, written or by default.
     pub port: u16,
-    /// What comes before `/chat/completions`: empty, or `/v1` with no slash at its end.
+    /// The path before `/chat/completions`: empty, or for example `/v1`, with no slash at its end.
     pub path: Arc<str>,
-    /// For the `Host` header: the port only where it is not the default, brackets around IPv6.
+    /// The value of the `Host` header. It has the port only if the port is not the default one, and
+    /// brackets around IPv6.
     pub authority: String,
 }
 
-/// How long to wait for an account.
+/// The longest times to wait for an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the start to an open connection, TLS included.

@@ -1,9 +1,9 @@
-//! Changing the catalog's files while they are in use: under a lock, checked before it is done,
-//! whole or not at all.
+//! An amendment is a change of the catalog's files while they are in use. It happens under a lock,
+//! is checked before it is done, and is done whole or not at all.
 //!
-//! **Invariant:** a file takes its place only when the catalog with it is valid, by a rename, and
-//! as readable as it was before. What was wrong before is for its owner to mend: nothing is written
-//! into a catalog that is refused.
+//! **Invariant:** a file takes its place only if the catalog with it is valid. It takes its place
+//! by a rename, and is as readable as it was before. Nothing is written into a catalog that has
+//! errors already: its owner must mend them first.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write as _};
@@ -17,12 +17,12 @@ use crate::base::problem::{Problem, Problems};
 use crate::conf::yaml::edit::{Change, edit_and_find};
 use crate::conf::yaml::{self, Entry, Node, Value};
 
-/// So long somebody else's change is waited for.
+/// The longest wait for the lock, while somebody else changes the files.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So long a file that is wrong is read again, if it was written into just now: somebody may be in
-/// the middle of it.
+/// The time in which a file that is wrong is read again, if it was written into just now: somebody
+/// may be in the middle of writing.
 const AGAIN: Duration = Duration::from_secs(1);
-/// It was, if that is not longer ago.
+/// The age up to which a write counts as "just now".
 const YOUNG: Duration = Duration::from_secs(5);
 
 /// The catalog's files, and what they hold.
@@ -30,32 +30,33 @@ pub struct Files {
     conf: PathBuf,
     sources: Vec<CatalogFile>,
     catalog: Catalog,
-    /// Held by whoever changes something: the folder itself, so that nothing is left behind.
+    /// The lock of whoever changes something. It is on the folder itself, so that nothing is left
+    /// behind.
     lock: Option<File>,
-    /// What was there before the last change.
+    /// The state before the last change.
     before: Option<FileBefore>,
 }
 
-/// What a change is undone to.
+/// A file's state before a change, to which the change can be undone.
 struct FileBefore {
     path: PathBuf,
-    /// `None` if there was no such file.
+    /// The file's text; `None` if there was no such file.
     text: Option<String>,
-    /// The folder that was made for it.
+    /// The folder that was made for the file, if one was.
     made: Option<PathBuf>,
 }
 
-/// Where a key stands.
+/// The place at which a key is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyPlace {
-    /// Its file's position.
+    /// The position of the key's file.
     pub file: usize,
-    /// From 1.
+    /// The line in the file, counted from 1.
     pub line: usize,
 }
 
 impl Files {
-    /// Reads them, no secret with them.
+    /// Reads the files, without any secret that they name.
     pub fn read(conf: &Path) -> Result<Self, String> {
         is_there(conf).map_err(|problems| problems.to_string())?;
         let start = Instant::now();
@@ -76,7 +77,8 @@ impl Files {
         Ok(Self { conf: conf.to_owned(), sources, catalog, lock: None, before: None })
     }
 
-    /// Reads the files to change something: nobody else who asks for the lock can meanwhile.
+    /// Reads the files to change something. Nobody else who asks for the lock can change them
+    /// meanwhile.
     pub fn lock(conf: &Path) -> Result<Self, String> {
         is_there(conf).map_err(|problems| problems.to_string())?;
         let shown = conf.display();
@@ -135,7 +137,7 @@ impl Files {
         self.keys(|_, _| true, |id, place, _| (id, place))
     }
 
-    /// Returns the place of one key, and what is written of it.
+    /// Returns the place of one key, and what `read` makes of the text that is written for it.
     pub fn written<T>(&self, caller: &str, name: &str, read: impl Fn(&Node<'_>) -> T) -> Option<(KeyPlace, T)> {
         self.keys(|of, key| of == caller && key == name, |_, place, node| (place, read(node))).pop()
     }
@@ -155,8 +157,8 @@ impl Files {
         taken
     }
 
-    /// Changes a file, and says where the first of the changes is now. The error says why not, with
-    /// its place.
+    /// Changes a file, and returns the place at which the first of the changes is now. The error
+    /// gives the reason and its place.
     pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<KeyPlace, String> {
         let Some(source) = self.sources.get(file) else { return Err("there is no such file".to_owned()) };
         let (text, line) = edit_and_find(&source.text, changes)
@@ -169,7 +171,7 @@ impl Files {
         Ok(KeyPlace { file, line: line.unwrap_or(1) })
     }
 
-    /// Adds a file to `catalog.d`, as readable as `catalog.yaml`, and says which it is.
+    /// Adds a file to `catalog.d`, as readable as `catalog.yaml`, and returns the file's position.
     pub fn add(&mut self, name: &str, text: String) -> Result<usize, String> {
         let main = self.sources.first().map(|source| source.path.clone()).unwrap_or_default();
         let like = fs::metadata(&main).map_err(|why| cannot(&main, &why))?;
@@ -180,7 +182,7 @@ impl Files {
         Ok(self.sources.len().saturating_sub(1))
     }
 
-    /// Takes the files with one of them new, if they make a catalog.
+    /// Takes over the files, one of which is new, if they make a catalog.
     fn take(
         &mut self,
         after: Vec<CatalogFile>,
@@ -193,7 +195,7 @@ impl Files {
         })?;
         let text =
             after.iter().find(|source| source.path == path).map(|source| source.text.as_str()).unwrap_or_default();
-        // The lock keeps away those who ask for it; an editor does not.
+        // The lock keeps away those who ask for it. An editor does not ask.
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let unchanged = match (fs::read(&real), before) {
             (Ok(now), Some(before)) => now == before.as_bytes(),
@@ -219,8 +221,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the last change as if it had not been; nothing is to be done with these files
-    /// afterwards.
+    /// Undoes the last change. Nothing may be done with these files afterwards.
     pub fn undo(&mut self) -> Result<(), String> {
         let Some(FileBefore { path, text, made }) = self.before.take() else { return Ok(()) };
         let undo = || match &text {
@@ -243,8 +244,8 @@ fn is_young(conf: &Path, Problems(problems, _): &Problems) -> bool {
     })
 }
 
-/// Removes a folder that was made for a file that is not there now. One in which somebody else has
-/// put something stays.
+/// Removes a folder that was made for a file that is not there now. A folder in which somebody else
+/// has put something stays.
 fn remove_folder(made: Option<&Path>) {
     if let Some(folder) = made {
         drop(fs::remove_dir(folder));
@@ -263,13 +264,13 @@ fn cannot(path: &Path, why: &io::Error) -> String {
     format!("{}: cannot be written: {why}", path.display())
 }
 
-/// Puts a text in a file's place, in one step.
+/// Puts a text into a file's place, in one step.
 fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    // A dotfile is not part of the catalog. Whoever holds the lock is alone with this name: one
-    // that is there was left by a crash.
+    // A dotfile is not part of the catalog. Only the holder of the lock uses this name: a file that
+    // is there was left by a crash.
     let aside = folder.join(format!(".{}.new", name.to_string_lossy()));
     match fs::remove_file(&aside) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
@@ -283,7 +284,7 @@ fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
         fs::rename(&aside, path)
     };
     put().inspect_err(|_| drop(fs::remove_file(&aside)))?;
-    // The rename itself is on its way to the disk; a folder that cannot be waited for changes
+    // The rename itself is on its way to the disk. If the folder cannot be synced, that changes
     // nothing about what everybody sees.
     drop(File::open(folder).and_then(|folder| folder.sync_all()));
     Ok(())
@@ -296,7 +297,7 @@ fn read_by_the_same(file: &File, like: &Metadata) -> io::Result<()> {
     let ours = file.metadata()?;
     if (ours.uid(), ours.gid()) != (uid, gid) && fchown(file, Some(uid), Some(gid)).is_err() {
         let of_group = ours.gid() == gid || fchown(file, None, Some(gid)).is_ok();
-        // Root reads everything, whosesoever it is.
+        // Root reads every file, whoever owns it.
         let owner_reads = ours.uid() == uid || uid == 0;
         if !(owner_reads && of_group) && like.mode() & 0o004 == 0 {
             let why = format!(

@@ -1,5 +1,5 @@
-//! The files of the configuration folder as the file system has them: the only place where
-//! configuration meets it.
+//! The configuration's access to the file system: listing the files of its folder, and reading
+//! them. No other module reads them.
 //!
 //! No file can make it hang or run out of memory: only regular files are opened, and each is read
 //! up to a limit.
@@ -13,18 +13,19 @@ use super::texts::{Stat, Version, too_large};
 use crate::base::problem::Problem;
 use crate::conf::yaml;
 
-/// A file that the catalog names. The system's own bundle of certificates has some 250 KiB.
+/// The largest size of a file that the catalog names. The system's own bundle of certificates has
+/// some 250 KiB.
 pub(crate) const LARGEST_NAMED: usize = 4 << 20;
 
 /// The files that the catalog is read from.
 pub(crate) struct FileList {
-    /// `catalog.yaml`, then those of `catalog.d` by name.
+    /// `catalog.yaml`, then the files of `catalog.d` by name.
     pub(crate) paths: Vec<PathBuf>,
-    /// Endings that look like a mistake.
+    /// The files that are not read, and whose endings look like a mistake.
     pub(crate) passed_over: Vec<PathBuf>,
 }
 
-/// Looks which there are.
+/// Lists the files of the catalog.
 pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
     let folder = conf.join("catalog.d");
     let mut listed = FileList { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
@@ -50,8 +51,8 @@ pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
     Ok(listed)
 }
 
-/// Reads the whole file, if it is a regular one and not too large. A pipe would wait for a writer,
-/// a device never end.
+/// Reads a whole file, if it is a regular one and not too large. A pipe would wait for a writer,
+/// and a device would never end.
 pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let regular = |metadata: fs::Metadata| match metadata.is_file() {
         true => Ok(metadata.len()),
@@ -68,7 +69,8 @@ pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     if bytes.len() > limit { Err(too_large(limit)) } else { Ok(bytes) }
 }
 
-/// Reads what a file holds, as it is: for the first look, before anything is live.
+/// Reads what a file holds at this moment, without a check for writers: for the first look, before
+/// anything is live.
 pub(crate) fn read_now(path: &Path, limit: usize) -> Version {
     Version::of(stat(path), contents(path, limit))
 }
@@ -83,7 +85,7 @@ pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
     })
 }
 
-/// Takes a file's fingerprint. None: it cannot be had.
+/// Returns a file's fingerprint, or `None` if it cannot be had.
 pub(crate) fn stat(path: &Path) -> Option<Stat> {
     let metadata = fs::metadata(path).ok()?;
     let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
@@ -95,7 +97,7 @@ pub(crate) fn stat(path: &Path) -> Option<Stat> {
     })
 }
 
-/// Says why a file of the configuration cannot be read.
+/// Returns the error of a file of the configuration that cannot be read.
 pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     let what = if why.kind() == io::ErrorKind::NotFound {
         "is not there: write it, or say with --conf which folder holds the configuration".to_owned()

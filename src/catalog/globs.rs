@@ -1,4 +1,5 @@
-//! Sets of globs over model ids: `*` stands for any run of characters, `?` for any one.
+//! A glob is a pattern of model ids: `*` stands for any run of characters, `?` for any one. This
+//! module has sets of globs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +8,13 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Globs {
     all: bool,
-    /// Without wildcards; sorted, for a set may list thousands.
+    /// The globs without wildcards; sorted, because a set may list thousands.
     exact: Vec<Arc<str>>,
     patterns: Vec<Arc<str>>,
 }
 
 impl Globs {
-    /// Makes the set that every id is in.
+    /// Makes the set that holds every id.
     pub fn everything() -> Self {
         Self { all: true, ..Self::default() }
     }
@@ -49,7 +50,7 @@ impl Globs {
     }
 }
 
-/// As a list, the first few of them.
+/// Writes a list of the first few globs.
 impl fmt::Display for Globs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 12;
@@ -59,8 +60,8 @@ impl fmt::Display for Globs {
     }
 }
 
-/// Matches without recursion: only the last `*` is ever tried again, so the cost is at most the two
-/// lengths' product.
+/// Matches without recursion. Only the last `*` is ever tried again, so the cost is at most the
+/// product of the two lengths.
 fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {

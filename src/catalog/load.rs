@@ -1,7 +1,8 @@
 //! Loading reads the files of the configuration folder once, and puts them together.
 //!
-//! No message repeats what a file names: a secret may stand where its place should. Beside the
-//! result stands what was read, or looked for in vain, so that a later change of it can be seen.
+//! No message repeats a name that a file holds: a secret may stand where the place of the secret
+//! should. The result comes with everything that was read, or looked for in vain, so that a later
+//! change of it can be seen.
 
 use std::collections::BTreeSet;
 use std::env::VarError;
@@ -22,18 +23,18 @@ use crate::tls::trust::certificates;
 use dialects::presets;
 
 const SERVER: &str = "server.yaml";
-/// Where the configuration is if nobody says.
+/// The folders that may hold the configuration, if none is given.
 const USUAL: [&str; 2] = ["conf", "/etc/portcullis"];
-/// A secret longer than this is none.
+/// The largest size of a file that is taken for a secret.
 const LARGEST_SECRET: usize = 64 << 10;
 
-/// Whether secrets are read.
+/// The choice between secrets and stand-ins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
-    /// As `serve` does.
+    /// Secrets are read, as `serve` does.
     Resolve,
-    /// Stand-ins take their place, and that of CA and certificate files: for checks where they are
-    /// absent.
+    /// Stand-ins take the place of secrets, and of CA and certificate files: for checks where they
+    /// are absent.
     Assume,
 }
 
@@ -44,19 +45,21 @@ pub struct Loaded {
     pub server: Server,
     /// `catalog.yaml` with all of `catalog.d`.
     pub catalog: Catalog,
-    /// What the catalog was read from: its files, and the secret and CA files that it names.
+    /// The texts that the catalog was read from: its files, and the secret and CA files that it
+    /// names.
     pub texts: Texts,
-    /// How many files of the folder were read.
+    /// The number of files of the folder that were read.
     pub count: usize,
 }
 
-/// A catalog, or why there is none, and what it was read from: what mends an error may be a file
-/// that was not there.
+/// A catalog, or the errors that prevent it, with everything that was read. A file that was not
+/// there is listed too, because it may be the one that mends an error.
 #[derive(Debug)]
 pub struct ReadCatalog {
-    /// What came of it.
+    /// The catalog, or its errors.
     pub catalog: Result<Catalog, Problems>,
-    /// What was read, or looked for in vain: its files, and the secret and CA files that it names.
+    /// What was read, or looked for in vain: the catalog's files, and the secret and CA files that
+    /// it names.
     pub texts: Texts,
     count: usize,
 }
@@ -70,7 +73,7 @@ pub fn folder(given: Option<&Path>) -> PathBuf {
     }
 }
 
-/// Reads everything, and reports everything that is wrong in either file at once.
+/// Reads everything, and reports everything that is wrong in all files at once.
 pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     is_there(conf)?;
     let has_server = conf.join(SERVER).exists();
@@ -97,7 +100,8 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
     forgets.then(|| Problem { path: "ledger.enabled".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 
-/// Names the folder in messages: one that is not there may be anything, also a secret.
+/// Returns the folder's name for messages. The name of a folder that is not there is not shown: it
+/// may be anything, also a secret.
 pub fn shown(conf: &Path) -> String {
     if conf.is_dir() || USUAL.into_iter().any(|usual| Path::new(usual) == conf) {
         conf.display().to_string()
@@ -106,7 +110,7 @@ pub fn shown(conf: &Path) -> String {
     }
 }
 
-/// Refuses a folder that is not there: no file is missed in it.
+/// Refuses a folder that is not there, so that no single file is reported as missing in it.
 pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
         let what = "there is no such folder: `--conf DIR` says which one has catalog.yaml";
@@ -115,8 +119,8 @@ pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
     Ok(())
 }
 
-/// Reads `server.yaml`; where there is none, everything in it is as by default. Its relative paths
-/// of certificates are joined to the folder.
+/// Reads `server.yaml`. Without that file, everything has its default. The relative paths of
+/// certificates are joined to the folder.
 pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     is_there(conf)?;
     let path = conf.join(SERVER);
@@ -156,7 +160,7 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     if problems.is_empty() { Ok(server) } else { Err(Problems(problems, server.warnings)) }
 }
 
-/// Reads `catalog.yaml` and all of `catalog.d`, with what they name.
+/// Reads `catalog.yaml` and all of `catalog.d`, with the files that they name.
 pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     match is_there(conf) {
         Ok(()) => assemble(ReferenceReader::new(conf, secrets, Texts::default()), list(conf)),
@@ -164,8 +168,8 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     }
 }
 
-/// Makes the catalog for a reload, of texts that are known to be whole: only what they name and was
-/// never looked at is read.
+/// Makes the catalog for a reload from texts that are known to be whole. Only files that the
+/// catalog names and that were never looked at are read.
 pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
     let listed = list(conf).map(|FileList { passed_over, .. }| {
         let there = known
@@ -219,11 +223,11 @@ fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Proble
 /// A file of the catalog.
 #[derive(Clone)]
 pub struct CatalogFile {
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
-    /// As messages name it: `catalog.d/10-acme.yaml`.
+    /// The file's name in messages: `catalog.d/10-acme.yaml`.
     pub name: String,
-    /// What it holds.
+    /// The file's text.
     pub text: String,
 }
 
@@ -233,7 +237,7 @@ pub fn sources(conf: &Path) -> Result<Vec<CatalogFile>, Problems> {
     if problems.is_empty() { Ok(sources) } else { Err(Problems(problems, Vec::new())) }
 }
 
-/// Reads files of the catalog, which all together have a largest size.
+/// Reads files of the catalog. Together they may not be larger than [`yaml::LARGEST`].
 fn read_all(
     conf: &Path,
     paths: Vec<PathBuf>,
@@ -255,22 +259,22 @@ fn read_all(
     (files, problems)
 }
 
-/// Makes the catalog of these files, with no secret read.
+/// Makes the catalog of these files, without reading any secret.
 pub fn assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, Problems> {
     let texts: Vec<_> = sources.iter().map(|source| (source.name.clone(), source.text.clone())).collect();
     let mut references = ReferenceReader::new(conf, Secrets::Assume, Texts::default());
     resolve(&texts, &mut |reference| references.look_up(reference))
 }
 
-/// Reads what the files of the configuration name but do not hold.
+/// A reader of what the configuration's files name but do not hold: secrets and CA files.
 struct ReferenceReader<'c> {
     conf: &'c Path,
     secrets: Secrets,
-    /// What is known before, and is not read again.
+    /// Texts that are known already, and are not read again.
     known: Texts,
-    /// What was read, or looked for in vain.
+    /// Everything that was read, or looked for in vain.
     found: Texts,
-    /// The files of it that hold secrets.
+    /// Those of the files that hold secrets.
     private: BTreeSet<PathBuf>,
 }
 
@@ -286,7 +290,7 @@ impl<'c> ReferenceReader<'c> {
         read
     }
 
-    /// Finds what a reference names, or says why not.
+    /// Returns the text that a reference names, or the reason why there is none.
     fn look_up(&mut self, reference: Reference<'_>) -> Result<String, String> {
         let written = match (self.secrets, reference) {
             (Secrets::Assume, Reference::Env(_) | Reference::File(_)) => return Ok(ASSUMED.to_owned()),
@@ -326,8 +330,8 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
     })
 }
 
-/// Says that a variable is not there. Its name is shown only where it nearly is one that is set, or
-/// that everybody uses.
+/// Returns the error of a variable that is not set. The variable's name is shown only if it is
+/// close to the name of one that is set, or is a name that everybody uses.
 fn not_set(variable: &str) -> String {
     let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let meant = nearest(variable, set.iter().map(String::as_str))
@@ -339,9 +343,9 @@ fn not_set(variable: &str) -> String {
     }
 }
 
-/// Returns whether a text holds the hash of a key that somebody could guess: any but the published
-/// one's, and those of `key new` and `key rotate`. Beside these stands the beginning of a secret of
-/// 256 random bits.
+/// Returns whether a text holds the hash of a key that somebody could guess. The hash of the
+/// published key does not count. Neither do the hashes that `key new` and `key rotate` write: they
+/// stand beside the beginning of a secret of 256 random bits.
 fn holds_guessable_hash(text: &str) -> bool {
     const MARK: &str = "sha256:";
     let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
@@ -365,13 +369,14 @@ fn is_world_readable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
-/// Names a file as `catalog.d/10-acme.yaml`; what lies elsewhere with its whole path.
+/// Returns a file's name in the folder, such as `catalog.d/10-acme.yaml`. The name of a file
+/// elsewhere is its whole path.
 fn name(conf: &Path, path: &Path) -> String {
     path.strip_prefix(conf).unwrap_or(path).display().to_string()
 }
 
-/// Says why a file that another one names cannot be read. Its path is not shown: it may be a secret
-/// in the wrong place.
+/// Returns the error of a file that another file names and that cannot be read. Its path is not
+/// shown: it may be a secret in the wrong place.
 fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
     if why.kind() != io::ErrorKind::NotFound {
         format!("the file cannot be read: {why}")

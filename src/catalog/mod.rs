@@ -1,10 +1,10 @@
-//! The catalog: the immutable, indexed snapshot of callers, keys, accounts and models that a
-//! request is served from.
+//! The catalog holds all callers, keys, accounts and models at one moment, indexed. Each request is
+//! served from one catalog.
 //!
 //! Always holds: every reference is resolved (a target holds its account, a key its caller), ids
 //! are unique, and every index is the position in its sorted list. A catalog never changes; a new
-//! one takes its place. It only looks things up: files are read in [`load`], what is written is
-//! understood in [`resolve`].
+//! one takes its place. The type only looks things up: [`load`] reads the files, and [`resolve`]
+//! understands what is written in them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -35,19 +35,19 @@ pub use account::{Account, AwsKeys, Base, KeyHeader, Signer, Timeouts};
 pub use model::{Hedge, Model, Queue, Strategy, Target};
 pub use risk::{PUBLISHED_KEY, published_key_problem, removes_any, shrinks};
 
-/// The snapshot.
+/// All callers, keys, accounts and models at one moment.
 #[derive(Default)]
 pub struct Catalog {
-    /// What was read, files and secrets, as the first 16 hex digits of a SHA-256.
+    /// The first 16 hex digits of a SHA-256 of everything that was read, files and secrets.
     pub hash: String,
-    /// What is allowed but should not stay so.
+    /// Warnings: things that are allowed but should not stay so.
     pub warnings: Vec<Problem>,
     keys: HashMap<[u8; 32], rotation::KeySecret>,
     names: HashMap<Arc<str>, Arc<Model>>,
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
     callers: Vec<Arc<Caller>>,
-    /// Those with a secret that is being replaced.
+    /// The keys with a secret that is being replaced.
     rotating: Vec<Arc<Key>>,
     key_total: usize,
     /// The files in which a secret is written out, by their positions.
@@ -60,7 +60,8 @@ impl Catalog {
         self.opened(digest, now).map(|(key, _)| key)
     }
 
-    /// Finds the key likewise, and says whether by a secret that is being replaced.
+    /// Finds the key as [`Catalog::key`] does, and returns also whether the secret is being
+    /// replaced.
     pub fn opened(&self, digest: &[u8; 32], now: SystemTime) -> Result<(&Arc<Key>, bool), KeyRefused> {
         let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
         secret.key.usable(now)?;
@@ -68,8 +69,8 @@ impl Catalog {
         if over { Err(KeyRefused::Expired) } else { Ok((&secret.key, secret.replaced)) }
     }
 
-    /// Returns the SHA-256 of each secret, whose it is, and from when on it no longer opens
-    /// anything, whether the key may be used or not.
+    /// Returns the SHA-256 of each secret, its key, and the time from which the secret no longer
+    /// opens anything. Keys that may not be used are among them.
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
         self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
@@ -79,8 +80,9 @@ impl Catalog {
         self.names.get(id)
     }
 
-    /// Returns the model that `id`, canonical or an alias, means for this key: one that it may see,
-    /// and that is served. Else the caller is told nothing more.
+    /// Returns the model that `id`, canonical or an alias, means for this key. The key may see the
+    /// model, and the model is served. In all other cases the answer is `None`, so that the caller
+    /// learns nothing more.
     pub fn visible(&self, key: &Key, id: &str) -> Option<&Arc<Model>> {
         self.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
     }
@@ -100,29 +102,29 @@ impl Catalog {
         &self.callers
     }
 
-    /// Returns how many keys there are: each one's index is below this.
+    /// Returns the number of keys. The index of each key is below it.
     pub fn key_total(&self) -> usize {
         self.key_total
     }
 
-    /// Returns each key, in no order; those with several secrets several times.
+    /// Returns each key, in no order. A key with several secrets is returned several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.keys.values().map(|secret| &secret.key)
     }
 
-    /// Returns the keys that are being rotated: with a secret that is being replaced, its end past
-    /// or to come.
+    /// Returns the keys that are being rotated: those with a secret that is being replaced, whether
+    /// its end is past or to come.
     pub fn rotating(&self) -> &[Arc<Key>] {
         &self.rotating
     }
 
-    /// Returns how many keys there are, counting each of several hashes.
+    /// Returns the number of hashes of all keys. A key with several hashes counts once for each.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 }
 
-/// Says how much it holds, not what.
+/// Shows the number of the entries, not the entries.
 impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Catalog")
@@ -135,7 +137,8 @@ impl fmt::Debug for Catalog {
     }
 }
 
-/// Why a key cannot be used. For the log only: whoever asked is told the same in every case.
+/// The reason why a key cannot be used. It is for the log only: the caller is told the same in
+/// every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyRefused {
     /// No key has this digest.
@@ -146,43 +149,44 @@ pub enum KeyRefused {
     Expired,
 }
 
-/// Who calls us.
+/// A caller: a team or an app that uses the gateway.
 #[derive(Debug, Default)]
 pub struct Caller {
-    /// Its name in the catalog.
+    /// The caller's name in the catalog.
     pub id: Arc<str>,
-    /// Whether its keys work at all.
+    /// True if the caller's keys work at all.
     pub enabled: bool,
-    /// From when on its keys no longer work.
+    /// The time from which the caller's keys no longer work.
     pub expires: Option<SystemTime>,
-    /// What all its keys together may use.
+    /// The limits of all its keys together.
     pub limits: Limits,
-    /// Its answers say what they cost.
+    /// True if the caller's answers say what they cost.
     pub expose_cost: bool,
 }
 
 /// A secret that a caller sends; here without the secret.
 #[derive(Debug)]
 pub struct Key {
-    /// `acme/prod`: the only name that logs carry.
+    /// `acme/prod`: the only name of the key that logs carry.
     pub id: Arc<str>,
-    /// Whose it is.
+    /// The caller that owns the key.
     pub caller: Arc<Caller>,
-    /// Whether it works.
+    /// True if the key works.
     pub enabled: bool,
-    /// From when on it no longer works.
+    /// The time from which the key no longer works.
     pub expires: Option<SystemTime>,
-    /// Its position among all keys, in no order: below [`Catalog::key_total`].
+    /// The key's position among all keys, in no order: below [`Catalog::key_total`].
     pub index: usize,
-    /// What it may use, within what its caller may.
+    /// The key's limits, within those of its caller.
     pub limits: Limits,
-    /// What it may use of single models besides: by their positions in [`Catalog::models`], sorted.
+    /// The key's further limits for single models, by the models' positions in [`Catalog::models`],
+    /// sorted.
     pub model_limits: Vec<(usize, Limits)>,
-    /// From where it may be used; empty = from everywhere.
+    /// The addresses from which the key may be used; empty = all.
     pub allow_ips: Vec<Cidr>,
-    /// Whether it may ask for the trail of attempts.
+    /// True if the key may ask for the trail of attempts.
     pub debug: bool,
-    /// What it may see.
+    /// The models that the key may see.
     pub permissions: Arc<Permissions>,
 }
 
@@ -198,7 +202,7 @@ impl Key {
         Ok(())
     }
 
-    /// Returns whether it may be used from this address.
+    /// Returns whether the key may be used from this address.
     pub fn allows(&self, address: IpAddr) -> bool {
         self.allow_ips.is_empty() || self.allow_ips.iter().any(|range| range.contains(address))
     }
@@ -236,7 +240,8 @@ impl<'c> From<&'c Catalog> for Limited<'c> {
     }
 }
 
-/// Which models a key may see: what its caller may and it may itself. Equal ones are one object.
+/// The models that a key may see: those that both its caller and the key itself may see. Equal
+/// permissions are one object.
 #[derive(Debug)]
 pub struct Permissions {
     /// A dense number, for caches: from 0 on, without a gap.
@@ -246,17 +251,17 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Returns whether a model's id (never an alias) is among them.
+    /// Returns whether these permissions include a model, by its id and never by an alias.
     pub fn allow(&self, model: &str) -> bool {
         self.caller.matches(model) && self.key.matches(model)
     }
 
-    /// Returns what its caller may.
+    /// Returns the models that the caller may see.
     pub fn of_caller(&self) -> &Globs {
         &self.caller
     }
 
-    /// Returns what it may itself.
+    /// Returns the models that the key itself may see.
     pub fn of_key(&self) -> &Globs {
         &self.key
     }

@@ -1,4 +1,4 @@
-//! A model is a public id, and the ways to serve it.
+//! A model is an id that callers may ask for, and the targets that serve it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,43 +9,43 @@ use super::{Account, Timeouts};
 use crate::conf::price::{Origin, Price};
 use dialects::traits::Traits;
 
-/// A public model id and how it is served.
+/// A public model id, and the ways to serve it.
 #[derive(Debug)]
 pub struct Model {
     /// The id, as `/v1/models` lists it.
     pub id: Arc<str>,
-    /// Its position in [`Catalog::models`](super::Catalog::models).
+    /// The model's position in [`Catalog::models`](super::Catalog::models).
     pub index: usize,
-    /// Other names for it, sorted.
+    /// Other names for the model, sorted.
     pub aliases: Vec<Arc<str>>,
-    /// In what order its targets are tried.
+    /// The order in which the targets are tried.
     pub strategy: Strategy,
-    /// The ways to serve it, as written, at least one.
+    /// The ways to serve the model, as written, at least one.
     pub targets: Vec<Target>,
-    /// Ids of other models, to be tried when no target is left. Never itself, never in a circle.
+    /// Ids of other models that are tried when no target is left. The model itself is never among
+    /// them, and fallbacks never form a circle.
     pub fallbacks: Vec<Arc<str>>,
-    /// Filled in where a request names no limit.
+    /// The limit that is filled in if a request names none.
     pub max_tokens: Option<u64>,
-    /// As `/v1/models` shows it, in Unix seconds.
+    /// The time of creation as `/v1/models` shows it, in Unix seconds.
     pub created: u64,
-    /// As `/v1/models` shows it.
+    /// The owner as `/v1/models` shows it.
     pub owned_by: Arc<str>,
-    /// Requests of one conversation go to the same target, as long as it is fit.
+    /// True if requests of one conversation go to the same target, as long as it is fit.
     pub sticky: bool,
-    /// Ids of other models, to be tried when a request is too long for this one.
+    /// Ids of other models that are tried when a request is too long for this one.
     pub on_context: Vec<Arc<str>>,
-    /// Ids of other models, to be tried when this one would not answer.
+    /// Ids of other models that are tried when this one refuses to answer.
     pub on_refusal: Vec<Arc<str>>,
-    /// When a second attempt is made beside a slow first one.
+    /// The rule for a second attempt beside a slow first one.
     pub hedge: Option<Hedge>,
-    /// How many requests wait, and for how long, when no account can take them; `None` = none
-    /// waits.
+    /// The rule for requests that wait when no account can take them; `None` = none waits.
     pub queue: Option<Queue>,
-    /// A target that cannot express a field of a request is passed over.
+    /// True if a target that cannot express a field of a request is passed over.
     pub refuse_loss: bool,
-    /// An answer that calls a tool with broken JSON is none.
+    /// True if an answer that calls a tool with broken JSON counts as a failure.
     pub refuse_broken_calls: bool,
-    /// Callers see its thinking.
+    /// True if callers see the model's thinking.
     pub show_reasoning: bool,
 }
 
@@ -76,43 +76,43 @@ pub enum Strategy {
     Fastest,
 }
 
-/// When a second attempt is made beside a slow first one.
+/// The rule for a second attempt beside a slow first one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hedge {
-    /// When the first is slower than this share of the model's own attempts of late, above 0 and
-    /// below 1.
+    /// The share of the model's own latest attempts that the first attempt must be slower than,
+    /// above 0 and below 1.
     pub after: f64,
-    /// For so large a share of the requests at most, above 0 and up to 1.
+    /// The largest share of the requests that may be hedged, above 0 and up to 1.
     pub at_most: f64,
 }
 
-/// Who waits for a place.
+/// The bounds of a queue of requests that wait for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
-    /// So many at most, at least 1.
+    /// The most requests that wait, at least 1.
     pub length: usize,
-    /// For so long at most.
+    /// The longest time that a request waits.
     pub wait: Duration,
 }
 
 /// One way to serve a model.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Where.
+    /// The account that serves it.
     pub account: Arc<Account>,
-    /// The name the account knows the model by.
+    /// The account's name for the model.
     pub model: Arc<str>,
-    /// Its share; at least 1.
+    /// The target's share; at least 1.
     pub weight: u32,
-    /// For [`Strategy::Priority`]: the lowest is tried first. Its place in the list, where none is
-    /// written.
+    /// The tier for [`Strategy::Priority`]: the lowest is tried first. If none is written, it is
+    /// the target's place in the list.
     pub tier: u32,
-    /// How long to wait for it: the account's, but for what the model says.
+    /// The longest times to wait for the target: the account's, unless the model has its own.
     pub timeouts: Timeouts,
-    /// What this model can do.
+    /// The features of this model.
     pub traits: Traits,
-    /// What it costs; `None` = nobody knows, which is not nothing.
+    /// The target's price; `None` = unknown, which is not zero.
     pub price: Option<Price>,
-    /// Where the price is from, if there is one.
+    /// The origin of the price, if there is one.
     pub price_from: Option<Origin>,
 }

@@ -1,6 +1,6 @@
-//! What names may look like. They stand in logs, metrics, headers and URLs, so they are plain.
+//! The rules for names. Names stand in logs, metrics, headers and URLs, so they are plain.
 
-/// Returns what is wrong with the name of an account, a caller or a key.
+/// Checks the name of an account, a caller or a key. The error says what a right name looks like.
 pub fn of_entry(name: &str) -> Result<(), &'static str> {
     const RIGHT: &str = "a name has 1 to 64 letters, digits and any of . _ - @ + and begins with a letter or digit";
     let right = name.len() <= 64
@@ -9,8 +9,8 @@ pub fn of_entry(name: &str) -> Result<(), &'static str> {
     if right { Ok(()) } else { Err(RIGHT) }
 }
 
-/// Returns what is wrong with a model id or an alias. It may hold `/`, as those of many providers
-/// do.
+/// Checks a model id or an alias. It may hold `/`, as the ids of many providers do. The error says
+/// what a right id looks like.
 pub fn of_model(id: &str) -> Result<(), &'static str> {
     const RIGHT: &str = "a model id has 1 to 256 ASCII characters, no space, none of * ? # % \" \\ ` < > { } | ^, and no empty, `.` or `..` \
                          part between slashes";

@@ -1,8 +1,8 @@
-//! The catalog as written → the [`Catalog`], or everything that is wrong with it, of all files at
-//! once.
+//! Resolving turns the catalog as written into the [`Catalog`], or into a list of everything that
+//! is wrong in all files.
 //!
 //! Pure: what is outside the texts (environment, secret files, CA files) comes through one function
-//! that the caller gives. An error about one thing is told once: what could not be read is not also
+//! that the caller gives. Each error is reported once: an entry that could not be read is not also
 //! reported as missing.
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,11 +28,11 @@ mod timeouts;
 
 use prices::Unpriced;
 
-/// What `catalog.yaml` must have.
+/// The sections that `catalog.yaml` must have.
 const SECTIONS: [&str; 3] = ["accounts", "models", "callers"];
 
-/// Reads and merges the files, each a name to show and its text. The first is `catalog.yaml`, which
-/// must have all three sections.
+/// Reads and merges the files. Each file is a name to show and a text. The first is `catalog.yaml`,
+/// which must have all three sections.
 pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<Catalog, Problems> {
     let mut report = Report::new(files, raw::KIND, look_up);
     let documents = documents(files, &mut report);
@@ -79,8 +79,8 @@ fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
     rotating
 }
 
-/// Returns what can be said of some files alone, where others could not even be read: nothing about
-/// references.
+/// Returns the errors that can be found in some files alone, when others could not even be read.
+/// Errors about references are not among them.
 pub fn faults(files: &[(String, String)]) -> Problems {
     let mut nobody = |_: Reference<'_>| Err(String::new());
     let mut report = Report::new(files, raw::KIND, &mut nobody);
@@ -93,11 +93,11 @@ pub fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// Accounts by name; `None` for those with errors, whose names count all the same.
+/// Accounts by name. The value is `None` for an account with errors; its name counts all the same.
 type Accounts<'r> = BTreeMap<&'r str, Option<Arc<Account>>>;
-/// Models by id, likewise.
+/// Models by id. The value is `None` for a model with errors; its id counts all the same.
 type Models<'r> = BTreeMap<&'r str, Option<Arc<Model>>>;
-/// Entries of one section of all files: name → file and what is written.
+/// The entries of one section of all files: from a name to its file and to what is written.
 type Merged<'r, T> = BTreeMap<&'r str, (usize, Option<&'r T>)>;
 
 fn hash<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<Account>>) -> String {
@@ -106,19 +106,19 @@ fn hash<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<A
         sha.update(text.len().to_be_bytes());
         sha.update(text);
     }
-    // Secrets too, by way of a hash: a rotated one makes another catalog.
+    // The hash covers secrets too, through another hash: a rotated secret makes another catalog.
     accounts.for_each(|account| sha.update(account.fingerprint.to_be_bytes()));
     sha.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is served, to whom.
+/// The callers and their keys, as far as they could be resolved.
 struct ServedCallers {
     callers: Vec<Arc<Caller>>,
     keys: HashMap<[u8; 32], KeySecret>,
     key_total: usize,
 }
 
-/// Reads what each file says.
+/// Reads each file into its document.
 fn documents(files: &[(String, String)], report: &mut Report<'_>) -> Vec<Option<raw::Catalog>> {
     (0..files.len()).map(|file| report.read(file, &SECTIONS)).collect()
 }
@@ -131,7 +131,7 @@ fn sections_are_there(report: &Report<'_>) {
     }
 }
 
-/// Warns where there is no caller: a gateway that refuses everybody is seldom meant.
+/// Warns if there is no caller: a gateway that refuses everybody is seldom meant.
 fn somebody_may_call(served: &ServedCallers, report: &Report<'_>) {
     if served.callers.is_empty() {
         let what = "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";

@@ -1,16 +1,16 @@
-//! Risks are catalogs that are right and yet look like an accident: one that takes away too much,
-//! and one that lets everybody in.
+//! A risk is a catalog that is valid and yet looks like an accident: one that takes away too much,
+//! or one that lets everybody in.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::{Catalog, Model, resolve};
 
-/// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the
-/// demo model only, or be used on this machine only: see [`published_key_problem`].
+/// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it. So the key may see
+/// the demo model only, or be used on this machine only: see [`published_key_problem`].
 pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 
-/// Says how much a change takes away, when it is so much that it looks like an accident: more than
+/// Returns a text that says how much a change takes away, if that looks like an accident: more than
 /// half of the callers, models or accounts.
 pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
     let losses = losses(old, new).into_iter().filter(|(_, gone, all)| gone * 2 > *all);
@@ -23,7 +23,8 @@ pub fn removes_any(old: &Catalog, new: &Catalog) -> bool {
     losses(old, new).iter().any(|(_, gone, _)| *gone > 0)
 }
 
-/// Counts the accounts, models and callers that a change takes away, each with how many there were.
+/// Counts the accounts, models and callers that a change takes away. Each entry has a name, the
+/// number that is gone, and the number that there was.
 fn losses(old: &Catalog, new: &Catalog) -> [(&'static str, usize, usize); 3] {
     fn gone<T>(old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> usize {
         // Both lists are sorted by id.
@@ -36,17 +37,17 @@ fn losses(old: &Catalog, new: &Catalog) -> [(&'static str, usize, usize); 3] {
     ]
 }
 
-/// Says why the published key must not be served on these listeners: one is not loopback, and the
-/// key sees more than the model `demo` on demo accounts. To be asked at start and of every new
-/// catalog.
+/// Returns the reason why the published key must not be served on these listeners: one listener is
+/// not loopback, and the key sees more than the model `demo` on demo accounts. It is asked at the
+/// start and for every new catalog.
 pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
     let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
     let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
     if !key.enabled || !key.caller.enabled {
         return None;
     }
-    // What it falls back on, for whatever cause, is no matter: a fallback that the key may not use
-    // is passed over.
+    // The fallbacks of the model do not matter here: a fallback that the key may not use is passed
+    // over.
     let harmless = |model: &Model| {
         &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.protocol.is_demo())
     };

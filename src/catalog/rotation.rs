@@ -1,26 +1,28 @@
-//! The secrets of keys, and which of them are being replaced.
+//! A rotation replaces a secret of a key by a newer one. This module says which secrets are being
+//! replaced.
 
 use super::Key;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What opens a key.
+/// A secret that opens a key.
 #[derive(Debug)]
 pub(super) struct KeySecret {
     pub(super) key: Arc<Key>,
-    /// From when on it no longer does.
+    /// The time from which the secret no longer opens the key.
     pub(super) until: Option<SystemTime>,
-    /// The key has a newer one.
+    /// True if the key has a newer secret.
     pub(super) replaced: bool,
 }
 
-/// Returns the end of the newest of a key's secrets: none, or the last.
+/// Returns the end of the newest of a key's secrets: `None` if one has no end, or else the latest
+/// end.
 pub fn newest(ends: impl Iterator<Item = Option<SystemTime>>) -> Option<SystemTime> {
     ends.max_by_key(|until| (until.is_none(), *until)).flatten()
 }
 
-/// Returns whether a secret with this end is being replaced, where the newest of its key has that
-/// one: a key whose only secret has an end is not rotated.
+/// Returns whether a secret with the end `until` is being replaced. `newest` is the end of the
+/// key's newest secret. A key whose only secret has an end is not being rotated.
 pub fn is_replaced(until: Option<SystemTime>, newest: Option<SystemTime>) -> bool {
     until.is_some() && until != newest
 }

@@ -1,13 +1,18 @@
-//! [`Settling`] says which text of each file is whole, while others, or the file itself, go on
-//! being written.
+//! [`Settling`] decides which text of each file is whole, while other files, or the file itself,
+//! are still being written.
 //!
-//! A file that is written in place looks like any other one at each moment, so what is half written
-//! must be told by time. A text is **whole** when it stood still for [`QUIET`] and nobody is seen
-//! to hold it open; or was put there by a rename, and is still there at a second look; or was found
-//! twice and then gave way to one that does not begin with it, since whoever is in the middle of
-//! writing only adds; or was found twice in a file that changes since [`PATIENCE`] and that nobody
-//! is seen to hold open. Changes that come together are taken together, if all are whole within
-//! [`PATIENCE`]. **Invariant:** no file waits for another one longer than that. It is pure: what is
+//! A file that is written in place looks like any other one at each moment, so only time tells that
+//! it is half written. A text is **whole** in one of these cases:
+//!
+//! * It stood still for [`QUIET`], and nobody is seen to hold it open.
+//! * A rename put it there, and it is still there at a second look.
+//! * It was found twice and then gave way to a text that does not begin with it. Whoever is in the
+//!   middle of writing only adds.
+//! * It was found twice in a file that changes since [`PATIENCE`], and nobody is seen to hold it
+//!   open.
+//!
+//! Changes that come together are taken together, if all are whole within [`PATIENCE`].
+//! **Invariant:** no file waits for another one longer than that. The module is pure: what is
 //! found, and when, is told to it.
 
 use std::collections::BTreeMap;
@@ -16,80 +21,79 @@ use std::time::{Duration, Instant};
 
 use super::texts::{FileText, Version};
 
-/// A file that stood still for so long is not being written.
+/// The time after which a file that stands still counts as no longer being written.
 pub const QUIET: Duration = Duration::from_millis(500);
-/// Two looks so far apart that find the same found no file in the middle of one write.
+/// The time between two looks: if both find the same, the file was not in the middle of one write.
 pub const AGAIN: Duration = Duration::from_millis(100);
-/// What changes for so long and is never quiet is somebody's who does not stop: it is not waited
-/// for.
+/// The longest wait for a file that changes and is never quiet: its writer does not stop.
 pub const PATIENCE: Duration = Duration::from_millis(800);
-/// A file that changed for so long, and of which no text was whole, is told of.
+/// The time after which a file that keeps changing without a whole text is reported.
 pub const ENDLESS: Duration = Duration::from_secs(3);
 
-/// Whole texts, each with when it was there last.
+/// Whole texts, each with the time at which it was last there.
 pub type WholeTexts = BTreeMap<PathBuf, (Version, Instant)>;
 
-/// What is known of a file's writers.
+/// The signs of a file's writers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Signs {
-    /// Its text was put there by a rename, and nobody wrote into it since.
+    /// True if a rename put the file's text there, and nobody wrote into it since.
     pub renamed: bool,
-    /// Somebody wrote into it and has not closed it yet.
+    /// True if somebody wrote into the file and has not closed it yet.
     pub open: bool,
 }
 
-/// All files, and how far each is.
+/// All files that are followed, and the state of each.
 #[derive(Default)]
 pub struct Settling {
     files: BTreeMap<PathBuf, TrackedFile>,
-    /// Somebody asked to look at once.
+    /// The time at which somebody asked to look at once.
     asked: Option<Instant>,
 }
 
-/// What was found of one file, and how far it is.
+/// The state of one file that is followed.
 struct TrackedFile {
-    /// The last text that is known to be whole. None: it was never seen before.
+    /// The last text that is known to be whole; `None` if the file was never seen before.
     whole: Option<Version>,
-    /// When it was there last.
+    /// The time at which the whole text was last there.
     there: Instant,
-    /// Since when there is a whole text that was not considered.
+    /// The time since which there is a whole text that was not considered.
     ripe: Option<Instant>,
-    /// When the text that is live was there last.
+    /// The time at which the live text was last there.
     live_at: Option<Instant>,
-    /// Whether that is the whole text.
+    /// True if the whole text is the live one.
     live: bool,
-    /// What is there and is not known to be whole.
+    /// The text that is there and is not known to be whole.
     fresh: Option<UnsettledText>,
 }
 
 struct UnsettledText {
-    /// None: each read of it was cut across by a write.
+    /// The text; `None` if a write cut across each read of it.
     version: Option<Version>,
-    /// When it was found first, and last.
+    /// The times at which the text was found first and last.
     first: Instant,
     last: Instant,
-    /// Since when the file holds something that is not known to be whole.
+    /// The time since which the file holds something that is not known to be whole.
     since: Instant,
-    /// It is another file than the one that was there before.
+    /// True if it is another file than the one that was there before.
     another: bool,
-    /// And was put there by a rename.
+    /// True if it is another file, and a rename put it there.
     renamed: bool,
-    /// When it was found last, somebody who had written into it had not closed it yet.
+    /// True if, at the last look, somebody who had written into the file had not closed it yet.
     open: bool,
 }
 
-/// What may be considered now.
+/// The answer to whether a new catalog may be considered now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
-    /// Nothing is new.
+    /// There is nothing new.
     Nothing,
     /// Something is new, but it is too early.
     Wait,
-    /// Whole texts that are new.
+    /// There are new whole texts.
     Whole {
-        /// The oldest change was seen first then.
+        /// The time at which the oldest change was first seen.
         since: Instant,
-        /// No other file is being written.
+        /// True if no other file is being written.
         all: bool,
     },
 }
@@ -97,11 +101,11 @@ pub enum Ready {
 /// A change that is not live yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingChange {
-    /// Since when.
+    /// The time since which the change waits.
     pub since: Instant,
-    /// In which files.
+    /// The files that changed.
     pub files: Vec<PathBuf>,
-    /// Those of them that are being written without an end, and since when.
+    /// Those of the files that are being written without an end, and the time since when.
     pub endless: Vec<(PathBuf, Instant)>,
 }
 
@@ -117,7 +121,7 @@ impl Settling {
         self.files.keys().map(PathBuf::as_path)
     }
 
-    /// Returns what was found there last, unless a write cut across.
+    /// Returns what was last found at a path, unless a write cut across it.
     pub fn found(&self, path: &Path) -> Option<&Version> {
         let file = self.files.get(path)?;
         match &file.fresh {
@@ -137,8 +141,8 @@ impl Settling {
         self.files.entry(path.to_owned()).or_insert_with(missing);
     }
 
-    /// Follows a file that the catalog names, and that was read as the catalog was made. What is
-    /// `old` was not written of late.
+    /// Follows a file that the catalog names, and that was read while the catalog was made. If the
+    /// file is `old`, nobody wrote into it recently, and its text counts as whole.
     pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
         let file = match old {
             true => TrackedFile::new(Some(version), now),
@@ -147,33 +151,34 @@ impl Settling {
         self.files.entry(path).or_insert(file);
     }
 
-    /// Returns whether all files that the catalog names were seen whole once.
+    /// Returns whether each file was seen whole once.
     pub fn is_complete(&self) -> bool {
         self.files.values().all(|file| file.whole.is_some())
     }
 
-    /// Stops following what is not wanted, unless something of it is still to be considered.
+    /// Stops following files that are not wanted, except those that still have something to
+    /// consider and those that are there.
     pub fn keep(&mut self, wanted: impl Fn(&Path) -> bool) {
         self.files.retain(|path, file| wanted(path) || file.ripe.is_some() || file.fresh.is_some() || file.is_there());
     }
 
-    /// Stops following what is neither part of the catalog nor named by it, now that it was
-    /// considered.
+    /// Stops following files that are not wanted. They are neither part of the catalog nor named by
+    /// it, and were considered.
     pub fn keep_only(&mut self, wanted: impl Fn(&Path) -> bool) {
         self.files.retain(|path, _| wanted(path));
     }
 
-    /// Notes that somebody asked to look at once: what is found twice alike is taken.
+    /// Notes that somebody asked to look at once. A text that is found twice alike is then taken.
     pub fn ask(&mut self, now: Instant) {
         self.asked = Some(now);
     }
 
-    /// Returns how long ago somebody asked, unless that is over.
+    /// Returns how long ago somebody asked, if that is less than [`PATIENCE`].
     fn asked_for(&self, now: Instant) -> Option<Duration> {
         self.asked.map(|asked| now.duration_since(asked)).filter(|long| *long < PATIENCE)
     }
 
-    /// Tells what a look found at a file. None: a write cut across it.
+    /// Takes what a look found at a file; `None` if a write cut across the look.
     pub fn observe(&mut self, path: &Path, version: Option<Version>, signs: Signs, now: Instant) {
         let asked = self.asked_for(now).is_some();
         if let Some(file) = self.files.get_mut(path) {
@@ -181,7 +186,7 @@ impl Settling {
         }
     }
 
-    /// Returns what may be considered.
+    /// Returns what may be considered now.
     pub fn ready(&self, now: Instant) -> Ready {
         let all = self.files.values().all(|file| file.fresh.is_none());
         let looked_twice = self.asked_for(now).is_some_and(|long| long > 2 * AGAIN);
@@ -192,18 +197,19 @@ impl Settling {
         }
     }
 
-    /// Returns whether nothing is left to look at soon.
+    /// Returns whether no file needs another look soon.
     pub fn is_quiet(&self) -> bool {
         self.files.values().all(|file| file.fresh.is_none() && file.ripe.is_none())
     }
 
-    /// Returns the whole texts, as they are to be considered.
+    /// Returns the whole texts that are to be considered.
     pub fn whole(&self) -> WholeTexts {
         let whole = |file: &TrackedFile| Some((file.whole.clone()?, file.there));
         self.files.iter().filter_map(|(path, file)| Some((path.clone(), whole(file)?))).collect()
     }
 
-    /// Notes that these texts were considered. What became whole meanwhile is still to be.
+    /// Notes that these texts were considered. Texts that became whole meanwhile are still to be
+    /// considered.
     pub fn considered(&mut self, texts: &WholeTexts, live: bool) {
         for (path, file) in &mut self.files {
             let Some((version, there)) = texts.get(path) else { continue };
@@ -217,12 +223,13 @@ impl Settling {
         }
     }
 
-    /// Returns when the live text of each file was there last: an edit before that is live.
+    /// Returns the time at which each file's live text was last there: an edit before that time is
+    /// live.
     pub fn live(&self) -> impl Iterator<Item = (&Path, Instant)> {
         self.files.iter().filter_map(|(path, file)| Some((path.as_path(), file.live_at?)))
     }
 
-    /// Returns what waits.
+    /// Returns the change that is not live yet, if there is one.
     pub fn waiting(&self, now: Instant) -> Option<WaitingChange> {
         let since =
             |file: &TrackedFile| file.ripe.into_iter().chain(file.fresh.as_ref().map(|fresh| fresh.since)).min();
@@ -247,15 +254,15 @@ impl TrackedFile {
         Self { whole, there: now, ripe: None, live_at: None, live: false, fresh: None }
     }
 
-    /// Takes note of what a look found. None: a write cut across it.
+    /// Takes what a look found; `None` if a write cut across the look.
     fn observe(&mut self, version: Option<Version>, signs: Signs, asked: bool, now: Instant) {
         let Some(version) = version else {
-            // It does not stand still. What was found before may still prove whole.
+            // The file does not stand still. The text that was found before may still prove whole.
             self.fresh.get_or_insert_with(|| UnsettledText::new(None, now)).first = now;
             return;
         };
         if let Some(whole) = self.whole.as_mut().filter(|whole| whole.text == version.text) {
-            // Nothing is new, or it was changed back.
+            // Nothing is new, or the text was changed back.
             *whole = version;
             self.there = now;
             self.fresh = None;
@@ -268,10 +275,10 @@ impl TrackedFile {
         let before = self.fresh.as_ref().map_or(self.whole.as_ref(), |fresh| fresh.version.as_ref());
         let id = |version: &Version| version.stat.map(|stat| stat.id);
         let another = before.is_some_and(|before| id(before) != id(&version));
-        // What is told of a file may be late, and about what was there before: a file that was
-        // written into is the same one.
+        // The signs may be late, and may be about what was there before. A file that was written
+        // into is the same file.
         let renamed = another && signs.renamed;
-        // What is not there any more is nobody's to end.
+        // A file that is not there any more cannot be written to its end.
         let open = signs.open && version.stat.is_some();
         let fresh = UnsettledText { since, another, renamed, open, ..UnsettledText::new(Some(version), now) };
         match self.fresh.take() {
@@ -280,7 +287,7 @@ impl TrackedFile {
                 (same.renamed, same.open) = (same.another && signs.renamed, open);
                 let stood = now.duration_since(same.first);
                 let late = now.duration_since(since) >= PATIENCE;
-                // Who holds it open may go on after any pause.
+                // Whoever holds the file open may go on after any pause.
                 if !open && (stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked))) {
                     self.take(same);
                 } else {
@@ -318,7 +325,7 @@ impl UnsettledText {
         Self { version, first: now, last: now, since: now, another: false, renamed: false, open: false }
     }
 
-    /// Returns whether it was whole, now that something else took its place.
+    /// Returns whether the text was whole, now that `next` took its place.
     fn is_proven_by(&self, next: &UnsettledText) -> bool {
         let (Some(version), Some(after)) = (&self.version, &next.version) else { return false };
         !self.open && (self.renamed || self.last.duration_since(self.first) >= AGAIN) && !version.may_become(after)

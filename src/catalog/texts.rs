@@ -1,7 +1,7 @@
-//! What the files of the configuration folder held, as values: a text, or why there is none, with
-//! the file's fingerprint.
+//! A version is what a file of the configuration held at one moment: a text, or the reason why
+//! there is none, with the file's fingerprint.
 //!
-//! **Invariant:** a text may hold secrets: it is wiped when dropped, and cannot be printed.
+//! **Invariant:** a text may hold secrets. It is wiped when dropped, and cannot be printed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,39 +10,39 @@ use std::{fmt, io};
 
 use zeroize::Zeroizing;
 
-/// What was read, or looked for in vain, by path.
+/// Everything that was read, or looked for in vain, by path.
 pub type Texts = BTreeMap<PathBuf, Version>;
 
-/// What a file held at a moment.
+/// A file's content at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// Its fingerprint. None: there was nothing to open.
+    /// The file's fingerprint; `None` if there was nothing to open.
     pub stat: Option<Stat>,
-    /// What was read.
+    /// The text that was read.
     pub text: FileText,
 }
 
-/// A file's fingerprint: each write and each rename changes some of it.
+/// A file's fingerprint. Each write and each rename changes some part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Its device and inode.
+    /// The device and the inode.
     pub id: (u64, u64),
-    /// Its length.
+    /// The length.
     pub size: u64,
-    /// When its content was changed last, in nanoseconds since 1970.
+    /// The time of the last change of the content, in nanoseconds since 1970.
     pub modified: i128,
-    /// When anything about it was changed last.
+    /// The time of the last change of anything about the file.
     pub changed: i128,
 }
 
-/// What was read.
+/// The result of reading a file.
 #[derive(Clone, PartialEq, Eq)]
 pub enum FileText {
-    /// All of it.
+    /// All bytes of the file.
     Bytes(Arc<Zeroizing<Vec<u8>>>),
     /// There is no such file.
     Missing,
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(io::ErrorKind, String),
 }
 
@@ -52,13 +52,13 @@ impl Version {
         Self { stat: None, text: FileText::Missing }
     }
 
-    /// Makes the version of a file that was read, or not.
+    /// Makes the version of a file from the result of reading it.
     pub fn of(stat: Option<Stat>, read: io::Result<Vec<u8>>) -> Self {
         Self { stat, text: FileText::of(read) }
     }
 
-    /// Returns whether this may be the beginning of what is there now: the same file, with more in
-    /// it. Of what was not there, or was empty, anything may be the rest.
+    /// Returns whether this may be the beginning of `now`: the same file, with more in it. After a
+    /// file that was not there, or was empty, anything may follow.
     pub fn may_become(&self, now: &Version) -> bool {
         let FileText::Bytes(before) = &self.text else { return true };
         let same = self.stat.zip(now.stat).is_some_and(|(before, now)| before.id == now.id);
@@ -77,7 +77,7 @@ impl FileText {
         }
     }
 
-    /// Returns the bytes, if there are no more than that, or the error that reading them met.
+    /// Returns the bytes, if there are at most `limit` of them, or the error that reading them met.
     pub fn bytes(&self, limit: usize) -> io::Result<&[u8]> {
         match self {
             Self::Bytes(bytes) if bytes.len() > limit => Err(too_large(limit)),
@@ -98,12 +98,12 @@ impl fmt::Debug for FileText {
     }
 }
 
-/// Makes the error of a file that has more than it may.
+/// Returns the error of a file that is larger than it may be.
 pub fn too_large(limit: usize) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} KiB", limit >> 10))
 }
 
-/// Returns whether a path of the folder is one that the catalog is read from.
+/// Returns whether the catalog is read from this path of the folder.
 pub fn is_source(conf: &Path, path: &Path) -> bool {
     let Ok(rest) = path.strip_prefix(conf) else { return false };
     let named = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();

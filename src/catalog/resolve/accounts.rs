@@ -1,4 +1,4 @@
-//! Accounts: what they speak, where they are, how long they are waited for.
+//! Resolving accounts: their dialects, their addresses, their timeouts, and all their other fields.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let usual = preset.map_or_else(|| speaks?.key_variable, |preset| preset.key);
         let key = raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key")));
         let signer = self.signer(speaks?);
-        // Of a preset that there is not, nobody knows where it is.
+        // If the preset does not exist, the account's address is unknown.
         if let Some(base) = base.as_ref().filter(|_| preset.is_some() == raw.preset.is_some()) {
             self.at_a_known_host(speaks?, base);
         }
@@ -86,7 +86,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         self.known("preset", name, presets::find(name), presets::ALL.iter().map(|preset| preset.name))
     }
 
-    /// Returns what is written, or what the preset speaks.
+    /// Returns the dialect that is written, or the dialect of the preset.
     fn speaks(&self, preset: Option<&'static Preset>) -> Option<&'static Protocol> {
         self.raw.dialect.map(|raw::Dialect(protocol)| protocol).or(preset.map(|_| &openai::PROTOCOL))
     }
@@ -94,7 +94,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn dialect(&self, speaks: Option<&'static Protocol>, preset: Option<&'static Preset>) -> Option<Dialect> {
         let raw = self.raw;
         let Some(protocol) = speaks else {
-            // A preset that there is not is told already, and would have said it.
+            // A preset that does not exist is reported already; it would have named the dialect.
             if raw.preset.is_none() {
                 let what = format!("is missing, and no `preset` says it; allowed: {}", NAMES.join(", "));
                 self.at.key("dialect").missing(&what);
@@ -134,7 +134,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         self.known("quirks", name, Quirks::find(name), quirks::ALL.iter().map(|quirks| quirks.name))
     }
 
-    /// Returns what was found under the name that a field holds; none under it is an error.
+    /// Returns what was found under the name that a field holds. It is an error if nothing was
+    /// found.
     fn known<T>(
         &self,
         field: &str,
@@ -160,7 +161,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         good.then_some(written)
     }
 
-    /// Returns what its server reads. A trait of another dialect's servers is a mistake.
+    /// Returns the features of the account's server. A trait that belongs to another dialect's
+    /// servers is an error.
     fn server(&self, speaks: Option<&'static Protocol>) -> Server {
         let Some(written) = &self.raw.traits else { return Server::OWN };
         let section = self.at.key("traits");
@@ -180,7 +182,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
     }
 
-    /// Returns the fields that only one dialect has: whether each is written, and whose it is.
+    /// Returns the fields that only one dialect has: the field's name, whether it is written, and
+    /// the dialect's name.
     fn own_fields(&self) -> [(&'static str, bool, &'static str); 9] {
         let raw = self.raw;
         [
@@ -196,7 +199,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         ]
     }
 
-    /// Returns whether a field that only one dialect has is this one's.
+    /// Returns whether the field belongs to this dialect alone.
     fn is_own(&self, protocol: &Protocol, field: &str) -> bool {
         self.own_fields().iter().any(|(own, _, of)| *own == field && *of == protocol.name)
     }
@@ -219,7 +222,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
     }
 
-    /// Returns where its server is: as written, or where the preset or the dialect has it.
+    /// Returns the address of the account's server: the one that is written, or that of the preset
+    /// or the dialect.
     fn own_base(&self, protocol: &'static Protocol, preset: Option<&'static Preset>) -> Option<Base> {
         let raw = self.raw;
         match protocol.base_url {
@@ -253,8 +257,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         Some(base)
     }
 
-    /// Checks an account against what is known of its server: that it answers nobody without a
-    /// credential, and under which path it is asked.
+    /// Checks an account against what is known of its server: whether it answers anybody without a
+    /// credential, and the path under which it is called.
     fn at_a_known_host(&self, protocol: &Protocol, base: &Base) {
         let Some(known) = known::find(protocol, base) else { return };
         let raw = self.raw;
@@ -262,7 +266,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             || raw.aws.is_some()
             || raw.service_account.is_some()
             || self.has_header(&CREDENTIAL_HEADERS);
-        // One that stands there under another name is told already.
+        // A key that is written under another name is reported already.
         let misnamed = || self.at.tells("write `key:");
         if let Some(variable) = known.variable.filter(|_| self.enabled() && !pays && !misnamed()) {
             let what = format!(
@@ -282,7 +286,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         written.any(|(name, _)| names.iter().any(|header| name.eq_ignore_ascii_case(header)))
     }
 
-    /// Refuses what says how a demo account is called: it calls nobody.
+    /// Refuses the fields that say how an account is called: a demo account calls nobody.
     fn no_network(&self) -> Option<Base> {
         let raw = self.raw;
         for (field, written) in [
@@ -306,7 +310,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
 
-    /// Returns what its callers may refer to.
+    /// Returns the references that callers of the account may write.
     fn leave(&self, protocol: &Protocol, base: &Base) -> Leave {
         use raw::CallerReference as R;
         let may = |reference: R| items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference);
@@ -316,11 +320,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             raw::MediaUrls::Public if base::is_near(base) => Urls::NoneSinceNear,
             raw::MediaUrls::Public => Urls::Public,
         };
-        // It reads nothing but texts.
+        // A demo account reads nothing but texts.
         if protocol.is_demo() {
             return Leave::ALL;
         }
-        // Where requests are translated, what is not in the dialect's own words is left out.
+        // If requests are translated, everything that is not in the dialect's own words is left
+        // out.
         let (files, passes) = (may(R::Files), protocol.passes());
         let (data_sources, cached) = (!passes || may(R::DataSources), !passes || files);
         Leave { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached, urls }
@@ -349,7 +354,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             }
             let Some(value) = value else { continue };
             let text = value.expose();
-            // Some headers are quoted by their own rules.
+            // The values of some headers are quoted by the headers' own rules.
             if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text))
                 .is_some_and(|placeholder| placeholder != Placeholder::Quoted)
             {

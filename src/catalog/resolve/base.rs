@@ -1,7 +1,7 @@
-//! `base_url` → [`Base`]: where an account may be.
+//! Resolving `base_url` into a [`Base`], the address of an account.
 //!
-//! Destinations come from here only. A name is checked again once it is resolved, for what it
-//! resolves to is not ours.
+//! Destinations come from here only. A name is checked again once it is resolved: somebody else
+//! decides which address it resolves to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::catalog::Base;
 use crate::conf::secret_ref::placeholder::Placeholder;
 use dialects::address::{forbidden_ip, is_public_host, private_ip};
 
-/// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a
-/// password.
+/// Reads an address. With `insecure`, `http:` may go anywhere. No message repeats the URL: it may
+/// hold a password.
 pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
     if Placeholder::of(url).is_some_and(|placeholder| placeholder != Placeholder::Quoted) {
@@ -56,8 +56,8 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     Ok(Base { tls, host: bare.into(), port, path, authority })
 }
 
-/// Returns whether an account there is in the operator's own network: its host is not surely
-/// public, or is reached without TLS.
+/// Returns whether an account at this address is in the operator's own network: its host is not
+/// surely public, or it is reached without TLS.
 pub(super) fn is_near(base: &Base) -> bool {
     let v6 = base.host.contains(':').then(|| format!("[{}]", base.host));
     !base.tls || !is_public_host(v6.as_deref().unwrap_or(&base.host))
@@ -72,7 +72,7 @@ fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let (host, port) = authority.split_at_checked(end)?;
     match port.strip_prefix(':') {
         None if port.is_empty() => Some((host, None)),
-        // `u16::from_str` takes a sign.
+        // Without this check `u16::from_str` would take a sign.
         Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => Some((host, Some(port))),
         None | Some(_) => None,
     }
@@ -113,8 +113,8 @@ impl Host {
                 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
                 && !label.starts_with('-')
         };
-        // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses: they must be written as
-        // such.
+        // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses. Such an address must be
+        // written as an address.
         let number = |label: &str| label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x");
         if name.len() > 253 || !name.split('.').all(label) || name.rsplit('.').next().is_none_or(number) {
             return Err(WRONG.to_owned());
@@ -125,7 +125,7 @@ impl Host {
     fn forbidden(&self) -> bool {
         match self {
             Self::Address(ip) => forbidden_ip(*ip),
-            // Google Cloud's, and AWS's.
+            // The names of Google Cloud's metadata servers, and of AWS's.
             Self::Name(name) => {
                 matches!(
                     name.as_str(),

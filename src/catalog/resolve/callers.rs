@@ -1,4 +1,4 @@
-//! Callers and their keys: who they are, and what they may see.
+//! Resolving callers and their keys: who they are, what they may see, and what they may use.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -53,7 +53,7 @@ fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
     models.values().flatten().flat_map(|model| model.aliases.iter().map(|alias| (&**alias, &*model.id))).collect()
 }
 
-/// What is gathered over all callers.
+/// A resolver of all callers, with everything that it gathers on the way.
 struct CallerResolver<'u, 'm, 'r> {
     models: &'m Models<'m>,
     unpriced: &'u mut Unpriced<'m>,
@@ -66,9 +66,9 @@ struct CallerResolver<'u, 'm, 'r> {
 
 impl<'r> CallerResolver<'_, '_, 'r> {
     fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], section: &Scribe<'_, '_>) -> Arc<Caller> {
-        // Its keys may be spread over files; all else stands in one of them.
+        // The caller's keys may be spread over files; all other fields stand in one file.
         let mut whole = parts.iter().filter(|(_, raw)| is_whole(raw));
-        // Where nothing of it could be read, there will be no catalog.
+        // If no part of the caller could be read, there will be no catalog.
         let Some((own, raw)) = whole.next().or(parts.first()) else { return Arc::default() };
         let section = section.in_file(*own);
         let at = section.entry(id);
@@ -100,7 +100,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 }
                 let Some(key) = key else { continue };
                 let key = self.key(&WrittenEntry { at, id: name, raw: key }, &caller, &globs);
-                // What is switched off costs nothing.
+                // A key that is switched off costs nothing.
                 if caller.enabled && key.enabled {
                     self.unpriced.check_key(&key, &at);
                     used.entry(key.permissions.index).or_insert_with(|| Arc::clone(&key.permissions));
@@ -158,7 +158,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                     }
                 }
             }
-            // Beside the field that could not be read, none is missing.
+            // Nothing is reported as missing beside a field that could not be read.
             (None, Some(_) | None) => {
                 at.key("hash")
                     .missing("is missing: `portcullis key new --print` makes a key and prints what to write here");
@@ -188,12 +188,13 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             let limits = limits(raw.as_ref(), &at);
             match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
                 (Some(Some(model)), _) => found.push((model.index, limits)),
-                // It has errors of its own.
+                // The model has errors of its own.
                 (Some(None), _) => {}
                 (None, Some(model)) => at.problem(&format!("{} is an alias: write \"{model}\"", shown(id))),
                 (None, None) => {
                     let known = self.models.keys().copied();
-                    // The value stands in the path here: its place is the key's.
+                    // The path of a message would show the wrong id, so the message stands at the
+                    // key of the map.
                     let hint = meant("models", id, known.clone());
                     match quoted(id, known) {
                         Some(quoted) => section.key(id).problem(&format!("no model {quoted}; {hint}")),
@@ -206,7 +207,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         found
     }
 
-    /// Returns the permissions of these two sets: equal ones are one object.
+    /// Returns the permissions of these two sets. Equal permissions are one object.
     fn permissions(&mut self, caller: &Globs, key: Globs) -> Arc<Permissions> {
         let index = self.permissions.len();
         match self.permissions.entry((caller.clone(), key)) {
@@ -243,7 +244,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
     }
 }
 
-/// Returns whether more is written of a caller than keys.
+/// Returns whether more than keys is written for a caller.
 fn is_whole(raw: &raw::Caller) -> bool {
     let raw::Caller { enabled, expires, models, limits, expose_cost, keys: _ } = raw;
     enabled.is_some() || expires.is_some() || models.is_some() || limits.is_some() || expose_cost.is_some()

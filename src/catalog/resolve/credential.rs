@@ -1,5 +1,5 @@
-//! A credential is what an account is paid for with: a secret, or what signs in its name. Beside it
-//! stand the certificates that the account trusts.
+//! A credential is what an account's requests are paid with: a secret, or a signer. This module
+//! resolves it, and the certificates that the account trusts.
 
 use sha2::{Digest as _, Sha256};
 
@@ -20,7 +20,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         self.raw.enabled.unwrap_or(true)
     }
 
-    /// Resolves what makes the credential of each request, or of an hour.
+    /// Resolves the signer, which makes a credential for each request, or for an hour.
     pub(super) fn signer(&self, speaks: &Protocol) -> Option<Signer> {
         let raw = self.raw;
         let needs_one = self.enabled() && raw.key.is_none() && !self.has_header(&["authorization"]);
@@ -78,7 +78,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         self.resolved(written, usual, at, credential)
     }
 
-    /// Finds a secret of several lines.
+    /// Finds a secret that may have several lines.
     fn text(&self, written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
         let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
         self.resolved(written, Some("GOOGLE_CREDENTIALS"), at, read)
@@ -154,8 +154,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 }
 
-/// Checks a secret that a header is to carry. The errors go on a sentence that begins with where
-/// the secret was found.
+/// Checks a secret that a header will carry. An error is the rest of a sentence; the sentence
+/// begins with the place where the secret was found.
 fn credential(text: &str) -> Result<Secret, String> {
     if text.is_empty() {
         return Err("is empty".to_owned());
@@ -199,7 +199,7 @@ pub(super) fn fingerprint(
     sha.update(base.port.to_be_bytes());
     for part in [Some(id), Some(&*base.host), key.map(Secret::expose), first, second, third, ca] {
         match part {
-            // With its length, so that no two lists of parts are one text.
+            // Each part is hashed with its length, so that no two lists of parts are one text.
             Some(part) => {
                 sha.update((part.len() + 1).to_be_bytes());
                 sha.update(part);

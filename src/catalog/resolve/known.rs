@@ -1,7 +1,7 @@
-//! Servers that are known by their hosts: under which path each is asked, and whether it answers
-//! anybody without a credential.
+//! A known server is one that is known by its host. The table says under which path each is called,
+//! and whether it answers anybody without a credential.
 //!
-//! A table and no rule: a host that is not in it may have any path, and need no key.
+//! It is a table and no rule: a host that is not in it may have any path, and need no key.
 
 use std::net::IpAddr;
 
@@ -10,25 +10,26 @@ use crate::catalog::Base;
 use dialects::Protocol;
 use dialects::upstream::{anthropic, azure, bedrock, cohere, gemini, ollama, openai};
 
-/// A label of a host's name that is longer may be anything.
+/// The longest label of a host's name that a message shows. A longer one may be anything.
 const LONGEST: usize = 30;
 
-/// A server.
+/// A server that is known by its host.
 pub(super) struct KnownServer {
     host: HostPattern,
     protocol: &'static Protocol,
-    /// What `base_url` has behind the host; the first is the usual one.
+    /// The paths that `base_url` may have after the host; the first is the usual one.
     paths: &'static [&'static str],
-    /// Where its key usually is; `None` where it needs none, or where that is looked at elsewhere.
+    /// The variable that usually holds the server's key; `None` if the server needs no key, or if
+    /// other code checks that.
     pub(super) variable: Option<&'static str>,
 }
 
 enum HostPattern {
-    /// This one.
+    /// Exactly this host.
     Is(&'static str),
-    /// Its name ends so.
+    /// Any host whose name ends with this text.
     Ends(&'static str),
-    /// Whichever host, at the port that everybody knows the server by.
+    /// Any host at this port, by which everybody knows the server.
     Port(u16),
 }
 
@@ -49,7 +50,7 @@ const ALL: &[KnownServer] = &[
     at(Is("api.mistral.ai"), &openai::PROTOCOL, &["/v1"], Some("MISTRAL_API_KEY")),
     at(Is("api.x.ai"), &openai::PROTOCOL, &["/v1"], Some("XAI_API_KEY")),
     at(Is("api.groq.com"), &openai::PROTOCOL, &["/openai/v1"], Some("GROQ_API_KEY")),
-    // Served with and without its version.
+    // Served with a version in the path and without.
     at(Is("api.deepseek.com"), &openai::PROTOCOL, &["/v1", "", "/beta"], Some("DEEPSEEK_API_KEY")),
     at(Is("openrouter.ai"), &openai::PROTOCOL, &["/api/v1"], Some("OPENROUTER_API_KEY")),
     at(Is("api.perplexity.ai"), &openai::PROTOCOL, &["", "/v1"], Some("PERPLEXITY_API_KEY")),
@@ -57,14 +58,14 @@ const ALL: &[KnownServer] = &[
     at(Is("api.together.ai"), &openai::PROTOCOL, &["/v1"], Some("TOGETHER_API_KEY")),
     at(Is("api.fireworks.ai"), &openai::PROTOCOL, &["/inference/v1"], Some("FIREWORKS_API_KEY")),
     at(Is("api.cerebras.ai"), &openai::PROTOCOL, &["/v1"], Some("CEREBRAS_API_KEY")),
-    // What they serve in OpenAI's words.
+    // The addresses at which other providers' servers speak OpenAI's dialect.
     at(Is("api.anthropic.com"), &openai::PROTOCOL, &["/v1"], Some("ANTHROPIC_API_KEY")),
     at(Is("generativelanguage.googleapis.com"), &openai::PROTOCOL, &["/v1beta/openai"], Some("GEMINI_API_KEY")),
     at(Is("api.cohere.com"), &openai::PROTOCOL, &["/compatibility/v1"], Some("COHERE_API_KEY")),
     at(Is("api.cohere.ai"), &openai::PROTOCOL, &["/compatibility/v1"], Some("COHERE_API_KEY")),
     at(Ends(".openai.azure.com"), &openai::PROTOCOL, &["/openai/v1"], Some("AZURE_OPENAI_API_KEY")),
     at(Port(11434), &openai::PROTOCOL, &["/v1"], None),
-    // In their own.
+    // The addresses at which they speak their own dialects.
     at(Is("api.anthropic.com"), &anthropic::PROTOCOL, &["/v1"], Some("ANTHROPIC_API_KEY")),
     at(
         Is("generativelanguage.googleapis.com"),
@@ -85,7 +86,7 @@ const ALL: &[KnownServer] = &[
     at(Port(11434), &ollama::PROTOCOL, &[""], None),
 ];
 
-/// Returns the server that an account of this dialect asks there.
+/// Returns the known server at this address, for an account of this dialect.
 pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static KnownServer> {
     ALL.iter().find(|known| {
         known.protocol == protocol
@@ -98,7 +99,7 @@ pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static KnownSer
 }
 
 impl KnownServer {
-    /// Writes the host as a base does; what is somebody's own of it is left out where it may be a
+    /// Writes the host as a base does. A part that the operator chose is left out if it may be a
     /// secret.
     pub(super) fn host(&self, base: &Base) -> String {
         let is_plain =
@@ -111,7 +112,7 @@ impl KnownServer {
         }
     }
 
-    /// Says what is probably wrong with the path, and which address is meant.
+    /// Returns a text that says what is probably wrong with the path, and which address is meant.
     pub(super) fn other_path(&self, base: &Base) -> Option<String> {
         let meant = self.paths.first().copied().unwrap_or_default();
         if self.paths.contains(&&*base.path) {

@@ -1,4 +1,4 @@
-//! Models: their targets, their other names, what may stand in for them.
+//! Resolving models: their targets, their aliases, and the models that may stand in for them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::conf::yaml::read::{List, items};
 use dialects::neutral::Effort;
 use dialects::traits::{Efforts, Sampling, Thinking, Traits};
 
-/// Shown as `created` where nothing is written: 2026-01-01. Never the time of loading, which would
-/// change.
+/// The value of `created` if none is written: 2026-01-01. The time of loading is never used,
+/// because it would change.
 const CREATED: u64 = 1_767_225_600;
 const OWNED_BY: &str = "portcullis";
 
-/// What `hedge` and `queue` leave out.
+/// The defaults of `hedge` and `queue`.
 const AFTER: Quantile = Quantile(0.95);
 const AT_MOST: Share = Share(0.05);
 const LENGTH: usize = 100;
@@ -46,7 +46,7 @@ pub(super) fn resolve<'r>(
     models
 }
 
-/// Gathers the aliases, each with its model. No alias is an id or stands twice.
+/// Gathers the aliases, each with its model. No alias is an id, and none may stand twice.
 fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> HashMap<&'r str, &'r str> {
     let mut aliases: HashMap<&str, &str> = HashMap::new();
     for (id, (file, raw)) in written {
@@ -166,7 +166,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                     at.key("account").unknown("account", account, super::names(accounts));
                     return None;
                 };
-                // `None` if the account has errors of its own.
+                // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
                 if account.dialect.cannot_address(model) {
                     let wrong = "cannot stand in the path of a request, where this account's dialect has it: no `?`, `#`, `\\\\`, and no empty, `.` or `..` part between slashes";
@@ -193,7 +193,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         targets.into_iter().collect()
     }
 
-    /// Checks that all targets have a tier or none, and that the strategy looks at it.
+    /// Checks that either all targets have a tier or none has, and that the strategy uses tiers.
     fn tiers(&self) {
         let list = self.at.key("targets");
         let tier = |some: bool| items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some);
@@ -241,7 +241,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         })
     }
 
-    /// Resolves a list of other models: `fallbacks`, and those of `fallbacks_on`.
+    /// Resolves a list of other models: `fallbacks`, or one of the lists of `fallbacks_on`.
     fn others(
         &self,
         at: &Scribe<'_, '_>,
@@ -269,7 +269,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     }
 }
 
-/// Returns what a model can do: as known, but for what is written.
+/// Returns the traits of a model: the known ones, replaced by those that are written.
 fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
     let Some(written) = written else { return known };
     Traits {
@@ -314,14 +314,14 @@ fn effort(word: raw::Effort) -> Effort {
     }
 }
 
-/// Refuses models that fall back on each other in a circle, each circle once. Those of
-/// `fallbacks_on` are not followed further, so they may. No recursion: a chain may be as long as
-/// the catalog.
+/// Refuses models that fall back on each other in a circle. Each circle is reported once. The
+/// models of `fallbacks_on` are not followed further, so they may form a circle. There is no
+/// recursion: a chain may be as long as the catalog.
 fn circles(written: &Merged<'_, raw::Model>, section: &Scribe<'_, '_>) {
     let fallbacks = |id: &str| {
         written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default()
     };
-    // Not there: not seen. False: on the way. True: done.
+    // An id that is not there was not visited. False: it is on the current way. True: it is done.
     let mut done: BTreeMap<&str, bool> = BTreeMap::new();
     for start in written.keys() {
         if done.contains_key(start) {
@@ -338,7 +338,7 @@ fn circles(written: &Merged<'_, raw::Model>, section: &Scribe<'_, '_>) {
                 continue;
             };
             let Some(fallback) = fallback else { continue };
-            // Itself, or unknown: already said.
+            // The model itself, or an unknown one: it is reported already.
             if *fallback == **id || !written.contains_key(fallback.as_str()) {
                 continue;
             }

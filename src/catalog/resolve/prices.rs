@@ -1,4 +1,5 @@
-//! Prices: what each target costs, and whose limits cannot be kept where nobody knows it.
+//! Resolving prices: the cost of each target. Limits of money that cannot be kept, because a price
+//! is unknown, are refused.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,7 +17,8 @@ pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<
     let raw = written?;
     let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at);
     let long = read_long(raw.long.as_ref(), &at.key("long"));
-    // What is wrong with it has been told: that nobody knows the price need not be told, too.
+    // The errors of the price are reported already. The price is taken as free, so that it is not
+    // also reported as unknown.
     let Some([input, output, cached_input, cache_write, thinking]) = rates else { return Some(Price::FREE) };
     let per_request = Usd::of_millionths(or(raw.per_request, 0));
     Some(Price { input, output, cached_input, cache_write, thinking, per_request, long })
@@ -35,7 +37,7 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
     Some(Long { above: raw.above?, input, output, cached_input, cache_write, thinking })
 }
 
-/// Returns what a million tokens cost that are read, are written, come out of the cache, go into
+/// Returns the cost of a million tokens that are read, are written, come out of the cache, go into
 /// it, or are thought. The first two must be written.
 fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<[u64; 5]> {
     let [input, output, cached_input, cache_write, thinking] = written;
@@ -56,7 +58,8 @@ fn or(written: Option<Decimal>, other: u64) -> u64 {
     written.map_or(other, |Decimal(millionths)| millionths)
 }
 
-/// Returns the target's own price, or else the model's, or else what is known of the provider.
+/// Returns the target's own price, or else the model's, or else the one that is known of the
+/// provider.
 pub(super) fn of_target(
     own: Option<Price>,
     of_model: Option<Price>,
@@ -75,14 +78,14 @@ fn known(account: &Account, model: &str) -> Option<(Price, Origin)> {
     }
 }
 
-/// Served models of which nobody knows what one of their targets costs.
+/// The served models that have a target without a known price.
 pub(super) struct Unpriced<'m> {
-    /// By index; none for those with errors.
+    /// The models by index; `None` for those with errors.
     models: Vec<Option<&'m Model>>,
-    /// Each with the first such target.
+    /// The models without a price, each with its first such target.
     list: Vec<(&'m Model, &'m Target)>,
-    /// By the index of permissions: those of the list that they allow, by their place in it. Many
-    /// keys have the same permissions.
+    /// For the index of each set of permissions, the models of `list` that it allows, by their
+    /// place in `list`. Many keys have the same permissions.
     pub(super) allowed: HashMap<usize, Vec<usize>>,
 }
 
@@ -93,8 +96,8 @@ impl<'m> Unpriced<'m> {
         Self { models, list, allowed: HashMap::new() }
     }
 
-    /// Checks that all that a caller's keys may use has a price, if its money is limited. What a
-    /// model falls back on is among what they may use.
+    /// Checks that everything that a caller's keys may use has a price, if the caller's money is
+    /// limited. Fallbacks are part of what the keys may use.
     pub(super) fn check_caller<'p>(
         &mut self,
         limits: &Limits,
@@ -108,7 +111,7 @@ impl<'m> Unpriced<'m> {
         self.refuse(limits, found, at);
     }
 
-    /// Checks the same of a key, and of the models that it has limits for.
+    /// Checks the same for a key, and for the models that the key has limits for.
     pub(super) fn check_key(&mut self, key: &Key, at: &Scribe<'_, '_>) {
         if self.list.is_empty() {
             return;
@@ -150,8 +153,9 @@ impl<'m> Unpriced<'m> {
         at.key(field).problem(&what);
     }
 
-    /// Warns once of what has no price; unless all of it is served over plain HTTP, so hardly by
-    /// anybody who sends bills, and nothing else in the catalog is about money.
+    /// Warns once of models without a price. There is no warning if two things hold: each such
+    /// target is served over plain HTTP, so hardly by anybody who sends bills, and nothing else in
+    /// the catalog is about money.
     pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &ServedCallers, report: &Report<'_>) {
         let Some((first, _)) = self.list.first() else { return };
         let bills = |target: &Target| target.account.base.tls;
@@ -178,7 +182,7 @@ impl<'m> Unpriced<'m> {
 
 const WRITE: &str = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
 
-/// Returns the first target of a model that may be asked and has no price.
+/// Returns the first target of a model that is on an enabled account and has no price.
 fn unpriced(model: &Model) -> Option<&Target> {
     model.targets.iter().find(|target| lacks(target))
 }
@@ -187,12 +191,13 @@ fn lacks(target: &Target) -> bool {
     target.account.enabled && target.price.is_none()
 }
 
-/// Names the first few, each with where it is served from.
+/// Names the first few models, each with the account that serves it.
 fn named(list: &[(&Model, &Target)]) -> String {
     const SHOWN: usize = 3;
     let one = |(model, target): &(&Model, &Target)| match *model.id == *target.model {
         true => format!("{} at account {}", shown(&model.id), shown(&target.account.id)),
-        // The account's own name for it is no id of the catalog, and may be anything.
+        // The account's own name for the model is not shown: it is no id of the catalog, and may be
+        // anything.
         false => format!("{} at account {} by another name", shown(&model.id), shown(&target.account.id)),
     };
     let first: Vec<_> = list.iter().take(SHOWN).map(one).collect();
