@@ -1,7 +1,8 @@
-//! `conf/server.yaml`: how the process runs, as written and resolved. Read once, at the start.
+//! The configuration of the process: `conf/server.yaml`, as written and resolved. It is read once,
+//! at the start.
 //!
-//! What is written is strict and may leave out anything; what is resolved has every value and every
-//! rule kept. It opens no file and asks the system nothing.
+//! The types as written are strict, and every field may be left out. The resolved types have every
+//! value, and keep every rule. This module opens no file and asks the system nothing.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,47 +22,47 @@ mod store;
 pub use raw::Format;
 pub use store::{Address, OnStoreDown, Store};
 
-/// How the process runs.
+/// The configuration of the process, resolved.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// Where callers are served, at least one.
+    /// The listeners for callers, at least one.
     pub listen: Vec<Listen>,
-    /// Where `/metrics` and `/status` are served.
+    /// The address of `/metrics` and `/status`.
     pub admin: SocketAddr,
-    /// Names by which that may be asked, besides those that need no mention.
+    /// Names by which the admin listener may be called, besides those that need no mention.
     pub admin_hosts: Vec<String>,
-    /// Threads that serve; 0 = one per core.
+    /// The number of threads that serve; 0 = one per core.
     pub workers: usize,
-    /// Tries of one exchange, at least 1.
+    /// The most attempts of one exchange, at least 1.
     pub attempts: usize,
-    /// Bounds, in bytes but for `connections`.
+    /// Bounds, in bytes except `connections`.
     pub limits: Bounds,
     /// Deadlines on the caller's side.
     pub timeouts: ClientTimeouts,
-    /// How SIGTERM ends.
+    /// The phases of the shutdown after SIGTERM.
     pub drain: Drain,
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Cidr>,
     /// Origins that browsers may call from; `*` = all; empty = none, and OPTIONS is 405.
     pub cors: Vec<String>,
-    /// What is logged, and where to.
+    /// The settings of the log.
     pub log: Log,
-    /// Where settled exchanges are written down.
+    /// The settings of the ledger.
     pub ledger: Ledger,
-    /// What gateways share, if they do.
+    /// The store through which gateways share limits, if there is one.
     pub store: Option<Store>,
-    /// What is no error and should be different all the same.
+    /// Warnings: settings that are no error and should be different all the same.
     pub warnings: Vec<Problem>,
 }
 
 /// One listening address.
 #[derive(Debug, Clone)]
 pub struct Listen {
-    /// Address and port.
+    /// The address and the port.
     pub address: SocketAddr,
-    /// HTTP/2 without TLS too.
+    /// True if the listener speaks HTTP/2 without TLS too.
     pub h2c: bool,
-    /// TLS, if it is spoken here.
+    /// The certificate, if the listener speaks TLS.
     pub tls: Option<ListenTls>,
 }
 
@@ -83,50 +84,51 @@ pub struct Bounds {
     pub response_body: usize,
     /// The largest event of a stream.
     pub event: usize,
-    /// A request's head.
+    /// The largest head of a request.
     pub header_bytes: usize,
-    /// Callers' connections at once.
+    /// The most connections of callers at once.
     pub connections: usize,
-    /// All that is buffered at once, of all requests.
+    /// The most that all requests together may buffer at once.
     pub buffered_total: usize,
 }
 
 /// Deadlines on the caller's side.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientTimeouts {
-    /// For the request's body to be there.
+    /// The time in which the body of a request must arrive.
     pub client_read: Duration,
-    /// For one write to be taken.
+    /// The time in which the caller must take one write.
     pub client_write: Duration,
-    /// An idle connection's life.
+    /// The time that an idle connection lives.
     pub keepalive: Duration,
-    /// After this a silent stream gets its head.
+    /// The time after which a silent stream gets its head.
     pub commit_after: Duration,
-    /// Between the comments that keep a silent stream alive.
+    /// The time between the comments that keep a silent stream alive.
     pub comment: Duration,
 }
 
-/// How SIGTERM ends.
+/// The phases of the shutdown after SIGTERM.
 #[derive(Debug, Clone, Copy)]
 pub struct Drain {
-    /// Served on as before, while load balancers learn of it.
+    /// The time in which everything is served as before, while load balancers learn of the
+    /// shutdown.
     pub delay: Duration,
-    /// For running exchanges to end.
+    /// The time in which running exchanges may end.
     pub grace: Duration,
 }
 
-/// What is logged.
+/// The settings of the log.
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// How a line looks.
+    /// The format of a line.
     pub format: Format,
-    /// From which level on.
+    /// The lowest level that is logged.
     pub level: log::LevelFilter,
-    /// Where access lines go.
+    /// The place to which access lines go.
     pub access: Access,
 }
 
-/// Where access lines go.
+/// The place to which access lines go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// Standard output.
@@ -137,18 +139,19 @@ pub enum Access {
     File(PathBuf),
 }
 
-/// Where settled exchanges are written down.
+/// The settings of the ledger, in which settled exchanges are written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
-    /// Whether they are.
+    /// True if exchanges are written down.
     pub enabled: bool,
     /// The file. A relative path starts at the working directory.
     pub path: PathBuf,
-    /// How long single exchanges are kept; sums of days stay longer.
+    /// The time for which single exchanges are kept. Sums of days stay longer.
     pub retention: Duration,
 }
 
-/// Reads `server.yaml`; `name` is shown in errors. What it names but does not hold is looked up.
+/// Reads `server.yaml`. Errors show it as `name`. Things that it names but does not hold are looked
+/// up.
 pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
     let files = [(name.to_owned(), text.to_owned())];
     let mut report = Report::new(&files, habits::KIND, look_up);
@@ -287,7 +290,7 @@ fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
         connections: count(raw.connections.unwrap_or(10_000)),
         buffered_total: size("buffered_total", raw.buffered_total, 1024 * MIB),
     };
-    // Pingora's own limit, which cannot be raised.
+    // This is Pingora's own limit, which cannot be raised.
     if limits.header_bytes > MIB {
         section.key("header_bytes").problem("must be at most 1MiB");
     }
@@ -316,7 +319,7 @@ fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
     }
 }
 
-/// Returns what is written, which must be more than nothing, or else the default.
+/// Returns the written value, which must be more than `nothing`, or else the default.
 fn above<T: Default + PartialEq>(written: Option<T>, default: T, nothing: &str, at: &Scribe<'_, '_>) -> T {
     if written == Some(T::default()) {
         at.problem(&format!("must be more than {nothing}"));
@@ -337,8 +340,8 @@ fn cors(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {
     origins
 }
 
-/// Returns an origin as browsers write it: in lower case, without the port that is the scheme's
-/// own.
+/// Returns an origin as browsers write it: in lower case, and without a port that is the scheme's
+/// default.
 fn origin(written: &str) -> Option<String> {
     if written == "*" {
         return Some("*".to_owned());

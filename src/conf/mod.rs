@@ -1,5 +1,5 @@
-//! Configuration: what turns the operator's files into values, and `server.yaml` itself. The
-//! other files are the [catalog](crate::catalog).
+//! Configuration turns the operator's files into values. This module has the parts for all files,
+//! and `server.yaml` itself. The other files are the [catalog](crate::catalog).
 
 pub mod config;
 pub mod price;

@@ -1,24 +1,25 @@
-//! What the catalog's models cost: the list that Portcullis brings, and where a price is from.
+//! A price says what the tokens of a target cost. This module has the list of prices that comes
+//! with Portcullis, and the origin of a price.
 
 pub mod list;
 
 pub use dialects::price::{Long, Million, Price, ShowCost, Usd};
 
-/// Where a price is from.
+/// The origin of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// It is written beside the target.
     Target,
     /// It is written beside the model.
     Model,
-    /// The list that Portcullis brings.
+    /// The list that comes with Portcullis.
     List,
     /// A demo account costs nothing.
     Demo,
 }
 
 impl Origin {
-    /// Returns the word for it.
+    /// Returns the word for this origin.
     pub fn name(self) -> &'static str {
         match self {
             Self::Target => "target",

@@ -1,7 +1,8 @@
-//! A scribe goes down into a file of the configuration, and notes what is wrong, and where.
+//! A scribe stands at a place in a file of the configuration. It reads the value there, and notes
+//! what is wrong with it.
 //!
-//! All that it notes goes into one [`Report`] on all files. What the files only name is looked up
-//! through it, too, so that whoever resolves a value needs nothing but the scribe of its place.
+//! All notes go into one [`Report`] on all files. A scribe also looks up what the files only name,
+//! so code that resolves a value needs nothing but the scribe of the value's place.
 
 use crate::base::problem::{Problem, in_column, nearest, quoted, unless_secret};
 use crate::conf::secret_ref::{Reference, SecretRef};
@@ -11,7 +12,7 @@ mod report;
 
 pub(crate) use report::Report;
 
-/// A place in a file, and the report that is told what is wrong there.
+/// A place in a file, with the report that collects the errors.
 #[derive(Clone, Copy)]
 pub(crate) struct Scribe<'p, 't> {
     report: &'p Report<'t>,
@@ -19,13 +20,13 @@ pub(crate) struct Scribe<'p, 't> {
     path: Path<'p>,
 }
 
-/// An entry of a section as written, and where.
+/// An entry of a section as written, with its place.
 pub(crate) struct WrittenEntry<'r, 'p, 't, T> {
-    /// Where.
+    /// The place of the entry.
     pub(crate) at: Scribe<'p, 't>,
-    /// Its name.
+    /// The entry's name.
     pub(crate) id: &'r str,
-    /// What is written.
+    /// The entry's value as written.
     pub(crate) raw: &'r T,
 }
 
@@ -40,17 +41,18 @@ impl<'p, 't> Scribe<'p, 't> {
         Scribe { file, ..*self }
     }
 
-    /// Goes to a field of ours in this map.
+    /// Goes to a field of this map; the field is a word of ours.
     pub(crate) fn key<'a>(&'a self, key: &'a str) -> Scribe<'a, 't> {
         self.below(self.path.key(key))
     }
 
-    /// Goes to an entry of this map, by its name, as far as that may be shown.
+    /// Goes to an entry of this map by the entry's name. Messages show the name only if it may be
+    /// shown.
     pub(crate) fn entry<'a>(&'a self, name: &'a str) -> Scribe<'a, 't> {
         self.entry_if(name, (self.report.kind.shows)(self.path.section(), name))
     }
 
-    /// Goes to an entry of this map, whose name is shown or not.
+    /// Goes to an entry of this map. Messages show its name only if `is_shown`.
     pub(crate) fn entry_if<'a>(&'a self, name: &'a str, is_shown: bool) -> Scribe<'a, 't> {
         self.below(self.path.entry(name, is_shown))
     }
@@ -73,7 +75,7 @@ impl<'p, 't> Scribe<'p, 't> {
         self.report.tree(self.file)?.find(&self.path)
     }
 
-    /// Returns whether anything of the path is written, as far as is known.
+    /// Returns whether any part of the path is written, as far as is known.
     pub(crate) fn is_written(&self) -> bool {
         self.report.tree(self.file).is_none() || self.find().is_some()
     }
@@ -83,7 +85,7 @@ impl<'p, 't> Scribe<'p, 't> {
         self.report.problems.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
     }
 
-    /// Notes an error about a value that is not quoted: its column stands for it.
+    /// Notes an error about a value that is not quoted. The message has the value's column instead.
     pub(crate) fn withheld(&self, what: &str) {
         self.problem(&self.in_column(what));
     }
@@ -93,7 +95,7 @@ impl<'p, 't> Scribe<'p, 't> {
         self.find().map_or_else(|| what.to_owned(), |found| in_column(what, found.node.column))
     }
 
-    /// Notes that a value should name something else of the file, and does not.
+    /// Notes that a value should name something else in the file, and that no such thing exists.
     pub(crate) fn unknown<'n>(&self, what: &str, id: &str, known: impl Iterator<Item = &'n str> + Clone) {
         let hint = meant(&format!("{what}s"), id, known.clone());
         match quoted(id, known) {
@@ -102,7 +104,7 @@ impl<'p, 't> Scribe<'p, 't> {
         }
     }
 
-    /// Notes that a field is not there: an error, unless it is there and could not be read.
+    /// Notes that a field is missing, unless it is written and could not be read.
     pub(crate) fn missing(&self, what: &str) {
         let path = self.path.to_string();
         if !self.report.problems.borrow().any(self.file, |problem| problem.path.starts_with(&path)) {
@@ -110,14 +112,14 @@ impl<'p, 't> Scribe<'p, 't> {
         }
     }
 
-    /// Returns whether an error inside this place says so.
+    /// Returns whether an error inside this place contains this text.
     pub(crate) fn tells(&self, what: &str) -> bool {
         let inside = format!("{}.", self.path);
         let says_so = |problem: &Problem| problem.path.starts_with(&inside) && problem.what.contains(what);
         self.report.problems.borrow().any(self.file, says_so)
     }
 
-    /// Notes what is allowed but should not stay so.
+    /// Notes a warning: something is allowed but should not stay so.
     pub(crate) fn warn(&self, what: &str) {
         self.report.warnings.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
     }
@@ -128,16 +130,17 @@ impl<'p, 't> Scribe<'p, 't> {
         self.warn(what);
     }
 
-    /// Returns where the same path stands in another file: `catalog.yaml:14`. The line is searched
-    /// for, so it is left out where there is no room for another error.
+    /// Returns the place of the same path in another file: `catalog.yaml:14`. The line must be
+    /// searched for, so it is left out if there is no room for another error.
     pub(crate) fn place_in(&self, file: usize) -> String {
         let found = self.report.problems.borrow().has_room().then(|| self.in_file(file).find().map(|found| found.line));
         let name = self.report.name(file);
         found.flatten().map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
     }
 
-    /// Reads a secret, written out or looked up. What is wrong with it is noted where it or its
-    /// reference stands; `read` says that in a sentence that goes on after what holds the secret.
+    /// Reads a secret, which is written out or looked up. Errors are noted at the place of the
+    /// secret or of its reference. An error of `read` is the rest of a sentence; the sentence
+    /// begins with what holds the secret.
     pub(crate) fn secret<T>(&self, written: &SecretRef, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         let (field, found) = match written {
             SecretRef::Literal(secret) => {
@@ -149,7 +152,7 @@ impl<'p, 't> Scribe<'p, 't> {
             }
             SecretRef::File(path) => {
                 let read = |text: String| {
-                    // One line end at its end is not part of it.
+                    // One line end after the secret is not part of it.
                     let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
                     read(line.unwrap_or(&text)).map_err(|wrong| format!("the file {wrong}"))
                 };
@@ -159,13 +162,13 @@ impl<'p, 't> Scribe<'p, 't> {
         found.map_err(|wrong| self.key(field).withheld(&wrong)).ok()
     }
 
-    /// Finds what a reference names, or says why not.
+    /// Returns the text that a reference names, or the reason why there is none.
     pub(crate) fn look_up(&self, reference: Reference<'_>) -> Result<String, String> {
         (self.report.look_up.borrow_mut())(reference)
     }
 }
 
-/// Returns a hint: the nearest name, or those that there are.
+/// Returns a hint: the nearest name, or the names that exist.
 pub(crate) fn meant<'n>(what: &str, wrong: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
     match nearest(wrong, names.clone()) {
         Some(near) => format!("did you mean \"{}\"?", unless_secret(near)),
@@ -173,7 +176,7 @@ pub(crate) fn meant<'n>(what: &str, wrong: &str, names: impl Iterator<Item = &'n
     }
 }
 
-/// Returns what is allowed where nothing is near.
+/// Returns a list of the allowed names, for when none of them is near.
 fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
     const SHOWN: usize = 8;
     let mut names = names.peekable();

@@ -1,9 +1,9 @@
-//! YAML text → a tree that knows its lines.
+//! A tree is a YAML text as values that know their lines. This module reads a text into a tree.
 //!
-//! Stricter than YAML where a silent surprise would follow: equal keys in a map, several documents,
-//! tags, an empty file and a byte-order mark are errors. Bounded in size, depth and in what aliases
-//! may bring in, so that no file can hang or exhaust the process. How a tree becomes Rust values is
-//! [`read`]'s part.
+//! It is stricter than YAML where YAML would lead to a silent surprise: equal keys in a map,
+//! several documents, tags, an empty file and a byte-order mark are errors. The size, the depth and
+//! the copies by aliases are bounded, so that no file can hang or exhaust the process. [`read`]
+//! turns a tree into Rust values.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -16,36 +16,37 @@ pub mod edit;
 pub mod habits;
 pub mod read;
 
-/// The largest text, all files together.
+/// The largest text, for all files together.
 pub const LARGEST: usize = 32 << 20;
-/// Lists and maps inside each other. Ours need seven.
+/// The most lists and maps inside each other. Our files need seven.
 const DEEPEST: usize = 64;
-/// Values, keys included. A catalog of 100,000 keys has about a million.
+/// The most values, keys included. A catalog of 100,000 keys has about a million.
 const MOST: usize = 4_000_000;
-/// Values that anchors and aliases may copy: enough for any honest use, too few for a bomb.
+/// The most values that anchors and aliases may copy: enough for any honest use, too few for a
+/// bomb.
 const MOST_ALIASED: usize = 100_000;
 
-/// A value and where it begins.
+/// A value, and the place where it begins.
 #[derive(Clone)]
 pub struct Node<'t> {
-    /// From 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// On its line, from 1, in characters.
+    /// The column on its line, counted from 1, in characters.
     pub column: usize,
     /// The value.
     pub value: Value<'t>,
 }
 
-/// What is written.
+/// A value as written.
 #[derive(Clone)]
 pub enum Value<'t> {
-    /// A scalar without quotes: what it means depends on what is asked for.
+    /// A scalar without quotes. Its meaning depends on the type that is asked for.
     Plain(Cow<'t, str>),
     /// A scalar in quotes, or a block scalar: always text.
     Quoted(Cow<'t, str>),
     /// A list.
     List(Vec<Node<'t>>),
-    /// A map, in the order written; no key twice.
+    /// A map, in the order written. No key stands twice.
     Map(Vec<Entry<'t>>),
 }
 
@@ -58,7 +59,7 @@ pub struct Entry<'t> {
     pub line: usize,
     /// The key's column.
     pub column: usize,
-    /// What belongs to it.
+    /// The key's value.
     pub node: Node<'t>,
 }
 
@@ -82,8 +83,8 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// Returns what stands at a path, or at as much of it as is written; `None` where none of it
-    /// is.
+    /// Returns the value at a path. If only the beginning of the path is written, returns the value
+    /// there; if nothing of it is written, `None`.
     pub fn find(&self, path: &Path<'_>) -> Option<FoundNode<'_, 't>> {
         let mut steps: Vec<&Step<'_>> = path.steps().collect();
         steps.reverse();
@@ -96,12 +97,13 @@ impl<'t> Node<'t> {
         found
     }
 
-    /// Returns the line of a path, or of as much of it as is written; `None` where none of it is.
+    /// Returns the line of a path. If only the beginning of the path is written, returns the line
+    /// of that; if nothing of it is written, `None`.
     pub fn line_of(&self, path: &Path<'_>) -> Option<usize> {
         self.find(path).map(|found| found.line)
     }
 
-    /// Returns whether it says the same, wherever it stands and with whatever quotes.
+    /// Returns whether two values say the same, regardless of their places and quotes.
     pub fn same(&self, other: &Node<'_>) -> bool {
         match (&self.value, &other.value) {
             (Value::Plain(a), Value::Plain(b)) | (Value::Quoted(a), Value::Quoted(b)) => a == b,
@@ -132,10 +134,10 @@ impl<'t> Node<'t> {
     }
 }
 
-/// A value in its place.
+/// A value with its place.
 #[derive(Clone, Copy)]
 pub struct FoundNode<'n, 't> {
-    /// The line of its key, or of itself in a list.
+    /// The line of the value's key, or of the value itself in a list.
     pub line: usize,
     /// The column there.
     pub column: usize,
@@ -148,19 +150,19 @@ pub struct FoundNode<'n, 't> {
 pub enum Path<'p> {
     /// The document.
     Root,
-    /// OpenValue another place.
+    /// A place inside another one.
     In(&'p Path<'p>, Step<'p>),
 }
 
 /// One step of a path.
 #[derive(Clone, Copy)]
 pub enum Step<'p> {
-    /// Into a map.
+    /// Into a map, by a key.
     Key(&'p str),
-    /// The same by a key that must not be shown: it is no word of ours and no id, so that it may be
-    /// a secret in the wrong place.
+    /// Into a map, by a key that must not be shown. It is no word of ours and no id, so it may be a
+    /// secret in the wrong place.
     Hidden(&'p str),
-    /// Into a list, from 0.
+    /// Into a list, by an index that counts from 0.
     Index(usize),
 }
 
@@ -170,12 +172,12 @@ impl<'p> Path<'p> {
         Self::In(self, Step::Key(key))
     }
 
-    /// Returns the place of a key in this map, which is shown or not.
+    /// Returns the place of a key in this map. Messages show the key only if `is_shown`.
     pub fn entry(&'p self, key: &'p str, is_shown: bool) -> Self {
         Self::In(self, if is_shown { Step::Key(key) } else { Step::Hidden(key) })
     }
 
-    /// Returns the nearest key, itself or above: what [`Shows`] goes by.
+    /// Returns the innermost key of the path. [`Shows`] takes it as the key above.
     pub fn section(&'p self) -> Option<&'p str> {
         self.steps().find_map(|step| match step {
             Step::Key(key) | Step::Hidden(key) => Some(*key),
@@ -183,7 +185,7 @@ impl<'p> Path<'p> {
         })
     }
 
-    /// Returns whether a part of it is not shown.
+    /// Returns whether a part of the path must not be shown.
     pub fn hides(&self) -> bool {
         self.steps().any(|step| matches!(step, Step::Hidden(_)))
     }
@@ -206,7 +208,7 @@ impl<'p> Path<'p> {
     }
 }
 
-/// `models.fast.targets[1].account`
+/// Writes a path as `models.fast.targets[1].account`.
 impl std::fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Path::In(parent, step) = self else { return Ok(()) };
@@ -228,16 +230,17 @@ impl std::fmt::Display for Path<'_> {
     }
 }
 
-/// Whether a key below another one (the nearest above it that is no place in a list) may be shown.
+/// A function that returns whether a key may be shown. Its first argument is the nearest key above
+/// that key; places in lists do not count.
 pub type Shows = fn(Option<&str>, &str) -> bool;
 
-/// Reads one document. The tree, with all keys that stand twice; or the one fault after which there
-/// is no tree.
+/// Reads one document. Returns the tree, and an error for each key that stands twice; or the one
+/// error that leaves no tree.
 pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     parse_as(text, |_, _| true)
 }
 
-/// Reads one document, with faults that show no other keys than these.
+/// Reads one document. Its errors show only the keys that `shows` allows.
 pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
     if text.len() > LARGEST {
@@ -264,7 +267,7 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
                     .map_err(|what| Problem::in_text(line, tree.path(None), what))?;
             }
             Err(error) => {
-                // At the end of the text the parser may be a line too far.
+                // At the end of the text, the parser may count one line too many.
                 let line = error.marker().line().min(text.lines().count()).max(1);
                 return fault(line, in_column(&format!("is not YAML: {}", error.info()), error.marker().col() + 1));
             }
@@ -276,7 +279,7 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
     }
 }
 
-/// The tree while it grows. No recursion: its depth is the file's to choose.
+/// The tree while it grows. There is no recursion, because the file decides how deep the tree is.
 struct TreeBuilder<'t> {
     open: Vec<OpenNode<'t>>,
     root: Option<Node<'t>>,
@@ -358,7 +361,8 @@ impl<'t> TreeBuilder<'t> {
         Ok(())
     }
 
-    /// Puts a whole value in its place: it becomes a key, a key's value, an item, or the document.
+    /// Puts a whole value into its place: it becomes a key, the value of a key, an item, or the
+    /// document.
     fn put(&mut self, mut node: Node<'t>, anchor: usize) -> Result<(), String> {
         self.count += 1;
         if self.count > MOST {
@@ -373,7 +377,7 @@ impl<'t> TreeBuilder<'t> {
             Some(OpenNode { value: OpenValue::List(items), .. }) => items.push(node),
             Some(OpenNode { value: OpenValue::Map { entries, key }, .. }) => match key.take() {
                 Some((key, line, column)) => {
-                    // An absent value has no place of its own.
+                    // An absent value has no place of its own, so it gets the place of its key.
                     if node.is_null() {
                         (node.line, node.column) = (line, column);
                     }
@@ -414,7 +418,7 @@ impl<'t> TreeBuilder<'t> {
                 Some(line) => {
                     let path = self.path(Some(&entry.key));
                     let what = format!("stands here a second time, first in line {line}: keep one");
-                    // Where the path does not name it, its place does.
+                    // If the path does not name the key, the message has its column.
                     let what = if path.contains('…') { in_column(&what, entry.column) } else { what };
                     self.faults.push(Problem::in_text(entry.line, path, what));
                 }
@@ -427,7 +431,7 @@ impl<'t> TreeBuilder<'t> {
         kept
     }
 
-    /// Returns where the parser is.
+    /// Returns the path of the place that the parser has reached.
     fn path(&self, last: Option<&str>) -> String {
         fn go(shows: Shows, open: &[OpenNode<'_>], above: Option<&str>, at: &Path<'_>, last: Option<&str>) -> String {
             match open.split_first() {

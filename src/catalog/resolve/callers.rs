@@ -193,8 +193,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 (None, Some(model)) => at.problem(&format!("{} is an alias: write \"{model}\"", shown(id))),
                 (None, None) => {
                     let known = self.models.keys().copied();
-                    // The path of a message would show the wrong id, so the message stands at the
-                    // key of the map.
+                    // The wrong id is a key of the map, so it is part of the path. If the path
+                    // hides it, the report adds the key's column.
                     let hint = meant("models", id, known.clone());
                     match quoted(id, known) {
                         Some(quoted) => section.key(id).problem(&format!("no model {quoted}; {hint}")),

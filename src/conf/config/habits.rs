@@ -1,5 +1,5 @@
-//! The habits of `server.yaml`: which of its keys may be shown, and what to write instead of words
-//! that people bring from elsewhere.
+//! The habits of `server.yaml` are words that people bring from elsewhere, each with the words to
+//! write instead. This module has them, and says which keys may be shown.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -8,10 +8,10 @@ use super::raw::Server;
 use crate::conf::yaml::habits::words;
 use crate::conf::yaml::read::FileKind;
 
-/// `server.yaml`.
+/// The kind of the file `server.yaml`.
 pub(super) const KIND: FileKind = FileKind { shows, habits: HABITS };
 
-/// The habits; see [`rows`](crate::conf::yaml::habits::rows).
+/// The table of habits; see [`rows`](crate::conf::yaml::habits::rows).
 const HABITS: &str = r#"
 port host bind bind_address address addr listen_address listeners server | listen | write `listen: [{ address: 127.0.0.1:8080 }]`; for everybody on the network 0.0.0.0:8080
 port host bind addr ip socket_address | h2c | write `address: 127.0.0.1:8080`, an IP address and a port

@@ -1,6 +1,7 @@
-//! `store:` of `server.yaml`: where gateways keep what they share.
+//! The section `store:` of `server.yaml`: the Redis or Valkey server through which several gateways
+//! share limits.
 //!
-//! **Invariant:** its URL is a secret, as it may hold a password: no message quotes it.
+//! **Invariant:** the server's URL is a secret, as it may hold a password: no message quotes it.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,27 +16,28 @@ use dialects::wire::percent;
 
 pub use raw::OnStoreDown;
 
-/// Where gateways keep what they share.
+/// The settings of the store.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// The server.
+    /// The server's address.
     pub address: Address,
-    /// Certificates (PEM) to trust besides the system's; one that is no authority's is a pin.
+    /// Certificates (PEM) that are trusted besides the system's. A certificate that belongs to no
+    /// authority is a pin.
     pub ca: Option<String>,
-    /// How many gateways share it, at least 1.
+    /// The number of gateways that share the store, at least 1.
     pub instances: u64,
-    /// What becomes of requests with limits without it.
+    /// The treatment of requests with limits while the store is down.
     pub on_store_down: OnStoreDown,
-    /// No request waits longer for it.
+    /// The longest time that a request waits for the store.
     pub timeout: Duration,
-    /// What all names in it begin with.
+    /// The prefix of all names in the store.
     pub prefix: String,
 }
 
-/// Where a server is, and who we are there.
+/// The address of a server, and the user and password for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// By TLS.
+    /// True if the connection uses TLS.
     pub tls: bool,
     /// A name, or an IP address without brackets.
     pub host: String,
@@ -43,7 +45,7 @@ pub struct Address {
     pub port: u16,
     /// The number of the database.
     pub db: i64,
-    /// Who we are there; `None` is the default user.
+    /// The user's name; `None` = the default user.
     pub username: Option<String>,
     /// The password.
     pub password: Option<Secret>,
@@ -55,7 +57,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Without credentials.
+/// Shows no credentials.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host) = (if self.tls { "rediss" } else { "redis" }, &self.host);
@@ -65,8 +67,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Reads a URL. The error goes on a sentence that begins with where it was found, and quotes
-    /// nothing.
+    /// Reads a URL. An error is the rest of a sentence; the sentence begins with the place where
+    /// the URL was found. No error quotes the URL.
     pub fn parse(text: &str) -> Result<Address, String> {
         const SHAPE: &str = "must be a URL such as redis://host:6379, or rediss://user:password@host:6380/0 for TLS";
         let url = redis::parse_redis_url(text.trim_end_matches(['\r', '\n'])).ok_or(SHAPE)?;
@@ -150,7 +152,7 @@ fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
         return None;
     }
     let is_literal = matches!(written, SecretRef::Literal(_));
-    // A stand-in, where secrets are not read.
+    // The value is a stand-in if secrets are not read.
     let stand_in = |text: &str| !is_literal && text == ASSUMED;
     let address =
         at.secret(written, |text| Address::parse(if stand_in(text) { "redis://127.0.0.1:6379" } else { text }))?;

@@ -1,8 +1,8 @@
-//! The list of prices that comes with Portcullis: what well-known models cost, as of one day. The
+//! The list of prices that comes with Portcullis: the prices of well-known models on one day. The
 //! catalog overrides it.
 //!
-//! Exact names only. What a name that is not in it costs is unknown, however much it looks like one
-//! that is.
+//! The list has exact names only. The price of a name that is not in the list is unknown, even if
+//! the name looks like one that is.
 
 use std::sync::LazyLock;
 
@@ -13,35 +13,35 @@ const TEXT: &str = include_str!("list.csv");
 
 static LIST: LazyLock<Vec<ListedPrice>> = LazyLock::new(|| rows().filter_map(row).collect());
 
-/// What a model costs at its provider.
+/// The price of a model at its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedPrice {
     /// The provider: see [`provider`].
     pub provider: &'static str,
-    /// Its name there.
+    /// The model's name at the provider.
     pub model: &'static str,
-    /// What it costs.
+    /// The price.
     pub price: Price,
 }
 
-/// Returns all of it, sorted by provider and model.
+/// Returns the whole list, sorted by provider and model.
 pub fn all() -> &'static [ListedPrice] {
     &LIST
 }
 
-/// Returns what a provider's model of this name costs.
+/// Returns the price of a provider's model with this name.
 pub fn find(provider: &str, model: &str) -> Option<Price> {
     let found = LIST.binary_search_by(|listed| (listed.provider, listed.model).cmp(&(provider, model))).ok()?;
     LIST.get(found).map(|listed| listed.price)
 }
 
-/// Returns the day whose prices these are, such as 2026-01-31.
+/// Returns the day of these prices, such as 2026-01-31.
 pub fn date() -> &'static str {
     TEXT.lines().filter_map(|line| line.strip_prefix("# ")).find(|line| line.starts_with("20")).unwrap_or_default()
 }
 
-/// Returns who stands behind an address. A proxy, another region's address and a server of one's
-/// own may cost something else.
+/// Returns the provider that serves at an address. A proxy, another region's address and a server
+/// of one's own may have other prices, so they have no provider here.
 pub fn provider(host: &str) -> Option<&'static str> {
     Some(match host {
         "api.openai.com" => "openai",
@@ -51,7 +51,7 @@ pub fn provider(host: &str) -> Option<&'static str> {
         "api.mistral.ai" => "mistral",
         "api.groq.com" => "groq",
         "api.x.ai" => "xai",
-        // Others of its addresses are a location's, where some models cost more.
+        // The other addresses of Vertex belong to locations, where some models cost more.
         "aiplatform.googleapis.com" => "vertex",
         _ if host.starts_with("bedrock-runtime.") && host.ends_with(".amazonaws.com") => "bedrock",
         _ => return None,
@@ -62,7 +62,7 @@ fn rows() -> impl Iterator<Item = &'static str> {
     TEXT.lines().filter(|line| !line.starts_with('#')).skip(1)
 }
 
-/// Reads a row. None where it is no row: a test reads all of them.
+/// Reads a row; `None` if the text is no row. A test reads all rows.
 fn row(line: &'static str) -> Option<ListedPrice> {
     let cells: Vec<&str> = line.split(',').collect();
     let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else {
@@ -81,8 +81,8 @@ fn row(line: &'static str) -> Option<ListedPrice> {
     Some(ListedPrice { provider, model, price })
 }
 
-/// Reads what a million tokens cost that are read, are written, come out of the cache, or go into
-/// it. Where one of the last two is empty, it is the first.
+/// Reads the cost of a million tokens that are read, are written, come out of the cache, or go into
+/// it. If one of the last two is empty, it is the first.
 fn rates([input, output, cached_input, cache_write]: [&str; 4]) -> Option<[u64; 4]> {
     let input_or = |cell: &str| if cell.is_empty() { number(input) } else { number(cell) };
     Some([number(input)?, number(output)?, input_or(cached_input)?, input_or(cache_write)?])

@@ -1,7 +1,7 @@
-//! A report gathers all that is wrong with the files of a configuration, each with its file, line
-//! and path.
+//! A report gathers everything that is wrong with the files of a configuration, each error with its
+//! file, line and path.
 //!
-//! An error about one thing is told once: what could not be read is not also reported as missing.
+//! Each error is reported once: a field that could not be read is not also reported as missing.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::conf::secret_ref::LookUp;
 use crate::conf::yaml::read::{FileKind, MOST_FAULTS, read};
 use crate::conf::yaml::{self, Node, Path};
 
-/// What is wrong in all files, with the trees to tell where it stands.
+/// The errors and warnings of all files, and the trees that give the places.
 pub(crate) struct Report<'t> {
     files: &'t [(String, String)],
     pub(super) kind: FileKind,
@@ -21,19 +21,19 @@ pub(crate) struct Report<'t> {
     trees: Vec<Option<Node<'t>>>,
     pub(super) problems: RefCell<Notes>,
     pub(super) warnings: RefCell<Notes>,
-    /// The reading stopped before the end.
+    /// True if the reading stopped before the end.
     cut: bool,
-    /// No tree, or no section: whatever else could be said would be a consequence.
+    /// True if there is no tree, or no section. All further errors would only follow from that.
     hopeless: bool,
     /// The files in which a secret is written out.
     pub(crate) literal_secrets: RefCell<BTreeSet<usize>>,
 }
 
-/// Problems of one severity, each with its file's number, to be sorted by.
+/// Problems of one severity. Each has the number of its file, by which they are sorted.
 #[derive(Default)]
 pub(super) struct Notes {
     list: Vec<(usize, Problem)>,
-    /// How many more there were no room for.
+    /// The number of further problems, for which there was no room.
     more: usize,
 }
 
@@ -64,7 +64,8 @@ impl<'t> Report<'t> {
         report
     }
 
-    /// Reads what a file says. Without one of these parts of it nothing else can be said.
+    /// Reads the values of a file. If one of these parts of it is wrong, nothing else can be said
+    /// about the file.
     pub(crate) fn read<T: DeserializeOwned>(&mut self, file: usize, parts: &[&str]) -> Option<T> {
         let mut faults = Vec::new();
         let document = self.tree(file).and_then(|tree| read(tree, self.kind, &mut faults));
@@ -89,13 +90,13 @@ impl<'t> Report<'t> {
         !self.problems.borrow().list.is_empty()
     }
 
-    /// Returns whether whatever else could be said would be a consequence.
+    /// Returns whether all further errors would only follow from those that are known.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.hopeless || self.cut
     }
 
-    /// Makes a problem with the line of its place. The line is searched for, so this is for errors
-    /// only, and only for those that are told.
+    /// Makes a problem with the line of its place. The line must be searched for. So this is for
+    /// errors only, and only for those that are reported.
     pub(super) fn locate(&self, file: usize, at: &Path<'_>, what: &str) -> Problem {
         let found = self.tree(file).and_then(|tree| tree.find(at));
         let what = match found {
@@ -141,7 +142,7 @@ impl Notes {
         }
     }
 
-    /// Returns whether any problem of this file is such.
+    /// Returns whether `is_such` holds for any problem of this file.
     pub(super) fn any(&self, file: usize, is_such: impl Fn(&Problem) -> bool) -> bool {
         self.list.iter().any(|(in_file, problem)| *in_file == file && is_such(problem))
     }

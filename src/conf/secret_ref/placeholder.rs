@@ -1,28 +1,29 @@
-//! Values that stand for a value: templates that other programs fill in, names of variables, and
-//! what documentation writes where a secret goes.
+//! A placeholder is a text that stands for a value: a template that another program fills in, the
+//! name of a variable, or an example from documentation.
 //!
-//! Only a *whole* value counts. Nothing here fills anything in, so that such a value would go to
-//! the provider as it stands.
+//! Only a *whole* value counts. Portcullis fills no template in: without this check, a placeholder
+//! would go to the provider as it stands.
 
 use dialects::presets;
 
-/// What stands there instead of a secret.
+/// The kind of text that stands in place of a secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Placeholder<'t> {
-    /// An environment variable is meant, by this name if it is plainly one.
+    /// A template for an environment variable. The variable's name is given only if it plainly is
+    /// one.
     Variable(Option<&'t str>),
     /// The bare name of an environment variable.
     Name(&'t str),
-    /// Another template, of a language that is not spoken here.
+    /// A template of another kind, in a language that Portcullis does not know.
     Template,
-    /// What documentation writes: `sk-...`, `<your key>`.
+    /// An example from documentation: `sk-...`, `<your key>`.
     Example,
-    /// A value with quotes around it, which would go up with it: they were written twice, or a
-    /// program that fills in a file of variables kept them.
+    /// A value with quotes around it, which would be sent with it. The quotes were written twice,
+    /// or a program that reads a file of variables kept them.
     Quoted,
 }
 
-/// Whole values that are written where a secret is to come.
+/// Whole values that people write where a secret will stand later.
 const LATER: [&str; 9] = [
     "changeme",
     "change-me",
@@ -36,7 +37,7 @@ const LATER: [&str; 9] = [
 ];
 
 impl<'t> Placeholder<'t> {
-    /// Returns what a whole value is, if it is a placeholder.
+    /// Returns the kind of placeholder that a whole value is, if it is one.
     pub(crate) fn of(text: &'t str) -> Option<Self> {
         let text = text.trim();
         let between = |open: &str, close: &str| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
@@ -73,8 +74,8 @@ impl<'t> Placeholder<'t> {
         is_example.then_some(Self::Example)
     }
 
-    /// Makes a variable. Its name is repeated only where it plainly is one: what looks like a
-    /// secret is none, wherever it stands.
+    /// Makes a variable. Its name is repeated only if it plainly is the name of a variable: a text
+    /// that looks like a secret is not repeated.
     fn variable(name: &'t str) -> Self {
         const ENDS: [&str; 8] = ["_KEY", "_TOKEN", "_SECRET", "_ID", "_PASSWORD", "_CREDENTIALS", "_URL", "_AUTH"];
         let is_plain = is_upper_case(name)
@@ -83,16 +84,16 @@ impl<'t> Placeholder<'t> {
         Self::Variable(is_plain.then_some(name))
     }
 
-    /// Returns whether a text is the name of a variable that is set. The environment is asked only
-    /// for what looks like one: AWS's access key ids do not.
+    /// Returns the placeholder if a text is the name of a variable that is set. The environment is
+    /// asked only for texts that look like such a name. The ids of AWS's access keys do not.
     pub(crate) fn of_name(text: &'t str, is_set: impl FnOnce(&str) -> bool) -> Option<Self> {
         let looks_like_one = is_upper_case(text)
             && (text.contains('_') || ["KEY", "TOKEN", "SECRET"].iter().any(|end| text.ends_with(end)));
         (looks_like_one && is_set(text)).then_some(Self::Name(text))
     }
 
-    /// Says what is wrong with it, and the line to write instead. `usual` is the variable that it
-    /// usually is in.
+    /// Returns a text that says what is wrong with the value, and the line to write instead.
+    /// `usual` is the variable that usually holds it.
     pub(crate) fn wrong(&self, field: &str, usual: Option<&str>) -> String {
         let what = match self {
             Self::Variable(_) | Self::Template => "is a template, and nothing fills it in",

@@ -1,9 +1,9 @@
-//! Changes to a YAML text that leave everything else as it is: comments, order, quotes, indentation
-//! and line ends, byte for byte.
+//! An edit changes a YAML text and leaves everything else as it is: comments, order, quotes,
+//! indentation and line ends, byte for byte.
 //!
-//! Block and flow style are edited where they stand. What cannot be edited surely (an alias, an
-//! anchor, a scalar of several lines) is refused with its place. **Invariant:** what comes out is
-//! read as the old tree with exactly the changes; that is checked each time.
+//! Block style and flow style are edited where they stand. An alias, an anchor or a scalar of
+//! several lines cannot be edited surely: it is refused with its place. **Invariant:** the new text
+//! reads as the old tree with exactly these changes; that is checked each time.
 
 use std::ops::Range;
 
@@ -19,27 +19,28 @@ mod place;
 
 pub use new::New;
 
-/// What is to become of one place.
+/// A change of one place.
 #[derive(Clone)]
 pub enum Change<'c> {
-    /// A map's entry gets this value. One that is not there is added behind the others, with the
-    /// maps around it.
+    /// Sets the value of a map's entry. An entry that is missing is added after the others,
+    /// together with the maps around it.
     Set(Vec<Step<'c>>, New),
-    /// A map's entry or a list's item goes; of the only entry of a map `{}` is left.
+    /// Removes a map's entry or a list's item. If it is the only entry of a map, `{}` is left.
     Remove(Vec<Step<'c>>),
-    /// A list gets one more item, its last.
+    /// Adds an item to a list, as its last.
     Push(Vec<Step<'c>>, New),
-    /// An entry that is a scalar becomes a list of two under another name. What stands behind it on
-    /// its line stays with the first.
+    /// Turns an entry that is a scalar into a list of two, under another name. A comment after the
+    /// scalar on its line stays with the first item.
     Split(Vec<Step<'c>>, &'c str, [New; 2]),
 }
 
-/// Makes the changes, one after the other, and returns the text. The error says why none is made.
+/// Makes the changes, one after the other, and returns the text. If one is refused, none is made,
+/// and the error gives the reason.
 pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<String, Problem> {
     edit_and_find(text, changes).map(|(edited, _)| edited)
 }
 
-/// Makes the changes likewise, and returns also the line where the first of them is now.
+/// Makes the changes as [`edit`] does, and returns also the line where the first of them is now.
 pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Problem> {
     let (mut expected, faults) = parse(text)?;
     if let Some(fault) = faults.into_iter().next() {
@@ -50,7 +51,7 @@ pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Opti
         edited = change.made(&edited).map_err(|why| change.refused(&edited, why))?;
         change.meant(&mut expected);
     }
-    // Whatever the parts above get wrong ends here.
+    // Any mistake of the parts above is found here.
     let read = parse(&edited).ok().filter(|(tree, faults)| faults.is_empty() && tree.same(&expected));
     let first = changes.first();
     let line =
@@ -66,7 +67,7 @@ pub fn document(new: &New) -> String {
     format!("{}\n", new.block(0, 2, "\n").trim_start())
 }
 
-/// Bytes, and what takes their place.
+/// A range of bytes, and the text that replaces them.
 type Splice = (Range<usize>, String);
 
 const UNSURE: &str = "is written in a way that cannot be edited surely";
@@ -82,7 +83,8 @@ impl Change<'_> {
     }
 
     fn refused(&self, text: &str, why: &str) -> Problem {
-        // Behind an alias lines go back to what it stands for: the largest is its own.
+        // After an alias, the lines go back to the text that it stands for. The largest line is the
+        // path's own.
         let tree = parse(text).ok().map(|(tree, _)| tree);
         let line_of = |depth| on_path(self.path().get(..depth)?, &Path::Root, &|path| tree.as_ref()?.line_of(path));
         let line = (1..=self.path().len()).filter_map(line_of).max();
@@ -115,7 +117,8 @@ impl Change<'_> {
         Ok(edited)
     }
 
-    /// Makes this change to a tree. What does not fit is left: the comparison finds it.
+    /// Makes this change to a tree. A change that does not fit the tree does nothing: the
+    /// comparison of the trees finds it.
     fn meant(&self, tree: &mut Node<'_>) {
         let Some((last, above)) = self.path().split_last() else { return };
         match self {

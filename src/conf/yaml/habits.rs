@@ -1,16 +1,16 @@
-//! Habits are fields that people bring from other gateways, proxies and client libraries, each with
-//! what to write here.
+//! A habit is a field that people bring from other gateways, proxies and client libraries, with the
+//! words to write here instead.
 //!
-//! Each file of the configuration has a table of its own; how a table is asked is the same.
+//! Each file of the configuration has a table of its own. All tables are read in the same way.
 
 use std::collections::BTreeSet;
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-/// Returns the rows of a table, each on a line of its own: how fields are called elsewhere, beside
-/// which words of ours they then stand (one of them must be allowed there), and what to write here.
-/// Columns are parted by ` | `, words by blanks.
+/// Returns the rows of a table. Each row is a line with three columns: the names that a field has
+/// elsewhere; our words beside which such a name then stands (one of them must be allowed there);
+/// and the words to write here. ` | ` separates the columns, a blank separates words.
 pub fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     table.lines().filter_map(|row| {
         let (brought, rest) = row.split_once(" | ")?;
@@ -19,7 +19,8 @@ pub fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static
     })
 }
 
-/// Returns what a table says of a field that stands where these are allowed.
+/// Returns the words to write instead of a field, from a table. The field stands at a place where
+/// the fields `allowed` may stand.
 pub fn find(table: &'static str, field: &str, allowed: &[&str]) -> Option<&'static str> {
     let is_meant = |brought: &str, beside: &str| {
         beside.split(' ').any(|word| allowed.contains(&word))
@@ -28,7 +29,7 @@ pub fn find(table: &'static str, field: &str, allowed: &[&str]) -> Option<&'stat
     rows(table).find(|(brought, beside, _)| is_meant(brought, beside)).map(|(_, _, instead)| instead)
 }
 
-/// Returns all fields of a file, wherever they stand.
+/// Returns all fields of a file, at any depth.
 pub fn words<T: JsonSchema>() -> BTreeSet<String> {
     fn gather(schema: &Value, words: &mut BTreeSet<String>) {
         match schema {

@@ -1,10 +1,11 @@
-//! A YAML tree → Rust values by serde, with *all* errors at once, each with its line and path.
+//! Reading turns a YAML tree into Rust values by serde, and reports *all* errors at once, each with
+//! its line and path.
 //!
-//! A derived `Deserialize` gives up at its first error. So each error is recorded where it happens,
-//! what it is about is from then on passed over as if it were not written, and the value around it
-//! is read again. Hence two things for types to be read: every field is an `Option` (what is
-//! missing is for others to say), and a map of many entries is [`Entries`], which holds the reading
-//! again to one entry.
+//! A derived `Deserialize` gives up at its first error. So each error is recorded where it happens.
+//! The value that it is about is then passed over as if it were not written, and the value around
+//! it is read again. The types that are read must therefore keep two rules. Every field is an
+//! `Option`: other code says what is missing. A map of many entries is [`Entries`], so that only
+//! one entry is read again.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,21 +22,21 @@ use nested::{ListReader, MapReader};
 
 mod nested;
 
-/// Faults that are told at once. Beyond it the reading stops: each costs a second reading of its
-/// surroundings.
+/// The most errors that are reported at once. The reading stops after that, because each error
+/// costs a second reading of its surroundings.
 pub const MOST_FAULTS: usize = 100;
 
-/// What is known of a kind of file, besides its types.
+/// A kind of file: what is known of it besides its types.
 #[derive(Clone, Copy)]
 pub struct FileKind {
-    /// Which keys of maps of many entries may be shown: no secret that stands there by mistake.
+    /// The function that says which keys of maps of many entries may be shown. A secret that stands
+    /// there by mistake may not.
     pub shows: Shows,
-    /// The table of fields that there are elsewhere, with what to write here.
+    /// The table of fields that exist elsewhere, with the words to write here.
     pub habits: &'static str,
 }
 
-/// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to
-/// `faults`.
+/// Reads a value. Returns `None` if no part of it could be read. All errors are added to `faults`.
 pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: FileKind, faults: &mut Vec<Problem>) -> Option<T> {
     let progress = FaultCollector { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
     let value = loop {
@@ -66,7 +67,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
                 let mut entries: Vec<(String, Option<T>)> = Vec::with_capacity(map.size_hint().unwrap_or(0));
-                // After an error the same key comes again, until its value is read or passed over.
+                // After an error, serde's map gives the same key again, until its value is read or
+                // passed over.
                 while let Some(name) = map.next_key::<String>()? {
                     let value = map.next_value().ok();
                     match entries.last_mut() {
@@ -104,7 +106,7 @@ pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
 struct FaultCollector {
     kind: FileKind,
     faults: RefCell<Vec<Problem>>,
-    /// Nodes that are passed over, by address: the tree does not move while it is read.
+    /// The nodes that are passed over, by address. The tree does not move while it is read.
     dead: RefCell<HashSet<usize>>,
 }
 
@@ -122,7 +124,7 @@ impl FaultCollector {
         self.count() >= MOST_FAULTS
     }
 
-    /// Makes sure that an error is followed by progress: what failed without a new fault is not
+    /// Makes sure that each error leads to progress: a value that failed without a new fault is not
     /// tried again.
     fn give_up(&self, node: &Node<'_>, before: usize) {
         if self.count() == before {
@@ -130,7 +132,8 @@ impl FaultCollector {
         }
     }
 
-    /// Records an error that has no place yet as one of this node, which is dead from then on.
+    /// Records an error that has no place yet as an error of this node. The node is dead from then
+    /// on.
     fn record(&self, error: Error, node: &Node<'_>, (line, column): (usize, usize), path: &Path<'_>) -> Error {
         let (path, what) = match (error, path) {
             (Error::Recorded, _) => return Error::Recorded,
@@ -146,7 +149,7 @@ impl FaultCollector {
                 let path = map.entry(&field, is_shown);
                 (path.to_string(), if path.hides() { in_column(&what, column) } else { what })
             }
-            // No field without a map around it.
+            // There is no field without a map around it.
             (Error::UnknownField(field, allowed), Path::Root) => {
                 (String::new(), format!("unknown field{}", hint(&field, allowed)))
             }
@@ -162,17 +165,18 @@ fn address(node: &Node<'_>) -> usize {
     ptr::from_ref(node).addr()
 }
 
-/// An error, until its place is known, and after.
+/// An error, before its place is known (with a text) and after.
 #[derive(Debug)]
 enum Error {
     Fresh(String),
-    /// About a value that the message does not quote: it says where it stands.
+    /// An error about a value that the message does not quote; the message has the value's place
+    /// instead.
     Withheld(String),
     UnknownField(String, &'static [&'static str]),
     Recorded,
 }
 
-/// Nobody shows it: what it says is recorded as a problem.
+/// Nobody shows this text: the error is recorded as a problem.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("recorded")
@@ -186,7 +190,7 @@ impl de::Error for Error {
         Self::Withheld(what.to_string())
     }
 
-    // The values themselves are never shown: they may be secrets.
+    // The messages never show the values: they may be secrets.
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         Self::Fresh(format!("must be {expected}"))
     }
@@ -216,7 +220,7 @@ fn hint(wrong: &str, allowed: &[&str]) -> String {
     }
 }
 
-/// A value being read.
+/// A value that is being read.
 #[derive(Clone, Copy)]
 struct NodeReader<'a, 't> {
     node: &'a Node<'t>,
@@ -255,7 +259,7 @@ impl<'a, 't> NodeReader<'a, 't> {
     }
 }
 
-/// Returns whether a scalar is text, for want of being anything else.
+/// Returns whether a scalar is read as text, because it is nothing else.
 pub fn reads_as_text(node: &Node<'_>) -> bool {
     match &node.value {
         Value::Quoted(_) => true,
@@ -284,7 +288,7 @@ fn is_number(text: &str) -> bool {
     if matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
         return true;
     }
-    // Rust's floats are the core schema's, and also `inf` and `nan` without the dot.
+    // Rust's floats are those of the core schema, and also `inf` and `nan` without the dot.
     unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') && unsigned.parse::<f64>().is_ok()
 }
 
@@ -318,7 +322,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         match &self.node.value {
             Value::Plain(text) if !self.node.is_null() => match boolean(text) {
                 Some(value) => visitor.visit_bool(value),
-                // What other formats, and YAML 1.1, take for one.
+                // The words that other formats, and YAML 1.1, read as true or false.
                 None => {
                     let is_one = |word: &&str| word.eq_ignore_ascii_case(text);
                     let known = ["yes", "no", "on", "off", "y", "n", "1", "0"].iter().any(is_one);
@@ -332,7 +336,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         }
     }
 
-    /// Gives a number's text, so that none of its decimals is lost.
+    /// Gives serde the number's text, so that none of its decimals is lost.
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),
@@ -401,8 +405,8 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         }
     }
 
-    /// Reads a value that is written as text: also one that looks like a number, so that it is the
-    /// value's own type that says what is missing.
+    /// Reads a value that is written as text. A number is passed on as text too, so that the
+    /// value's own type says what is missing.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),

@@ -1,13 +1,13 @@
-//! What is to be written, as YAML.
+//! A new value is one that an edit writes. This module has its type, and writes it as YAML.
 
 use super::place::Quotes;
 use crate::conf::yaml::read::reads_as_text;
 use crate::conf::yaml::{Entry, Node, Value};
 
-/// A value to be written.
+/// A value that an edit writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum New {
-    /// Text, in quotes where it needs them.
+    /// A text, in quotes if it needs them.
     Text(String),
     /// `true` or `false`.
     Bool(bool),
@@ -15,8 +15,8 @@ pub enum New {
     List(Vec<New>),
     /// A map.
     Map(Vec<(String, New)>),
-    /// With a note behind it, where the style has room for one: a comment of one word that ends in
-    /// `…`. Such a note belongs to the value, and goes with it.
+    /// A value with a note after it, where the style has room for one. A note is a comment of one
+    /// word that ends in `…`. The note belongs to the value, and goes away with it.
     Noted(Box<New>, String),
 }
 
@@ -43,7 +43,7 @@ impl New {
         }
     }
 
-    /// Returns whether it holds a note, wherever.
+    /// Returns whether the value holds a note, at any depth.
     pub(super) fn is_noted(&self) -> bool {
         match self {
             Self::Noted(..) => true,
@@ -53,13 +53,13 @@ impl New {
         }
     }
 
-    /// Writes it on one line, inside brackets or not.
+    /// Writes the value on one line, so that it can stand inside brackets or not.
     pub(super) fn flow(&self) -> String {
         self.on_a_line(true)
     }
 
-    /// Writes what stands behind `key:` or `- ` in block style, with the blank between: on this
-    /// line, or, for a map, on lines of its own.
+    /// Writes what stands after `key:` or `- ` in block style, with the blank between. A map gets
+    /// lines of its own; anything else stands on this line.
     pub(super) fn block(&self, indent: usize, step: usize, eol: &str) -> String {
         match self {
             Self::Map(entries) if !entries.is_empty() => entries
@@ -74,7 +74,7 @@ impl New {
         }
     }
 
-    /// Writes it in place of a scalar that was written with these quotes.
+    /// Writes the value in place of a scalar that had these quotes.
     pub(super) fn instead_of(&self, quotes: Quotes, flow: bool) -> String {
         match (self, quotes) {
             (Self::Text(text), Quotes::Single) => format!("'{}'", text.replace('\'', "''")),
@@ -99,7 +99,7 @@ impl New {
         }
     }
 
-    /// Returns the tree that it is read as.
+    /// Returns the tree that the written value reads as.
     pub(super) fn node<'t>(&self) -> Node<'t> {
         let value = match self {
             Self::Text(text) => Value::Quoted(text.clone().into()),
@@ -116,7 +116,7 @@ pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
     Entry { key: key.to_owned().into(), line: 0, column: 0, node: new.node() }
 }
 
-/// Writes text as a scalar, in quotes where it would be taken for something else.
+/// Writes a text as a scalar. It gets quotes if it would be read as something else.
 pub(super) fn scalar(text: &str, flow: bool) -> String {
     let plain = |(at, b): (usize, u8)| match b {
         b':' => !flow && text.as_bytes().get(at + 1).is_some_and(u8::is_ascii_alphanumeric),
@@ -125,7 +125,7 @@ pub(super) fn scalar(text: &str, flow: bool) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().enumerate().all(plain)
         && reads_as_text(&Node { line: 0, column: 0, value: Value::Plain(text.into()) })
-        // What other readers take for a truth value or a number, such as `yes`.
+        // Other readers take some texts, such as `yes`, for a truth value or a number.
         && serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
     if is_plain { text.to_owned() } else { double_quoted(text) }
 }

@@ -1,5 +1,5 @@
-//! A path in a text is what of a [`Path`](crate::conf::yaml::Path) is there, place by place. A
-//! change at its end becomes the bytes that change.
+//! A path in a text is the chain of places that a [`Path`](crate::conf::yaml::Path) leads through,
+//! as far as they are written. A change at the end of the path becomes the bytes that change.
 
 use super::new::scalar;
 use super::place::PlacedEntry;
@@ -11,11 +11,11 @@ type Splices = Result<Vec<Splice>, &'static str>;
 /// The places that a path leads through in a text.
 pub(super) struct PathInText<'p, 't> {
     text: &'t str,
-    /// From the document to the innermost place that is there.
+    /// The places from the document to the innermost one that is written.
     chain: Vec<&'p Place<'t>>,
-    /// What of the path is not there.
+    /// The rest of the path, which is not written.
     missing: &'p [Step<'p>],
-    /// The last step that is there: the entry or item that the chain ends with.
+    /// The last step that is written: the entry or item that the chain ends with.
     last: Option<Step<'p>>,
 }
 
@@ -45,7 +45,7 @@ impl<'p, 't> PathInText<'p, 't> {
         if place.anchored { Err(ANCHORED) } else { Ok(found) }
     }
 
-    /// Returns whether all of the path is there.
+    /// Returns whether the whole path is written.
     pub(super) fn is_whole(&self) -> bool {
         self.missing.is_empty()
     }
@@ -95,8 +95,8 @@ impl<'p, 't> PathInText<'p, 't> {
         let map = self.place()?;
         let PlacedValue::Map { flow, entries } = &map.kind else { return Err(UNSURE) };
         if *flow {
-            // `{}` has no style of its own: where there is a note to write, it gets one that has
-            // room for it.
+            // `{}` has no style of its own. If there is a note to write, the map gets a style that
+            // has room for it.
             if entries.is_empty()
                 && new.is_noted()
                 && let Some(splices) = self.in_place_of_braces(map, key, new)
@@ -113,7 +113,7 @@ impl<'p, 't> PathInText<'p, 't> {
         Ok(vec![(line..line, self.on_lines(line, indent, self.step(indent), (key, new)))])
     }
 
-    /// Writes an entry of a map in block style on lines of its own, behind the line that ends here.
+    /// Writes an entry of a map in block style on lines of its own, after the line that ends here.
     fn on_lines(&self, line: usize, indent: usize, step: usize, (key, new): (&str, &New)) -> String {
         let eol = self.eol(line);
         format!("{eol}{:indent$}{}:{}", "", scalar(key, false), new.block(indent + step, step, eol))
@@ -131,7 +131,7 @@ impl<'p, 't> PathInText<'p, 't> {
         Ok(vec![(line..line, format!("{eol}{:dash$}- {}", "", behind_a_dash(item)))])
     }
 
-    /// Adds behind the last of a list or map in flow style.
+    /// Adds an entry or item at the end of a map or list in flow style.
     fn in_brackets(&self, around: &Place<'_>, last: Option<&Place<'_>>, new: &str, spaced: bool) -> Splices {
         if let Some(last) = last {
             let end = last.end.ok_or(UNSURE)?;
@@ -177,8 +177,8 @@ impl<'p, 't> PathInText<'p, 't> {
         }
     }
 
-    /// Adds the first entry of a map that is written `{}` and stands behind a key in block style:
-    /// on lines of its own.
+    /// Adds the first entry of a map that is written `{}` after a key in block style. The entry
+    /// gets lines of its own.
     fn in_place_of_braces(&self, map: &Place<'_>, key: &str, new: &New) -> Option<Vec<Splice>> {
         let (start, colon) = self.colon_before(map, self.around().ok()?).ok()?;
         let end = map.end?;
@@ -193,8 +193,8 @@ impl<'p, 't> PathInText<'p, 't> {
         Some(vec![(colon..end, String::new()), (line..line, self.on_lines(line, indent + step, step, (key, new)))])
     }
 
-    /// Finds the key in block style that a value stands behind, in the map around it: its first
-    /// byte, and the byte behind its colon.
+    /// Finds the key in block style that stands before a value, in the map around the value.
+    /// Returns the key's first byte, and the byte after its colon.
     fn colon_before(&self, value: &Place<'_>, around: &Place<'_>) -> Result<(usize, usize), &'static str> {
         let PlacedValue::Map { flow: false, entries } = &around.kind else { return Err(LAST) };
         let key = &entries.iter().find(|entry| entry.value.start == value.start).ok_or(LAST)?.key;
@@ -205,18 +205,18 @@ impl<'p, 't> PathInText<'p, 't> {
         Ok((key.start, end + colon.ok_or(UNSURE)? + 1))
     }
 
-    /// Writes `{}` behind the colon of a map in block style that loses its only entry.
+    /// Writes `{}` after the colon of a map in block style that loses its only entry.
     fn emptied(&self) -> Result<Splice, &'static str> {
         let map = self.around()?;
         let (_, colon) = self.colon_before(map, self.chain.iter().rev().nth(2).ok_or(LAST)?)?;
-        // The map begins on a line of its own.
+        // The map must begin on a line of its own.
         if self.rest_of_line(colon).is_none_or(|end| end >= map.start) {
             return Err(UNSURE);
         }
         Ok((colon..colon, " {}".to_owned()))
     }
 
-    /// Takes one out of a list or map in flow style, with one comma.
+    /// Removes one item or entry from a list or map in flow style, with one comma.
     fn out_of_brackets(&self, spans: &[(usize, Option<usize>)], index: usize) -> Splices {
         let (start, end) = *spans.get(index).ok_or(UNSURE)?;
         let before = index.checked_sub(1).and_then(|before| spans.get(before));
@@ -225,16 +225,16 @@ impl<'p, 't> PathInText<'p, 't> {
             (None, Some((_, before))) => before.ok_or(UNSURE)?..end.ok_or(UNSURE)?,
             (None, None) => start..end.ok_or(UNSURE)?,
         };
-        // A comment in it may be about a neighbour.
+        // A comment in the range may be about a neighbour.
         if self.text.get(range.clone()).is_none_or(|text| text.contains('#')) {
             return Err(UNSURE);
         }
         Ok(vec![(range, String::new())])
     }
 
-    /// Takes whole lines away: from the one in which something starts to the one in which it ends;
-    /// of an entry that is indented so far with the comments below it that are indented deeper,
-    /// since they are its own.
+    /// Removes whole lines: from the line in which something starts to the line in which it ends.
+    /// With `indent`, it is an entry with that indentation. The comments below that are indented
+    /// deeper belong to the entry, and are removed too.
     fn lines(&self, start: usize, end: usize, indent: Option<usize>) -> Splices {
         let start = self.line_start(start);
         let end = self.rest_of_line(end).ok_or(UNSURE)?;
@@ -243,7 +243,7 @@ impl<'p, 't> PathInText<'p, 't> {
         if behind > end {
             return Ok(vec![(start..behind, String::new())]);
         }
-        // The last line of a file that ends without a line end.
+        // This is the last line of a file that does not end with a line end.
         let before = self.text.get(..start).ok_or(UNSURE)?;
         let before = before.strip_suffix('\n').map_or(before, |before| before.strip_suffix('\r').unwrap_or(before));
         Ok(vec![(before.len()..end, String::new())])
@@ -254,7 +254,7 @@ impl<'p, 't> PathInText<'p, 't> {
         let PlacedValue::Map { flow, entries } = &self.around()?.kind else { return Err(UNSURE) };
         let PlacedEntry { key, .. } = entries.iter().find(|entry| entry.name == key).ok_or(UNSURE)?;
         let (PlacedValue::Scalar(..), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
-        // Where the value stands on a line of its own, a comment may stand behind the key.
+        // If the value stands on a line of its own, a comment may stand after the key.
         let between = self.text.get(key.end.ok_or(UNSURE)?..place.start).ok_or(UNSURE)?;
         if between.contains('#') {
             return Err(UNSURE);
@@ -278,7 +278,7 @@ impl<'p, 't> PathInText<'p, 't> {
         self.text.get(..at).and_then(|before| before.rfind(['\n', '\r'])).map_or(0, |end| end + 1)
     }
 
-    /// Returns where this line ends, if nothing but a comment follows on it.
+    /// Returns the end of this line, if nothing but a comment follows on it.
     fn rest_of_line(&self, at: usize) -> Option<usize> {
         let behind = self.text.get(at..)?;
         let rest = behind.get(..behind.find(['\n', '\r']).unwrap_or(behind.len()))?;
@@ -286,19 +286,20 @@ impl<'p, 't> PathInText<'p, 't> {
         (told.is_empty() || (told.starts_with('#') && told.len() < rest.len())).then_some(at + rest.len())
     }
 
-    /// Returns the line end that stands here.
+    /// Returns the line end at this byte.
     fn line_end(&self, at: usize) -> &'static str {
         let behind = self.text.get(at..).unwrap_or_default();
         ["\r\n", "\n", "\r"].into_iter().find(|end| behind.starts_with(end)).unwrap_or_default()
     }
 
-    /// Returns the line end to write here: this line's, or at the end of a text the first line's.
+    /// Returns the line end to write here: this line's own, or, at the end of a text, that of the
+    /// first line.
     fn eol(&self, at: usize) -> &'static str {
         let first = self.text.find(['\n', '\r']).unwrap_or(self.text.len());
         [at, first].into_iter().map(|at| self.line_end(at)).find(|end| !end.is_empty()).unwrap_or("\n")
     }
 
-    /// Passes over comments on the next lines that are indented deeper: they belong to what stands
+    /// Passes over comments on the next lines that are indented deeper: they belong to the entry
     /// above them.
     fn behind_comments(&self, mut line: usize, indent: usize) -> usize {
         loop {
@@ -313,21 +314,21 @@ impl<'p, 't> PathInText<'p, 't> {
         }
     }
 
-    /// Returns how far the first key of a map in block style is indented; a dash before it counts
-    /// as a blank.
+    /// Returns the indentation of the first key of a map in block style. A dash before the key
+    /// counts as a blank.
     fn indent(&self, key: usize) -> Result<usize, &'static str> {
         let start = self.line_start(key);
         let before = self.text.get(start..key).ok_or(UNSURE)?;
         if before.bytes().all(|b| b" -".contains(&b)) { Ok(before.len()) } else { Err(UNSURE) }
     }
 
-    /// Returns how far a key is indented, where nothing stands before it.
+    /// Returns the indentation of a key that stands first on its line.
     fn indent_of_line(&self, at: usize) -> Result<usize, &'static str> {
         let before = self.text.get(self.line_start(at)..at).ok_or(UNSURE)?;
         if before.bytes().all(|b| b == b' ') { Ok(before.len()) } else { Err(UNSURE) }
     }
 
-    /// Returns how far an item's dash is indented, and where it is.
+    /// Returns the indentation of an item's dash, and the byte of the dash.
     fn dash(&self, item: usize) -> Result<(usize, usize), &'static str> {
         let start = self.line_start(item);
         let before = self.text.get(start..item).ok_or(UNSURE)?;
@@ -339,8 +340,8 @@ impl<'p, 't> PathInText<'p, 't> {
         Ok((indent, start + indent))
     }
 
-    /// Returns how much deeper than this the inside of a map is to be indented: as this is indented
-    /// in what is around it.
+    /// Returns the indentation of a map's entries below `indent`. It is the same step by which
+    /// `indent` is deeper than what is around it.
     fn step(&self, indent: usize) -> usize {
         let indents = self.chain.iter().filter_map(|place| {
             let PlacedValue::Map { flow: false, entries } = &place.kind else { return None };
@@ -350,7 +351,7 @@ impl<'p, 't> PathInText<'p, 't> {
     }
 }
 
-/// Writes an item of a list in block style. A map is written on its line.
+/// Writes an item of a list in block style. A map is written on the same line.
 fn behind_a_dash(item: &New) -> String {
     let note = item.note().map(|note| format!(" # {note}")).unwrap_or_default();
     format!("{}{note}", item.flow())

@@ -1,8 +1,8 @@
 //! A [`Place`] says where a part of a text stands, to the byte.
 //!
-//! Only what lies along one path is kept; all else is passed over, so that a large file costs
-//! little more than its parsing. What the parser tells is not believed where the text itself can be
-//! asked.
+//! Only the places along one path are kept; all others are passed over, so that a large file costs
+//! little more than its parsing. The parser's positions are not trusted where the text itself gives
+//! the answer.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use crate::conf::yaml::Step;
 /// A value's place.
 #[derive(Debug)]
 pub(super) struct Place<'t> {
-    /// Its first byte. A map in block style begins with its first key.
+    /// The first byte. A map in block style begins with its first key.
     pub(super) start: usize,
-    /// Behind its last byte; `None` where that cannot be told, as of a block scalar.
+    /// The byte after the last one; `None` if it cannot be told, as for a block scalar.
     pub(super) end: Option<usize>,
-    /// Has an anchor, so that it may be meant elsewhere too.
+    /// True if the value has an anchor, so that other places may use it too.
     pub(super) anchored: bool,
     pub(super) kind: PlacedValue<'t>,
 }
 
-/// What stands there.
+/// The value at a place.
 #[derive(Debug)]
 pub(super) enum PlacedValue<'t> {
     /// A scalar on one line.
@@ -36,7 +36,7 @@ pub(super) enum PlacedValue<'t> {
         entries: Vec<PlacedEntry<'t>>,
     },
     Alias,
-    /// Another scalar, or what lies off the path.
+    /// A scalar of another kind, or a value that is not on the path.
     Other,
 }
 
@@ -55,8 +55,8 @@ pub(super) struct PlacedEntry<'t> {
     pub(super) value: Place<'t>,
 }
 
-/// Finds where the document stands, with what lies along the path. `None` if that cannot be told of
-/// everything.
+/// Finds the place of the document, with the places along the path. Returns `None` if one of them
+/// cannot be told.
 pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
     let mut reader =
         PlaceFinder { text, lines: lines(text), ascii: text.is_ascii(), parser: Parser::new_from_str(text) };
@@ -68,7 +68,7 @@ pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
     }
 }
 
-/// Returns where each line begins. YAML's line ends are `\n`, `\r\n` and `\r`.
+/// Returns the byte at which each line begins. YAML's line ends are `\n`, `\r\n` and `\r`.
 fn lines(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
@@ -88,8 +88,8 @@ impl<'t> PlaceFinder<'t> {
         self.parser.next_event()?.ok()
     }
 
-    /// Returns the byte of a place by line and column: the parser's index counts characters, but
-    /// bytes in some comments.
+    /// Returns the byte of a place from its line and column. The parser's index cannot be used: it
+    /// counts characters, but bytes in some comments.
     fn byte(&self, marker: Marker) -> Option<usize> {
         let start = *self.lines.get(marker.line().checked_sub(1)?)?;
         if self.ascii {
@@ -100,7 +100,8 @@ impl<'t> PlaceFinder<'t> {
         bytes.nth(marker.col()).map(|at| start + at)
     }
 
-    /// Reads on to the end of a value. `path` is what of the path lies inside, `None` off it.
+    /// Reads on to the end of a value. `path` is the part of the path that lies inside the value;
+    /// `None` if the value is not on the path.
     fn place(&mut self, event: Event<'t>, span: Span, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
         let start = self.byte(span.start)?;
         match event {
@@ -134,7 +135,7 @@ impl<'t> PlaceFinder<'t> {
         let (quotes, end) = match style {
             ScalarStyle::SingleQuoted => (Quotes::Single, self.closing(start, '\'')),
             ScalarStyle::DoubleQuoted => (Quotes::Double, self.closing(start, '"')),
-            // Behind quotes the parser's end includes blanks and a comment.
+            // For quoted scalars the parser's end cannot be used: it includes blanks and a comment.
             ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => (Quotes::None, self.byte(span.end)),
         };
         let end = end.filter(|end| *end > start);
@@ -146,12 +147,12 @@ impl<'t> PlaceFinder<'t> {
         (end, if on_one_line { PlacedValue::Scalar(text, quotes) } else { PlacedValue::Other })
     }
 
-    /// Returns the byte behind the quote that closes the one which stands here.
+    /// Returns the byte after the quote that closes the one at `start`.
     fn closing(&self, start: usize, quote: char) -> Option<usize> {
         let mut inside = self.text.get(start..)?.strip_prefix(quote)?.char_indices();
         while let Some((at, c)) = inside.next() {
             if c == quote {
-                // Two single quotes are one that is meant.
+                // Two single quotes stand for one.
                 if quote == '\'' && inside.as_str().starts_with(quote) {
                     inside.next();
                     continue;
@@ -216,12 +217,12 @@ impl<'t> PlaceFinder<'t> {
         }
     }
 
-    /// Returns the byte behind a bracket that closes a list or map in flow style.
+    /// Returns the byte after a bracket that closes a list or map in flow style.
     fn bracket(&self, span: Span, bracket: char) -> Option<usize> {
         let (start, end) = (self.byte(span.start)?, self.byte(span.end)?);
-        // The span of one that closes nothing visible is empty.
+        // The span is empty if no bracket is written.
         let mut rest = self.text.get(start..).filter(|_| end > start)?;
-        // Where a comma stands before the bracket, the parser tells of that.
+        // If a comma stands before the bracket, the parser gives the place of the comma.
         if let Some(behind) = rest.strip_prefix(',') {
             rest = behind.trim_start();
             while rest.starts_with('#') {

@@ -1,13 +1,13 @@
-//! Maps and lists while they are read: serde asks for one key, value or item after the other.
+//! Readers of maps and lists. Serde asks them for one key, value or item after the other.
 
 use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess};
 
 use super::{Error, NodeReader};
 use crate::conf::yaml::{Entry, Node, Path, Step};
 
-/// A map being read. The first of `left` is the entry whose key or value comes next.
+/// A map that is being read. The first of `left` is the entry whose key or value comes next.
 pub(super) struct MapReader<'a, 't> {
-    /// Its keys are names, and no words of ours.
+    /// True if the map's keys are names, and no words of ours.
     pub(super) are_names: bool,
     pub(super) all: NodeReader<'a, 't>,
     pub(super) entries: &'a [Entry<'t>],
@@ -65,7 +65,7 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
     }
 }
 
-/// A list being read; `at` is the item that comes next.
+/// A list that is being read; `at` is the index of the item that comes next.
 pub(super) struct ListReader<'a, 't> {
     pub(super) all: NodeReader<'a, 't>,
     pub(super) items: &'a [Node<'t>],
