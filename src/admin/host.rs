@@ -7,10 +7,10 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Endings that no public name has: of one machine, of one cluster, of one network.
+/// Endings that no public name has: those of one machine, of one cluster, of one network.
 const PRIVATE: [&str; 6] = ["localhost", "svc", "cluster.local", "internal", "local", "home.arpa"];
 
-/// The names that are this gateway's own, besides those that are nobody's.
+/// The names that belong to this gateway, besides private names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HostNames(Vec<String>);
 
@@ -29,7 +29,8 @@ impl HostNames {
         let Some(name) = name(host) else { return false };
         let private = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.ends_with('.'));
         let is_address = name.parse::<IpAddr>().is_ok();
-        // HTTP/1.1 lets who knows no name send an empty one; a browser always knows one.
+        // In HTTP/1.1 a client that knows no name may send an empty one. A browser always knows
+        // one.
         name.is_empty()
             || is_address
             || !name.contains('.')
@@ -38,8 +39,8 @@ impl HostNames {
     }
 }
 
-/// Returns the host without its port, in lower case, an IPv6 address without brackets; or none, if
-/// no host is written so.
+/// Returns the host without its port, in lower case; an IPv6 address has no brackets. Returns
+/// `None` if the text is no host.
 fn name(host: &str) -> Option<String> {
     let host = host.trim();
     if let Some(rest) = host.strip_prefix('[') {
@@ -59,12 +60,12 @@ fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns a name in its one form.
+/// Returns a name in its normal form.
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Returns the answer to a request by another name.
+/// Returns the answer to a request that used another name.
 pub(super) fn refusal(host: &str) -> String {
     let shown = name(host).filter(|name| name.len() <= 253);
     let written = shown.as_deref().unwrap_or("NAME");

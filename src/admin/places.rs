@@ -1,15 +1,15 @@
 //! A place is the right to be connected to the admin listener.
 //!
-//! A connection is idle until it has sent a request's head. When all places are taken, the oldest
-//! idle connection has to go, so that idle ones keep nobody out. **Invariant:** a connection that
-//! has sent a head is never closed because another one comes.
+//! A connection is idle until it has sent the head of a request. When all places are taken, the
+//! oldest idle connection has to go, so that idle connections keep nobody out. **Invariant:** a
+//! connection that has sent a head is never closed for a new one.
 
 use crate::base::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// All places.
+/// All places of the listener.
 pub(super) struct Places {
     most: usize,
     taken: Lock<Taken>,
@@ -19,7 +19,7 @@ pub(super) struct Places {
 struct Taken {
     count: usize,
     next: u64,
-    /// The oldest first. Each goes when it is dropped.
+    /// The idle connections, the oldest first. A connection has to go when its sender is dropped.
     idle: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
@@ -30,19 +30,19 @@ pub(super) struct Connected {
 }
 
 impl Places {
-    /// Makes so many places.
+    /// Makes `most` places.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Lock::default() })
     }
 
-    /// Takes a place for an idle connection, if need be from the oldest idle one. The receiver ends
-    /// when the connection has to go. None: all are busy.
+    /// Takes a place for an idle connection, if necessary from the oldest idle one. The receiver
+    /// ends when the connection has to go. Returns `None` if all connections are busy.
     pub(super) fn take(self: &Arc<Self>) -> Option<(Connected, oneshot::Receiver<()>)> {
         let (leave, leaving) = oneshot::channel();
         let mut taken = self.taken.lock();
         if taken.count >= self.most {
-            // It gives its place back only when it is polled next; until then there is one more
-            // than the most.
+            // The old connection gives its place back only when it is polled next. Until then there
+            // is one more than the most.
             drop(taken.idle.pop_front()?);
         }
         taken.count += 1;
@@ -54,12 +54,12 @@ impl Places {
 }
 
 impl Connected {
-    /// Notes that a head has come. Returns whether it came in time: nobody was given this place
-    /// meanwhile.
+    /// Notes that a head has come. Returns whether it came in time, that is, before the place was
+    /// given to another connection.
     pub(super) fn is_busy(&self) -> bool {
         let mut taken = self.places.taken.lock();
         let at = taken.idle.iter().position(|(number, _)| *number == self.number);
-        // The receiver of one that stays is looked at no more.
+        // The receiver of a busy connection is not looked at any more.
         at.and_then(|at| taken.idle.remove(at)).is_some()
     }
 }

@@ -72,8 +72,8 @@ fn read_accounts(books: &Books) {
     }
 }
 
-/// Returns an account's state, for metrics and `/status`. An account rests for its rate if any of
-/// its targets does.
+/// Returns an account's state, for metrics and `/status`. The state is "resting for its rate" if
+/// any of its targets rests for that reason.
 pub(super) fn account_state(place: &Place, tracks: &[(Arc<str>, Arc<TargetHealth>)], now: Instant) -> AccountState {
     if !place.account.enabled {
         return AccountState::Disabled;

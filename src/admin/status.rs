@@ -1,4 +1,4 @@
-//! Fills in a [`Status`] from what the process knows.
+//! Fills in a [`Status`] from the state of the process.
 
 use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
@@ -20,12 +20,12 @@ use crate::status::{
     KeyReport, ModelReport, RefusalReport, RestReport, Status, TargetReport,
 };
 
-/// The page lists at most so many keys: people read it.
+/// The most keys that the page lists, because people read it.
 const KEYS: usize = 1_000;
-/// The page lists at most so many files.
+/// The most files that the page lists.
 const FILES: usize = 1_000;
 
-/// Returns the page, as it is now.
+/// Returns the page with the present state.
 pub(super) fn of(pages: &Pages) -> Status {
     let snapshot = pages.books.live.load();
     let (now, clock) = (Instant::now(), SystemTime::now());
@@ -141,7 +141,7 @@ fn waiting(pages: &Pages, now: Instant) -> Option<ChangeReport> {
     })
 }
 
-/// Lists the files that changed last.
+/// Lists the files whose live text changed last.
 fn files(pages: &Pages, now: Instant, clock: SystemTime) -> Vec<FileReport> {
     let live = pages.books.live.reloads.live();
     let at = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
@@ -156,14 +156,14 @@ fn name(pages: &Pages, path: &Path) -> String {
     within.unwrap_or(path).display().to_string()
 }
 
-/// Lists the keys that were ever used, as far as is known, the last one first.
+/// Lists the keys that were ever used, as far as is known. The key that was used last comes first.
 fn keys(snapshot: &Snapshot) -> Vec<KeyReport> {
     let used = snapshot.catalog.keys().filter_map(|key| {
         let used = &snapshot.scopes.get(key.index)?.used;
         Some((used.at()?, key, used.old_hash_at()))
     });
     let mut used: Vec<_> = used.collect();
-    // A key with several secrets comes several times.
+    // A key with several secrets appears several times.
     used.sort_unstable_by_key(|(_, key, _)| key.index);
     used.dedup_by_key(|(_, key, _)| key.index);
     used.sort_by_key(|(at, ..)| Reverse(*at));

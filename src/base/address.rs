@@ -62,8 +62,8 @@ impl FromStr for Cidr {
                 .ok_or_else(|| format!("must have 0 to {most} after the /"))?,
             Some(_) => return Err(wrong()),
         };
-        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`; a shorter prefix of a mapped address would mean
-        // more than IPv4.
+        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`. A shorter prefix of a mapped address covers more
+        // than IPv4.
         let (first, bits) = match (written, plain(written)) {
             (IpAddr::V6(_), v4 @ IpAddr::V4(_)) => match bits.checked_sub(96) {
                 Some(bits) => (v4, bits),

@@ -1,22 +1,22 @@
 //! An alarm is one timer for all the deadlines of one half of an exchange.
 //!
-//! Deadlines move with every byte, timers are dear to move: so the timer is left where it is, and
-//! when it fires before the present deadline it is set again. A wait that ends at once never
-//! touches it.
+//! A deadline moves with every byte, and it is expensive to move a timer. So the timer stays where
+//! it is. When it fires before the present deadline, it is set again. A wait that ends at once
+//! never touches it.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The timer.
+/// One timer for many deadlines.
 #[derive(Default)]
 pub struct Alarm {
     armed: Option<Pin<Box<Sleep>>>,
 }
 
 impl Alarm {
-    /// Ready once `due` has passed.
+    /// Is ready once `due` has passed.
     pub fn poll(&mut self, context: &mut Context<'_>, due: Instant) -> Poll<()> {
         let sleep = match &mut self.armed {
             Some(sleep) => {
@@ -36,8 +36,8 @@ impl Alarm {
         Poll::Pending
     }
 
-    /// Returns the future's value, or `None` once `due` has passed. It is taken pinned, since
-    /// futures here are large and a move is a copy.
+    /// Returns the future's value, or `None` once `due` has passed. The future is taken pinned:
+    /// futures here are large, and a move is a copy.
     pub fn until<F: Future>(
         &mut self,
         due: Instant,

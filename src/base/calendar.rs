@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 pub const DAY: u64 = 86_400_000;
 /// A day, in seconds.
 const DAY_SECONDS: u64 = 86_400;
-/// The days of four hundred years, after which leap years come again in the same order.
+/// The days of four hundred years. After them leap years come again in the same order.
 const ERA: u64 = 146_097;
 /// The days from the beginning of an era, 0000-03-01, to 1970-01-01.
 const BEFORE_1970: u64 = 719_468;
@@ -29,21 +29,21 @@ pub fn month_of(day: u64) -> u64 {
     Month::of(day).first
 }
 
-/// Writes a day: `2026-11-21`.
+/// Writes a day as `2026-11-21`.
 pub fn date(day: u64) -> String {
     let mut text = time(start_of(day));
     text.truncate(10);
     text
 }
 
-/// Writes a moment as RFC 3339 has it.
+/// Writes a moment as RFC 3339.
 pub fn time(ms: u64) -> String {
-    // Later than that no four digits say the year.
+    // A later year has more than four digits.
     const LAST: u64 = 253_402_300_799_999;
     rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(ms.min(LAST)))
 }
 
-/// Writes a time, to the millisecond: `2026-11-21T02:39:59.999Z`.
+/// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`.
 pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let Date { year, month, day } = Date::of(since.as_secs() / DAY_SECONDS);
@@ -52,14 +52,14 @@ pub fn rfc3339(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", since.subsec_millis())
 }
 
-/// Returns the clock's moment.
+/// Returns the moment that the clock shows.
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads a time (RFC 3339 §5.6) or a date, from 1970 on: the seconds since then. A fraction is
-/// dropped, and a leap second counts as the second before it.
+/// Reads a time (RFC 3339 §5.6) or a date, from 1970 on, and returns the seconds since 1970. A
+/// fraction is dropped, and a leap second counts as the second before it.
 pub fn seconds_of(text: &str) -> Option<u64> {
     let (date, time) = text.as_bytes().split_at_checked(10)?;
     let [y @ .., b'-', m1, m2, b'-', d1, d2] = date else { return None };
@@ -82,7 +82,8 @@ pub fn seconds_of(text: &str) -> Option<u64> {
     (date.since_era() * DAY_SECONDS + seconds + behind).checked_sub(BEFORE_1970 * DAY_SECONDS + ahead)
 }
 
-/// Reads what follows the seconds of a time: by how much it is ahead of UTC, and behind it.
+/// Reads the text after the seconds of a time. Returns the seconds by which the time is ahead of
+/// UTC, and those by which it is behind UTC.
 fn offset(text: &[u8]) -> Option<(u64, u64)> {
     let zone = match text {
         [b'.', fraction @ ..] => {
@@ -112,12 +113,12 @@ fn digits(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0')))
 }
 
-/// A month, by its first day and the first day of the next one.
+/// A month: its first day, and the first day of the next month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Month {
-    /// Its first day.
+    /// The month's first day.
     pub first: u64,
-    /// The first day of the next one.
+    /// The first day of the next month.
     pub next: u64,
 }
 
@@ -130,7 +131,7 @@ impl Month {
     }
 }
 
-/// A date as it is written.
+/// A date: a year, a month and a day.
 struct Date {
     year: u64,
     month: u64,
@@ -138,8 +139,8 @@ struct Date {
 }
 
 impl Date {
-    /// Returns the date of a day: Howard Hinnant's `civil_from_days`. Its years begin in March, so
-    /// that the leap day is a year's last.
+    /// Returns the date of a day, by Howard Hinnant's `civil_from_days`. Its years begin in March,
+    /// so that the leap day is the last of a year.
     fn of(day: u64) -> Date {
         let (era, of_era) = ((day + BEFORE_1970) / ERA, (day + BEFORE_1970) % ERA);
         let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
@@ -150,7 +151,8 @@ impl Date {
         Date { year: year + era * 400 + u64::from(month <= 2), month, day }
     }
 
-    /// Returns the days since 0000-03-01, or 0 before it: Howard Hinnant's `days_from_civil`.
+    /// Returns the number of days since 0000-03-01, or 0 before it, by Howard Hinnant's
+    /// `days_from_civil`.
     fn since_era(&self) -> u64 {
         let (year, from_march) =
             if self.month > 2 { (self.year, self.month - 3) } else { (self.year.saturating_sub(1), self.month + 9) };
@@ -158,7 +160,7 @@ impl Date {
     }
 }
 
-/// Returns how many days a month has.
+/// Returns the number of days of a month.
 fn length_of(year: u64, month: u64) -> u64 {
     match month {
         2 => 28 + u64::from(year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))),

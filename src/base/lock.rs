@@ -1,9 +1,9 @@
 //! A [`Lock`] is a mutex that a panic does not close.
 //!
-//! A thread that panics while it holds a mutex of `std` poisons it, and each `lock()` after that is
-//! an error. Here no value is left half changed by a panic: what stands under a lock is changed in
-//! steps that cannot panic, or is checked by whoever reads it. To refuse the value for ever would
-//! turn one failed request into an outage, so the poison is ignored.
+//! If a thread panics while it holds a mutex of `std`, the mutex is poisoned, and each later
+//! `lock()` is an error. Here a panic leaves no value half changed: a value under a lock is changed
+//! in steps that cannot panic, or its reader checks it. An error for ever would turn one failed
+//! request into an outage, so the poison is ignored.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub fn wait<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>) -> MutexGuard<'l, 
     signal.wait(held).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a signal, for this long at most. The lock is free meanwhile.
+/// Waits for a signal, for `time` at most. The lock is free meanwhile.
 pub fn wait_for<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>, time: Duration) -> MutexGuard<'l, T> {
     signal.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner).0
 }

@@ -1,36 +1,37 @@
-//! The budget is what all requests together may hold in memory. No caller can take it from the
-//! others.
+//! The budget bounds the bytes that all requests together may hold in memory. No caller can take
+//! all of it from the others.
 //!
-//! A caller holds no more than it leaves to others, so that there is always something for one who
-//! comes; only its one request, if it has no other, may take what is left. Small bodies have an
-//! eighth of all to themselves, and there too a caller holds no more than it leaves. **Invariant:**
-//! what is held is given back when its [`Held`] is dropped, to the gateway and to the caller.
+//! A caller may hold no more than it leaves to others, so that there is always something left for a
+//! new caller. A caller with only one request may take everything that is left for that request. An
+//! eighth of the budget is kept for small bodies; there too a caller may hold no more than it
+//! leaves. **Invariant:** when a [`Held`] is dropped, its bytes go back to the gateway and to the
+//! caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A body of no more bytes than this is small.
+/// The largest size of a small body.
 const SMALL: usize = 64 << 10;
 
-/// Bytes that all exchanges together hold in memory.
+/// The bytes that all exchanges together may hold in memory.
 pub struct Budget {
     left: AtomicUsize,
-    /// Of these, bytes that only small bodies may hold.
+    /// The part of `left` that only small bodies may hold.
     kept: usize,
 }
 
-/// What one caller holds of it.
+/// The bytes that one caller holds.
 #[derive(Debug, Default)]
 pub struct Purse {
     requests: AtomicUsize,
-    /// Bytes of small bodies.
+    /// The bytes of small bodies.
     small: AtomicUsize,
-    /// Bytes of other bodies.
+    /// The bytes of other bodies.
     large: AtomicUsize,
 }
 
 impl Budget {
-    /// Returns a budget of `total` bytes, where the largest body may have `largest`.
+    /// Makes a budget of `total` bytes. The largest body may have `largest` bytes.
     pub fn new(total: usize, largest: usize) -> Budget {
         Budget { left: AtomicUsize::new(total), kept: (total / 8).min(total.saturating_sub(largest)) }
     }
@@ -56,13 +57,13 @@ impl Held {
         self.bytes
     }
 
-    /// Takes so many bytes for something else of the same caller, if they are left.
+    /// Takes `bytes` for something else of the same caller, if they are left.
     pub fn beside(&self, bytes: usize) -> Option<Held> {
         let mut held = Held { budget: self.budget.clone(), purse: self.purse.clone(), bytes: 0, is_request: false };
         held.grow(bytes).then_some(held)
     }
 
-    /// Takes so many bytes more, if they are left for this caller.
+    /// Takes `more` bytes, if they are left for this caller.
     pub fn grow(&mut self, more: usize) -> bool {
         if more == 0 {
             return true;
@@ -71,10 +72,10 @@ impl Held {
         let is_small = bytes <= SMALL;
         let (purse, left) = (&self.purse, &self.budget.left);
         let kept = if is_small { 0 } else { self.budget.kept };
-        // What it held as a small one moves with it.
+        // A body that becomes large moves its bytes from the small count to the other.
         let moved = if is_small || self.bytes > SMALL { 0 } else { self.bytes };
-        // Of two that ask at once both may find room where one would: less than what nobody may
-        // have, and nobody is refused for nothing.
+        // Two requests that ask at once may both find room where there is room for one. They still
+        // take nothing that nobody may have, and no request is refused without a reason.
         let fits = |own: usize| {
             let all = if is_small { own } else { own.saturating_add(purse.small.load(Ordering::Acquire)) }
                 .saturating_add(more);
@@ -98,7 +99,7 @@ impl Held {
         true
     }
 
-    /// Holds just so many bytes from now on, if they are left.
+    /// Holds exactly `bytes` from now on, if they are left.
     pub fn hold(&mut self, bytes: usize) -> bool {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.grow(more),
@@ -109,7 +110,7 @@ impl Held {
         }
     }
 
-    /// Gives so many bytes back, or all if it holds less.
+    /// Gives `less` bytes back, or all if fewer are held.
     pub fn shrink(&mut self, less: usize) {
         let less = less.min(self.bytes);
         if less == 0 {
@@ -138,7 +139,7 @@ impl Drop for Held {
 }
 
 impl Purse {
-    /// Returns the count that a holder of so many bytes belongs to.
+    /// Returns the count to which a holder of `bytes` belongs.
     fn of(&self, bytes: usize) -> &AtomicUsize {
         if bytes <= SMALL { &self.small } else { &self.large }
     }

@@ -1,4 +1,4 @@
-//! The base: small parts that know nothing of the gateway. Each file is one of them.
+//! The base is a set of small parts that know nothing of the gateway. Each file is one of them.
 
 pub mod address;
 pub mod alarm;

@@ -1,23 +1,24 @@
-//! What is wrong in the operator's files, said so that it can be put right: file, line, path,
-//! cause, fix.
+//! A problem is an error in the operator's files, written so that the operator can correct it:
+//! file, line, path, cause, fix.
 //!
-//! **Invariant:** no message holds a value that may be a secret. What an operator wrote is quoted
-//! only where it nearly is an allowed word ([`quoted`]), or is an id of the catalog ([`shown`]); of
-//! everything else a message says where it stands ([`in_column`]).
+//! **Invariant:** no message holds a value that may be a secret. A text that an operator wrote is
+//! quoted in two cases only: it is close to an allowed word ([`quoted`]), or it is an id of the
+//! catalog ([`shown`]). Of every other value a message gives only the place ([`in_column`]).
 
 use std::fmt;
 
-/// One thing that is wrong, or a warning.
+/// One error, or one warning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problem {
-    /// The file's name as the operator knows it. Whoever reads a text without knowing its file
-    /// leaves it empty, for its caller to fill in.
+    /// The file's name as the operator knows it. Code that reads a text without knowing its file
+    /// leaves the name empty, and its caller fills it in.
     pub file: String,
-    /// Where in it, from 1.
+    /// The line in the file, counted from 1.
     pub line: Option<usize>,
-    /// The place in its tree: `models.fast.targets[1].account`; empty for the file as a whole.
+    /// The place in the file's tree: `models.fast.targets[1].account`; empty for the file as a
+    /// whole.
     pub path: String,
-    /// What is wrong, and what to do.
+    /// A text that says what is wrong, and what to do.
     pub what: String,
 }
 
@@ -34,12 +35,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong, in the order of the files; and what was to be warned of beside it.
+/// All errors, in the order of the files; then all warnings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>, pub Vec<Problem>);
 
 impl Problem {
-    /// Makes a problem of a text whose file is not known here.
+    /// Makes a problem of a text whose file is not known yet.
     pub(crate) fn in_text(line: usize, path: String, what: String) -> Self {
         Self { line: Some(line), path, what, ..Self::default() }
     }
@@ -56,14 +57,15 @@ impl Problems {
         Self(vec![problem], Vec::new())
     }
 
-    /// Writes everything, one a line: the warnings first, so that the errors are what stands last.
+    /// Writes everything, one problem a line. The warnings come first, so that the errors stand
+    /// last.
     pub fn with_warnings(&self) -> String {
         let warnings: String = self.1.iter().map(|warning| format!("warning: {warning}\n")).collect();
         format!("{warnings}{self}")
     }
 }
 
-/// What is wrong, one a line.
+/// Writes the errors, one a line.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
@@ -73,20 +75,21 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Quotes a value, if it is within two edits of an allowed word: then it was meant to be one.
-/// Anything else may be a secret in the wrong place, whatever it looks like.
+/// Quotes a value if it is within two edits of an allowed word, because then it was meant to be
+/// that word. Any other value may be a secret in the wrong place, whatever it looks like.
 pub fn quoted<'n>(text: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<String> {
     const EDITS: usize = 2;
     let near = nearest(text, allowed)?;
     (distance(text, near) <= EDITS).then(|| shown(text))
 }
 
-/// Writes a sentence about a value that is not quoted, with where on its line the value stands.
+/// Writes a sentence about a value that is not quoted, with the value's column on its line.
 pub fn in_column(what: &str, column: usize) -> String {
     format!("{what} (column {column})")
 }
 
-/// Quotes an id of the catalog: not all of a long one, and nothing of one that looks like a secret.
+/// Quotes an id of the catalog. A long id is cut short; an id that looks like a secret is not shown
+/// at all.
 pub fn shown(text: &str) -> String {
     const LONGEST: usize = 60;
     if looks_secret(text) {
@@ -98,13 +101,14 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// Returns a name as it is, or dots where it looks like a secret that slipped to the wrong place.
+/// Returns a name as it is, or `…` if it looks like a secret in the wrong place.
 pub fn unless_secret(name: &str) -> &str {
     if looks_secret(name) { "…" } else { name }
 }
 
 /// Returns whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS
-/// secret, or a URL's user name. Hits more than secrets, never fewer than those of the known forms.
+/// secret, or a URL's user name. Other texts may match too, but a secret of a known form always
+/// does.
 fn looks_secret(text: &str) -> bool {
     const MARKS: [&str; 10] = ["sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ"];
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
@@ -117,7 +121,7 @@ fn looks_secret(text: &str) -> bool {
     };
     words.any(|word| MARKS.iter().any(|mark| word.strip_prefix(mark).is_some_and(|rest| rest.len() >= 8)))
         || runs.any(|run| run.len() >= 20 && run.bytes().any(|b| b.is_ascii_digit()) && run.bytes().any(|b| b.is_ascii_alphabetic()))
-        // An AWS secret access key.
+        // This is the form of an AWS secret access key.
         || tokens.any(|token| token.len() == 40 && mixed(token))
         || (text.contains("://") && text.contains('@'))
 }
@@ -134,8 +138,8 @@ pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Returns Levenshtein's distance, where two neighbours in the wrong order count once and case
-/// counts nothing.
+/// Returns Levenshtein's distance. Two neighbours in the wrong order count once, and case does not
+/// count.
 fn distance(a: &str, b: &str) -> usize {
     let lower = |text: &str| text.chars().map(|c| c.to_ascii_lowercase()).collect::<Vec<_>>();
     let (a, b) = (lower(a), lower(b));

@@ -1,4 +1,4 @@
-//! Text in columns, for people. Pure.
+//! A table is text in columns, for people. Pure.
 
 /// Writes rows of cells below each other. The cells of the first `left` columns begin at the same
 /// place; the other cells, numbers, end at the same place.

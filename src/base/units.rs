@@ -1,5 +1,6 @@
-//! Values as an operator writes them: durations, sizes, shares, points in time; and [`Text`], which
-//! reads any value that is written as text.
+//! A unit gives a number its meaning. This module reads values with units as an operator writes
+//! them: durations, sizes, shares, points in time. [`Text`] reads any value that is written as
+//! text.
 //!
 //! A unit is always written, so that nobody has to know what a bare number means.
 
@@ -15,19 +16,18 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use crate::base::address::Cidr;
 use crate::base::calendar;
 
-/// A value that is written as text. `T` says how it is read and what the schema tells editors about
-/// it.
+/// A value that is written as text. `T` reads it, and gives the schema's words about it to editors.
 #[derive(Clone, Copy)]
 pub struct Text<T>(pub T);
 
-/// What the schema tells about a value that is written as text; its `FromStr` says what is wrong
-/// with one.
+/// The schema's words about a value that is written as text. The type's `FromStr` gives the error
+/// of a wrong value.
 pub trait Written: FromStr<Err = String> {
-    /// Its name in the schema.
+    /// The type's name in the schema.
     const NAME: &str;
-    /// A regular expression that every right value matches.
+    /// A regular expression that matches every right value.
     const PATTERN: &str;
-    /// One line for the operator.
+    /// The meaning in one line, for the operator.
     const MEANING: &str;
 }
 
@@ -37,7 +37,7 @@ impl<'de, T: Written> Deserialize<'de> for Text<T> {
     }
 }
 
-/// Reads a text, which is expected to be this.
+/// A reader of a text, with the words for what is expected.
 struct Parse<T>(&'static str, PhantomData<T>);
 
 impl<T: FromStr<Err = String>> Visitor<'_> for Parse<T> {
@@ -88,7 +88,7 @@ impl FromStr for Span {
 pub struct Days(pub u32);
 
 impl Days {
-    /// Returns how long these days last.
+    /// Returns the time that these days last.
     pub fn span(self) -> Duration {
         Duration::from_secs(u64::from(self.0) * 24 * 3600)
     }
@@ -131,23 +131,23 @@ impl FromStr for Size {
     }
 }
 
-/// Reads a number with one of these units, each with its factor. None: there is no such number;
-/// none inside: it is more than the largest.
+/// Reads a number with one of these units, each with its factor. Returns `None` if the text is no
+/// such number, and `Some(None)` if the number is larger than `largest`.
 pub fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Option<Option<u64>> {
     let (number, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
     let (_, factor) = units.iter().find(|(name, _)| *name == unit && !number.is_empty())?;
-    // What cannot be parsed has more than 20 digits.
+    // A number that cannot be parsed is too large: it has 20 digits or more.
     Some(number.parse().ok().and_then(|number: u64| number.checked_mul(*factor)).filter(|number| *number <= largest))
 }
 
-/// A number of at most six decimals, not negative; here in millionths, so that sums are exact. With
-/// an exponent too, as programs write it that write YAML: `1e-05`.
+/// A number of at most six decimals, not negative. It is held in millionths, so that sums are
+/// exact. It may have an exponent, as some programs that write YAML do: `1e-05`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decimal(pub u64);
 
 impl<'de> Deserialize<'de> for Decimal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A number comes as it is written: no float has all decimals.
+        // The reader gives the number's text as it is written: a float does not have all decimals.
         deserializer.deserialize_f64(Parse("a number", PhantomData))
     }
 }
@@ -171,7 +171,7 @@ impl FromStr for Decimal {
         if significant.is_empty() {
             return Ok(Self(0));
         }
-        // Of millionths there are these digits, and so many zeros after them.
+        // The number of millionths has these digits, and `zeros` zeros after them.
         let after =
             i64::try_from(digits.len() - significant.len()).unwrap_or(i64::MAX).saturating_sub(decimals.len() as i64);
         let power: i64 = power.parse().unwrap_or(i64::MAX);
@@ -195,7 +195,7 @@ impl JsonSchema for Decimal {
     }
 }
 
-/// A share of a whole: `5%`, `0.5%`; here as a number from 0 to 1.
+/// A share of a whole: `5%`, `0.5%`. It is held as a number from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);
 
@@ -221,8 +221,8 @@ impl FromStr for Share {
     }
 }
 
-/// The value that so large a share of all values stays below: `p50` to `p99`; here as a number from
-/// 0.5 to 0.99.
+/// A quantile: the value below which so large a share of all values stays, `p50` to `p99`. It is
+/// held as a number from 0.5 to 0.99.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantile(pub f64);
 
@@ -245,12 +245,13 @@ impl FromStr for Quantile {
     }
 }
 
-/// A point in time: `2027-06-01T00:00:00Z`, or `2027-06-01` for the start of that day in UTC.
+/// A point in time: `2027-06-01T00:00:00Z`, or `2027-06-01` for the start of that day in UTC. It is
+/// held in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// Returns the time as the clock tells it.
+    /// Returns the time as a `SystemTime`.
     pub fn system(self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.0)
     }

@@ -1,7 +1,8 @@
-//! What the file system tells of the folders that the catalog is read from.
+//! The folders are those that the catalog is read from. This module watches them, and turns what
+//! the file system tells into events.
 //!
-//! It tells when to look, and how a file came to be what it is; what is there, only a look finds
-//! out.
+//! An event says when to look, and how a file came to be what it is. Only a look finds out what is
+//! there.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -13,15 +14,15 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::POLL;
 
-/// What happened.
+/// A thing that happened to the files.
 pub(super) enum Event {
     /// Somebody asked to look at once.
     Asked,
-    /// Something that says nothing about a file's content.
+    /// Something happened that says nothing about a file's content.
     Stirred,
-    /// Nobody knows what: what was told of files may be out of date.
+    /// Events were lost. The signs that were gathered of files may be out of date.
     Lost,
-    /// A file was put here by a rename.
+    /// A rename put a file here.
     Renamed(PathBuf),
     /// Somebody writes into a file.
     Written(PathBuf),
@@ -39,14 +40,14 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Makes a watcher of no folder yet; events go there.
+    /// Makes a watcher of no folder yet. Its events go to `sender`.
     pub(super) fn new(sender: Sender<Event>) -> Self {
         Self { sender, watched: None }
     }
 
     /// Watches these folders, never the files: a watch on a file goes deaf after the first atomic
-    /// rename. A folder that was replaced is another one, and is watched anew. Returns whether one
-    /// is watched that was not.
+    /// rename. A folder that was replaced counts as another one, and is watched anew. Returns
+    /// whether the set of watched folders is new.
     pub(super) fn watch(&mut self, folders: BTreeSet<PathBuf>) -> bool {
         let wanted: Vec<_> = folders.into_iter().map(|folder| (folder.clone(), inode(&folder))).collect();
         if self.watched.as_ref().is_some_and(|(_, watched)| *watched == wanted) {
@@ -78,7 +79,8 @@ impl Folders {
     }
 }
 
-/// Returns what an event says. Reading is an event too, and our own looks would wake us for ever.
+/// Returns the events of a notification. Reading is a notification too, and is left out: otherwise
+/// our own looks would wake us for ever.
 fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
     let Ok(event) = event else { return vec![Event::Lost] };
     if event.need_rescan() {
@@ -89,12 +91,12 @@ fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => each(Event::Closed),
         EventKind::Access(_) => Vec::new(),
         EventKind::Modify(ModifyKind::Name(RenameMode::To)) => each(Event::Renamed),
-        // Of a link nobody tells that it is closed.
+        // Nothing tells when a link is closed, so its creation counts as both.
         EventKind::Create(_) if event.paths.iter().any(|path| is_link(path)) => {
             each(Event::Written).into_iter().chain(each(Event::Closed)).collect()
         }
         EventKind::Modify(ModifyKind::Data(_)) | EventKind::Create(_) => each(Event::Written),
-        // The same rename once more.
+        // This is the same rename once more.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),
         EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => vec![Event::Stirred],
     }

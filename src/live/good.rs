@@ -1,9 +1,10 @@
-//! Good texts are what the live catalog is made of. They are kept beside the files that were
-//! refused, so that a file that is wrong does not hold up a change of another one.
+//! Good texts are the texts that the live catalog is made of. They are kept beside the files that
+//! were refused, so that a wrong file does not hold up a change of another one.
 //!
-//! **Invariant:** what came together with something wrong is refused with it, since it may be half
-//! of one change. That holds for a fault that is new: of a file that was refused within [`MEMORY`],
-//! or still is, nobody's change is a part, and a revocation elsewhere must not wait for it.
+//! **Invariant:** changes that come together with a wrong file are refused with it, since they may
+//! be parts of one change. That holds only for a fault that is new. A file that was refused within
+//! [`MEMORY`], or still is, is part of nobody's change, and a revocation elsewhere must not wait
+//! for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,18 +14,18 @@ use crate::base::problem::Problem;
 use crate::catalog::settle::WholeTexts;
 use crate::catalog::texts::{Texts, Version};
 
-/// So long a file counts as one that was wrong before.
+/// The time for which a file counts as one that was wrong before.
 const MEMORY: Duration = Duration::from_secs(60);
 
 /// The texts that are live, and the files that were refused.
 pub(super) struct GoodTexts {
-    /// What the live catalog is made of.
+    /// The texts of the live catalog.
     pub(super) live: Texts,
-    /// What was refused last, and is not mended.
+    /// The texts that were refused last and are not mended.
     pub(super) refused: Texts,
-    /// When each file was refused last.
+    /// The time at which each file was last refused.
     when: BTreeMap<PathBuf, Instant>,
-    /// The folder that problems name files of.
+    /// The folder of the files that problems name.
     dir: PathBuf,
 }
 
@@ -33,7 +34,7 @@ impl GoodTexts {
         Self { live: live.clone(), refused: Texts::new(), when: BTreeMap::new(), dir: dir.to_owned() }
     }
 
-    /// Notes what is refused. Returns whether that is new.
+    /// Notes the texts that are refused. Returns whether any of them is new.
     pub(super) fn refused(&mut self, bad: Texts) -> bool {
         let new =
             bad.iter().any(|(path, version)| self.refused.get(path).is_none_or(|before| before.text != version.text));
@@ -56,8 +57,8 @@ impl GoodTexts {
                 .map(|(path, version)| (path.clone(), version.clone()))
                 .collect()
         };
-        // A fault may show in a file that did not change: in one that names what another one took
-        // away.
+        // An error may appear in a file that did not change: it may name something that another
+        // file took away.
         let standing = |path: &Path| {
             self.refused.get(path).is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text))
         };
@@ -70,7 +71,7 @@ impl GoodTexts {
         (bad, before)
     }
 
-    /// Blames more files. Returns whether there are any.
+    /// Blames more files, by these problems. Returns whether there are any.
     pub(super) fn blame_more(&self, whole: &WholeTexts, problems: &[Problem], bad: &mut Texts) -> bool {
         let named = named(&self.dir, problems);
         let before = bad.len();
@@ -78,7 +79,7 @@ impl GoodTexts {
         bad.len() > before
     }
 
-    /// Returns whether anything changed besides.
+    /// Returns whether any file changed that is not bad.
     pub(super) fn has_more(&self, whole: &WholeTexts, bad: &Texts) -> bool {
         self.changed(whole).keys().any(|path| !bad.contains_key(path))
     }

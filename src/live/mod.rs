@@ -1,10 +1,10 @@
-//! The live catalog: a [`Snapshot`] is a catalog with everything that exchanges need besides, and
-//! it is kept true to the catalog's files.
+//! The live catalog is the one that is served now. A [`Snapshot`] is a catalog with everything else
+//! that exchanges need. This module keeps the live one equal to the catalog's files.
 //!
-//! One thread looks ([`watch`]), and takes of each file the last text that is whole
-//! ([`settle`](crate::catalog::settle)). **Invariant:** all or nothing. What is refused is told in
-//! the log, `/status` and a metric, and the old catalog goes on; a running exchange keeps the one
-//! that it began with.
+//! One thread looks at the files ([`watch`]), and takes the last whole text of each
+//! ([`settle`](crate::catalog::settle)). **Invariant:** all or nothing. A refusal is reported in
+//! the log, `/status` and a metric, and the old catalog stays live. A running exchange keeps the
+//! catalog that it began with.
 
 use crate::account::demand::Demand;
 use crate::account::track::TargetHealth;
@@ -25,34 +25,36 @@ mod watch;
 pub use reload::{Live, Publisher, RefusedReload, ReloadStatus, Reloads};
 pub use watch::{Nudge, watch};
 
-/// How often the files are looked at when nothing seems to happen.
+/// The time between two looks at the files when nothing seems to happen.
 const POLL: Duration = Duration::from_secs(3);
 
-/// A catalog with everything that exchanges need besides.
+/// A catalog with everything else that exchanges need.
 pub struct Snapshot {
     /// The catalog.
     pub catalog: Catalog,
-    /// Its accounts' state, in its order.
+    /// The state of the catalog's accounts, in its order.
     pub states: Vec<Arc<State>>,
-    /// Its accounts ready for use, in its order.
+    /// The catalog's accounts ready for use, in its order.
     pub places: Vec<Arc<Place>>,
-    /// How its models are served, in its order.
+    /// The routes of the catalog's models, in its order.
     pub routes: Vec<Route>,
-    /// Its accounts' targets, in its order: by their names for the models, sorted.
+    /// The targets of the catalog's accounts, in its order. Each account's targets are sorted by
+    /// its names for the models.
     pub tracks: Vec<Vec<(Arc<str>, Arc<TargetHealth>)>>,
-    /// Its keys' limits as they stand, by [`Key::index`](crate::catalog::Key::index).
+    /// The limits of the catalog's keys with their use, by
+    /// [`Key::index`](crate::catalog::Key::index).
     pub scopes: Vec<KeyScopes>,
     /// The rendered lists of models.
     pub lists: Lists,
-    /// The how-manieth it is since the start.
+    /// The number of this catalog since the start.
     pub generation: u64,
-    /// When it was taken.
+    /// The time at which the catalog became live.
     pub loaded: SystemTime,
 }
 
 impl Snapshot {
-    /// Makes the snapshot of a catalog. What was used of limits before is asked of `past`, where
-    /// there are new ones.
+    /// Makes the snapshot of a catalog. If there are new limits, `past` is asked for what was used
+    /// before.
     pub fn new(
         catalog: Catalog,
         accounts: &Registry,
@@ -98,10 +100,10 @@ impl Snapshot {
     }
 }
 
-/// How a model is served: what must outlive the catalog, at hand.
+/// The parts of a served model that must outlive the catalog.
 pub struct Route {
-    /// What its requests have in common.
+    /// The state that the model's requests have in common.
     pub demand: Arc<Demand>,
-    /// Its targets' memories, in the order in which they are written.
+    /// The health of the model's targets, in the order in which they are written.
     pub tracks: Vec<Arc<TargetHealth>>,
 }

@@ -1,5 +1,5 @@
-//! A place is an account as exchanges use it: its settings, its running state, and what follows
-//! from the settings and need not be made anew each time.
+//! A place is an account as exchanges use it: its settings, its running state, and values that
+//! follow from the settings and are made once.
 
 use crate::account::State;
 use crate::base::secret::Secret;
@@ -13,16 +13,16 @@ use std::sync::{Arc, OnceLock};
 
 /// An account, ready for use.
 pub struct Place {
-    /// As the catalog has it.
+    /// The account, as the catalog has it.
     pub account: Arc<Account>,
-    /// What outlives the catalog.
+    /// The state, which outlives the catalog.
     pub state: Arc<State>,
-    /// Of an HTTP/1.1 request: the headers that are the same each time, from the end of its path
-    /// on.
+    /// The part of an HTTP/1.1 request that is the same each time: the headers, from the end of the
+    /// path on.
     pub(crate) head: Vec<u8>,
-    /// Who issues the tokens of an account that signs for them.
+    /// The issuer of the account's tokens, if the account signs for them.
     pub issuer: Option<Arc<Place>>,
-    /// Whose certificates are believed; none with `http:`.
+    /// The certificates that are trusted; `None` with `http:`.
     pub(crate) trust: Option<Trust>,
 }
 
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// Returns who issues tokens, as an account: it is called as any other.
+/// Returns the issuer of tokens as an account: it is called like any other.
 fn issuer(account: &Account) -> Option<Account> {
     let Some(Signer::Google(_, issuer)) = &account.signer else { return None };
     Some(Account {
@@ -64,7 +64,7 @@ fn issuer(account: &Account) -> Option<Account> {
         server: Server::OWN,
         insecure: account.insecure,
         leave: account.leave,
-        // A pin is for the account's own host.
+        // A pin is for the account's own host only.
         ca: account.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
         fingerprint: !account.fingerprint,
     })
@@ -78,8 +78,8 @@ pub(crate) fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &Header
     head.extend_from_slice(b"\r\n");
 }
 
-/// Returns the headers that depend on the account only; the catalog's own win over ours, but for
-/// the credential's.
+/// Returns the headers that depend on the account only. The catalog's own headers replace ours,
+/// except the header of the credential.
 pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let ours = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -111,8 +111,9 @@ pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
     Some((header::AUTHORIZATION, value))
 }
 
-/// Returns whose certificates are believed, and offers HTTP/2 and HTTP/1. The trust in the system
-/// alone is one for all accounts: it keeps what resumes their sessions.
+/// Returns the trust for an account's certificates, which offers HTTP/2 and HTTP/1. All accounts
+/// that trust only the system's certificates share one trust, because it keeps what resumes their
+/// sessions.
 fn trust(ca: Option<&[u8]>) -> Trust {
     const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
     static SYSTEM: OnceLock<Trust> = OnceLock::new();

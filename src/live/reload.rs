@@ -1,5 +1,5 @@
-//! A reload takes a catalog that was read anew in place of the one that is live; what became of the
-//! last ones is kept for `/status`.
+//! A reload puts a catalog that was read anew in place of the live one. The results of the last
+//! reloads are kept for `/status`.
 
 use super::Snapshot;
 use crate::account::Registry;
@@ -16,40 +16,40 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-/// What `/status` tells of reloads that were not taken.
+/// The reloads that were not taken, as `/status` shows them.
 #[derive(Debug, Clone, Default)]
 pub struct ReloadStatus {
     /// The last refusal.
     pub refused: Option<RefusedReload>,
-    /// Why a change waits.
+    /// The reason why a change waits.
     pub held: Option<String>,
 }
 
 /// A refusal.
 #[derive(Debug, Clone)]
 pub struct RefusedReload {
-    /// When.
+    /// The time of the refusal.
     pub at: SystemTime,
-    /// Whether the files still hold what was refused.
+    /// True if the files still hold what was refused.
     pub standing: bool,
-    /// One a problem.
+    /// The reasons, one for each problem.
     pub reasons: Vec<String>,
-    /// The files whose last good content serves on while changes of others are live.
+    /// The files whose last good content stays live, while changes of other files are live.
     pub withheld: Vec<PathBuf>,
 }
 
-/// How reloads went.
+/// The results of reloads.
 #[derive(Default)]
 pub struct Reloads {
-    /// What became of the last ones.
+    /// The results of the last ones.
     pub(super) status: Lock<ReloadStatus>,
-    /// What is in the files, and since when.
+    /// The texts in the files, and since when they are there.
     pub(super) settling: Lock<Settling>,
     folder: OnceLock<PathBuf>,
 }
 
 impl Reloads {
-    /// Returns what `/status` tells.
+    /// Returns the results for `/status`.
     pub fn status(&self) -> ReloadStatus {
         self.status.lock().clone()
     }
@@ -64,45 +64,45 @@ impl Reloads {
         self.folder.get().map(PathBuf::as_path)
     }
 
-    /// Returns the files by when the text of theirs that is live was seen there last, the latest
-    /// change last.
+    /// Returns the files with the time at which each file's live text was last seen there. The
+    /// latest change comes last.
     pub fn live(&self) -> Vec<(PathBuf, Instant)> {
         let mut live: Vec<_> = self.settling.lock().live().map(|(path, at)| (path.to_owned(), at)).collect();
         live.sort_by_key(|(_, at)| *at);
         live
     }
 
-    /// Notes which folder is watched, and what it held at the start.
+    /// Notes the folder that is watched, and the texts that it held at the start.
     pub(super) fn begin(&self, dir: &Path, live: Texts) {
         *self.settling.lock() = Settling::new(live, Instant::now());
-        // A relative path means another folder once the working directory is another one.
+        // A relative path would name another folder if the working directory changed.
         self.folder.set(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())).ok();
     }
 }
 
-/// The catalog that is live, and what outlives it.
+/// The live catalog, and the state that outlives it.
 pub struct Live {
     snapshot: ArcSwap<Snapshot>,
     /// The accounts' running state.
     pub accounts: Registry,
-    /// What is counted against callers' limits.
+    /// The use that is counted against callers' limits.
     pub limits: Arc<limits::Registry>,
-    /// How reloads went.
+    /// The results of reloads.
     pub reloads: Reloads,
 }
 
 impl Live {
-    /// Returns the first catalog as the live one.
+    /// Makes the first catalog the live one.
     pub fn new(snapshot: Snapshot, accounts: Registry, limits: Arc<limits::Registry>) -> Live {
         Live { snapshot: ArcSwap::from_pointee(snapshot), accounts, limits, reloads: Reloads::default() }
     }
 
-    /// Returns the catalog that is live, for a look.
+    /// Returns the live catalog for a short look.
     pub fn load(&self) -> Guard<Arc<Snapshot>> {
         self.snapshot.load()
     }
 
-    /// Returns the catalog that is live, to keep.
+    /// Returns the live catalog to keep.
     pub fn load_full(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
@@ -111,18 +111,18 @@ impl Live {
 /// A publisher makes a catalog the live one.
 #[derive(Clone)]
 pub struct Publisher {
-    /// Where it becomes live.
+    /// The live catalog, which is replaced.
     pub live: Arc<Live>,
-    /// What was used of limits before.
+    /// The ledger, which knows what was used of limits before.
     pub ledger: Arc<Ledger>,
-    /// What counts catalogs.
+    /// The metrics, which count catalogs.
     pub metrics: Arc<Metrics>,
 }
 
 impl Publisher {
-    /// Makes a catalog the live one, which must be allowed. The watching thread calls it, and tests
-    /// that reload ten thousand times. Returns the catalog before: whoever drops it last drops all
-    /// of it.
+    /// Makes a catalog the live one; it must be allowed. The watching thread calls this, and so do
+    /// tests that reload ten thousand times. Returns the catalog before: whoever drops it last
+    /// frees all of it.
     pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
         let Publisher { live, ledger, metrics } = self;
         let old = live.load_full();

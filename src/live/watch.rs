@@ -1,8 +1,9 @@
-//! The thread that looks at the catalog's files, and takes what is whole.
+//! Watching is the work of one thread: it looks at the catalog's files, and takes the texts that
+//! are whole.
 //!
-//! It looks at once when a folder says that something changed, and every few seconds in any case,
-//! by the content, since mounted volumes swap links that no watch sees. When a text is whole,
-//! [`Settling`] decides; what is taken is made of the texts that were found whole, never of another
+//! It looks at once when a folder reports a change. It also looks every few seconds, and then
+//! compares the content, since mounted volumes swap links that no watch sees. [`Settling`] decides
+//! when a text is whole. A catalog is made of the texts that were found whole, never of a second
 //! reading.
 
 mod decide;
@@ -23,12 +24,12 @@ use crate::catalog::settle::Signs;
 use crate::catalog::texts::{FileText, Texts, Version, is_source};
 use crate::conf::yaml;
 
-/// How often the files are looked at while something is going on.
+/// The time between two looks while something is going on.
 const LOOK: Duration = Duration::from_millis(50);
-/// A file that was changed so recently may have been changed again within the same tick of its file
-/// system's clock.
+/// The age below which a change counts as recent: the file may have been changed again within the
+/// same tick of its file system's clock.
 const YOUNG: Duration = Duration::from_secs(2);
-/// Wakes the watching thread, for SIGHUP.
+/// A handle that wakes the watching thread, for SIGHUP.
 #[derive(Clone)]
 pub struct Nudge(Sender<Event>);
 
@@ -40,7 +41,7 @@ impl Nudge {
     }
 }
 
-/// Starts the watching thread. `first` is what was read at the start, and is live.
+/// Starts the watching thread. `first` was read at the start, and is live.
 pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge, String> {
     let (sender, receiver) = channel();
     let nudge = Nudge(sender.clone());
@@ -72,33 +73,34 @@ pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge
 struct Watch {
     publisher: Publisher,
     live: Arc<Live>,
-    /// Where callers are listened for, which a catalog must be fit for.
+    /// The addresses of the callers' listeners. A catalog must be fit for them.
     listen: Vec<SocketAddr>,
     dir: PathBuf,
     /// The secret and CA files that the catalog names.
     named: BTreeSet<PathBuf>,
-    /// How the files that are followed came to be what they are.
+    /// The signs of how each followed file came to be what it is.
     signs: HashMap<PathBuf, Signs>,
-    /// The texts that the live catalog is made of, and which of the files were refused since.
+    /// The texts of the live catalog, and the files that were refused since.
     good: GoodTexts,
-    /// What was considered, and may be again.
+    /// The decision that waits, and will be taken again.
     tried: Option<PendingDecision>,
-    /// Since when what is whole takes away too much.
+    /// The time since which the whole texts take away too much.
     held: Option<Instant>,
-    /// The files that were told of because they are written without an end.
+    /// The files that were reported because they are written without an end.
     endless: Vec<PathBuf>,
-    /// Everything is read, however it looks.
+    /// True if the next look reads every file, even one that looks unchanged.
     thorough: bool,
-    /// Not before is another catalog made.
+    /// The earliest time at which another catalog is made.
     rest: Instant,
-    /// Catalogs that exchanges still hold. They are dropped here, since a large one takes its time.
+    /// Catalogs that exchanges still hold. They are dropped in this thread, since a large one takes
+    /// its time.
     past: Vec<Arc<Snapshot>>,
     folders: Folders,
     receiver: Receiver<Event>,
 }
 
-/// A decision that waits: the texts are considered again when they are others, when all of them are
-/// whole, or at that time.
+/// A decision that waits. The texts are considered again when they change, when all of them are
+/// whole, or at the time `until`.
 struct PendingDecision {
     texts: Texts,
     all: bool,
@@ -108,7 +110,7 @@ struct PendingDecision {
 impl Watch {
     fn run(&mut self) {
         loop {
-            // What came into a folder before it was watched, nobody tells.
+            // Nothing reports a file that came into a folder before the folder was watched.
             if !self.watch_folders() && !self.wait() {
                 return;
             }
@@ -133,7 +135,8 @@ impl Watch {
         self.live.reloads.settling.lock().is_quiet()
     }
 
-    /// Waits until there is something to look at. Returns whether anybody is left who could tell.
+    /// Waits until there is something to look at. Returns false if nobody is left who could send an
+    /// event.
     fn wait(&mut self) -> bool {
         if !self.is_quiet() {
             std::thread::park_timeout(LOOK);
@@ -147,7 +150,7 @@ impl Watch {
         true
     }
 
-    /// Takes note of all that was told.
+    /// Takes all events that have come.
     fn hear(&mut self) {
         while let Ok(event) = self.receiver.try_recv() {
             self.heard(event);
@@ -177,7 +180,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the files, and notes what each holds.
+    /// Looks at the files, and notes the content of each.
     fn look(&mut self) {
         let reloads = &self.live.reloads;
         let listed = list(&self.dir).map_or_else(|_| vec![self.dir.join("catalog.yaml")], |listed| listed.paths);
@@ -210,7 +213,7 @@ impl Watch {
         self.signs.retain(|path, _| settling.follows(path));
     }
 
-    /// Logs which files are written without an end, once.
+    /// Logs each file that is written without an end, once.
     fn tell(&mut self) {
         let waiting = self.live.reloads.waiting(Instant::now());
         let endless: Vec<PathBuf> =
@@ -226,12 +229,13 @@ impl Watch {
     }
 }
 
-/// Returns whether a file looks as it did when it was read, and no write since then could hide.
+/// Returns whether a file looks as it did when it was read, and no later write could be hidden.
 fn is_as_before(path: &Path, known: &Version, clock: SystemTime) -> bool {
     matches!(known.text, FileText::Bytes(_)) && stat(path) == known.stat && !was_changed_within(known, YOUNG, clock)
 }
 
-/// Returns whether a file was changed so recently, or, if clocks differ, perhaps.
+/// Returns whether a file was changed so recently. If the clocks differ, the answer may be true for
+/// an older change.
 fn was_changed_within(version: &Version, span: Duration, clock: SystemTime) -> bool {
     let Some(stat) = version.stat else { return false };
     let now = clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();

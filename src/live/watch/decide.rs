@@ -1,4 +1,4 @@
-//! The decision on what the files hold: it is taken, refused, or waited for.
+//! A decision says what becomes of the files' content: it is taken, refused, or waited for.
 
 use super::{LOOK, PendingDecision, Watch, was_changed_within};
 use crate::base::problem::{Problem, Problems};
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A change that takes away more than half of something is taken so long after it was seen first.
+/// The time after which a change that takes away more than half of something is taken.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
-/// So many catalogs of the past are kept at most.
+/// The most catalogs of the past that are kept.
 const PAST: usize = 16;
 
 impl Watch {
-    /// Considers what is whole, when it is time.
+    /// Considers the whole texts, if it is time.
     pub(super) fn decide(&mut self) {
         let now = Instant::now();
         let ready = self.live.reloads.settling.lock().ready(now);
@@ -43,16 +43,17 @@ impl Watch {
         let undecided = self.consider(read, &whole, since, all);
         self.tried = undecided.map(|until| PendingDecision { texts, all, until });
         let ended = Instant::now();
-        // Between two catalogs there is as much time for others, but no more than half a second.
+        // The pause between two catalogs is as long as the making of one, but no more than half a
+        // second.
         self.rest = ended + ended.duration_since(now).min(QUIET);
     }
 
-    /// Returns the catalog that the texts make. A large one takes its time, in which the files are
-    /// looked at as before.
+    /// Returns the catalog that the texts make. A large catalog takes its time; the files are
+    /// looked at meanwhile, as before.
     fn made_of(&mut self, texts: &Texts) -> ReadCatalog {
         let (give, take) = channel();
         let (dir, known) = (self.dir.clone(), texts.clone());
-        // If nobody waits for it any more, nobody needs it.
+        // If nobody waits for the result any more, nobody needs it.
         let make = move || drop(give.send(load::of_texts(&dir, known)));
         let maker = std::thread::Builder::new().name("catalog-maker".to_owned()).spawn(make);
         while maker.is_ok() {
@@ -68,8 +69,8 @@ impl Watch {
         load::of_texts(&self.dir, texts.clone())
     }
 
-    /// Takes or refuses what was made of the texts. Returns until when that waits, if it is too
-    /// early for either.
+    /// Takes or refuses the catalog that was made of the texts. If it is too early for either,
+    /// returns the time until which the decision waits.
     fn consider(&mut self, read: ReadCatalog, whole: &WholeTexts, since: Instant, all: bool) -> Option<Instant> {
         let ReadCatalog { catalog, texts: used, .. } = read;
         let now = Instant::now();
@@ -99,8 +100,8 @@ impl Watch {
         until
     }
 
-    /// Takes what changed in other files than those that are wrong, beside the last good content of
-    /// these, unless it came together with what is wrong.
+    /// Takes the changes of the other files, with the last good content of the wrong ones. Changes
+    /// that came together with a new fault are not taken.
     fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &WholeTexts) -> Option<Instant> {
         let live = self.live.load_full();
         while before && self.good.has_more(whole, &bad) {
@@ -115,7 +116,7 @@ impl Watch {
                     self.good.live = texts.clone();
                     let mut taken = whole.clone();
                     taken.retain(|path, _| !bad.contains_key(path));
-                    // What is refused may name files that are not there yet.
+                    // The refused files may name files that are not there yet.
                     self.is_over(&texts.into_iter().chain(used).collect(), whole, false);
                     self.live.reloads.settling.lock().considered(&taken, true);
                     return None;
@@ -124,7 +125,7 @@ impl Watch {
                 Err(_) => {}
             }
         }
-        // Whoever waits for his own change finds that it is not taken either.
+        // A person who waits for a change of their own must see that it is not taken either.
         if let Some(refused) = &mut self.live.reloads.status.lock().refused {
             refused.at = SystemTime::now();
         }
@@ -132,7 +133,7 @@ impl Watch {
         None
     }
 
-    /// Returns until when a change waits that takes away too much.
+    /// Returns the time until which a change waits, if it takes away too much.
     fn hold(&mut self, live: &Snapshot, catalog: &Catalog, now: Instant) -> Option<Instant> {
         if let Some(loss) = shrinks(&live.catalog, catalog) {
             let until = *self.held.get_or_insert_with(|| {
@@ -152,8 +153,8 @@ impl Watch {
         None
     }
 
-    /// Returns whether the texts name files that were never looked at, and that were written just
-    /// now. They are followed from now on.
+    /// Returns whether the texts name files that were never looked at and were written just now.
+    /// Those files are followed from now on.
     fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
         let clock = SystemTime::now();
         let mut settling = self.live.reloads.settling.lock();
@@ -178,7 +179,8 @@ impl Watch {
         }
     }
 
-    /// Logs that these files are refused, once for what they hold, and keeps it for `/status`.
+    /// Logs that these files are refused, once for the same content, and keeps the refusal for
+    /// `/status`.
     fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
         if !self.good.refused(bad)
             && self.live.reloads.status().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
@@ -188,11 +190,11 @@ impl Watch {
         log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
         let refused = RefusedReload { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() };
         self.live.reloads.status.lock().refused = Some(refused);
-        // Last, so that whoever is alarmed by it finds the reasons.
+        // The metric comes last, so that whoever is alarmed by it finds the reasons.
         self.publisher.metrics.reload_refused();
     }
 
-    /// Makes a catalog the live one, unless it is what is live.
+    /// Makes a catalog the live one, unless it is equal to the live one.
     fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
         if catalog.hash == live.catalog.hash {
             log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
@@ -203,7 +205,7 @@ impl Watch {
             self.past.push(self.publisher.publish(catalog));
             self.past.retain(|past| Arc::strong_count(past) > 1);
             if self.past.len() > PAST {
-                // Its exchanges have been at it for long; the last of them drops it.
+                // The exchanges of this catalog have run for long. The last of them drops it.
                 self.past.remove(0);
             }
             let live = self.live.load_full();
@@ -233,7 +235,7 @@ impl Watch {
         }
     }
 
-    /// Notes that everything that the files hold is live.
+    /// Notes that the whole content of the files is live.
     fn note_recovery(&mut self) {
         self.good.refused.clear();
         if let Some(refused) = &mut self.live.reloads.status.lock().refused {
@@ -242,8 +244,8 @@ impl Watch {
         self.publisher.metrics.catalog.reload_failed.set(0);
     }
 
-    /// Notes that what was considered is decided. What mends an error may be a file that was not
-    /// there.
+    /// Notes that the decision on these texts is made. Files that were looked for in vain are
+    /// followed too: one of them may be the one that mends an error.
     fn is_over(&mut self, used: &Texts, whole: &WholeTexts, live: bool) {
         self.held = None;
         self.live.reloads.status.lock().held = None;
@@ -254,8 +256,8 @@ impl Watch {
     }
 }
 
-/// Returns the warnings that are not about the same as before. Where they stand does not count: a
-/// line that is added moves all that follow.
+/// Returns the warnings that were not there before. Their lines do not count: a new line moves all
+/// that follow.
 fn new_warnings<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
     let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
     now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
