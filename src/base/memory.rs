@@ -36,14 +36,14 @@ impl Budget {
         Budget { left: AtomicUsize::new(total), kept: (total / 8).min(total.saturating_sub(largest)) }
     }
 
-    /// Returns what a request of a caller holds: nothing yet.
+    /// Opens a holder for a request of a caller. It holds nothing yet.
     pub fn open(self: &Arc<Budget>, purse: &Arc<Purse>) -> Held {
         purse.requests.fetch_add(1, Ordering::AcqRel);
         Held { budget: self.clone(), purse: purse.clone(), bytes: 0, is_request: true }
     }
 }
 
-/// A part of the budget; given back when dropped.
+/// A part of the budget, which is given back when this is dropped.
 pub struct Held {
     budget: Arc<Budget>,
     purse: Arc<Purse>,
@@ -52,7 +52,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Returns how many bytes it holds.
+    /// Returns the number of bytes that are held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

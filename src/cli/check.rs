@@ -7,7 +7,7 @@ use super::{CheckArgs, print, tell};
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::catalog::published_key_problem;
 
-/// Prints what is wrong, or what was read.
+/// Prints what is wrong, or, if nothing is, the numbers of what was read.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     let conf = args.conf.folder();
     let secrets = if args.no_secrets { Secrets::Assume } else { Secrets::Resolve };

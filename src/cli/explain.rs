@@ -1,4 +1,4 @@
-//! `portcullis explain` tells what would become of a request, and why. It calls nobody, and reads
+//! `portcullis explain` prints what would become of a request, and why. It calls nobody, and reads
 //! no secret.
 //!
 //! The gateway's own code finds the key, the model, the order and the upstream requests, over a
@@ -44,7 +44,7 @@ use report::Report;
 const SESSION: &str = "x-portcullis-session";
 const TIMEOUT: &str = "x-portcullis-timeout";
 
-/// Runs the command. Exits with 0 if somebody would be asked, with 1 if nobody would, and with 2 if
+/// Runs the command. Exits with 0 if an account would be asked, with 1 if none would, and with 2 if
 /// that cannot be found out.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     match explain(args) {
@@ -60,7 +60,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-/// Everything that the command line names.
+/// The inputs that the command line names.
 struct Input {
     server: Server,
     snapshot: Snapshot,
@@ -70,7 +70,7 @@ struct Input {
 }
 
 fn explain(args: &ExplainArgs) -> Result<Report, String> {
-    // What stands there may be the secret.
+    // The text is not repeated: it may be the secret.
     Id::of(&args.key).map_err(|_| {
         "--key: this is not the id of a key. The id is the name in the logs, such as acme/prod, and never the secret"
     })?;
@@ -85,7 +85,7 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
     Ok(tried(&args.key, &Input { server, snapshot, instance, headers, body }))
 }
 
-/// Reads the headers of the request that decide anything.
+/// Reads those headers of the request that affect the result.
 fn headers(written: &[String]) -> Result<HeaderMap, String> {
     let read = |written: &String| {
         let (name, value) = written.split_once(':')?;
@@ -93,11 +93,11 @@ fn headers(written: &[String]) -> Result<HeaderMap, String> {
         Some((HeaderName::from_static(name), HeaderValue::from_str(value.trim()).ok()?))
     };
     let headers: Option<HeaderMap> = written.iter().map(read).collect();
-    // Not repeated: it may be the one with the key.
+    // The header is not repeated: it may be the one with the key.
     headers.ok_or_else(|| format!("--header: only `{SESSION}: TEXT` and `{TIMEOUT}: TIME` decide anything"))
 }
 
-/// Reads the request's body; of one that is too large, a byte more than is allowed.
+/// Reads the request's body. Of a body that is too large, it reads one byte more than the limit.
 fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut body = Vec::new();
@@ -110,7 +110,7 @@ fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
     Ok(body.into())
 }
 
-/// Finds out what would become of the request, step by step as the gateway goes.
+/// Finds out what would become of the request, in the gateway's own steps.
 fn tried(key: &str, input: &Input) -> Report {
     let (now, clock) = (Instant::now(), SystemTime::now());
     let Input { server, snapshot, instance, headers, body } = input;
@@ -146,8 +146,8 @@ fn tried(key: &str, input: &Input) -> Report {
     let session = headers.get(SESSION).map(HeaderValue::as_bytes);
     let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
     let conversation = if is_sticky { plan::conversation(session, body, &envelope) } else { None };
-    // What is told of the running state comes after this: the target that the conversation belongs
-    // to may rest.
+    // The running state is put in after this: the target that the conversation belongs to may be
+    // resting.
     let home = Order::of(snapshot, &key, &model, envelope.stream, conversation);
     if let Some(instance) = instance {
         instance.recall(snapshot, now, clock);
@@ -163,8 +163,8 @@ fn tried(key: &str, input: &Input) -> Report {
     report
 }
 
-/// Checks the request against whole limits: one that is more never passes. Only the instance knows
-/// how much of a limit is left, and its `/limits` reports that.
+/// Checks the request against whole limits: a request that needs more than a whole limit never
+/// passes. Only the instance knows how much of a limit is left; its `/limits` reports that.
 fn within_limits(bounds: &Bounds<'_>, ask: Ask, report: &mut Report) {
     if bounds.is_empty() {
         return;
@@ -180,14 +180,14 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, report: &mut Report) {
             ),
         );
     }
-    // Nothing is used here.
+    // The reservation is undone, so that nothing is used.
     match admit(bounds, ask, calendar::now(), 1) {
         Ok(reservation) => reservation.undo(),
         Err(refused) => report.fault("limits", refused.refusal()),
     }
 }
 
-/// Reads of the body what the gateway reads.
+/// Reads the parts of the body that the gateway reads.
 fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
     if body.len() > limit {
         let what = format!("the body is larger than limits.request_body allows, {limit} bytes");
@@ -219,7 +219,7 @@ fn running(server: &Server, instance: Option<&Instance>, report: &mut Report) {
     report.fact("running", says);
 }
 
-/// Names the part of the request that tells which conversation it belongs to.
+/// Names the part of the request from which its conversation is known.
 fn known_by(session: bool, envelope: &Envelope) -> &'static str {
     if session {
         SESSION
@@ -232,13 +232,13 @@ fn known_by(session: bool, envelope: &Envelope) -> &'static str {
     }
 }
 
-/// Writes a length of time as the catalog does.
+/// Writes a duration as the catalog does.
 fn span(time: Duration) -> String {
     let milliseconds = time.as_millis();
     if milliseconds.is_multiple_of(1_000) { format!("{}s", milliseconds / 1_000) } else { format!("{milliseconds}ms") }
 }
 
-/// Writes a time that is left, in whole seconds unless it is less than one.
+/// Writes a remaining time, in whole seconds unless it is less than one.
 fn left(time: Duration) -> String {
     let milliseconds = time.as_millis();
     if milliseconds < 1_000 { format!("{milliseconds}ms") } else { format!("{}s", milliseconds.div_ceil(1_000)) }

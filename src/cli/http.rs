@@ -1,13 +1,13 @@
-//! A plain HTTP GET: all that a command needs to ask the admin listener of a running gateway.
+//! A plain HTTP GET: it is all that a command needs to ask the admin listener of a running gateway.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The largest answer: the status of thousands of accounts is smaller.
+/// The largest answer. The status of thousands of accounts is smaller.
 pub(super) const LARGEST: u64 = 64 << 20;
 
-/// Returns the body of a 200. The inner error says what came instead.
+/// Returns the body of a 200. The inner error says what came instead of a 200.
 pub(super) fn get(
     address: SocketAddr,
     host: &str,

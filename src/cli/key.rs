@@ -26,7 +26,7 @@ mod secret;
 mod show;
 mod state;
 
-/// Runs a command.
+/// Runs one of the `key` commands.
 pub(super) fn run(command: &KeyCommand) -> Result<ExitCode, String> {
     let now = SystemTime::now();
     match command {
@@ -66,7 +66,7 @@ impl<'a> Id<'a> {
         let parts = text
             .split_once('/')
             .filter(|(caller, name)| name::of_entry(caller).is_ok() && name::of_entry(name).is_ok());
-        // What stands there may be the secret.
+        // The text is not repeated: it may be the secret.
         let (caller, name) = parts.ok_or(
             "this is not the id of a key: the id is the name in the logs, such as acme/prod, and never the secret",
         )?;
@@ -83,7 +83,7 @@ impl<'a> Id<'a> {
         [self.path(), vec![Step::Key(field)]].concat()
     }
 
-    /// Returns where the files have the key.
+    /// Returns the place of the key in the files.
     fn written(self, files: &Files) -> Result<KeyPlace, String> {
         let written = files.written(self.caller, self.name, |_| ());
         written.map(|(place, ())| place).ok_or_else(|| format!("{} is in no file", self.whole))
@@ -98,8 +98,8 @@ impl<'a> Id<'a> {
     }
 }
 
-/// A key of the catalog, whether it works or not. Its secrets: the hash of each, and until when it
-/// works.
+/// A key of the catalog, whether it works or not. Each of its secrets is the hash and the time
+/// until which it works.
 struct KeyEntry<'c> {
     key: &'c Key,
     secrets: Vec<(&'c [u8; 32], Option<SystemTime>)>,
@@ -119,12 +119,12 @@ impl<'c> KeyEntry<'c> {
     }
 }
 
-/// `conf/catalog.d/keys-acme.yaml:4`
+/// Writes a place as `conf/catalog.d/keys-acme.yaml:4`.
 fn place(files: &Files, place: KeyPlace) -> String {
     format!("{}:{}", files.name(place.file), place.line)
 }
 
-/// Writes a time as the catalog has it: to the second.
+/// Writes a time as the catalog does: to the second.
 fn stamp(time: SystemTime) -> String {
     let text = rfc3339(time);
     text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
@@ -135,7 +135,7 @@ pub(super) fn time(text: &str) -> Result<SystemTime, String> {
     text.parse::<Time>().map(Time::system)
 }
 
-/// Reads a length of time from the command line: as in the catalog, and in days, up to a hundred
+/// Reads a duration from the command line: as in the catalog, and also in days, up to a hundred
 /// years.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";

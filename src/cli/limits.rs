@@ -1,9 +1,9 @@
-//! Writes the limits of the catalog for people. What is used of them is not here.
+//! The limits of the catalog, written for people. How much of them is used is not known here.
 
 use crate::conf::price::Usd;
 use crate::limits::{Bound, Level};
 
-/// Writes the limits of a scope: `of acme: requests_per_minute 60, usd_per_day 12.5`.
+/// Writes the limits of a scope, such as `of acme: requests_per_minute 60, usd_per_day 12.5`.
 pub(super) fn says(bound: &Bound<'_>) -> String {
     let name = &bound.scope.name;
     let whose = match (bound.scope.level, name.split_once(' ')) {

@@ -6,7 +6,7 @@ use dialects::presets::ALL;
 
 use crate::base::table;
 
-/// Prints the presets as a table, and how one is used.
+/// Prints the presets as a table, with an example.
 pub(super) fn run() -> ExitCode {
     super::print(&(table() + EXAMPLE))
 }

@@ -1,5 +1,5 @@
-//! `portcullis prices` prints what models cost: those of the list that Portcullis brings, or those
-//! of a catalog.
+//! `portcullis prices` prints the prices of models: those of the list that comes with Portcullis,
+//! or those of a catalog.
 
 use std::process::ExitCode;
 

@@ -28,19 +28,19 @@ fn render<T: JsonSchema>(title: &str) -> String {
     if let Some(object) = schema.as_object_mut() {
         object.insert("title".to_owned(), title.into());
     }
-    // Maps of strings to values: nothing that could fail.
+    // The schema holds only maps, lists and plain values, so writing it cannot fail.
     format!("{schema:#}\n")
 }
 
-/// Takes null out of a schema. A field that may be left out is an `Option` in the types, and
-/// schemars says that it may be null. Here it may not.
+/// Removes null from a schema. A field that may be left out is an `Option` in the types, and
+/// schemars says that it may be null. In our files it may not.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(without_null),
         Value::Object(object) => {
             object.values_mut().for_each(without_null);
             if let Some(Value::String(text)) = object.get_mut("description") {
-                // A doc comment's line ends are the source's own.
+                // The line ends of a doc comment are only those of the source.
                 *text = text.replace('\n', " ");
             }
             if let Some(Value::Array(types)) = object.get_mut("type") {
@@ -55,7 +55,8 @@ fn without_null(schema: &mut Value) {
                 if let [Value::Object(one)] = choices.as_slice() {
                     let one = one.clone();
                     object.remove("anyOf");
-                    // A field's own description stays; that of its type does not replace it.
+                    // The field's own description stays; the description of its type does not
+                    // replace it.
                     for (key, value) in one {
                         object.entry(key).or_insert(value);
                     }

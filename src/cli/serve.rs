@@ -6,7 +6,7 @@ use super::ServeArgs;
 use crate::catalog::load::{Secrets, load, shown};
 use crate::conf::config::Listen;
 
-/// Serves. Returns only if serving cannot begin.
+/// Serves. It returns only if serving cannot begin.
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode, String> {
     let conf = args.conf.folder();
     let mut loaded = load(&conf, Secrets::Resolve).map_err(|problems| {

@@ -1,5 +1,5 @@
-//! `portcullis usage` prints who used how much. It reads the ledger's file; the gateway may run or
-//! not.
+//! `portcullis usage` prints who used how much. It reads the ledger's file, whether the gateway
+//! runs or not.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::conf::config::Ledger;
 use crate::ledger::read;
 use crate::ledger::report::{Asked, Query, answer};
 
-/// Prints the answer.
+/// Prints the use that was asked for.
 pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
     let asked = Asked {
         by: Some(&args.by),
@@ -44,7 +44,7 @@ pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
     }))
 }
 
-/// Writes where a ledger was looked for, and why there is none.
+/// Writes where the ledger was looked for, and why there is none.
 fn no_ledger(ledger: &Ledger) -> String {
     let here = std::env::current_dir().ok().filter(|_| ledger.path.is_relative());
     let here =
@@ -53,8 +53,8 @@ fn no_ledger(ledger: &Ledger) -> String {
     format!("there is no ledger at {}: {why}{}", ledger.path.display(), here.unwrap_or_default())
 }
 
-/// Returns why nothing is found: a name of the question is neither in the catalog nor in the
-/// ledger. None: the names are there, or the catalog cannot be read.
+/// Returns the reason why nothing is found: a name in the question is neither in the catalog nor in
+/// the ledger. Returns `None` if the names exist, or the catalog cannot be read.
 fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     let catalog = catalog(conf, Secrets::Assume).catalog.ok()?;
     let [used_callers, used_keys, used_models] = read::names(ledger).ok()?;

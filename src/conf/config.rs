@@ -365,7 +365,7 @@ fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
         None | Some("stdout") => Access::Stdout,
         Some("off") => Access::Off,
         Some(path) if path.contains('/') && !path.ends_with('/') => Access::File(path.into()),
-        // Without a slash it is likelier a misspelt word than a file.
+        // Without a slash, the text is more likely a misspelt word than a file.
         Some(other) => {
             let what = "must be stdout, off, or the path of a file with a / in it, such as ./access.log";
             match quoted(other, ["stdout", "off"]) {

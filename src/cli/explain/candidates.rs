@@ -1,4 +1,4 @@
-//! A rehearsal asks the candidates, one after the other, as the gateway would if each attempt
+//! A rehearsal asks the candidates one after the other, as the gateway would if each attempt
 //! failed.
 
 use std::cell::Cell;
@@ -30,10 +30,10 @@ pub(super) struct Rehearsal<'a> {
     pub(super) now: Instant,
 }
 
-/// What would become of a candidate.
+/// The result for one candidate.
 enum Fate {
-    /// It is asked, as the attempt of this number; without a number, if the request turns out to be
-    /// of the kind that it is there for.
+    /// The candidate is asked, as the attempt of this number. Without a number, it is asked only if
+    /// the request turns out to be of the kind for which the candidate is there.
     Asked {
         attempt: Option<usize>,
         is_last_resort: bool,
@@ -41,12 +41,12 @@ enum Fate {
     },
     Unavailable(Unavailable),
     Unable(Refused),
-    /// All attempts are made before its turn comes.
+    /// All attempts are made before the candidate's turn comes.
     Beyond,
 }
 
 impl Rehearsal<'_> {
-    /// Asks all candidates, and notes what comes of the request.
+    /// Asks all candidates, and notes the result for the request.
     pub(super) fn tell(&self, order: &Order, report: &mut Report) {
         let thoughts = Cell::new(false);
         let fates = self.fates(&order.candidates, &thoughts);
@@ -61,14 +61,14 @@ impl Rehearsal<'_> {
         report.candidates =
             order.places().zip(fates).map(|((one, share), fate)| self.candidate(one, share, fate)).collect();
         self.left_out(report);
-        // Each with those of its model.
+        // Each candidate stands with the others of its model.
         let groups: Vec<_> = report.candidates.iter().map(|one| (one.model.clone(), one.reach)).collect();
         let place =
             |one: &Candidate| groups.iter().position(|(model, reach)| *model == one.model && *reach == one.reach);
         report.candidates.sort_by_key(|one| (one.reach, place(one)));
     }
 
-    /// Asks the candidates, and notes in `thoughts` whether one would get signed thinking back.
+    /// Asks the candidates. Notes in `thoughts` whether one of them would get signed thinking back.
     fn fates(&self, candidates: &[plan::Candidate], thoughts: &Cell<bool>) -> Vec<Fate> {
         let mut search = Search::new(candidates.len(), self.input.server.attempts);
         let in_case = |candidate: &plan::Candidate| match candidate.reach {
@@ -81,7 +81,7 @@ impl Rehearsal<'_> {
             let Some(fate) = fates.get_mut(place) else { continue };
             let now = self.ask(candidate, Some(search.tries + 1), is_last_resort, thoughts);
             match now {
-                // As the last resort it is unavailable for the reason that came first.
+                // A candidate that is unavailable even as the last resort keeps its first reason.
                 Fate::Unavailable(_) if is_last_resort => continue,
                 Fate::Asked { .. } => {
                     search.tries += 1;
@@ -95,7 +95,7 @@ impl Rehearsal<'_> {
         fates
     }
 
-    /// Asks one candidate for its place, and for the request in its words.
+    /// Asks one candidate for a place, and for the request in its dialect.
     fn ask(
         &self,
         candidate: &plan::Candidate,
@@ -127,7 +127,7 @@ impl Rehearsal<'_> {
         };
         let mut attempts: Vec<_> = candidates.iter().zip(fates).filter_map(attempt).collect();
         attempts.sort();
-        // Those who are asked because nobody better is left come after all others.
+        // Candidates that are asked as the last resort come after all others.
         let Some((_, is_last_resort, _)) = attempts.first() else { return self.nobody(candidates, fates) };
         let only = if *is_last_resort { ", because no better target is left" } else { "" };
         let then = if attempts.len() > 1 { "; each next one only if those before it fail" } else { "" };
@@ -136,7 +136,7 @@ impl Rehearsal<'_> {
         Verdict { tried: true, says, ..Verdict::default() }
     }
 
-    /// Returns what comes of a request that no candidate is asked for at once.
+    /// Returns the verdict on a request for which no candidate is asked at once.
     fn nobody(&self, candidates: &[plan::Candidate], fates: &[Fate]) -> Verdict {
         let mut search = Search::new(candidates.len(), self.input.server.attempts);
         let mut is_for_the_operator = true;
@@ -181,7 +181,7 @@ impl Rehearsal<'_> {
         })
     }
 
-    /// Notes what else may happen to the request on its way.
+    /// Notes everything else that may happen to the request on its way.
     fn beside(&self, report: &mut Report) {
         if let Some(hedge) = self.model.hedge {
             let after = hedge.after * 100.0;
@@ -273,7 +273,7 @@ impl Rehearsal<'_> {
         }
     }
 
-    /// Returns what the breaker of a candidate does.
+    /// Returns the state of a candidate's breaker, in words.
     fn broken(&self, one: &plan::Candidate) -> String {
         let probe = if one.place.account.probe { ", and kept for the instance's own probes" } else { "" };
         match one.track.status(self.now, std::time::SystemTime::now()).breaker {
@@ -285,8 +285,8 @@ impl Rehearsal<'_> {
         }
     }
 
-    /// Notes what the order does not even hold: targets on disabled accounts, and models that the
-    /// key does not see.
+    /// Notes the candidates that the order does not even hold: targets on disabled accounts, and
+    /// models that the key does not see.
     fn left_out(&self, report: &mut Report) {
         let disabled = |model: &Model, reach: Reach, report: &mut Report| {
             let targets = model.targets.iter().filter(|target| !target.account.enabled);

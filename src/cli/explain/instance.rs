@@ -1,5 +1,5 @@
-//! An instance is a running gateway as its `/status` reports it, fetched or saved. What it reports
-//! is put into a snapshot that nobody serves.
+//! An instance is a running gateway as its `/status` reports it. The status is fetched, or read
+//! from a file, and is put into a snapshot that nobody serves.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,14 +19,14 @@ use crate::status::{
     AccountReport, AccountState, BreakerReport, FailureReport, ModelReport, RestReport, Status, TargetReport,
 };
 
-/// The admin listener is quick.
+/// The longest wait for the admin listener, which is quick.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Nothing rests for longer.
+/// The longest time to which a reported rest or an open breaker is cut.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
 /// The status of a running instance.
 pub(super) struct Instance {
-    /// Where the status is from, in words.
+    /// The source of the status, in words.
     pub(super) source: String,
     status: Status,
 }
@@ -51,7 +51,7 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
     Ok((age, json))
 }
 
-/// Fetches a page by one plain GET: the admin listener speaks nothing else.
+/// Fetches a page by one plain GET: the admin listener needs nothing else.
 fn fetch(url: &str) -> Result<Vec<u8>, String> {
     let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.contains('@')) else {
         return Err(
@@ -77,14 +77,14 @@ fn fetch(url: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Instance {
-    /// Reads the page of this source.
+    /// Reads the status of this source.
     pub(super) fn of(source: String, json: &[u8]) -> Result<Instance, String> {
         let status = serde_json::from_slice(json)
             .map_err(|why| format!("--status: this is no /status of this version: {why}"))?;
         Ok(Instance { source, status })
     }
 
-    /// Returns why the instance takes no request at all.
+    /// Returns the reason why the instance takes no request at all, if there is one.
     pub(super) fn refuses(&self) -> Option<String> {
         let phase = match self.status.phase {
             Phase::Draining => "draining",
@@ -103,7 +103,7 @@ impl Instance {
         self.status.accounts.iter().find(|account| account.id == *id)
     }
 
-    /// Returns how a target does, in a line.
+    /// Returns a line about the state of a target.
     pub(super) fn does(&self, account: &Account, model: &str) -> Option<String> {
         let Some(report) = self.account(&account.id) else {
             return Some("/status does not know this account".to_owned());
@@ -154,7 +154,7 @@ impl Instance {
                         BreakerReport::HalfOpen => breaker::BreakerState::HalfOpen { probing: false },
                     },
                     calls: (target.calls, target.failed),
-                    // A rest for the credential is the account's.
+                    // A rest for the credential belongs to the account, not to the target.
                     rest: target.rest.as_ref().map(rest_of).filter(|rest| rest.why != Why::Credential),
                     expected: [time(target.whole_ms), time(target.first_token_ms)],
                     awaited: target.awaited,
@@ -165,7 +165,7 @@ impl Instance {
         }
     }
 
-    /// Notes where the instance does not serve what the files say.
+    /// Notes each difference between what the instance serves and what the files say.
     pub(super) fn differ(&self, model: &Model, report: &mut Report) {
         let catalog = &self.status.catalog;
         let mut fact = |says: String| report.fact("catalog", says);

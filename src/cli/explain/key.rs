@@ -1,5 +1,5 @@
-//! Finds out whether the key opens the gate, and whether it sees the model; and if not, why. A
-//! caller never learns that reason.
+//! The key's part of an explanation: whether the key may be used, whether it sees the model, and if
+//! not, why. A caller never learns that reason.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -90,7 +90,7 @@ fn not_found(why: String) -> Refusal {
     Refusal::new(What::ModelNotFound, why).param("model")
 }
 
-/// Returns why the key does not see a model.
+/// Returns the reason why the key does not see a model, or `None` if it does.
 pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Option<String> {
     if catalog.visible(key, &model.id).is_some() {
         return None;

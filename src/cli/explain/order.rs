@@ -1,5 +1,6 @@
-//! The order of the candidates. Where it changes from one request to the next, many are played
-//! through with the gateway's own code, to say how often which is the first.
+//! The order says in which sequence the candidates are tried. If it changes from one request to the
+//! next, many requests are played through with the gateway's own code, to count how often each
+//! candidate is the first.
 
 use std::sync::Arc;
 
@@ -9,29 +10,29 @@ use crate::catalog::{Model, Strategy};
 use crate::live::Snapshot;
 use crate::plan::{self, Candidate, Reach};
 
-/// How many requests are played through: turns come out exact, and what is drawn by chance within a
-/// few in a hundred.
+/// The number of requests that are played through. Turns come out exact; shares that are drawn by
+/// chance are right within a few in a hundred.
 const DRAWS: usize = 1_000;
 
-/// The candidates, in their order on the average.
+/// The candidates, in the order of their average places.
 pub(super) struct Order {
     pub(super) candidates: Vec<Candidate>,
-    /// Of each, the share of the requests that it is the first of its model for; `None` where the
-    /// model's order is the same each time.
+    /// For each candidate, the share of the requests for which it is the first of its model; `None`
+    /// if the model's order is the same each time.
     pub(super) first_for: Vec<Option<f64>>,
 }
 
-/// What is counted of a candidate.
+/// The counts of one candidate.
 #[derive(Clone, Default)]
 struct Count {
     first: usize,
     ranks: usize,
-    /// Its place has changed.
+    /// True if the candidate's place has changed.
     moved: bool,
 }
 
 impl Order {
-    /// Plays requests through.
+    /// Plays requests through, and returns the order.
     pub(super) fn of(
         snapshot: &Snapshot,
         key: &Key,
@@ -39,7 +40,7 @@ impl Order {
         stream: bool,
         conversation: Option<u64>,
     ) -> Option<Order> {
-        // So that the same question has the same answer.
+        // A fixed seed gives the same question the same answer.
         fastrand::seed(0);
         let plan = || plan::plan(snapshot, key, model, stream, conversation).map(|plan| plan.candidates);
         let candidates = plan()?;
@@ -75,12 +76,13 @@ impl Order {
         Some(Order { candidates, first_for })
     }
 
-    /// Returns the candidates, each with the share of the requests that it is the first for.
+    /// Returns the candidates, each with the share of the requests for which it is the first.
     pub(super) fn places(&self) -> impl Iterator<Item = (&Candidate, Option<f64>)> {
         self.candidates.iter().zip(self.first_for.iter().copied())
     }
 
-    /// Notes how the order of the model, and of those that may stand in for it, comes about.
+    /// Notes the reason for the order of the model's targets, and of those of the models that may
+    /// stand in for it.
     pub(super) fn tell(&self, model: &Model, is_running_known: bool, report: &mut Report) {
         let places: Vec<_> = self.places().collect();
         for members in places.chunk_by(|(one, _), (other, _)| of_group(one) == of_group(other)) {
@@ -93,7 +95,7 @@ impl Order {
     }
 }
 
-/// Returns what candidates that stand together have in common: their model and their reach.
+/// Returns the model and the reach of a candidate. Candidates with the same two stand together.
 fn of_group(candidate: &Candidate) -> (*const Model, Reach) {
     (Arc::as_ptr(&candidate.model), candidate.reach)
 }
@@ -104,7 +106,7 @@ fn is_same(one: &Candidate, other: &Candidate) -> bool {
         && one.upstream_model == other.upstream_model
 }
 
-/// Returns how the order of a model's targets comes about.
+/// Returns the reason for the order of a model's targets.
 fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known: bool) -> String {
     let moment = if is_running_known {
         "as it was when /status told it"
@@ -135,7 +137,7 @@ fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known:
     }
 }
 
-/// Notes to which target the conversation belongs. `home`: the order where everybody is healthy.
+/// Notes the target to which the conversation belongs. `home` is the order if everybody is healthy.
 pub(super) fn tell_home(known_by: Option<&str>, home: Option<&Order>, now: &Order, report: &mut Report) {
     let Some(by) = known_by else {
         report

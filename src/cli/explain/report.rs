@@ -1,30 +1,30 @@
-//! A report is what `explain` finds out, before it is written for people or for machines.
+//! A report is the result of `explain`, before it is written for people or for machines.
 
 use serde::Serialize;
 
 use crate::error::Refusal;
 use crate::plan::Reach;
 
-/// The report.
+/// The result of `explain`.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) verdict: Verdict,
     pub(super) facts: Vec<Fact>,
-    /// The limits on the request, as `/limits` names them; people have them among the facts.
+    /// The limits on the request, as `/limits` names them. For people, they are among the facts.
     pub(super) limits: Vec<serde_json::Map<String, serde_json::Value>>,
     pub(super) candidates: Vec<Candidate>,
-    /// In the order in which the gateway meets them: the caller learns of the first.
+    /// The refusals, in the order in which the gateway meets them. The caller learns of the first.
     #[serde(skip)]
     pub(super) refusals: Vec<Refusal>,
 }
 
-/// What becomes of the request.
+/// The result for the request.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Verdict {
-    /// Whether somebody is asked.
+    /// True if a candidate is asked.
     pub(super) tried: bool,
     pub(super) says: String,
-    /// The status of the caller's answer, where nobody is asked.
+    /// The status of the caller's answer, if no candidate is asked.
     pub(super) status: Option<u16>,
     pub(super) code: Option<String>,
     pub(super) param: Option<String>,
@@ -35,94 +35,94 @@ pub(super) struct Verdict {
 pub(super) struct Fact {
     pub(super) about: &'static str,
     pub(super) says: String,
-    /// Whether nobody is asked because of it.
+    /// True if no candidate is asked because of this fact.
     pub(super) fault: bool,
 }
 
-/// What becomes of a candidate.
+/// The state of a candidate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CandidateState {
-    /// It is asked.
+    /// The candidate is asked.
     #[default]
     Asked,
-    /// It is asked if nobody else is left, although its breaker is not closed.
+    /// The candidate is asked if no other is left, although its breaker is not closed.
     LastResort,
-    /// It is asked if the request turns out to be of the kind that it is there for.
+    /// The candidate is asked if the request turns out to be of the kind for which it is there.
     InCase,
-    /// Its account is disabled.
+    /// The candidate's account is disabled.
     Disabled,
     /// The key does not see the model.
     Hidden,
-    /// Its account has as many requests as it may.
+    /// The account has as many requests as it may have.
     Full,
-    /// It rests.
+    /// The target or its account rests.
     Resting,
-    /// Its breaker keeps requests away.
+    /// The target's breaker keeps requests away.
     Broken,
-    /// It cannot do what is asked.
+    /// The target cannot express the request.
     Unable,
-    /// All attempts are made before its turn comes.
+    /// All attempts are made before the candidate's turn comes.
     Beyond,
 }
 
-/// A way to serve the request, be it taken or not.
+/// A way to serve the request, whether it is taken or not.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Candidate {
-    /// The model that it serves.
+    /// The model that the candidate serves.
     pub(super) model: String,
-    /// None: the whole model is passed over.
+    /// The account; `None` if the whole model is passed over.
     pub(super) account: Option<String>,
     pub(super) upstream_model: Option<String>,
     #[serde(rename = "for")]
     pub(super) reach: Reach,
     pub(super) state: CandidateState,
-    /// The number of the attempt that asks it.
+    /// The number of the attempt that asks the candidate.
     pub(super) attempt: Option<usize>,
-    /// The share of the requests for which it is the first of its model, where that changes from
-    /// request to request.
+    /// The share of the requests for which the candidate is the first of its model, if that changes
+    /// from request to request.
     pub(super) first_for: Option<f64>,
     pub(super) why: String,
-    /// How its target does, as far as that is known.
+    /// The state of the target in words, as far as it is known.
     pub(super) does: Option<String>,
-    /// None: nobody knows the price.
+    /// The price; `None` if it is unknown.
     pub(super) price: Option<Costs>,
     pub(super) request: Option<Upstream>,
 }
 
 impl Candidate {
-    /// Returns what is reported of a model none of whose targets is named.
+    /// Returns the entry of a whole model, of which no target is named.
     pub(super) fn of_model(model: &str, reach: Reach, state: CandidateState, why: String) -> Candidate {
         Candidate { model: model.to_owned(), reach, state, why, ..Candidate::default() }
     }
 }
 
-/// What a target costs.
+/// The price of a target.
 #[derive(Debug, Serialize)]
 pub(super) struct Costs {
-    /// Where the price is known from.
+    /// The origin of the price.
     pub(super) from: &'static str,
-    /// Dollars for a million tokens, by their names in the catalog.
+    /// The costs in dollars for a million tokens, by their names in the catalog.
     pub(super) costs: Vec<(&'static str, String)>,
 }
 
-/// A request as it would go up.
+/// A request as it would be sent to the provider.
 #[derive(Debug, Serialize)]
 pub(super) struct Upstream {
     pub(super) method: &'static str,
-    /// None: the built-in account answers itself.
+    /// The address; `None` if the account is a demo, which answers itself.
     pub(super) url: Option<String>,
-    /// In the order in which they are sent; secrets are replaced.
+    /// The headers in the order in which they are sent. Secrets are replaced.
     pub(super) headers: Vec<(String, String)>,
     /// The exact body; if it is not UTF-8, see `body_base64`.
     #[serde(serialize_with = "lossy")]
     pub(super) body: Vec<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) body_base64: Option<String>,
-    /// By their names in the catalog.
+    /// The deadlines, by their names in the catalog.
     pub(super) deadlines: Vec<(&'static str, String)>,
     pub(super) changed: Vec<String>,
-    /// The fields of the caller's request that it leaves out.
+    /// The fields of the caller's request that are left out.
     pub(super) dropped: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl Report {
         self.facts.push(Fact { about, says: says.into(), fault: false });
     }
 
-    /// Adds a fact because of which nobody is asked.
+    /// Adds a fact because of which no candidate is asked.
     pub(super) fn fault(&mut self, about: &'static str, refusal: Refusal) {
         let is_new = |param: &&String| *param != about && !refusal.message.contains(&format!("`{param}`"));
         let param = refusal.param.as_ref().filter(is_new).map(|param| format!(" (`{param}`)")).unwrap_or_default();
@@ -144,7 +144,7 @@ impl Report {
         self.refusals.push(refusal);
     }
 
-    /// Returns the report that nobody is asked, because of the first refusal.
+    /// Returns the report with the verdict of the first refusal: no candidate is asked.
     pub(super) fn refused(mut self) -> Report {
         if let Some(refusal) = self.refusals.first() {
             self.verdict = Verdict::refused(refusal);
@@ -162,7 +162,7 @@ impl Report {
 }
 
 impl Verdict {
-    /// Returns the verdict that nobody is asked, and that the caller gets this refusal.
+    /// Returns the verdict that no candidate is asked, and that the caller gets this refusal.
     pub(super) fn refused(refusal: &Refusal) -> Verdict {
         let row = refusal.what.row();
         let code = row.code.map(|code| format!(" {code}")).unwrap_or_default();

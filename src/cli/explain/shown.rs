@@ -1,5 +1,5 @@
-//! Shows a request as it would go up, with its secrets masked, and what of it differs from what the
-//! caller wrote.
+//! A shown request is one as it would be sent to the provider, with its secrets masked, and with a
+//! list of its differences from the caller's request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use dialects::Outbound;
 use dialects::front::chat::envelope::Envelope;
 use dialects::upstream::SignsWith;
 
-/// Stands for a value that is made anew each time.
+/// The texts that stand for values that are masked or made anew each time.
 const SIGNED: &str = "<signed for each request>";
 const TOKEN: &str = "Bearer <token, fetched once an hour>";
 const UNSIGNABLE: &str = "<cannot be signed: the attempt would fail>";
 const KEY: &str = "<key>";
 const CATALOG: &str = "<from the catalog, not shown>";
 const REQUEST_ID: &str = "<id of the request>";
-/// A value that changed is not repeated if it is longer than this: it is in the body.
+/// The longest value that is repeated when it changed. A longer one can be seen in the body.
 const SHORT: usize = 60;
 
-/// Returns the request for a candidate.
+/// Returns the request as it would be sent to a candidate.
 pub(super) fn upstream(
     candidate: &Candidate,
     said: &Outbound,
@@ -71,7 +71,7 @@ fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, St
             Err(_) => own.push(masked(header::AUTHORIZATION, UNSIGNABLE)),
         },
         Some(Signer::Google(..)) => own.push(masked(header::AUTHORIZATION, TOKEN)),
-        // Where its secret is not read it has no signer.
+        // If secrets are not read, such an account has no signer.
         None if is_signed_for(account) => own.push(masked(header::AUTHORIZATION, TOKEN)),
         None => {}
     }
@@ -90,7 +90,7 @@ fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, St
     outgoing::fields(account, &own, id, length).into_iter().map(show).collect()
 }
 
-/// Tells whether a service account signs for the account's tokens.
+/// Returns whether a service account signs for the account's tokens.
 fn is_signed_for(account: &Account) -> bool {
     account.dialect.protocol.signs_with == SignsWith::ServiceAccount
         && account.key.is_none()
@@ -112,7 +112,7 @@ fn deadlines(candidate: &Candidate, stream: bool, timeout: Option<Duration>) -> 
     all.into_iter().map(|(name, time)| (name, span(time))).collect()
 }
 
-/// Returns what is not as the caller wrote it, besides what is dropped.
+/// Returns the differences from the caller's request, except the fields that are dropped.
 fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u8]) -> Vec<String> {
     let mut changed = Vec::new();
     if *candidate.upstream_model != *envelope.model {
@@ -129,7 +129,7 @@ fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u
     changed
 }
 
-/// Of a body that passes, the fields that do not.
+/// Notes the fields that differ in a body that is not translated.
 fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
     let (Ok(before), Ok(after)) =
@@ -152,7 +152,7 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     changed.extend(gone.map(|name| format!("{name}: is taken out")));
 }
 
-/// Adds the limit on the answer's length in a body that is translated, if it changes.
+/// Notes the limit on the answer's length in a body that is translated, if it changes.
 fn limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) {
     let (Ok(before), Ok(after)) = (serde_json::from_slice::<Value>(body), serde_json::from_slice::<Value>(written))
     else {

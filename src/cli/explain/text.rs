@@ -1,9 +1,9 @@
-//! Writes a report for people: short, in columns, what matters first.
+//! A report as text for people: short, in columns, the most important part first.
 
 use super::report::{Candidate, CandidateState, Costs, Fact, Report, Upstream};
 use crate::plan::Reach;
 
-/// Writes the report. In bytes, since a body is written as it would be sent.
+/// Writes the report. It returns bytes, since a body is written as it would be sent.
 pub(super) fn render(report: &Report) -> Vec<u8> {
     let mut out = String::new();
     let yes = if report.verdict.tried { "yes" } else { "no" };

@@ -24,7 +24,7 @@ pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<E
     edit.make(&mut files, id, now)
 }
 
-/// Sets when a key stops working.
+/// Sets the time at which a key stops working, or removes it.
 pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     let (id, mut files) = lock(&args.key)?;
     let expires = args.when.at.or_else(|| args.when.span.map(|span| ahead(now, span)));
@@ -55,14 +55,14 @@ pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, 
 /// A change of one field.
 struct Edit<'a> {
     change: Change<'a>,
-    /// What to write by hand instead.
+    /// The text to write by hand instead.
     by_hand: String,
-    /// What the key does after the change.
+    /// The key's state after the change, in words.
     result: String,
 }
 
 impl Edit<'_> {
-    /// Makes the change, and prints how the key is now.
+    /// Makes the change, and prints the key's new state.
     fn make(&self, files: &mut Files, id: Id<'_>, now: SystemTime) -> Result<ExitCode, String> {
         let Edit { change, by_hand, result } = self;
         let at = id.written(files)?;
@@ -80,7 +80,8 @@ impl Edit<'_> {
     }
 }
 
-/// Prints that nothing is to be changed; but the gateway may not have found an earlier change yet.
+/// Prints that there is nothing to change. The gateway may not have taken an earlier change yet, so
+/// this waits for it.
 fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
     let file = id.written(files).map(|at| at.file).unwrap_or_default();
     let since = running::written_at(files, file);

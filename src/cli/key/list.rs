@@ -46,7 +46,7 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     }))
 }
 
-/// What the list says of a key.
+/// A row of the list: one key.
 pub(super) struct ListedKey<'f> {
     key: &'f Key,
     state: KeyState,
@@ -101,7 +101,7 @@ fn human(rows: &[ListedKey<'_>]) -> String {
     columns(std::iter::once(head).chain(rows), 6)
 }
 
-/// Writes the models of a key: its own globs, else those of its caller.
+/// Writes the models of a key: its own globs, or else those of its caller.
 fn models(key: &Key) -> String {
     let own = key.permissions.of_key();
     let shown = if own.list() == ["*"] { key.permissions.of_caller() } else { own };
@@ -113,7 +113,8 @@ fn models(key: &Key) -> String {
         .to_owned()
 }
 
-/// Reads from the ledger when keys were last used. If the ledger cannot be read, a note says so.
+/// Reads from the ledger the time at which each key was last used. If the ledger cannot be read, a
+/// note says so.
 pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
     let read = || {
         let ledger = server(conf, Secrets::Assume).map_err(|problems| problems.to_string())?.ledger;

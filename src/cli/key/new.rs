@@ -66,8 +66,8 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     Ok(once(&secret.text, &mut files, written.map(|at| at.file), "no key is made"))
 }
 
-/// Prints a secret, and waits until the gateway has it from this file. If it cannot be printed,
-/// nobody ever has it, and the files become as they were.
+/// Prints a secret, and waits until the gateway has it from this file. If the secret cannot be
+/// printed, nobody ever has it, and the files are put back as they were.
 pub(super) fn once(secret: &str, files: &mut Files, file: Option<usize>, undone: &str) -> ExitCode {
     if print(&format!("{secret}\n")) == ExitCode::SUCCESS {
         exposed().into_iter().for_each(tell);
@@ -107,7 +107,7 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
     ))
 }
 
-/// Returns what to write, and where: the key, or its caller with it.
+/// Returns the path and the value to write: the key, or its new caller with the key.
 fn entry<'a>(id: Id<'a>, secret: &NewSecret, args: &NewKeyArgs, expires: Option<SystemTime>) -> (Vec<Step<'a>>, New) {
     let models = (!args.models.is_empty())
         .then(|| ("models".to_owned(), New::List(args.models.iter().map(New::text).collect())));
@@ -131,7 +131,7 @@ fn around(path: &[Step<'_>], new: New) -> New {
     })
 }
 
-/// Prints what to paste, for catalogs that are written in another way.
+/// Prints the entry to paste, for catalogs that are written in another way.
 fn printed(id: Id<'_>, args: &NewKeyArgs, secret: &NewSecret, expires: Option<SystemTime>) -> ExitCode {
     let (path, new) = entry(id, secret, args, expires);
     let yaml = document(&around(&path, new));

@@ -15,7 +15,7 @@ use crate::conf::yaml::{Node, Step, Value};
 /// The secrets of a key, as they are written.
 enum Hashes {
     One(String),
-    /// Several: until when each works.
+    /// Several secrets: for each, the time until which it works.
     Several(Vec<Option<SystemTime>>),
 }
 
@@ -35,7 +35,7 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
     Ok(once(&secret.text, &mut files, Some(at.file), "nothing is changed"))
 }
 
-/// Says until when the old secrets work.
+/// Prints the time until which the old secrets work.
 fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
     let ends = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now).max();
@@ -74,8 +74,8 @@ fn text(node: &Node<'_>) -> Option<String> {
     }
 }
 
-/// Returns what to change. `until` is the end of those secrets that have none yet; `None` ends all
-/// old secrets now.
+/// Returns the changes to make. `until` is the end of those secrets that have none yet; `None` ends
+/// all old secrets now.
 fn changes<'a>(
     id: Id<'a>,
     hashes: &Hashes,

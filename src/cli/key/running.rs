@@ -1,8 +1,8 @@
-//! Asks the gateway that runs on a folder whether a change of its files is live there: at its admin
-//! listener, where `server.yaml` says that it is.
+//! A running gateway is asked whether a change of its files is live. It is asked at its admin
+//! listener, whose address is in `server.yaml`.
 //!
-//! **Invariant:** only a gateway that serves this very folder is believed, by the folder's device
-//! and inode.
+//! **Invariant:** only a gateway that serves this very folder is believed. The folder is known by
+//! its device and inode.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -19,24 +19,25 @@ use crate::cli::http::get;
 use crate::cli::{fail, print, tell};
 use crate::status::{CatalogReport, FolderReport, Status};
 
-/// How long a command waits for its change.
+/// The longest time that a command waits for its change.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The listener is on this machine: if it takes no connection for so long, it is not there.
+/// The longest wait for a connection. The listener is on this machine: if it takes no connection in
+/// this time, it is not there.
 const NEAR: Duration = Duration::from_secs(2);
-/// After this time the gateway has noticed that a file changed.
+/// The time after which the gateway has noticed that a file changed.
 const NOTICED: Duration = Duration::from_millis(500);
 /// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The clock of a file system may be behind by so much.
+/// The time by which the clock of a file system may be behind.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Whether a gateway on this folder has the change.
+/// The answer to whether a gateway on this folder has the change.
 pub(super) enum Running {
     /// A gateway has the change.
     Has,
     /// No gateway runs on the folder.
     Nobody(String),
-    /// Nobody can tell whether a gateway runs.
+    /// It is not known whether a gateway runs.
     Unknown(String),
     /// A gateway runs, and does not have the change.
     Late(String),
@@ -54,7 +55,7 @@ impl Running {
         }
     }
 
-    /// Prints that something is done, or fails with `late`: the gateway does not have it.
+    /// Prints that something is done. If the gateway does not have it, fails with `late`.
     pub(super) fn report(&self, done: &str, late: &str) -> ExitCode {
         match self {
             Self::Late(why) => fail(&format!("{late}: {why}")),
@@ -63,8 +64,8 @@ impl Running {
     }
 }
 
-/// Waits for a change of a file that was made just now, and says how it went. Fails if the gateway
-/// does not have it.
+/// Waits for a change of a file that was made just now, and prints the result. Fails if the gateway
+/// does not have the change.
 pub(super) fn tell_of(files: &mut Files, file: usize) -> ExitCode {
     let running = wait(files, file, SystemTime::now());
     tell(&running.says());
@@ -74,7 +75,7 @@ pub(super) fn tell_of(files: &mut Files, file: usize) -> ExitCode {
     }
 }
 
-/// Returns the latest time at which a file can have been changed last.
+/// Returns the latest time at which the last change of a file may have been made.
 pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
     let changed = fs::metadata(files.name(file)).ok().and_then(|metadata| {
         let (seconds, nanoseconds) =
@@ -84,8 +85,8 @@ pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
     changed.map_or_else(SystemTime::now, |changed| changed.min(SystemTime::now()))
 }
 
-/// Waits until the gateway that runs on the folder has what was written into a file before that
-/// time. Meanwhile others may change keys.
+/// Waits until the gateway that runs on the folder has everything that was written into a file
+/// before the time `written`. Others may change keys meanwhile.
 pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Running {
     files.unlock();
     let folder = match fs::metadata(files.conf()) {
@@ -141,20 +142,20 @@ fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<Cat
     Ok(page.catalog)
 }
 
-/// Tells whether an edit of the file from the wanted time is live. Times of this form sort as
+/// Returns whether an edit of the file from the wanted time is live. Times in this form sort as
 /// texts.
 fn has(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
     catalog.files.iter().any(|live| live.file == file && live.live_as_of.as_str() >= wanted)
 }
 
-/// Tells whether the edit was refused, and nothing came since that may mend it.
+/// Returns whether the edit was refused, and nothing came since that may correct it.
 fn refuses(catalog: &CatalogReport, wanted: &str) -> bool {
     let refused =
         catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
     refused && catalog.waiting.is_none()
 }
 
-/// Returns why the edit is not live.
+/// Returns the reason why the edit is not live.
 fn why(catalog: &CatalogReport, address: SocketAddr) -> String {
     let refused = catalog.last_refusal.as_ref().filter(|refusal| refusal.standing);
     if let Some(reason) = refused.and_then(|refusal| refusal.reasons.first()) {

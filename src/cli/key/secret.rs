@@ -1,4 +1,4 @@
-//! Makes secrets, and reads and hashes them. None is stored.
+//! A secret is made, read and hashed here. None is stored.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -14,18 +14,19 @@ use crate::conf::yaml::edit::New;
 
 /// A secret that was just made.
 pub(super) struct NewSecret {
-    /// What a caller sends.
+    /// The secret that a caller sends.
     pub(super) text: String,
-    /// What the catalog holds.
+    /// The hash that the catalog holds.
     pub(super) hash: String,
-    /// The beginning of the secret. It is written beside the hash and says which secret it is of.
+    /// The beginning of the secret. It is written beside the hash, and says which secret the hash
+    /// belongs to.
     pub(super) note: String,
 }
 
 impl NewSecret {
     /// Makes a secret: 256 random bits, after an id of 64.
     pub(super) fn make() -> Result<NewSecret, String> {
-        // Bytes of the operating system's generator.
+        // The bytes come from the operating system's generator.
         let mut random = [0; 40];
         getrandom::fill(&mut random).map_err(|why| format!("no randomness from the operating system: {why}"))?;
         let (id, secret) = random.split_at(8);
@@ -34,13 +35,13 @@ impl NewSecret {
         Ok(NewSecret { hash: Digest(resolve::digest(&text)).to_string(), note: format!("sk-{id}-…"), text })
     }
 
-    /// Returns what is written into the catalog.
+    /// Returns the value to write into the catalog.
     pub(super) fn value(&self) -> New {
         New::text(&self.hash).noted(&self.note)
     }
 }
 
-/// Returns a warning if what was printed went into a file that everybody can read.
+/// Returns a warning if the output went into a file that everybody can read.
 pub(super) fn exposed() -> Option<&'static str> {
     let out = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
     let is_open = out.is_file() && out.permissions().mode() & 0o004 != 0;
@@ -77,13 +78,14 @@ fn of_existing(key: &str) -> Result<Digest, &'static str> {
     Ok(Digest(resolve::digest(key)))
 }
 
-/// Writes a number in base 62, with this many digits: enough that none is lost.
+/// Writes a number in base 62 with `digits` digits. They must be enough, so that no part of the
+/// number is lost.
 fn base62(bytes: &[u8], digits: usize) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut number = bytes.to_vec();
     let mut text: Vec<char> = (0..digits)
         .map(|_| {
-            // Long division by 62, a byte a step.
+            // This is a long division by 62, one byte a step.
             let rest = number.iter_mut().fold(0_u16, |rest, byte| {
                 let part = rest << 8 | u16::from(*byte);
                 *byte = u8::try_from(part / 62).unwrap_or(u8::MAX);

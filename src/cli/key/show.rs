@@ -14,7 +14,7 @@ use crate::catalog::{Key, Model};
 use crate::cli::{ShowKeyArgs, limits, print};
 use crate::limits::{Bound, Registry};
 
-/// This much of a hash says which it is.
+/// The length of the part of a hash that is shown; it is enough to recognise the hash.
 const SHORT: usize = "sha256:".len() + 8;
 
 pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     Ok(print(&text))
 }
 
-/// Writes for machines what `key list` says of the key, and more.
+/// Writes for machines everything that `key list` says of the key, and more.
 fn machine(files: &Files, known: &KeyEntry<'_>, row: &ListedKey<'_>, bounds: &[Bound<'_>]) -> Value {
     let (key, mut fields) = (known.key, row.json());
     let hashes =
@@ -62,7 +62,7 @@ fn seen<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
     models.filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
-/// `sha256:04040404…`
+/// Writes a hash in short, such as `sha256:04040404…`.
 fn short(digest: &[u8; 32]) -> String {
     let hash: String = Digest(*digest).to_string().chars().take(SHORT).collect();
     format!("{hash}…")

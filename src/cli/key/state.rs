@@ -1,11 +1,12 @@
-//! A [`KeyState`] says whether a key works, and until when.
+//! A [`KeyState`] says whether a key works. For a key that is being rotated, it also says until
+//! when an older secret works.
 
 use std::time::SystemTime;
 
 use super::{KeyEntry, stamp};
 use crate::catalog::rotation::{is_replaced, newest};
 
-/// Whether a key works.
+/// The state of a key: it works, or something keeps it from working.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyState {
     Ok,
@@ -13,7 +14,7 @@ pub(super) enum KeyState {
     Expired,
     CallerDisabled,
     CallerExpired,
-    /// The key works, and until then with an older secret too.
+    /// The key works, and an older secret works too until this time.
     Rotating(SystemTime),
 }
 
@@ -52,12 +53,12 @@ impl KeyState {
         self.name().replace('_', " ")
     }
 
-    /// Returns what keeps the key from working.
+    /// Returns the reason why the key does not work, if it does not.
     pub(super) fn hinders(self) -> Option<&'static str> {
         self.words().1
     }
 
-    /// Returns the word for machines, and what keeps the key from working.
+    /// Returns the word for machines, and the reason why the key does not work.
     fn words(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Ok => ("ok", None),
@@ -70,7 +71,7 @@ impl KeyState {
     }
 }
 
-/// Returns when the key stops to work, if nothing is changed.
+/// Returns the time at which the key stops working, if nothing is changed.
 pub(super) fn expires(known: &KeyEntry<'_>) -> Option<SystemTime> {
     let secrets: Option<Vec<SystemTime>> = known.secrets.iter().map(|(_, until)| *until).collect();
     let secrets = secrets.and_then(|secrets| secrets.into_iter().max());
