@@ -1,15 +1,16 @@
-//! Secrets with a marker in them, so that one look at any output shows whether it leaked.
+//! A canary is a secret with a marker in it, so that one look at any output shows whether the
+//! secret leaked.
 
-/// What a caller sends; the gateway keeps its SHA-256 only.
+/// The key that a caller sends. The gateway keeps only its SHA-256.
 pub const KEY: &str = "sk-CaNaRy-caller-0123456789abcdefghijklmnopqrstuvwxyz";
-/// What the gateway sends to every upstream.
+/// The key that the gateway sends to every upstream.
 pub const ACCOUNT_KEY: &str = "sk-CaNaRy-account-0123456789abcdefghijklmnopqrstuv";
-/// In both of them, and in no other text.
+/// The marker in both keys, and in no other text.
 pub const MARK: &str = "CaNaRy";
-/// In what callers send: never to reach an upstream.
+/// The marker in what callers send. It must never reach an upstream.
 pub const CALLER_MARK: &str = "CaNaRy-caller";
 
-/// Fails when a secret is in `text`.
+/// Returns an error if a secret is in `text`.
 pub fn check(whence: &str, text: &[u8]) -> Result<(), String> {
     let mark = MARK.as_bytes();
     match text.windows(mark.len()).position(|window| window == mark) {
@@ -21,7 +22,7 @@ pub fn check(whence: &str, text: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The hash under which the catalog holds a key.
+/// Returns the hash under which the catalog holds a key.
 pub fn hash(key: &str) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(key.as_bytes());

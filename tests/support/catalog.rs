@@ -1,12 +1,12 @@
-//! Writes catalogs for tests; what it has no word for goes in as YAML text.
+//! Catalogs for tests. Anything for which there is no method goes in as YAML text.
 
 use std::fmt::{self, Display};
 
 use super::canary::{ACCOUNT_KEY, KEY, hash};
 use super::mock::Mock;
 
-/// A catalog under construction: a caller `acme` whose key `acme/prod` is [`KEY`], and what is
-/// added.
+/// A catalog under construction: a caller `acme` whose key `acme/prod` is [`KEY`], and everything
+/// that is added.
 #[derive(Clone)]
 pub struct Catalog {
     accounts: Vec<String>,
@@ -20,12 +20,13 @@ impl Catalog {
         Catalog { accounts: Vec::new(), models: Vec::new(), callers: vec![acme] }
     }
 
-    /// The commonest one: model `m` on account `a`.
+    /// Makes the most common catalog: model `m` on account `a`.
     pub fn over(mock: &Mock) -> Self {
         Self::new().account("a", mock).model("m", &["a"])
     }
 
-    /// Model `m` on accounts `a`, `b`, `c` …, one a mock, in this order.
+    /// Makes a catalog with model `m` on the accounts `a`, `b`, `c` …, one for each mock, in this
+    /// order.
     pub fn chain(mocks: &[&Mock]) -> Self {
         let ids = ["a", "b", "c", "d", "e", "f"];
         let catalog = mocks.iter().zip(ids).fold(Self::new(), |catalog, (mock, id)| catalog.account(id, mock));
@@ -36,7 +37,7 @@ impl Catalog {
         self.account_with(id, mock, "")
     }
 
-    /// `more` is YAML: `concurrency: 1, timeouts: { total: 1s }`.
+    /// Adds an account. `more` is YAML: `concurrency: 1, timeouts: { total: 1s }`.
     pub fn account_with(self, id: &str, mock: &Mock, more: &str) -> Self {
         self.account_at(id, &mock.base_url(), more)
     }
@@ -53,7 +54,7 @@ impl Catalog {
         self.model_with(id, accounts, "")
     }
 
-    /// A target is `account` or `account=model`.
+    /// Adds a model. A target is `account` or `account=model`.
     pub fn model_with(mut self, id: &str, targets: &[&str], more: &str) -> Self {
         let targets = targets.iter().map(|target| match target.split_once('=') {
             Some((account, model)) => format!("{{ account: {account}, model: \"{model}\" }}"),
@@ -64,18 +65,18 @@ impl Catalog {
         self
     }
 
-    /// One more caller, with one key named `prod`.
+    /// Adds a caller, with one key named `prod`.
     pub fn caller(self, id: &str, key: &str, more: &str) -> Self {
         self.caller_with(id, more, &[("prod", key, "")])
     }
 
-    /// Keys are name, secret and more YAML.
+    /// Adds a caller. Each key is a name, a secret and more YAML.
     pub fn caller_with(mut self, id: &str, more: &str, keys: &[(&str, &str, &str)]) -> Self {
         self.callers.push(caller(id, more, keys));
         self
     }
 
-    /// Without the caller `acme`.
+    /// Removes the caller `acme`.
     pub fn without_acme(mut self) -> Self {
         self.callers.retain(|entry| !entry.starts_with("acme:"));
         self

@@ -1,5 +1,5 @@
-//! A caller that sends exactly the bytes it is told to, and reports exactly what came back, event
-//! by event and when.
+//! A caller that sends exactly the bytes it is told to send, and reports exactly what came back:
+//! event by event, with the times.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -12,17 +12,17 @@ use super::ledger::Ledger;
 use super::tls::{self, Ca};
 use super::wire::{Framing, Io, Wire, find};
 
-/// The smallest request body for this model.
+/// Returns the smallest request body for this model.
 pub fn chat(model: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": "hello"}]})
 }
 
-/// The same, for a stream.
+/// Returns the smallest body of a request for a stream.
 pub fn chat_stream(model: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": "hello"}], "stream": true})
 }
 
-/// The bytes of a request; `host` is filled in, and `content-length` when there is a body.
+/// Returns the bytes of a request. `host` is filled in, and `content-length` if there is a body.
 pub fn request(method: &str, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {target} HTTP/1.1\r\n");
     let has = |wanted: &str| fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -39,7 +39,7 @@ pub fn request(method: &str, target: &str, fields: &[(&str, &str)], body: &[u8])
     [head.as_bytes(), body].concat()
 }
 
-/// `POST /v1/chat/completions` with the good key.
+/// Returns the bytes of `POST /v1/chat/completions` with the good key.
 pub fn post(body: &Value) -> Vec<u8> {
     post_as(KEY, body)
 }
@@ -50,30 +50,30 @@ pub fn post_as(key: &str, body: &Value) -> Vec<u8> {
     request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())
 }
 
-/// How a body ended.
+/// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As its framing promised.
+    /// The body ended as its framing promised.
     Whole,
-    /// With the connection, as no framing was given.
+    /// The body ended with the connection, as no framing was given.
     Eof,
-    /// Too early, or with wrong framing.
+    /// The body ended too early, or with wrong framing.
     Cut,
-    /// By reset.
+    /// The connection was reset.
     Reset,
 }
 
-/// An answer. Of a stream, `body` is what has been read so far.
+/// An answer. For a stream, `body` is what has been read so far.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub status: u16,
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// None while the body is still being read.
+    /// The end of the body; `None` while it is still being read.
     pub end: Option<End>,
-    /// The statuses of 1xx heads before it.
+    /// The statuses of the 1xx heads before it.
     pub informational: Vec<u16>,
-    /// When the head was there.
+    /// The time at which the head was there.
     pub at: Instant,
 }
 
@@ -91,7 +91,7 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e} in {self:?} {}", self.text()))
     }
 
-    /// Fails unless this is a standard error with that status and code, complete, and with a
+    /// Fails unless this is a standard error with this status and code, complete, and with a
     /// request id.
     #[track_caller]
     pub fn is_error(&self, status: u16, code: &str) -> Value {
@@ -110,14 +110,14 @@ impl Response {
         error.clone()
     }
 
-    /// The data of all events in the body.
+    /// Returns the data of all events in the body.
     pub fn events(&self) -> Vec<String> {
         let text = self.text();
         let blocks = text.split("\n\n").filter_map(|block| block.strip_prefix("data: "));
         blocks.map(ToOwned::to_owned).collect()
     }
 
-    /// The text of all content in the events or the answer, of choice 0.
+    /// Returns the text of choice 0, from the events or from the whole answer.
     pub fn content(&self) -> String {
         if self.field("content-type") == Some("application/json") {
             return self.json()["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
@@ -126,7 +126,7 @@ impl Response {
     }
 }
 
-/// The text in one chunk.
+/// Returns the text in one chunk.
 pub fn content_of(event: &str) -> String {
     let chunk: Value = serde_json::from_str(event).unwrap_or_default();
     chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()
@@ -149,13 +149,13 @@ impl Event {
 /// One HTTP/1 connection to the gateway.
 pub struct Connection {
     pub wire: Wire,
-    /// Heads seen, so that the gateway's access lines can be held against them.
+    /// The record of what callers saw; it is compared with the gateway's access lines at the end.
     ledger: Option<Ledger>,
-    /// What a running stream has still to give.
+    /// The framing of what a running stream still has to send.
     framing: Framing,
     until_eof: bool,
     unread: Vec<u8>,
-    /// When comments came in a stream.
+    /// The times at which comments came in a stream.
     pub comments: Vec<Instant>,
 }
 
@@ -182,12 +182,12 @@ impl Connection {
         }
     }
 
-    /// Sends bytes; false if the gateway closed before they were taken.
+    /// Sends bytes. Returns false if the gateway closed before they were taken.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.wire.write(bytes.as_ref()).await
     }
 
-    /// The next answer, whole.
+    /// Reads the next answer to its end.
     #[track_caller]
     pub fn response(&mut self) -> impl Future<Output = Response> {
         let caller = std::panic::Location::caller();
@@ -197,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// The next answer, whole, if there is one; to a `HEAD` it has no body.
+    /// Reads the next answer to its end, if there is one. The answer to a `HEAD` has no body.
     pub async fn try_response(&mut self, method: &str) -> Option<Response> {
         let mut response = self.head().await?;
         if method != "HEAD" {
@@ -208,7 +208,8 @@ impl Connection {
         Some(response)
     }
 
-    /// The next answer's head; its body follows by [`Connection::event`] or [`Connection::rest`].
+    /// Reads the head of the next answer. [`Connection::event`] or [`Connection::rest`] read its
+    /// body.
     pub async fn head(&mut self) -> Option<Response> {
         let mut informational = Vec::new();
         loop {
@@ -230,7 +231,8 @@ impl Connection {
         }
     }
 
-    /// One more piece of the body; none when it has ended, which `end` then tells.
+    /// Reads one more piece of the body. Returns `None` at its end, and `end` then says how it
+    /// ended.
     pub async fn piece(&mut self, response: &mut Response) -> Option<Vec<u8>> {
         if response.end.is_some() {
             return None;
@@ -272,7 +274,8 @@ impl Connection {
         while self.piece(response).await.is_some() {}
     }
 
-    /// The next event of a stream; comments are noted and skipped. None at its end.
+    /// Reads the next event of a stream. Comments are noted and skipped. Returns `None` at the end
+    /// of the stream.
     pub async fn event(&mut self, response: &mut Response) -> Option<Event> {
         loop {
             if let Some(at) = super::wire::position(&self.unread, b"\n\n") {
@@ -293,7 +296,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the gateway closes; true if by FIN.
+    /// Waits until the gateway closes the connection. Returns true if it did so by FIN.
     pub async fn closed(&mut self) -> bool {
         self.wire.gone().await;
         !self.wire.broken

@@ -1,15 +1,16 @@
-//! What the book tells of access lines, metrics and headers.
+//! The book's tables of access lines, metrics and headers.
 //!
-//! **Invariant:** at the end of every test its gateway's access lines and `/metrics`, and all heads
-//! of its answers, are held against these tables; so nothing is written that the book does not
-//! name. `reference` renders them, and shows that nothing is named that the code does not write.
+//! **Invariant:** at the end of every test, the access lines, the `/metrics` and all heads of
+//! answers of its gateway are compared with these tables. So the gateway writes nothing that the
+//! book does not name. `reference` writes the tables into the book, and shows that they name
+//! nothing that the code does not write.
 
 use serde_json::Value;
 
 /// A field of the access line.
 pub struct Field {
     pub name: &'static str,
-    /// When it is there; always, if that is empty.
+    /// The condition under which the field is there; empty = always.
     pub when: &'static str,
     pub example: &'static str,
     pub meaning: &'static str,
@@ -63,7 +64,7 @@ pub const LINE: &[Field] = &[
     only("error", "if it is an error", r#""The body did not come in time.""#, "The message of the error that the caller got, cut short. Where the upstream found fault with the request it only says so."),
 ];
 
-/// A field of each of `attempts`.
+/// The fields of each of `attempts`.
 #[rustfmt::skip]
 pub const ATTEMPT: &[Field] = &[
     always("account", r#""gpu-1""#, "The account."),
@@ -79,7 +80,7 @@ pub const ATTEMPT: &[Field] = &[
     only("detail", "if there is one", r#""ConnectRefused: Connection refused (os error 111)""#, "What the network said, or `type`, `code` and `param` of the upstream's error."),
 ];
 
-/// How requests end.
+/// The outcomes of requests.
 pub const OUTCOMES: &[(&str, &str)] = &[
     ("ok", "The caller got a whole answer."),
     ("refused", "The request is at fault, or names something that is not there."),
@@ -94,7 +95,7 @@ pub const OUTCOMES: &[(&str, &str)] = &[
     ("internal", "A fault of Portcullis."),
 ];
 
-/// How attempts end.
+/// The outcomes of attempts.
 pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("ok", "It answered."),
     ("unreachable", "There was no connection."),
@@ -124,7 +125,7 @@ pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("internal", "A fault of Portcullis."),
 ];
 
-/// Holds an access line against the tables.
+/// Compares an access line with the tables.
 pub fn check_line(line: &Value) -> Result<(), String> {
     fields(line, LINE)?;
     word(&line["outcome"], OUTCOMES)?;
@@ -153,7 +154,7 @@ fn word(written: &Value, table: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// A metric. Its help is the code's own; `more` is what the book says besides.
+/// A metric. Its help is the code's own text; `more` is what the book adds.
 pub struct Metric {
     pub name: &'static str,
     pub kind: &'static str,
@@ -212,7 +213,7 @@ pub const METRICS: &[Metric] = &[
     metric("portcullis_store_seconds", "histogram", &[], "From asking the store for an admission to its answer", "Only with a `store`."),
 ];
 
-/// Holds the text of `/metrics` against the table.
+/// Compares the text of `/metrics` with the table.
 pub fn check_metrics(text: &str) -> Result<(), String> {
     let mut present: Option<&Metric> = None;
     for line in text.lines() {
@@ -242,7 +243,7 @@ pub fn check_metrics(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The names of a sample's labels.
+/// Returns the names of a sample's labels.
 fn labels(sample: &str) -> Vec<String> {
     let sample = sample.replace("\\\\", "").replace("\\\"", "");
     let Some((_, rest)) = sample.split_once('{') else { return Vec::new() };
@@ -250,10 +251,10 @@ fn labels(sample: &str) -> Vec<String> {
     outside.filter_map(|piece| piece.trim_start_matches(',').strip_suffix('=')).map(str::to_owned).collect()
 }
 
-/// A header and what it means.
+/// A header and its meaning.
 pub type Header = (&'static str, &'static str);
 
-/// What the gateway reads of a caller's request.
+/// The headers of a caller's request that the gateway reads.
 #[rustfmt::skip]
 pub const READ: &[Header] = &[
     ("authorization", "The key, as `Bearer sk-…`."),
@@ -274,7 +275,7 @@ pub const READ: &[Header] = &[
     ("access-control-request-headers", "The headers that a web page wants to send: all are allowed to a page of `cors.origins`."),
 ];
 
-/// What the gateway sends to an upstream.
+/// The headers that the gateway sends to an upstream.
 #[rustfmt::skip]
 pub const SENT: &[Header] = &[
     ("host", "The host of `base_url`."),
@@ -294,7 +295,7 @@ pub const SENT: &[Header] = &[
     ("x-amz-security-token", "To Bedrock, if requests are signed with a temporary key: its token."),
 ];
 
-/// What the gateway reads of an upstream's answer.
+/// The headers of an upstream's answer that the gateway reads.
 #[rustfmt::skip]
 pub const HEARD: &[Header] = &[
     ("content-type", "Whether the answer is JSON, a stream of events, or neither."),
@@ -310,8 +311,8 @@ pub const HEARD: &[Header] = &[
     ("ratelimit-policy", "The size of that quota."),
 ];
 
-/// What the gateway reads of a provider's quotas: what is left, the quota, and when it is whole
-/// again.
+/// The headers about a provider's quotas that the gateway reads: what is left, the quota, and the
+/// time at which it is whole again.
 #[rustfmt::skip]
 pub const QUOTAS: &[([&str; 3], &str)] = &[
     (["x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests"], "Requests: OpenAI, and all that copy it."),
@@ -327,7 +328,7 @@ pub const QUOTAS: &[([&str; 3], &str)] = &[
     (["ratelimit-remaining", "ratelimit-limit", "ratelimit-reset"], "No kind is named: an older draft of the IETF."),
 ];
 
-/// What the gateway's answers to callers carry.
+/// The headers of the gateway's answers to callers.
 #[rustfmt::skip]
 pub const ANSWERED: &[Header] = &[
     ("x-request-id", "On every answer: the id of the request. It is sent to the upstream, too."),
@@ -361,7 +362,7 @@ pub const ANSWERED: &[Header] = &[
     ("access-control-max-age", "To the same: for how many seconds this answer holds."),
 ];
 
-/// What the admin listener reads and answers besides.
+/// The further headers that the admin listener reads and writes.
 #[rustfmt::skip]
 pub const ADMIN: &[Header] = &[
     ("host", "Read: must be an address, a private name, or one of `admin.hosts`; else the answer is 421."),
@@ -377,7 +378,7 @@ pub const ADMIN: &[Header] = &[
     ("x-content-type-options", "`nosniff`."),
 ];
 
-/// Holds the head of an answer against the table.
+/// Compares the head of an answer with the table.
 pub fn check_head(fields: &[(String, String)]) -> Result<(), String> {
     let known = |name: &str| ANSWERED.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
     match fields.iter().find(|(name, _)| !known(name)) {

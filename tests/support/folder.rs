@@ -1,4 +1,4 @@
-//! A configuration folder of a test's own, for what is run without the checks of
+//! A configuration folder that belongs to one test, for processes that run without the checks of
 //! [`super::gateway`].
 
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::gateway::BINARY;
 use super::process::Process;
 use super::{PATIENCE, eventually_blocking};
 
-/// The folder; it goes with this.
+/// The folder, which is removed when this is dropped.
 pub struct Folder(PathBuf);
 
-/// How a command ended.
+/// The result of a command that ended.
 pub struct Ran {
     pub status: ExitStatus,
     pub stdout: String,
@@ -44,8 +44,8 @@ impl Folder {
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
     }
 
-    /// `portcullis` with these arguments, and this folder for `--conf` where they say so, left
-    /// running.
+    /// Starts `portcullis` with these arguments and leaves it running. The folder is given as
+    /// `--conf` for the commands that take it.
     pub fn start(&self, arguments: &[&str]) -> Process {
         let mut command = Command::new(BINARY);
         command.args(arguments).env_remove("RUST_BACKTRACE").current_dir(&self.0);
@@ -55,7 +55,7 @@ impl Folder {
         Process::spawn(&mut command)
     }
 
-    /// The same, to its end.
+    /// Runs `portcullis` in the same way, to its end.
     pub fn run(&self, arguments: &[&str]) -> Ran {
         let mut process = self.start(arguments);
         let status =
@@ -74,7 +74,7 @@ impl Drop for Folder {
     }
 }
 
-/// Waits until a process has logged that.
+/// Waits until a process has logged this text.
 pub fn logged(process: &Process, text: &str) {
     let look = || if process.stderr().contains(text) { Ok(()) } else { Err(process.stderr()) };
     eventually_blocking(&format!("{text:?} in its log"), look).expect("it is logged");

@@ -1,7 +1,7 @@
-//! AWS's binary event stream, written by hand from its description: what a real server of Bedrock
-//! sends.
+//! AWS's binary event stream, written by hand from its description: the bytes that a real server of
+//! Bedrock sends.
 
-/// One event: its type and its payload.
+/// Writes one event: its type and its payload.
 pub fn event(kind: &str, payload: &str) -> Vec<u8> {
     frame(
         &[(":message-type", "event"), (":event-type", kind), (":content-type", "application/json")],
@@ -9,7 +9,7 @@ pub fn event(kind: &str, payload: &str) -> Vec<u8> {
     )
 }
 
-/// An exception, which ends the stream.
+/// Writes an exception, which ends the stream.
 pub fn exception(kind: &str, payload: &str) -> Vec<u8> {
     frame(
         &[(":message-type", "exception"), (":exception-type", kind), (":content-type", "application/json")],
@@ -17,7 +17,7 @@ pub fn exception(kind: &str, payload: &str) -> Vec<u8> {
     )
 }
 
-/// Any frame.
+/// Writes any frame.
 pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in headers {

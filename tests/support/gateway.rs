@@ -1,10 +1,10 @@
-//! The real gateway as a process, with ports and a folder of its own, and what must hold after
-//! *every* test.
+//! The real gateway as a process, with ports and a folder of its own, and the checks that must hold
+//! after *every* test.
 //!
-//! **Invariant:** when a [`Gateway`] is dropped by a test that has not failed, nothing is in
-//! flight, no secret is in any output, the book names all that is in access lines, metrics and
-//! heads, every exchange has exactly one access line, no connection is
-//! left but idle ones to upstreams, no other descriptor is new, and SIGTERM ends the process at
+//! **Invariant:** when a [`Gateway`] is dropped by a test that has not failed, these things hold.
+//! Nothing is in flight, and no secret is in any output. The book names everything that is in
+//! access lines, metrics and heads. Every exchange has exactly one access line. No connection is
+//! left except idle ones to upstreams, and no other descriptor is new. SIGTERM ends the process at
 //! once with code 0.
 
 use std::fmt::Display;
@@ -32,7 +32,7 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
 /// One access line.
 pub type Line = Value;
 
-/// How a gateway is to be started.
+/// The settings with which a gateway is started.
 #[derive(Clone)]
 pub struct Setup {
     catalog: String,
@@ -45,27 +45,27 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// More of the listener, as YAML: `h2c: true`.
+    /// Adds fields to the listener, as YAML: `h2c: true`.
     pub fn listen(mut self, more: &str) -> Self {
         self.listeners[0] = more.to_owned();
         self
     }
 
-    /// One more listener.
+    /// Adds a listener.
     pub fn also_listen(mut self, more: &str) -> Self {
         self.listeners.push(more.to_owned());
         self
     }
 
-    /// More of `server.yaml`, as YAML lines; a key of ours (`workers`, `log`) is replaced.
-    /// `{admin}` is the admin listener's address.
+    /// Adds lines of YAML to `server.yaml`. They replace the key of the test's own (`workers`,
+    /// `log`). `{admin}` is the admin listener's address.
     pub fn server(mut self, yaml: &str) -> Self {
         self.server.push_str(yaml.trim_end());
         self.server.push('\n');
         self
     }
 
-    /// One more file in the configuration folder: `catalog.d/x.yaml`.
+    /// Adds a file to the configuration folder: `catalog.d/x.yaml`.
     pub fn file(mut self, path: &str, text: impl Display) -> Self {
         self.files.push((path.to_owned(), text.to_string()));
         self
@@ -76,24 +76,24 @@ impl Setup {
         self
     }
 
-    /// `ulimit -n`.
+    /// Sets `ulimit -n`.
     pub fn open_files(mut self, most: u32) -> Self {
         self.open_files = Some(most);
         self
     }
 
-    /// A port, besides those of mocks, to which connections may idle at the end.
+    /// Allows a port, besides those of mocks, to which connections may idle at the end.
     pub fn upstream(mut self, port: u16) -> Self {
         self.upstreams.push(port);
         self
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the gateway and waits until it is ready.
     pub async fn start(self) -> Gateway {
         Gateway::launch(self)
     }
 
-    /// Starts what must refuse to serve, and waits for its end.
+    /// Starts a gateway that must refuse to serve, and waits for its end.
     pub fn refuse(self) -> (ExitStatus, String) {
         let place = Place::new(&self);
         let mut process = place.spawn(&self);
@@ -105,7 +105,7 @@ impl Setup {
     }
 }
 
-/// A folder and ports.
+/// The folder and the ports of a gateway.
 #[derive(Clone)]
 struct Place {
     dir: PathBuf,
@@ -139,8 +139,8 @@ impl Place {
         let ours = [
             ("admin", format!("admin: {{ address: \"{}\" }}\n", self.admin)),
             ("workers", "workers: 2\n".to_owned()),
-            // At the chattiest level, so that every test looks for secrets in all that can be
-            // logged.
+            // The log has its lowest level, so that every test looks for secrets in everything that
+            // can be logged.
             ("log", "log: { format: json, level: trace, access: stdout }\n".to_owned()),
             ("ledger", format!("ledger: {{ path: {:?} }}\n", self.dir.join("ledger.sqlite"))),
         ];
@@ -173,33 +173,33 @@ impl Place {
     }
 }
 
-/// A running gateway; see the invariant above for what its end checks.
+/// A running gateway. The invariant above lists what is checked when it is dropped.
 pub struct Gateway {
-    /// Its callers' address.
+    /// The address for callers.
     pub address: SocketAddr,
-    /// All its listeners, the first being `address`.
+    /// All listeners; the first is `address`.
     pub listeners: Vec<SocketAddr>,
     pub admin: SocketAddr,
-    /// Its configuration folder.
+    /// The configuration folder.
     pub conf: PathBuf,
     pub process: Process,
     place: Place,
     setup: Setup,
     ledger: Ledger,
-    /// Access lines of processes before a restart.
+    /// The access lines of processes before a restart.
     earlier: Vec<u8>,
     descriptors: usize,
-    /// The test itself has ended the process.
+    /// True if the test itself has ended the process.
     ended: bool,
 }
 
 impl Gateway {
-    /// Serves this catalog on one listener.
+    /// Starts a gateway that serves this catalog on one listener.
     pub async fn start(catalog: impl Display) -> Self {
         Self::with(catalog).start().await
     }
 
-    /// Serves model `m` from this upstream.
+    /// Starts a gateway that serves model `m` from this upstream.
     pub async fn over(mock: &mock::Mock) -> Self {
         Self::start(super::Catalog::over(mock)).await
     }
@@ -217,7 +217,7 @@ impl Gateway {
     }
 
     fn launch(setup: Setup) -> Self {
-        // Somebody else may take a port between our look and the gateway's.
+        // Somebody else may take a port between our check and the gateway's start.
         for _ in 0..5 {
             let place = Place::new(&setup);
             let mut process = place.spawn(&setup);
@@ -247,17 +247,17 @@ impl Gateway {
 
     // Callers.
 
-    /// A new HTTP/1 connection.
+    /// Opens a new HTTP/1 connection.
     pub async fn connect(&self) -> Connection {
         Connection::plain(self.address, Some(self.ledger.clone())).await
     }
 
-    /// A new connection by TLS to the listener of this number.
+    /// Opens a new TLS connection to the listener of this number.
     pub async fn connect_tls(&self, listener: usize, ca: &Ca, alpn: &[&str]) -> Connection {
         Connection::tls(self.listeners[listener], ca, alpn, Some(self.ledger.clone())).await
     }
 
-    /// A new HTTP/2 connection without TLS to the listener of this number.
+    /// Opens a new HTTP/2 connection without TLS to the listener of this number.
     pub async fn h2c(&self, listener: usize) -> H2 {
         H2::clear(self.listeners[listener], Some(self.ledger.clone())).await
     }
@@ -266,7 +266,8 @@ impl Gateway {
         H2::tls(self.listeners[listener], ca, Some(self.ledger.clone())).await
     }
 
-    /// One chat completion with the good key, on a connection of its own, read to its end.
+    /// Sends one chat completion with the good key, on a connection of its own, and reads the
+    /// answer to its end.
     pub async fn post(&self, body: &Value) -> Response {
         self.raw(client::post(body)).await
     }
@@ -276,7 +277,7 @@ impl Gateway {
         self.raw(client::request("GET", target, &[("authorization", &bearer)], b"")).await
     }
 
-    /// Any bytes, on a connection of their own; the one answer to them.
+    /// Sends any bytes on a connection of their own, and reads the one answer to them.
     pub async fn raw(&self, bytes: impl AsRef<[u8]>) -> Response {
         let mut connection = self.connect().await;
         connection.send(bytes).await;
@@ -291,13 +292,13 @@ impl Gateway {
         (connection, head)
     }
 
-    // What it says.
+    // The gateway's output.
 
-    /// Access lines so far.
+    /// Returns the access lines so far.
     #[track_caller]
     pub fn lines(&self) -> Vec<Line> {
         let text = [self.earlier.clone(), self.process.stdout()].concat();
-        // What follows the last line end is still being written.
+        // The text after the last line end is still being written.
         let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let lines = text[..whole].split(|b| *b == b'\n').filter(|line| !line.is_empty());
         let parse = |line| {
@@ -307,7 +308,7 @@ impl Gateway {
         lines.map(parse).collect()
     }
 
-    /// Access lines, when so many have come; more are an error.
+    /// Returns the access lines when there are `wanted` of them. More are an error.
     pub async fn access_lines(&self, wanted: usize) -> Vec<Line> {
         let lines = eventually(&format!("{wanted} access lines"), || {
             let lines = self.lines();
@@ -318,47 +319,47 @@ impl Gateway {
         lines
     }
 
-    /// Access lines, when there are at least so many.
+    /// Returns the access lines when there are at least `wanted` of them.
     pub async fn access_lines_at_least(&self, wanted: usize) -> Vec<Line> {
         eventually(&format!("{wanted} access lines"), || Some(self.lines()).filter(|lines| lines.len() >= wanted)).await
     }
 
-    /// All access lines, when that of this answer is among them.
+    /// Returns all access lines when that of this answer is among them.
     pub async fn lines_after(&self, answer: &Response) -> Vec<Line> {
         let id = answer.field("x-request-id").expect("x-request-id");
         let has = |lines: &[Line]| lines.iter().any(|line| line["request_id"] == id);
         eventually("the access line of that answer", || Some(self.lines()).filter(|lines| has(lines))).await
     }
 
-    /// The only access line.
+    /// Returns the only access line.
     pub async fn line(&self) -> Line {
         self.access_lines(1).await.remove(0)
     }
 
-    /// The access line of this answer.
+    /// Returns the access line of this answer.
     pub async fn line_of(&self, answer: &Response) -> Line {
         let id = answer.field("x-request-id").expect("a request id");
         let line = || self.lines().into_iter().find(|line| line["request_id"] == id);
         eventually(&format!("the access line of {id}"), line).await
     }
 
-    /// What it has logged besides access lines.
+    /// Returns everything that was logged, except access lines.
     pub fn log(&self) -> String {
         self.process.stderr()
     }
 
-    /// Waits until that is in the log.
+    /// Waits until the text is in the log, and returns its line.
     pub async fn logged(&self, text: &str) -> String {
         let line = || self.log().lines().find(|line| line.contains(text)).map(ToOwned::to_owned);
         eventually(&format!("{text:?} in the log"), line).await
     }
 
-    /// An answer of the admin listener.
+    /// Returns an answer of the admin listener.
     pub fn admin(&self, target: &str) -> (u16, String) {
         get(self.admin, target).unwrap_or_else(|e| panic!("{target} of the admin listener: {e}"))
     }
 
-    /// Closes the breakers of an account, for the next case on it.
+    /// Closes the breakers of an account, for the next case that uses it.
     pub fn reset(&self, account: &str) {
         let request = format!("POST /accounts/{account}/reset HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         let mut stream = std::net::TcpStream::connect(self.admin).expect("the admin listener");
@@ -387,16 +388,17 @@ impl Gateway {
         self.process.rss()
     }
 
-    // What is done to it.
+    // Actions on the gateway.
 
-    /// Writes a new catalog as a careful editor does (a new file, renamed), and does not wait.
+    /// Writes a new catalog as a careful editor does: a new file that is renamed. It does not wait
+    /// for the reload.
     pub fn write_catalog(&self, catalog: impl Display) {
         let new = self.conf.join(".catalog.yaml.new");
         write(&new, &catalog.to_string());
         std::fs::rename(new, self.conf.join("catalog.yaml")).expect("a rename");
     }
 
-    /// Writes a new catalog and waits until it serves.
+    /// Writes a new catalog and waits until it is live.
     pub async fn swap(&self, catalog: impl Display) {
         let before = self.generation();
         self.write_catalog(catalog);
@@ -419,19 +421,19 @@ impl Gateway {
         status
     }
 
-    /// SIGKILL, and the same again on the same ports.
+    /// Kills the gateway with SIGKILL, and starts it again on the same ports.
     pub fn crash_and_restart(&mut self) {
         self.crash();
         self.restart();
     }
 
-    /// SIGKILL.
+    /// Kills the gateway with SIGKILL.
     pub fn crash(&mut self) {
         self.signal("KILL");
         self.exit(PATIENCE);
     }
 
-    /// After a crash, the same again on the same ports.
+    /// Starts the gateway again on the same ports, after a crash.
     pub fn restart(&mut self) {
         self.earlier.extend(self.process.stdout());
         let mut process = self.place.spawn(&self.setup);
@@ -472,7 +474,7 @@ impl Gateway {
         self.ledger.check(if json { Some(self.lines()) } else { None })
     }
 
-    /// Is nothing left of what the test did?
+    /// Checks that nothing is left of what the test did.
     fn check_idle(&self, json: bool) -> Result<(), String> {
         let metrics = Metrics(get(self.admin, "/metrics").map_err(|e| format!("/metrics: {e}"))?.1);
         let in_flight = metrics.sum("portcullis_in_flight", &[]);
@@ -486,7 +488,7 @@ impl Gateway {
         }
         let (counted, lines) = (metrics.sum("portcullis_requests_total", &[]) as usize, self.process.stdout());
         let lines = lines.iter().filter(|b| **b == b'\n').count();
-        // A reload that takes something away starts the series anew.
+        // A reload that takes something away begins the series anew.
         let reloaded = metrics.sum("portcullis_catalog_generation", &[]) > 1.0;
         if json && (counted > lines || (!reloaded && counted != lines)) {
             return Err(format!("{counted} exchanges are counted and {lines} access lines are written"));
@@ -507,8 +509,8 @@ impl Gateway {
                 None => return Err(format!("the connection to {remote} is still open")),
             }
         }
-        // The file, the two beside it, one more of the file for who reads it, and the one that says
-        // that the process lives.
+        // The ledger has up to five descriptors: the file, the two beside it, one more of the file
+        // for readers, and the one that says that the process lives.
         let (ledger, others): (Vec<_>, Vec<_>) = open.others.iter().partition(|path| is_ledger(path));
         if others.len() > self.descriptors || ledger.len() > 5 {
             return Err(format!("{} descriptors became {}: {:?}", self.descriptors, others.len(), open.others));
@@ -537,12 +539,12 @@ pub fn portcullis(arguments: &[&str]) -> Output {
 
 fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    // Files with secrets in them should not be readable by all, and the gateway warns if they are.
+    // Files that hold secrets should not be readable by all; the gateway warns if they are.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(path, mode).expect("permissions");
 }
 
-/// A port that nobody listens on, and that the kernel gives to no outgoing connection.
+/// Returns a port that nobody listens on, and that the kernel gives to no outgoing connection.
 pub fn free_port() -> SocketAddr {
     const FIRST: usize = 10_000;
     const LAST: usize = 32_000;
@@ -557,7 +559,8 @@ pub fn free_port() -> SocketAddr {
     }
 }
 
-/// Waits until it says so on its admin listener, or tells why it will not.
+/// Waits until the admin listener says that the gateway is ready, or returns the reason why it will
+/// not be.
 pub fn ready(process: &mut Process, admin: SocketAddr) -> Result<(), String> {
     let start = Instant::now();
     loop {
@@ -574,20 +577,22 @@ pub fn ready(process: &mut Process, admin: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// How many descriptors it has open once it is up; the watch of its folder comes after it says that
-/// it is ready.
+/// Returns the number of descriptors that are open once the gateway is up. The watch of its folder
+/// starts after the gateway says that it is ready.
 fn settled(process: &Process) -> usize {
     let look = || if process.has_thread("notify-rs") { Ok(()) } else { Err("no thread of the watch".to_owned()) };
     eventually_blocking("it watches its folder", look).expect("a watch");
     process.descriptors().others.iter().filter(|path| !is_ledger(path)).count()
 }
 
-/// Whether an open file is the ledger's: it may be opened, and opened again, at any time.
+/// Returns whether an open file belongs to the ledger. Such a file may be opened, and opened again,
+/// at any time.
 fn is_ledger(path: &str) -> bool {
     path.contains("ledger.sqlite")
 }
 
-/// A plain `GET` that blocks: the admin listener is quick, and a `Drop` cannot wait otherwise.
+/// Sends a plain `GET` and blocks. The admin listener is quick, and a `Drop` cannot wait in another
+/// way.
 fn get(address: SocketAddr, target: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,5 +1,5 @@
-//! A caller over HTTP/2, in clear (prior knowledge) or by TLS; `sender` is there for those who want
-//! to misbehave.
+//! A caller over HTTP/2, in clear (prior knowledge) or by TLS. Tests that want to misbehave use
+//! `sender`.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -44,22 +44,21 @@ impl H2 {
         H2 { sender, driver: spawn(connection), ledger }
     }
 
-    /// `POST /v1/chat/completions` with the good key, read to its end.
+    /// Sends `POST /v1/chat/completions` with the good key, and reads the answer to its end.
     pub async fn post(&self, body: &Value) -> Response {
         let bearer = format!("Bearer {KEY}");
         let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         self.exchange("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes()).await
     }
 
-    /// One exchange, read to its end.
+    /// Makes one exchange, and reads the answer to its end.
     pub async fn exchange(&self, method: &str, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Response {
         let (mut response, mut stream) = self.open(method, target, fields, body).await.expect("an answer");
         while self.piece(&mut response, &mut stream).await.is_some() {}
         response
     }
 
-    /// Sends a request and reads the head of its answer; dropping what comes back resets the
-    /// stream.
+    /// Sends a request and reads the head of its answer. Dropping the returned stream resets it.
     pub async fn open(
         &self,
         method: &str,
@@ -77,7 +76,8 @@ impl H2 {
         let mut rest = Bytes::copy_from_slice(body);
         while !rest.is_empty() {
             upload.reserve_capacity(rest.len());
-            // An answer may come before all was taken, a 413 for one: then the rest is not wanted.
+            // An answer, such as a 413, may come before everything was taken. Then the rest is not
+            // wanted.
             let Some(Ok(room)) = std::future::poll_fn(|cx| upload.poll_capacity(cx)).await else { break };
             let piece = rest.split_to(room.min(rest.len()));
             upload.send_data(piece, rest.is_empty())?;
@@ -93,7 +93,7 @@ impl H2 {
         Ok((Response { status, fields, body: Vec::new(), end: None, informational: Vec::new(), at }, stream))
     }
 
-    /// One more piece of a body.
+    /// Reads one more piece of a body.
     pub async fn piece(&self, response: &mut Response, stream: &mut h2::RecvStream) -> Option<Bytes> {
         let end = match stream.data().await {
             Some(Ok(data)) => {

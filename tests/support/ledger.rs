@@ -1,5 +1,5 @@
-//! What callers have seen, to be held against what the gateway says it did: an access line for
-//! every answer, no secret in any, and nothing that the book does not name.
+//! A record of what callers have seen. It is compared with what the gateway says it did: an access
+//! line for every answer, no secret in any, and nothing that the book does not name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,31 +7,31 @@ use std::sync::{Arc, Mutex};
 use super::gateway::Line;
 use super::{canary, documented};
 
-/// What callers have seen of a gateway.
+/// The record of what callers have seen of a gateway.
 #[derive(Clone, Default)]
 pub struct Ledger(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
     ids: Vec<String>,
-    /// What is wrong with it.
+    /// The faults that were found in it.
     faults: Vec<String>,
 }
 
 impl Ledger {
-    /// Takes down an answer's head or body.
+    /// Notes the head or the body of an answer.
     pub fn note(&self, bytes: &[u8], id: Option<&str>) {
         let mut seen = self.0.lock().expect("ledger");
         seen.ids.extend(id.map(ToOwned::to_owned));
         seen.faults.extend(canary::check("an answer", bytes).err());
     }
 
-    /// Takes down the fields of an answer's head.
+    /// Checks the fields of an answer's head.
     pub fn head(&self, fields: &[(String, String)]) {
         self.0.lock().expect("ledger").faults.extend(documented::check_head(fields).err());
     }
 
-    /// Holds what was seen against the access lines.
+    /// Compares what was seen with the access lines.
     pub fn check(&self, lines: Option<Vec<Line>>) -> Result<(), String> {
         let seen = self.0.lock().expect("ledger");
         if let Some(fault) = seen.faults.first() {
@@ -39,7 +39,7 @@ impl Ledger {
         }
         let Some(lines) = lines else { return Ok(()) };
         lines.iter().try_for_each(documented::check_line)?;
-        // A caller may use an id twice: then there are two lines with it.
+        // A caller may use an id twice; then two lines have it.
         let mut balance: BTreeMap<&str, i64> = BTreeMap::new();
         for id in &seen.ids {
             *balance.entry(id).or_default() += 1;

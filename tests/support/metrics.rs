@@ -1,10 +1,10 @@
-//! Reads metrics.
+//! A reader of metrics.
 
 /// Metrics in Prometheus' text format.
 pub struct Metrics(pub String);
 
 impl Metrics {
-    /// The sum of all series of this name that have these labels.
+    /// Returns the sum of all series of this name that have these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let series = self.0.lines().filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;

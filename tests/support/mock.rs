@@ -1,9 +1,9 @@
-//! A scripted upstream on a port of its own, in plain HTTP/1, over TLS, or in HTTP/2; it records
-//! all that reaches it.
+//! A scripted upstream on a port of its own, in plain HTTP/1, over TLS, or in HTTP/2. It records
+//! everything that reaches it.
 //!
-//! Without a script it answers as a good server does: with a stream when asked for one, with usage
-//! when asked for it. **Invariant:** a request is recorded before its script begins, and whether
-//! the peer left is recorded when it happens.
+//! Without a script it answers as a good server does: with a stream if asked for one, and with
+//! usage if asked for it. **Invariant:** a request is recorded before its script begins. If the
+//! peer leaves, that is recorded when it happens.
 
 mod nobody;
 
@@ -23,7 +23,7 @@ use super::tls::{self, Leaf};
 use super::wire::{self, Head, Io, Wire, find};
 use super::{canary, eventually, spawn};
 
-/// A running upstream; dropping it closes its port and all its connections.
+/// A running upstream. Dropping it closes its port and all its connections.
 pub struct Mock {
     address: SocketAddr,
     tls: bool,
@@ -35,26 +35,26 @@ pub struct Mock {
 /// A request as it came.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Its number at this upstream, from 0.
+    /// The request's number at this upstream, from 0.
     pub number: usize,
-    /// Its connection's number, from 0.
+    /// The connection's number, from 0.
     pub connection: usize,
-    /// How many came before it on the same connection.
+    /// The number of requests before it on the same connection.
     pub nth: usize,
     pub http2: bool,
     pub method: String,
     /// The path with its query.
     pub target: String,
-    /// In the order and the letters in which they came.
+    /// The fields, in the order and the letter case in which they came.
     pub fields: Vec<(String, String)>,
     /// All bytes up to the body (HTTP/1 only).
     pub raw_head: Vec<u8>,
     pub body: Vec<u8>,
-    /// When its last byte had come.
+    /// The time at which the last byte had come.
     pub at: Instant,
-    /// When the peer closed or reset it while its script was running.
+    /// The time at which the peer closed or reset the request while its script was running.
     pub left: Option<Instant>,
-    /// The script has run to its end.
+    /// True if the script has run to its end.
     pub over: bool,
 }
 
@@ -67,12 +67,12 @@ impl Request {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body; null if it is none.
+    /// Returns the body as JSON; null if it is none.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The model that it names.
+    /// Returns the model that the request names.
     pub fn model(&self) -> String {
         self.json()["model"].as_str().unwrap_or_default().to_owned()
     }
@@ -90,7 +90,7 @@ struct State {
 struct Log {
     requests: Vec<Request>,
     connections: usize,
-    /// The peers of open connections, each with its number of unfinished requests.
+    /// The peers of open connections, each with the number of its unfinished requests.
     open: BTreeMap<SocketAddr, usize>,
 }
 
@@ -99,43 +99,44 @@ struct Rules {
     queue: VecDeque<Script>,
     models: BTreeMap<String, Choose>,
     otherwise: Option<Choose>,
-    /// Played on a connection before anything is read from it.
+    /// The script that runs on a connection before anything is read from it.
     greeting: Option<Script>,
-    /// Played when a head has come, before its body is read.
+    /// The script that runs when a head has come, before the body is read.
     early: Option<Script>,
 }
 
-/// All mocks of this process by port: which of a gateway's connections may stay open after a test
-/// is asked of them.
+/// All mocks of this process by port. They know which of a gateway's connections may stay open
+/// after a test.
 static MOCKS: LazyLock<Mutex<BTreeMap<u16, Weak<State>>>> = LazyLock::new(Mutex::default);
 
 impl Mock {
-    /// Plain HTTP/1.
+    /// Starts an upstream in plain HTTP/1.
     pub async fn start() -> Self {
         Self::listen(None, false).await
     }
 
-    /// Plain HTTP/1 on the loopback of IPv6.
+    /// Starts an upstream in plain HTTP/1 on the loopback of IPv6.
     pub async fn start_v6() -> Self {
         Self::listen_at("[::1]:0", None, false).await
     }
 
-    /// Plain HTTP/1 at this address.
+    /// Starts an upstream in plain HTTP/1 at this address.
     pub async fn at(address: SocketAddr) -> Self {
         Self::listen_at(&address.to_string(), None, false).await
     }
 
-    /// HTTP/1 over TLS.
+    /// Starts an upstream in HTTP/1 over TLS.
     pub async fn tls(leaf: &Leaf) -> Self {
         Self::listen(Some(tls::acceptor(leaf, &["http/1.1"])), false).await
     }
 
-    /// HTTP/2 over TLS, by ALPN, and HTTP/1 for those who do not offer it.
+    /// Starts an upstream in HTTP/2 over TLS, by ALPN, and in HTTP/1 for peers that do not offer
+    /// it.
     pub async fn h2(leaf: &Leaf) -> Self {
         Self::listen(Some(tls::acceptor(leaf, &["h2", "http/1.1"])), false).await
     }
 
-    /// HTTP/2 in clear, by prior knowledge.
+    /// Starts an upstream in HTTP/2 without TLS, by prior knowledge.
     pub async fn h2c() -> Self {
         Self::listen(None, true).await
     }
@@ -159,22 +160,23 @@ impl Mock {
         self.address
     }
 
-    /// What an account's `base_url` should be.
+    /// Returns the `base_url` for an account.
     pub fn base_url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let host = if self.tls { format!("localhost:{}", self.address.port()) } else { self.address.to_string() };
         format!("{scheme}://{host}/v1")
     }
 
-    // Scripts: the queue first, then by model, then `otherwise`.
+    // Scripts: those of the queue come first, then those by model, then `otherwise`.
 
-    /// For the next request that has none before it in the queue.
+    /// Adds a script to the queue: it answers the next request for which the queue has no earlier
+    /// script.
     pub fn push(&self, script: Script) -> &Self {
         self.rules().queue.push_back(script);
         self
     }
 
-    /// For every request that names this model.
+    /// Sets the script for every request that names this model.
     pub fn on(&self, model: &str, script: Script) -> &Self {
         self.on_by(model, move |_| script.clone())
     }
@@ -184,7 +186,7 @@ impl Mock {
         self
     }
 
-    /// For every other request.
+    /// Sets the script for every other request.
     pub fn always(&self, script: Script) -> &Self {
         self.by(move |_| script.clone())
     }
@@ -194,20 +196,20 @@ impl Mock {
         self
     }
 
-    /// On every connection, before anything is read: `Script::new().reset()`.
+    /// Sets the script for every connection, before anything is read: `Script::new().reset()`.
     pub fn greet(&self, script: Script) -> &Self {
         self.rules().greeting = Some(script);
         self
     }
 
-    /// For the next request, when its head is there and its body unread (HTTP/1 only); it is
-    /// recorded without a body.
+    /// Sets the script for the next request, when its head is there and its body is unread (HTTP/1
+    /// only). The request is recorded without a body.
     pub fn early(&self, script: Script) -> &Self {
         self.rules().early = Some(script);
         self
     }
 
-    // What was seen.
+    // The record.
 
     pub fn requests(&self) -> Vec<Request> {
         self.state.log().requests.clone()
@@ -217,23 +219,24 @@ impl Mock {
         self.state.log().requests.len()
     }
 
-    /// Connections accepted so far (over TLS, those whose handshake succeeded).
+    /// Returns the number of connections accepted so far (over TLS, those whose handshake
+    /// succeeded).
     pub fn connections(&self) -> usize {
         self.state.log().connections
     }
 
-    /// Connections open now.
+    /// Returns the number of connections that are open now.
     pub fn open(&self) -> usize {
         self.state.log().open.len()
     }
 
-    /// The request of this number, when it has come.
+    /// Waits for the request of this number, and returns it.
     pub async fn request(&self, number: usize) -> Request {
         eventually(&format!("request {number} at the upstream"), || self.state.log().requests.get(number).cloned())
             .await
     }
 
-    /// When the peer left that request, waiting for it.
+    /// Waits until the peer leaves the request of this number, and returns the time.
     pub async fn left(&self, number: usize) -> Instant {
         eventually(&format!("the gateway leaves request {number}"), || {
             self.state.log().requests.get(number).and_then(|request| request.left)
@@ -241,7 +244,7 @@ impl Mock {
         .await
     }
 
-    /// Closes the port; open connections go on.
+    /// Closes the port. Open connections go on.
     pub async fn stop(&self) {
         self.shut.open();
         eventually("the port is closed", || std::net::TcpStream::connect(self.address).is_err().then_some(())).await;
@@ -268,8 +271,8 @@ impl Drop for Mock {
     }
 }
 
-/// What a gateway's open connection from `local` to port `port` is, if that is one of our
-/// upstreams: true when it is idle.
+/// Returns whether a gateway's open connection from `local` to `port` is idle; `None` if the port
+/// belongs to none of our upstreams.
 pub fn is_idle(port: u16, local: SocketAddr) -> Option<bool> {
     let state = MOCKS.lock().expect("mocks").get(&port)?.upgrade()?;
     let unfinished = state.log().open.get(&local).copied().unwrap_or(0);
@@ -312,7 +315,7 @@ impl State {
     }
 }
 
-/// What a good server does.
+/// Returns the script that a good server follows.
 fn natural(request: &Request) -> Script {
     let body = request.json();
     if body["stream"] != true {
@@ -359,7 +362,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, h2c: bool, shut
         });
     }
     drop(listener);
-    // The connections live for as long as this task.
+    // The connections live as long as this task.
     std::future::pending::<()>().await;
 }
 
@@ -422,13 +425,14 @@ fn from_head(head: &Head, body: Vec<u8>, connection: usize, nth: usize) -> Reque
 
 async fn http2(io: Io, peer: SocketAddr, connection: usize, state: &Arc<State>) {
     let Ok(mut server) = h2::server::handshake(io).await else { return };
-    // One stream that must close or reset the whole connection says so here.
+    // A stream that must close or reset the whole connection sends a message here.
     let (kill, mut killed) = tokio::sync::mpsc::channel::<()>(1);
     let mut streams = JoinSet::new();
     for nth in 0.. {
         let next = tokio::select! {
             next = server.accept() => next,
-            // The connection before its streams, which would be reset one by one.
+            // The connection is dropped before its streams; otherwise they would be reset one by
+            // one.
             _ = killed.recv() => return drop(server),
         };
         let Some(Ok((request, mut respond))) = next else { return };
@@ -438,7 +442,7 @@ async fn http2(io: Io, peer: SocketAddr, connection: usize, state: &Arc<State>) 
             let played = http2_stream(request, &mut respond, &mut stream, peer, (connection, nth), &state).await;
             if let Some(Played::Closed) = played {
                 let _ = kill.send(()).await;
-                // Keeps the stream until its connection is gone.
+                // This keeps the stream until its connection is gone.
                 std::future::pending::<()>().await;
             }
         });

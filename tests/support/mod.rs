@@ -1,8 +1,8 @@
-//! What the integration tests stand on: a scripted upstream, the real gateway as a process, and
+//! The ground of the integration tests: a scripted upstream, the real gateway as a process, and
 //! clients that see every byte.
 //!
-//! **Invariant:** nothing here sleeps for a time when it can wait for an observation; every wait
-//! has an end. A test is `run(async { … })`: mocks and clients live on one shared runtime, each
+//! **Invariant:** nothing here sleeps for a time if it can wait for an observation, and every wait
+//! has an end. A test is `run(async { … })`: mocks and clients live on one shared runtime, and each
 //! test has its own ports and folder.
 
 pub mod canary;
@@ -33,20 +33,20 @@ pub use http2::H2;
 pub use mock::Mock;
 pub use script::{Gate, Script};
 
-/// How long anything that should happen at once may take on a busy machine.
+/// The longest time that anything that should happen at once may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the tests")
 });
 
-/// Runs one test; one that hangs fails after a minute.
+/// Runs one test. A test that hangs fails after a minute.
 #[track_caller]
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     run_within(Duration::from_secs(60), test)
 }
 
-/// As [`run`], for the few tests that must take longer.
+/// Runs one test as [`run`] does, for the few tests that must take longer.
 #[track_caller]
 pub fn run_within<T>(limit: Duration, test: impl Future<Output = T>) -> T {
     RUNTIME
@@ -71,7 +71,7 @@ pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// As [`eventually`], outside of async code; the last reason is part of the message.
+/// Waits as [`eventually`] does, outside of async code. The last reason is part of the message.
 pub fn eventually_blocking<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     let start = Instant::now();
     loop {
@@ -83,13 +83,13 @@ pub fn eventually_blocking<T>(what: &str, mut look: impl FnMut() -> Result<T, St
     }
 }
 
-/// Whether a deadline fired when it should: ten per cent either way, and for a busy machine some
-/// time more.
+/// Returns whether a deadline fired at the right time: ten per cent either way, and some time more
+/// for a busy machine.
 pub fn is_about(what: Duration, wanted: Duration) -> bool {
     what >= wanted.mul_f64(0.9) && what <= wanted.mul_f64(1.1) + Duration::from_millis(400)
 }
 
-/// The values of all, which run side by side in this task.
+/// Runs all futures side by side in this task, and returns their values.
 pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut done: Vec<Option<T>> = pinned.iter().map(|_| None).collect();

@@ -1,5 +1,5 @@
-//! Plays a script on an HTTP/1 connection or an HTTP/2 stream, and notices at once when the peer
-//! leaves.
+//! A player runs a script on an HTTP/1 connection or an HTTP/2 stream, and notices at once when the
+//! peer leaves.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use h2::server::SendResponse;
 use super::script::{Script, Step};
 use super::wire::{Framing, Wire, find};
 
-/// How a script ended.
+/// The end of a script.
 pub enum Played {
     /// The answer is whole.
     Whole,
@@ -20,7 +20,7 @@ pub enum Played {
     Left,
 }
 
-/// Over HTTP/1.
+/// Plays a script over HTTP/1.
 pub async fn http1(wire: &mut Wire, script: &Script) -> Played {
     let mut framing = Framing::None;
     let mut whole = false;
@@ -72,10 +72,10 @@ pub async fn http1(wire: &mut Wire, script: &Script) -> Played {
     if whole { Played::Whole } else { Played::Closed }
 }
 
-/// True if the peer left meanwhile.
+/// Waits for a time. Returns true if the peer left meanwhile.
 async fn pause(wire: &mut Wire, time: Duration) -> bool {
     if time.is_zero() {
-        // Lets what was written leave by itself.
+        // This lets the bytes that were written leave by themselves.
         tokio::task::yield_now().await;
         return false;
     }
@@ -99,9 +99,9 @@ fn framed(framing: Framing, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// On one stream of HTTP/2.
+/// Plays a script on one stream of HTTP/2.
 ///
-/// The stream is the caller's: dropping it without an end resets it.
+/// The stream belongs to the caller of this function: dropping it without an end resets it.
 pub async fn http2(
     respond: &mut SendResponse<Bytes>,
     stream: &mut Option<SendStream<Bytes>>,
@@ -163,8 +163,8 @@ pub async fn http2(
     Played::Closed
 }
 
-/// A reset or a close overtakes what is queued; h2 does not tell when the queue is empty, and its
-/// task needs only a turn.
+/// Waits until h2 has sent its queue, because a reset or a close overtakes what is queued. h2 does
+/// not tell when the queue is empty; its task needs only a turn.
 async fn flushed() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
@@ -172,7 +172,7 @@ async fn flushed() {
 fn http2_head(status: u16, fields: &[(String, String)]) -> http::Response<()> {
     let mut head = http::Response::builder().status(status);
     for (name, value) in fields {
-        // Fields of a connection have no place in HTTP/2.
+        // The fields of an HTTP/1 connection have no place in HTTP/2.
         if !["connection", "transfer-encoding", "keep-alive"].contains(&name.to_ascii_lowercase().as_str()) {
             head = head.header(name, value);
         }

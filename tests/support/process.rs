@@ -1,4 +1,4 @@
-//! A child process whose output is caught whole, and what the kernel says about it.
+//! A child process whose whole output is caught, and what the kernel says about it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A running child; dropping it kills it.
+/// A running child. Dropping it kills it.
 pub struct Process {
     child: Child,
     readers: Vec<std::thread::JoinHandle<()>>,
@@ -31,7 +31,7 @@ impl Process {
         self.child.id()
     }
 
-    /// All it has written so far.
+    /// Returns everything that it has written to standard output so far.
     pub fn stdout(&self) -> Vec<u8> {
         self.stdout.lock().expect("output").clone()
     }
@@ -44,15 +44,17 @@ impl Process {
         self.child.try_wait().expect("a child of ours")
     }
 
-    /// `TERM`, `HUP`, `KILL` …
+    /// Sends a signal: `TERM`, `HUP`, `KILL` …
     pub fn signal(&self, name: &str) {
-        // By the shell, since the crate forbids the unsafe code that the system call would need.
+        // The shell does it, since the crate forbids the unsafe code that the system call would
+        // need.
         let line = format!("kill -{name} {}", self.pid());
         let status = Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status();
         assert!(status.expect("a shell").success(), "no process to signal: {}", self.pid());
     }
 
-    /// Waits for its end; none if it still runs after `within`. All output is there afterwards.
+    /// Waits for the end of the process. Returns `None` if it still runs after `within`. All output
+    /// is there afterwards.
     pub fn wait(&mut self, within: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -69,12 +71,12 @@ impl Process {
         }
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     pub fn rss(&self) -> u64 {
         rss(self.pid())
     }
 
-    /// Processor time used so far.
+    /// Returns the processor time used so far.
     pub fn cpu(&self) -> Duration {
         cpu(self.pid())
     }
@@ -83,14 +85,14 @@ impl Process {
         std::fs::read_dir(format!("/proc/{}/task", self.pid())).map_or(0, Iterator::count)
     }
 
-    /// Whether it has a thread whose name begins so.
+    /// Returns whether the process has a thread whose name begins with `name`.
     pub fn has_thread(&self, name: &str) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
         let names = tasks.into_iter().flatten().flatten().map(|task| std::fs::read_to_string(task.path().join("comm")));
         names.flatten().any(|comm| comm.starts_with(name))
     }
 
-    /// All open descriptors: how many there are, and the TCP connections among them.
+    /// Returns all open descriptors: the TCP connections, and everything else.
     pub fn descriptors(&self) -> Descriptors {
         let mut connected = socket_table(&self.proc("net/tcp"));
         connected.extend(socket_table(&self.proc("net/tcp6")));
@@ -120,14 +122,14 @@ impl Drop for Process {
     }
 }
 
-/// Resident memory of any process, in bytes.
+/// Returns the resident memory of any process, in bytes.
 pub fn rss(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
-/// Processor time that any process has used so far.
+/// Returns the processor time that any process has used so far.
 pub fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (_, fields) = stat.rsplit_once(") ").expect("a stat line");
@@ -135,10 +137,10 @@ pub fn cpu(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// What a process holds open.
+/// The open descriptors of a process.
 #[derive(Debug, Default)]
 pub struct Descriptors {
-    /// TCP connections, as local and remote address.
+    /// The TCP connections, as local and remote address.
     pub connections: Vec<(SocketAddr, SocketAddr)>,
     /// Everything else: files, listeners, pipes.
     pub others: Vec<String>,
@@ -162,7 +164,7 @@ fn catch(mut from: impl Read + Send + 'static, into: Caught) -> std::thread::Joi
     })
 }
 
-/// Connected sockets by inode.
+/// Returns the connected sockets by inode.
 fn socket_table(table: &str) -> BTreeMap<String, (SocketAddr, SocketAddr)> {
     const LISTEN: &str = "0A";
     let rows = table.lines().skip(1).filter_map(|line| {
@@ -173,7 +175,8 @@ fn socket_table(table: &str) -> BTreeMap<String, (SocketAddr, SocketAddr)> {
     rows.collect()
 }
 
-/// `0100007F:1F90`: words in the machine's byte order, the port in the net's.
+/// Reads an address such as `0100007F:1F90`: words in the machine's byte order, the port in the
+/// network's.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let words = ip.as_bytes().chunks(8).map(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok());

@@ -1,5 +1,5 @@
-//! A real redis-server on a port and in a folder of its own, and a link to it that can be made
-//! slow.
+//! A real redis-server on a port and in a folder of its own, and a connection to it that can be
+//! made slow.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::process::Process;
 use super::tls::Leaf;
 use super::{PATIENCE, eventually_blocking, spawn};
 
-/// The server; dropping it kills it.
+/// The server. Dropping it kills it.
 pub struct Redis {
     process: Option<Process>,
     arguments: Vec<String>,
@@ -34,7 +34,7 @@ impl Redis {
         Redis::with(&["--requirepass", password], &format!(":{password}@"))
     }
 
-    /// Which speaks TLS only, and shows this certificate.
+    /// Starts a server that speaks TLS only, and shows this certificate.
     pub fn with_tls(leaf: &Leaf) -> Redis {
         let dir = folder();
         std::fs::write(dir.join("cert.pem"), &leaf.cert).expect("a certificate");
@@ -67,7 +67,7 @@ impl Redis {
         redis
     }
 
-    /// Starts it where it was, as empty as it is.
+    /// Starts the server on its port, with no data in it.
     pub fn again(&mut self) {
         let mut command = Command::new("redis-server");
         command
@@ -88,7 +88,7 @@ impl Redis {
         self.process = None;
     }
 
-    /// `STOP`, `CONT`.
+    /// Sends a signal: `STOP`, `CONT`.
     pub fn signal(&self, name: &str) {
         self.process.as_ref().expect("it runs").signal(name);
     }
@@ -97,7 +97,7 @@ impl Redis {
         &self.url
     }
 
-    /// A connection for the test itself.
+    /// Opens a connection for the test itself.
     pub fn connection(&self) -> redis::Connection {
         redis::Client::open(self.url.as_str())
             .expect("a URL")
@@ -113,9 +113,8 @@ impl Redis {
         redis::cmd("FLUSHALL").exec(&mut self.connection()).expect("it flushes");
     }
 
-    /// What all gateways together have used of a scope, and each of them: requests, tokens and
-    /// money of the day, money of the month, places, and requests and tokens in the ring of the
-    /// minute.
+    /// Returns the use of a scope by all gateways together, and by each: requests, tokens and money
+    /// of the day, money of the month, places, and requests and tokens in the ring of the minute.
     pub fn used(&self, key: &str) -> (Used, Vec<Used>) {
         const LOOK: &str = r"
             local all, parts = { 0, 0, 0, 0, 0, 0, 0 }, {}
@@ -141,7 +140,7 @@ impl Redis {
     }
 }
 
-/// See [`Redis::used`].
+/// The seven numbers of a use; see [`Redis::used`].
 pub type Used = [u64; 7];
 
 impl Drop for Redis {
@@ -163,7 +162,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// A way to a server that takes its time.
+/// A connection to a server that delays each answer.
 pub struct Slow {
     pub address: SocketAddr,
     delay: Arc<AtomicU64>,
@@ -190,7 +189,7 @@ impl Slow {
         Slow { address, delay, gone }
     }
 
-    /// Every answer comes so much later.
+    /// Sets the time by which every answer is late.
     pub fn by(&self, delay: Duration) {
         self.delay.store(delay.as_millis() as u64, Ordering::Relaxed);
     }

@@ -1,6 +1,7 @@
-//! What an upstream does with a request, as data: `Script::sse().event(delta("a")).reset()`.
+//! A script says what an upstream does with a request, as data:
+//! `Script::sse().event(delta("a")).reset()`.
 //!
-//! A script whose last step is neither `end` nor `close`, `reset` or `stall` closes the connection,
+//! A script whose last step is neither `end`, `close`, `reset` nor `stall` closes the connection,
 //! as a server that died does.
 
 use std::fmt::Display;
@@ -13,32 +14,32 @@ use tokio::sync::Semaphore;
 /// One thing that an upstream does.
 #[derive(Clone)]
 pub enum Step {
-    /// Status and fields, as written; `transfer-encoding: chunked` frames what follows.
+    /// Sends a status and fields, as written. `transfer-encoding: chunked` frames what follows.
     Head(u16, Vec<(String, String)>),
-    /// A 1xx head.
+    /// Sends a 1xx head.
     Informational(u16, Vec<(String, String)>),
-    /// Bytes past all framing (HTTP/1 only).
+    /// Sends bytes past all framing (HTTP/1 only).
     Raw(Vec<u8>),
-    /// A piece of the body; of a chunked one, one chunk.
+    /// Sends a piece of the body. In a chunked body, it is one chunk.
     Body(Vec<u8>),
-    /// A piece of the body, so many bytes at a time.
+    /// Sends a piece of the body, `size` bytes at a time.
     Slices {
         bytes: Vec<u8>,
         size: usize,
         gap: Duration,
     },
     Delay(Duration),
-    /// Goes on when the test opens the gate.
+    /// Waits until the test opens the gate.
     Wait(Gate),
-    /// Does no more until the peer closes.
+    /// Does nothing more until the peer closes.
     Stall,
-    /// The body is whole; the connection stays usable.
+    /// Ends the body; the connection stays usable.
     End,
-    /// FIN.
+    /// Closes the connection by FIN.
     Close,
-    /// RST; on HTTP/2, `RST_STREAM`.
+    /// Resets by RST; on HTTP/2, by `RST_STREAM`.
     Reset,
-    /// `REFUSED_STREAM`: the request was not looked at (HTTP/2 only).
+    /// Sends `REFUSED_STREAM`: the request was not looked at (HTTP/2 only).
     Refuse,
     /// Calls back into the test at this very point.
     Do(Arc<dyn Fn() + Send + Sync>),
@@ -61,17 +62,17 @@ impl Script {
 
     // Whole answers.
 
-    /// A buffered answer with this text.
+    /// Sends a buffered answer with this text.
     pub fn answer(text: &str) -> Self {
         Script::json(200, &completion(text))
     }
 
-    /// A whole stream: the role, `n` pieces `w0 `, `w1 ` …, finish, usage, `[DONE]`.
+    /// Sends a whole stream: the role, `n` pieces `w0 `, `w1 ` …, finish, usage, `[DONE]`.
     pub fn stream(n: usize) -> Self {
         Script::sse().words(0..n).event(finish("stop")).event(usage(n as u64)).done()
     }
 
-    /// An error in OpenAI's shape.
+    /// Sends an error in OpenAI's shape.
     pub fn error(status: u16, message: &str) -> Self {
         let error = json!({"message": message, "type": "mock_error", "param": null, "code": null});
         Script::json(status, &json!({"error": error}))
@@ -81,7 +82,7 @@ impl Script {
         Script::text(status, "application/json", body.to_string())
     }
 
-    /// Any body with its length.
+    /// Sends any body with its length.
     pub fn text(status: u16, content_type: &str, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let length = body.len().to_string();
@@ -99,12 +100,12 @@ impl Script {
         self.then(Step::Head(status, owned(fields)))
     }
 
-    /// The head of a stream, chunked.
+    /// Sends the head of a stream, chunked.
     pub fn sse() -> Self {
         Script::new().head(200, &[SSE, ("transfer-encoding", "chunked")])
     }
 
-    /// One more field in the (last) head.
+    /// Adds a field to the last head.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         let head = self.steps.iter_mut().rev().find_map(|step| match step {
             Step::Head(_, fields) => Some(fields),
@@ -130,12 +131,12 @@ impl Script {
         self.then(Step::Slices { bytes: bytes.as_ref().to_vec(), size, gap })
     }
 
-    /// One server-sent event.
+    /// Sends one server-sent event.
     pub fn event(self, data: impl Display) -> Self {
         self.body(format!("data: {data}\n\n"))
     }
 
-    /// One content event for each number; the first carries the role.
+    /// Sends one content event for each number. The first carries the role.
     pub fn words(mut self, range: std::ops::Range<usize>) -> Self {
         for i in range {
             if i == 0 {
@@ -182,12 +183,12 @@ impl Script {
         self.then(Step::Refuse)
     }
 
-    /// A whole buffered answer, after what there is already.
+    /// Adds a whole buffered answer after the steps so far.
     pub fn then_answer(self, text: &str) -> Self {
         self.and(Script::answer(text))
     }
 
-    /// All steps of another script.
+    /// Adds all steps of another script.
     pub fn and(mut self, more: Script) -> Self {
         self.steps.extend(more.steps);
         self
@@ -198,7 +199,7 @@ impl Script {
         self
     }
 
-    /// All body bytes in one, as a client of this answer should get them.
+    /// Returns all body bytes in one, as a client of this answer should get them.
     pub fn payload(&self) -> Vec<u8> {
         let bytes = self.steps.iter().filter_map(|step| match step {
             Step::Body(bytes) | Step::Slices { bytes, .. } => Some(bytes.as_slice()),
@@ -208,7 +209,7 @@ impl Script {
     }
 }
 
-/// Holds a script until the test opens it, for everyone and for good.
+/// A gate holds a script until the test opens it, for everyone and for ever.
 #[derive(Clone)]
 pub struct Gate(Arc<Semaphore>);
 
@@ -228,7 +229,7 @@ impl Gate {
 
 // Bodies in OpenAI's format.
 
-/// A buffered answer.
+/// Returns a buffered answer.
 pub fn completion(text: &str) -> Value {
     json!({
         "id": "chatcmpl-mock", "object": "chat.completion", "created": 1_700_000_000, "model": "mock-model",
@@ -238,7 +239,7 @@ pub fn completion(text: &str) -> Value {
     })
 }
 
-/// One chunk of a stream.
+/// Returns one chunk of a stream.
 pub fn chunk(delta: &Value, finish_reason: Option<&str>) -> Value {
     json!({
         "id": "chatcmpl-mock", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "mock-model",
@@ -246,17 +247,17 @@ pub fn chunk(delta: &Value, finish_reason: Option<&str>) -> Value {
     })
 }
 
-/// A chunk with text.
+/// Returns a chunk with text.
 pub fn delta(text: &str) -> Value {
     chunk(&json!({ "content": text }), None)
 }
 
-/// The chunk that ends a choice.
+/// Returns the chunk that ends a choice.
 pub fn finish(reason: &str) -> Value {
     chunk(&json!({}), Some(reason))
 }
 
-/// The chunk that counts.
+/// Returns the chunk with the usage.
 pub fn usage(completion: u64) -> Value {
     let mut last = finish("stop");
     last["choices"] = json!([]);

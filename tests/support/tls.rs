@@ -1,5 +1,5 @@
-//! A certificate authority of the test's own, good and bad certificates by it, and the two ends of
-//! TLS.
+//! A certificate authority that belongs to the test, its good and bad certificates, and the two
+//! ends of TLS.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::wire::Io;
 
-/// Who signs.
+/// The authority, which signs certificates.
 pub struct Ca {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -28,7 +28,7 @@ impl Ca {
         Self::of(CertificateParams::default())
     }
 
-    /// Of another name than the others have.
+    /// Makes an authority with a name of its own.
     pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -41,12 +41,12 @@ impl Ca {
         Ca { issuer: CertifiedIssuer::self_signed(params, key).expect("a CA") }
     }
 
-    /// The certificate, for `tls: { ca: … }` of an account or for a client of ours.
+    /// Returns the certificate, for `tls: { ca: … }` of an account or for a client of the test.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A good certificate for `localhost` and `127.0.0.1`.
+    /// Signs a good certificate for `localhost` and `127.0.0.1`.
     pub fn leaf(&self) -> Leaf {
         self.sign(&["localhost", "127.0.0.1"], 2099)
     }
@@ -59,8 +59,8 @@ impl Ca {
         self.sign(&["localhost", "127.0.0.1"], 2001)
     }
 
-    /// A certificate that nobody has signed but itself. As an `authority`, as `openssl req -x509`
-    /// makes them, it says that it may sign others.
+    /// Makes a certificate that only it itself has signed. With `authority`, it says that it may
+    /// sign others, as those that `openssl req -x509` makes do.
     pub fn own(names: &[&str], until: i32, authority: bool) -> Leaf {
         let mut params =
             CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
@@ -83,7 +83,7 @@ impl Ca {
     }
 }
 
-/// The server's end, offering `alpn`.
+/// Makes the server's end, which offers `alpn`.
 pub fn acceptor(leaf: &Leaf, alpn: &[&str]) -> TlsAcceptor {
     let certs = CertificateDer::pem_slice_iter(leaf.cert.as_bytes()).map(|c| c.expect("a certificate")).collect();
     let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).expect("a key");
@@ -97,7 +97,7 @@ pub fn acceptor(leaf: &Leaf, alpn: &[&str]) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// The client's end: to `localhost`, trusting `ca` alone.
+/// Makes the client's end: it connects to `localhost`, and trusts `ca` alone.
 pub async fn connect(tcp: TcpStream, ca: &Ca, alpn: &[&str]) -> std::io::Result<Io> {
     let mut roots = RootCertStore::empty();
     let pem = ca.pem();

@@ -28,7 +28,7 @@ impl Io {
         let _ = self.tcp().set_zero_linger();
     }
 
-    /// The protocol that was agreed on by ALPN.
+    /// Returns the protocol that was agreed on by ALPN.
     pub fn alpn(&self) -> Option<Vec<u8>> {
         match self {
             Io::Tcp(_) => None,
@@ -67,7 +67,7 @@ impl AsyncWrite for Io {
     }
 }
 
-/// The first line and the fields of a message, in the order and the letters in which they came.
+/// The first line and the fields of a message, in the order and the letter case in which they came.
 #[derive(Debug, Clone, Default)]
 pub struct Head {
     pub start: String,
@@ -87,7 +87,7 @@ impl Head {
         Head { start, fields, raw }
     }
 
-    /// The first field of this name, in any case.
+    /// Returns the first field of this name, in any case.
     pub fn field(&self, name: &str) -> Option<&str> {
         find(&self.fields, name)
     }
@@ -103,12 +103,12 @@ impl Head {
     }
 }
 
-/// The first field of this name, in any case.
+/// Returns the first field of this name, in any case.
 pub fn find<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
     fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
-/// How a body says where it ends.
+/// The way in which a body says where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     Length(usize),
@@ -116,13 +116,13 @@ pub enum Framing {
     None,
 }
 
-/// An [`Io`] with what was read ahead of its use.
+/// An [`Io`], and the bytes that were read ahead of their use.
 pub struct Wire {
     pub io: Io,
     ahead: Vec<u8>,
-    /// End of file or an error was seen.
+    /// True if the end of the stream or an error was seen.
     pub ended: bool,
-    /// It was an error.
+    /// True if it was an error.
     pub broken: bool,
 }
 
@@ -131,7 +131,7 @@ impl Wire {
         Wire { io, ahead: Vec::new(), ended: false, broken: false }
     }
 
-    /// One more read; false at the end of the stream. Cancel-safe.
+    /// Reads once more. Returns false at the end of the stream. Cancel-safe.
     async fn more(&mut self) -> bool {
         if !self.ended {
             match self.io.read_buf(&mut self.ahead).await {
@@ -143,13 +143,14 @@ impl Wire {
         !self.ended
     }
 
-    /// Returns when the peer has closed or reset; what it sends meanwhile is kept. Cancel-safe.
+    /// Returns when the peer has closed or reset. The bytes that it sends meanwhile are kept.
+    /// Cancel-safe.
     pub async fn gone(&mut self) {
         while self.more().await {}
     }
 
-    /// Writes all of it, reading meanwhile, so that neither side can block the other; false when
-    /// the peer is gone.
+    /// Writes all bytes, and reads meanwhile, so that neither side can block the other. Returns
+    /// false if the peer is gone.
     pub async fn write(&mut self, bytes: &[u8]) -> bool {
         let (mut reader, mut writer) = tokio::io::split(&mut self.io);
         let mut rest = bytes;
@@ -169,7 +170,7 @@ impl Wire {
         writer.flush().await.is_ok()
     }
 
-    /// The next message's head; none if the stream ends before it.
+    /// Reads the head of the next message. Returns `None` if the stream ends before it.
     pub async fn head(&mut self) -> Option<Head> {
         let mut searched = 0;
         loop {
@@ -184,14 +185,14 @@ impl Wire {
         }
     }
 
-    /// Exactly `n` bytes, or fewer at the end of the stream.
+    /// Reads exactly `n` bytes, or fewer at the end of the stream.
     pub async fn exactly(&mut self, n: usize) -> Vec<u8> {
         while self.ahead.len() < n && self.more().await {}
         self.take(n.min(self.ahead.len()))
     }
 
-    /// What is there, waiting for at least one byte but for no more than `most`; empty at the end
-    /// of the stream.
+    /// Reads what is there: it waits for at least one byte, and takes no more than `most`. Returns
+    /// nothing at the end of the stream.
     pub async fn some(&mut self, most: usize) -> Vec<u8> {
         if self.ahead.is_empty() {
             self.more().await;
@@ -199,7 +200,8 @@ impl Wire {
         self.take(most.min(self.ahead.len()))
     }
 
-    /// One chunk; empty for the last one, none if the stream ends inside or its framing is wrong.
+    /// Reads one chunk; the last one is empty. Returns `None` if the stream ends inside the chunk
+    /// or its framing is wrong.
     pub async fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = loop {
             if let Some(at) = position(&self.ahead, b"\r\n") {
@@ -219,7 +221,7 @@ impl Wire {
         Some(chunk)
     }
 
-    /// A whole body; false if it was cut.
+    /// Reads a whole body. Returns false if it was cut.
     pub async fn body(&mut self, framing: Framing) -> (Vec<u8>, bool) {
         match framing {
             Framing::None => (Vec::new(), true),
@@ -247,7 +249,7 @@ impl Wire {
     }
 }
 
-/// Where `needle` begins in `hay`.
+/// Returns the position at which `needle` begins in `hay`.
 pub fn position(hay: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(hay, needle)
 }

@@ -1,4 +1,4 @@
-//! Upstreams that nobody talks to: their ports are held for as long as they live, so that no other
+//! Upstreams that nobody talks to. Their ports are held for as long as they live, so that no other
 //! upstream gets them.
 
 use std::net::SocketAddr;
@@ -11,18 +11,18 @@ use super::{MOCKS, Mock, State};
 use crate::support::{Gate, spawn};
 
 impl Mock {
-    /// Refuses connections: nobody listens on its port.
+    /// Makes an upstream that refuses connections: nobody listens on its port.
     pub async fn refusing() -> Self {
         let (socket, address) = bound();
         Self::holding(address, socket)
     }
 
-    /// Accepts no connection and refuses none: connecting to it times out, as to a host that is not
-    /// routed.
+    /// Makes an upstream that accepts no connection and refuses none. Connecting to it times out,
+    /// as for a host that is not routed.
     pub async fn deaf() -> Self {
         let (socket, address) = bound();
         let listener = socket.listen(1).expect("a listener with next to no backlog");
-        // Whoever connects when the backlog is full gets no answer to its SYN.
+        // A peer that connects when the backlog is full gets no answer to its SYN.
         let mut backlog = Vec::new();
         while let Ok(Ok(connection)) =
             tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await
@@ -32,7 +32,7 @@ impl Mock {
         Self::holding(address, (listener, backlog))
     }
 
-    /// One that does nothing but hold this.
+    /// Makes an upstream that does nothing but hold this value.
     fn holding(address: SocketAddr, held: impl Send + 'static) -> Self {
         let state = Arc::new(State::default());
         MOCKS.lock().expect("mocks").insert(address.port(), Arc::downgrade(&state));
@@ -44,7 +44,7 @@ impl Mock {
     }
 }
 
-/// A socket with a port of its own.
+/// Returns a socket with a port of its own.
 fn bound() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
