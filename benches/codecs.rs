@@ -20,10 +20,10 @@ use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::{digest, resolve};
 use portcullis::models::Lists;
 
-/// A chunk as OpenAI sends it, some 250 bytes.
+/// A chunk as OpenAI sends it: some 250 bytes.
 const CHUNK: &str = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion.chunk","created":1790000000,"model":"gpt-4o-mini-2024-07-18","system_fingerprint":"fp_560af6e559","choices":[{"index":0,"delta":{"content":" gateway"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
 
-/// A chat of about so many bytes, in prose with some escapes.
+/// Returns a chat of about `bytes` bytes, in prose with some escapes.
 fn chat(bytes: usize, prose: &str) -> Vec<u8> {
     let mut body = String::from(
         r#"{"model":"gpt-4o-mini","messages":[{"role":"system","content":"You are a helpful assistant."}"#,
@@ -128,8 +128,9 @@ fn events(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A chunk's whole way: decoded, made standard, written. Chunks that differ in their content only
-/// may take a short cut, so there are others too: some whose other fields change with each.
+/// Measures the whole way of a chunk: it is decoded, made standard, and written. Chunks that differ
+/// only in their content may take a short cut. So there are others too, whose other fields also
+/// change.
 fn streams(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dialects::Stream");
     let face = AnswerHeader {
@@ -167,7 +168,7 @@ fn streams(criterion: &mut Criterion) {
                 for event in &events {
                     out.clear();
                     assert!(stream.feed(black_box(event.as_bytes()), &mut out).is_ok());
-                    // Else nothing was measured.
+                    // Without this, nothing may have been measured.
                     assert!(out.len() > CHUNK.len() / 2);
                 }
                 out.len()
@@ -177,7 +178,7 @@ fn streams(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A catalog of so many models, and of keys in callers of a hundred.
+/// Makes a catalog of this many models and keys. Each caller has a hundred keys.
 fn catalog(models: usize, keys: usize) -> Catalog {
     let mut text = String::from("accounts:\n  a: { dialect: demo }\nmodels:\n");
     for n in 0..models {
@@ -206,8 +207,8 @@ fn catalogs(criterion: &mut Criterion) {
     const KEYS: usize = 100_000;
     let large = catalog(MODELS, KEYS);
     let mut group = criterion.benchmark_group("catalog of 10,000 models and 100,000 keys");
-    // Never the same twice in a row, so that the processor's caches help no more than under
-    // traffic.
+    // The same entry never comes twice in a row, so that the processor's caches help no more than
+    // under traffic.
     let some: Vec<usize> = (0..4096).map(|n| n * 7919).collect();
     let secrets: Vec<_> = some.iter().map(|n| secret(n % KEYS)).collect();
     let digests: Vec<_> = secrets.iter().map(|secret| digest(secret)).collect();
@@ -235,7 +236,7 @@ fn catalogs(criterion: &mut Criterion) {
     for (name, catalog, models) in [("100", &small, 100), ("10,000", &large, MODELS)] {
         let Ok(key) = catalog.key(&digest(&secret(0)), now) else { panic!("the key is there") };
         group.throughput(Throughput::Elements(models as u64));
-        // A fresh cache each time, as after a reload.
+        // The cache is fresh each time, as after a reload.
         group.bench_function(format!("{name}, rendered"), |bencher| {
             bencher.iter(|| Lists::default().list(black_box(catalog), key))
         });

@@ -18,7 +18,7 @@ use dialects::upstream::{anthropic, bedrock, cohere, gemini, ollama, openai};
 use dialects::wire::json;
 use dialects::{AnswerHeader, Dialect, Translate};
 
-/// Dialects, a model of each, and one text event of each as its provider sends it.
+/// Returns the dialects, each with a model and a text event as its provider sends it.
 fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {
     let sse = |name: &str, data: &str| {
         let name = if name.is_empty() { String::new() } else { format!("event: {name}\n") };
@@ -48,7 +48,7 @@ fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {
     ]
 }
 
-/// One frame of AWS's event stream.
+/// Writes one frame of AWS's event stream.
 fn frame(kind: &str, payload: &str) -> Vec<u8> {
     let crc = |bytes: &[u8]| {
         let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
@@ -72,7 +72,8 @@ fn frame(kind: &str, payload: &str) -> Vec<u8> {
     frame
 }
 
-/// Fifty messages, some with tool calls and their results, and ten tools: some 20 KB.
+/// Returns a request with fifty messages, some with tool calls and their results, and ten tools:
+/// some 20 KB.
 fn request() -> Bytes {
     let prose = "The quick brown fox jumps over the lazy dog, and \"nobody\" minds.\n".repeat(4);
     let quoted = json::quote(&prose);
@@ -113,7 +114,7 @@ fn requests(criterion: &mut Criterion) {
                     kept: &|_| None,
                 });
                 let outbound = outbound.expect("every dialect can say it");
-                // Else nothing was measured.
+                // Without this, nothing may have been measured.
                 assert!(outbound.body.iter().map(Bytes::len).sum::<usize>() > body.len() / 2);
                 outbound
             });

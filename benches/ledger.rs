@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 const ROWS: u64 = 600_000;
-/// So many callers' keys.
+/// The number of callers' keys.
 const KEYS: u64 = 1_000;
-/// The sink decides how fast it goes: nobody adds rows while so many wait.
+/// The most rows that wait. No row is added while so many wait, so the sink decides the speed.
 const WAITING: u64 = 100_000;
 
 fn main() -> Result<(), String> {

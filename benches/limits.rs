@@ -23,12 +23,12 @@ const CALLERS: usize = 1_000;
 const KEYS_OF_EACH: usize = 100;
 const THREADS: usize = 8;
 
-/// So large that nothing is refused: a refusal would be measured as something else.
+/// Limits so large that nothing is refused: a refusal would be measured as something else.
 const LIMITS: &str = "{requests_per_minute: 1000000000000, requests_per_day: 1000000000000, tokens_per_minute: 1000000000000000, \
                       tokens_per_day: 1000000000000000, concurrency: 1000, usd_per_day: 999999999, usd_per_month: 999999999}";
 
 fn catalog(limits: &str) -> Catalog {
-    // No file may be as large as all of them.
+    // The callers are spread over files, since no file may be as large as all of them.
     let mut files = vec![(
         "catalog.yaml".to_owned(),
         "accounts: {a: {dialect: demo}}\nmodels: {m: {targets: [{account: a}]}}\ncallers:\n".to_owned(),
@@ -64,8 +64,8 @@ fn now() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// Admits and settles so many times, and says how long it took. The clock is read each time, as a
-/// gateway does.
+/// Admits and settles `times` times, and returns the time that it took. The clock is read each
+/// time, as in a gateway.
 fn run<'e>(times: u64, mut next: impl FnMut() -> &'e Each) -> Duration {
     let start = Instant::now();
     for _ in 0..times {
@@ -78,7 +78,7 @@ fn run<'e>(times: u64, mut next: impl FnMut() -> &'e Each) -> Duration {
     start.elapsed()
 }
 
-/// The same by all threads at once; `key` says which one a thread takes, by a random number.
+/// Does the same on all threads at once. `key` chooses a thread's key by a random number.
 fn crowd(times: u64, all: &[Each], key: impl Fn(usize, usize) -> usize + Sync) -> Duration {
     let barrier = Barrier::new(THREADS + 1);
     std::thread::scope(|threads| {
@@ -103,7 +103,7 @@ fn admission(criterion: &mut Criterion) {
     let registry = Registry::default();
     let all = by_index(&catalog, registry.adopt(&catalog, &mut Vec::new));
     let total = all.len();
-    // Each has its rings before anything is measured.
+    // Each scope gets its rings before anything is measured.
     let mut each = all.iter();
     run(total as u64, || each.next().unwrap());
     let mut group = criterion.benchmark_group("admission and settlement");

@@ -27,10 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut gateway = http_proxy_service(&pingora.configuration, process.gateway());
     gateway.add_tcp(&address);
     pingora.add_service(gateway);
-    // Keeps the catalog live, looks up names, closes idle connections.
+    // This service keeps the catalog live, looks up names, and closes idle connections.
     pingora.add_service(background(&process, conf, &loaded, Vec::new())?);
-    // `/metrics` and `/status`, on the address that server.yaml names. Leave it out if you have
-    // your own.
+    // This service has `/metrics` and `/status`, on the address that server.yaml names. Leave it
+    // out if you have your own.
     pingora.add_service(process.admin());
     // Your own services go here, with `pingora.add_service`.
 

@@ -1,5 +1,5 @@
-//! Callers in a closed loop: each caller sends its next request when it has the whole answer to the
-//! last one, and has checked it.
+//! Callers in a closed loop: each caller sends its next request when it has checked the whole
+//! answer to the last one.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use tokio::time::{sleep, timeout};
 
 use crate::wire::{Head, Wire};
 
-/// One answer.
+/// The longest time for one answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// All callers together; more would only fill memory.
+/// The most answers of all callers together; more would only fill memory.
 const MOST: u64 = 2_000_000;
-/// A caller that was failed so often gives up.
+/// The number of failures after which a caller gives up.
 const FAILURES: u32 = 5;
 
-/// What answer is due.
+/// The kind of answer that is due.
 #[derive(Clone, Copy)]
 pub enum Kind {
     Plain,
     Stream { chunks: usize, gap: Duration },
 }
 
-/// Who asks whom for what.
+/// A load: which callers ask for what, and where.
 #[derive(Clone)]
 pub struct Load {
     pub to: SocketAddr,
@@ -35,12 +35,12 @@ pub struct Load {
     pub callers: usize,
 }
 
-/// What came of it.
+/// The results of a load.
 #[derive(Default)]
 pub struct Outcome {
-    /// Whole and right answers, by the time that each took.
+    /// The times of whole and right answers.
     pub took: Vec<Duration>,
-    /// Of streams: the time to the first event.
+    /// The times to the first event of streams.
     pub first: Vec<Duration>,
     pub elapsed: Duration,
     pub errors: BTreeMap<String, u64>,
@@ -51,7 +51,7 @@ impl Outcome {
         self.errors.values().sum()
     }
 
-    /// Says on standard error what went wrong, and gives its number.
+    /// Writes the errors to standard error, and returns their number.
     pub fn complain(&self, of: &str) -> u64 {
         for (what, times) in &self.errors {
             eprintln!("{of}: {times} × {what}");
@@ -65,12 +65,13 @@ impl Outcome {
 }
 
 impl Load {
-    /// For so long; answers that are under way then are waited for, so that all are whole.
+    /// Runs for this time, and waits for the answers that are under way at its end, so that all are
+    /// whole.
     pub async fn run(&self, time: Duration) -> Outcome {
         self.run_until(time, &Arc::default()).await
     }
 
-    /// Or until told to stop.
+    /// Runs for this time, or until `stop` is set.
     pub async fn run_until(&self, time: Duration, stop: &Arc<AtomicBool>) -> Outcome {
         let mut all = Outcome::default();
         let mut wires = Vec::new();
@@ -85,8 +86,8 @@ impl Load {
         let mut callers = JoinSet::new();
         for (index, wire) in wires.into_iter().enumerate() {
             let (load, stop, answers) = (self.clone(), stop.clone(), answers.clone());
-            // Paced streams are spread over the gap, or all their chunks would come at the same
-            // moments.
+            // The starts of paced streams are spread over the gap, or all their chunks would come
+            // at the same moments.
             let delay = if let Kind::Stream { gap, .. } = self.kind {
                 gap * index as u32 / self.callers as u32
             } else {
@@ -148,7 +149,8 @@ impl Load {
         outcome
     }
 
-    /// Whether the connection ends with it, and the time to a stream's first event.
+    /// Makes one request. Returns whether the connection ends with the answer, and the time to a
+    /// stream's first event.
     async fn ask(
         &self,
         wire: &mut Wire,
@@ -181,7 +183,8 @@ impl Load {
                     }
                 }
                 let events = text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"data: {")).count();
-                // Besides them the one with the role, the last, and perhaps one with the usage.
+                // Besides the chunks there are the one with the role, the last, and perhaps one
+                // with the usage.
                 let whole = (chunks + 2..=chunks + 3).contains(&events) && text.ends_with(b"data: [DONE]\n\n");
                 if whole { Ok((close, first)) } else { Err(format!("a stream of {events} events that is not whole")) }
             }
@@ -199,7 +202,7 @@ impl Load {
         Wire::connect(self.to).await.map_err(|e| format!("cannot connect: {e}"))
     }
 
-    /// One request on a connection of its own.
+    /// Makes one request on a connection of its own.
     pub async fn once(&self) -> Result<(), String> {
         let asked = async { self.ask(&mut self.connect().await?, &mut Vec::new(), Instant::now()).await.map(drop) };
         timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err("no whole answer in time".to_owned()))

@@ -1,5 +1,5 @@
-//! Opens as many streams at once as one gateway should carry, each with an event a second. Measures
-//! errors, memory, and how much longer an event is on its way.
+//! A crowd is as many streams at once as one gateway should carry, each with an event a second.
+//! This module opens it, and measures errors, memory, and how much longer an event is on its way.
 //!
 //! Every event has its number and the time at which the mock wrote it. So a caller sees if an event
 //! is lost, doubled or out of order, and knows how long it was on its way. Only events that come
@@ -21,19 +21,19 @@ use crate::process::{self, Process};
 use crate::report::{Report, at, show};
 use crate::subject::{Row, Subject};
 
-/// From one event of a stream to its next.
+/// The time between two events of a stream.
 const GAP: Duration = Duration::from_secs(1);
-/// For all to end, beyond what they take.
+/// The time that all streams may take to end, beyond what they need.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a process opens besides streams.
+/// The number of files that a process opens besides streams.
 const OTHER_FILES: usize = 200;
 
-/// How large a crowd, in streams and whole gaps.
+/// The size of a crowd: the number of streams, and times in whole gaps.
 struct Size {
     streams: usize,
-    /// In which all begin, evenly.
+    /// The time in which all streams begin, evenly spread.
     ramp: usize,
-    /// That the last may be late.
+    /// The time by which the last stream may be late.
     late: usize,
     measured: usize,
 }
@@ -42,25 +42,26 @@ impl Size {
     fn of(plan: &Plan) -> Size {
         let full = Size { streams: 10_000, ramp: 5, late: 5, measured: 15 };
         let wanted = if plan.quick { Size { streams: 500, ramp: 1, late: 2, measured: 5 } } else { full };
-        // The gateway has two connections for each.
+        // The gateway has two connections for each stream.
         Size { streams: wanted.streams.min(process::open_files().saturating_sub(OTHER_FILES) / 2), ..wanted }
     }
 
-    /// So many that the first stream is still open at the end of what is measured.
+    /// Returns the number of events of a stream. The first stream must still be open at the end of
+    /// what is measured.
     fn events(&self) -> usize {
         self.ramp + self.late + self.measured + 1
     }
 }
 
-/// What the streams of a crowd have in common.
+/// The state that the streams of a crowd share.
 #[derive(Default)]
 struct Crowd {
-    /// Those between their first event and their end.
+    /// The number of streams between their first event and their end.
     open: AtomicUsize,
     measuring: AtomicBool,
 }
 
-/// One of them.
+/// A stream that is open; it is counted until this is dropped.
 struct Open<'a>(&'a Crowd);
 
 impl Open<'_> {
@@ -76,14 +77,14 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Of the gateway, while all were open.
+/// What the gateway used while all streams were open.
 struct Used {
-    /// At the end.
+    /// The resident memory at the end.
     rss: u64,
     cpu: Duration,
 }
 
-/// To the mock itself, and through the gateway.
+/// Measures the streams to the mock itself, and through the gateway.
 pub async fn of_streams(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Report) -> Result<(), String> {
     let size = Size::of(plan);
     let what = format!("{} streams, an event a second", show(Some(size.streams as f64), 0));
@@ -100,7 +101,7 @@ pub async fn of_streams(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Re
 
         let crowd = Arc::new(Crowd::default());
         let (mut outcome, used) = tokio::join!(all(&load, &size, &crowd), watch(process, &size, &crowd));
-        // Else the figures would be of a few.
+        // Otherwise the figures would be those of a few events.
         let due = size.streams * (size.measured - 1);
         if used.is_ok() && outcome.took.len() < due {
             outcome.failed(format!("{} events where at least {due} are due", outcome.took.len()));
@@ -130,11 +131,12 @@ pub async fn of_streams(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Re
     Ok(())
 }
 
-/// Runs them to their end.
+/// Runs all streams to their end.
 async fn all(load: &Load, size: &Size, crowd: &Arc<Crowd>) -> Outcome {
     let mut streams = JoinSet::new();
     for index in 0..size.streams {
-        // Over whole gaps, so that events are as evenly spread as beginnings.
+        // The delay is spread over whole gaps, so that events are as evenly spread as the
+        // beginnings.
         let delay = GAP.mul_f64(size.ramp as f64 * index as f64 / size.streams as f64);
         let (load, crowd) = (load.clone(), crowd.clone());
         let limit = GAP * size.events() as u32 + PATIENCE;
@@ -154,7 +156,7 @@ async fn all(load: &Load, size: &Size, crowd: &Arc<Crowd>) -> Outcome {
     outcome
 }
 
-/// The times that a stream's events took, of those that are measured.
+/// Runs one stream, and returns the times that its measured events were on their way.
 async fn one(load: &Load, crowd: &Crowd) -> Result<Vec<Duration>, String> {
     let Kind::Stream { chunks, .. } = load.kind else { return Err("not a stream".to_owned()) };
     let mut wire = load.connect().await?;
@@ -193,7 +195,7 @@ async fn one(load: &Load, crowd: &Crowd) -> Result<Vec<Duration>, String> {
     }
 }
 
-/// Says when to measure, which is while all are open.
+/// Starts the measuring when all streams are open, and stops it.
 async fn watch(process: Option<&Process>, size: &Size, crowd: &Crowd) -> Result<Used, String> {
     let all_open = || {
         let open = crowd.open.load(Ordering::Relaxed);
@@ -215,7 +217,7 @@ async fn watch(process: Option<&Process>, size: &Size, crowd: &Crowd) -> Result<
     all_open().map(|()| used)
 }
 
-/// The text of the event of this number, written now: `@7 1790000000123456`.
+/// Writes the text of the event of this number, with the present time: `@7 1790000000123456`.
 pub fn stamp(number: usize) -> String {
     format!("@{number} {}", now().as_micros())
 }
@@ -226,7 +228,7 @@ fn read_stamp(event: &[u8]) -> Option<(usize, Duration)> {
     Some((number.parse().ok()?, Duration::from_micros(written.parse().ok()?)))
 }
 
-/// By the clock that two processes share.
+/// Returns the time of the clock that two processes share.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -40,13 +40,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use report::Report;
 use subject::{Row, Subject};
 
-/// How much is measured.
+/// The extent of the measuring.
 pub struct Plan {
     pub quick: bool,
     pub rounds: usize,
-    /// Of each scenario in each round.
+    /// The time of each scenario in each round.
     pub time: Duration,
-    /// Parts of scenarios' names; none is all.
+    /// Parts of scenarios' names; empty = all scenarios.
     pub only: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Plan {
             let mut number =
                 || arguments.next().and_then(|n| n.parse::<f64>().ok()).filter(|n| *n > 0.0 && *n <= 600.0);
             match argument.as_str() {
-                // What cargo adds.
+                // Cargo adds this one.
                 "--bench" => {}
                 "--quick" => quick = true,
                 "--rounds" => rounds = Some(number().ok_or("--rounds takes a number")? as usize),
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
     let done = process::raise_open_files().and_then(|()| Plan::read(arguments.into_iter())).and_then(|plan| {
         runtime.block_on(async {
             tokio::select! {
-                // What it has started ends as the future is dropped.
+                // Dropping the future ends everything that it has started.
                 done = run(&plan) => done,
                 name = interrupted() => Err(format!("ended by {name}")),
             }
@@ -131,7 +131,7 @@ async fn run(plan: &Plan) -> Result<Report, String> {
         for row in &rows {
             eprintln!("round {round} of {}: {}", plan.rounds, row.name());
             let subject = match Subject::start(*row, &mock, &folder.0, &models).await {
-                // It may be set up in a way that we do not know.
+                // nginx may be set up in a way that is not known here.
                 Err(why) if *row == Row::Nginx => {
                     eprintln!("left out: {why}");
                     continue;
@@ -156,7 +156,7 @@ async fn run(plan: &Plan) -> Result<Report, String> {
             report.note("the large catalog", measured);
         }
     }
-    // Once, since it takes its time.
+    // The crowd is measured once, since it takes its time.
     if plan.wants("crowd") {
         let measured = crowd::of_streams(&mock, &folder.0, plan, &mut report).await;
         report.note("the crowd", measured);
@@ -164,7 +164,7 @@ async fn run(plan: &Plan) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Where everything is written; gone at the end.
+/// The folder for all files, which is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {

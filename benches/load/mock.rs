@@ -28,7 +28,7 @@ use crate::wire::{Head, Wire};
 
 pub const KEY: &str = "sk-load-upstream-0001";
 
-/// A held stream's longest life.
+/// The longest life of a held stream.
 const HELD: Duration = Duration::from_secs(120);
 
 /// The running process.
@@ -48,7 +48,7 @@ pub fn start(folder: &Path) -> Result<Mock, String> {
     Ok(Mock { address, process })
 }
 
-/// Serves until standard input ends, so that it never outlives who started it.
+/// Serves until standard input ends, so that it never outlives the process that started it.
 pub fn run() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -57,7 +57,7 @@ pub fn run() -> ExitCode {
         tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                // That a caller goes is its right.
+                // A caller may leave at any time, so errors do not matter.
                 tokio::spawn(async move { serve(stream).await.ok() });
             }
         });
@@ -114,7 +114,8 @@ async fn stream_to<'a>(
     wire.send(&[HEAD, &first].concat()).await?;
     let mut ticks = interval(Duration::from_millis(gap.max(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first is due at once. Its own tick would not be: timers round up to the next millisecond.
+    // The first chunk is due at once. Its own tick would come later: timers round up to the next
+    // millisecond.
     ticks.reset();
     for index in 0..chunks {
         if gap > 0 && index > 0 {
@@ -134,7 +135,7 @@ async fn stream_to<'a>(
     wire.send(&end).await
 }
 
-/// The same in Anthropic's words.
+/// Writes the same in Anthropic's format.
 async fn claude_to(wire: &mut Wire, chunks: usize, deltas: &[Vec<u8>]) -> io::Result<()> {
     let start = named(
         "message_start",
@@ -173,7 +174,7 @@ fn content(word: &str) -> Vec<u8> {
     event(&format!(r#"{{"index":0,"delta":{{"content":"{word}"}},"logprobs":null,"finish_reason":null}}"#), "null")
 }
 
-/// A chunk as OpenAI sends it, some 250 bytes.
+/// Writes a chunk as OpenAI sends it: some 250 bytes.
 fn event(choice: &str, usage: &str) -> Vec<u8> {
     framed(&format!(
         "data: {{\"id\":\"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq\",\"object\":\"chat.completion.chunk\",\"created\":1790000000,\
@@ -205,21 +206,22 @@ fn answer(status: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// `stream-200-20`.
+/// Reads a name such as `stream-200-20`.
 fn stream_of(model: &str) -> Option<(usize, u64)> {
     let (chunks, gap) =
         ["stream-", "stamped-", "claude-"].iter().find_map(|kind| model.strip_prefix(kind))?.split_once('-')?;
     Some((chunks.parse().ok()?, gap.parse().ok()?))
 }
 
-/// What follows `mock-` in the request's model, which is near its beginning.
+/// Returns the text after `mock-` in the request's model, which is near the body's beginning.
 fn model(body: &[u8]) -> Option<&str> {
     const NAME: &[u8] = br#""model":"mock-"#;
     let rest = &body[position(&body[..body.len().min(4096)], NAME)? + NAME.len()..];
     std::str::from_utf8(&rest[..position(rest, b"\"")?]).ok()
 }
 
-/// Whether it is in the first or the last part of the body, where other fields than messages are.
+/// Returns whether the text is in the first or the last part of the body, where the fields other
+/// than the messages are.
 fn contains(body: &[u8], what: &[u8]) -> bool {
     let part = body.len().min(4096);
     position(&body[..part], what).is_some() || position(&body[body.len() - part..], what).is_some()

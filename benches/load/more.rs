@@ -18,16 +18,16 @@ use crate::report::{Report, at};
 use crate::subject::{BINARY, KEY_VARIABLE, Row, Subject, write};
 use crate::wire::Wire;
 
-/// Streams that are held open.
+/// The number of streams that are held open.
 const HELD: usize = 1000;
 const LARGE: [usize; 3] = [1_000, 10_000, 100_000];
-/// For a large catalog to be live.
+/// The time in which a large catalog must be live.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The first event of a stream, and what a thousand idle ones hold.
+/// Measures the time to a stream's first event, and the memory that a thousand idle streams hold.
 pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> Result<(), String> {
-    // Paced, since otherwise mock and gateway fill both of two cores, and the caller waits for one
-    // of them.
+    // The stream is paced. Otherwise mock and gateway fill both of two cores, and the caller waits
+    // for one of them.
     let kind = Kind::Stream { chunks: 5, gap: Duration::from_millis(2) };
     let mut outcome = subject.load("stream-5-2", kind, 1, 0).run(plan.time / 3).await;
     outcome.first.sort_unstable();
@@ -39,7 +39,7 @@ pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> 
     let Some(process) = &subject.process else { return Ok(()) };
     let load = subject.load("held", kind, 1, 0);
     let mut held = vec![load.hold().await?];
-    // Nothing that is due to earlier load is to be given back, or taken, meanwhile.
+    // Memory that belongs to earlier load must not be given back, or taken, meanwhile.
     sleep(settle(plan)).await;
     let before = process.rss();
     for _ in 0..HELD {
@@ -55,7 +55,7 @@ pub fn settle(plan: &Plan) -> Duration {
     Duration::from_millis(if plan.quick { 300 } else { 1500 })
 }
 
-/// How long a large catalog takes to be read, and what traffic notices of it.
+/// Measures the time in which a large catalog is read, and its effect on the traffic.
 pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Report) -> Result<(), String> {
     let subject = Subject::start(Row::Portcullis, mock, folder, &[]).await?;
     subject.warm_up(plan).await;
@@ -112,7 +112,7 @@ pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report:
     Ok(())
 }
 
-/// The time until a model is served.
+/// Returns the time until a model is served.
 async fn live(subject: &Subject, model: &str) -> Result<Duration, String> {
     let start = Instant::now();
     let request = subject.look_up(model);
@@ -151,7 +151,7 @@ fn large_catalog() -> String {
     for caller in 0..callers {
         let _ = writeln!(text, "  large-{caller}:\n    models: [\"large-{}*\", bench-plain]\n    keys:", caller % 100);
         for n in 0..100 {
-            // No key has such a hash, but none must.
+            // Nobody uses these keys, so no key needs to have such a hash.
             let number = ((caller * 100 + n + 1) as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
             let _ = writeln!(text, "      k{n}: {{ hash: \"sha256:{:032x}{:032x}\" }}", number, number ^ u128::MAX);
         }

@@ -1,5 +1,5 @@
-//! Starts processes that end when their handle is dropped, and reads what the kernel reports about
-//! them.
+//! A process ends when its handle is dropped. This module starts processes, and reads what the
+//! kernel reports about them.
 
 use std::fs;
 use std::io::Read as _;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// What `/proc` counts processor time in, on every Linux that this can run on.
+/// The unit of processor time in `/proc`, on every Linux that this can run on.
 const TICK: Duration = Duration::from_millis(10);
-/// To end by itself.
+/// The time that a process has to end by itself.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A running process with its children. Dropping it ends all of them.
@@ -20,8 +20,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Standard error goes to a file in the folder, and so does standard output unless the command
-    /// says where.
+    /// Starts a process. Its standard error goes to a file in the folder. So does its standard
+    /// output, unless the command says otherwise.
     pub fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Process, String> {
         let log = folder.join(format!("{name}.stderr"));
         let file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
@@ -33,31 +33,31 @@ impl Process {
         self.child.stdout.take()
     }
 
-    /// The last it has said, if it has ended.
+    /// Returns the last text that the process wrote, if it has ended.
     pub fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         Some(format!("it ended with {status}: {}", said.lines().rev().take(5).collect::<Vec<_>>().join(" / ")))
     }
 
-    /// Processor time used so far.
+    /// Returns the processor time used so far.
     pub fn cpu(&self) -> Duration {
         self.family().into_iter().map(cpu).sum()
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     pub fn rss(&self) -> u64 {
         self.memory("VmRSS:")
     }
 
-    /// Its highest since [`forget_peak`](Self::forget_peak).
+    /// Returns the highest resident memory since [`forget_peak`](Self::forget_peak).
     pub fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
 
     pub fn forget_peak(&self) {
         for pid in self.family() {
-            // Else it is the highest since the start.
+            // Without this, the peak is the highest since the start.
             let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
         }
     }
@@ -70,7 +70,7 @@ impl Process {
         self.family().into_iter().filter_map(kib).sum::<u64>() * 1024
     }
 
-    /// It and its children.
+    /// Returns the process and its children.
     fn family(&self) -> Vec<u32> {
         let parent = self.child.id();
         let pids = fs::read_dir("/proc")
@@ -100,24 +100,25 @@ impl Drop for Process {
     }
 }
 
-/// By the shell, since the crate forbids the unsafe code that the system call would need.
+/// Sends a signal by the shell, since the crate forbids the unsafe code that the system call would
+/// need.
 fn kill(signal: &str, pids: &[u32]) {
     let line = pids.iter().fold(format!("kill -{signal}"), |line, pid| format!("{line} {pid}"));
     let _ = Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status();
 }
 
-/// Processor time that one process has used.
+/// Returns the processor time that one process has used.
 pub fn cpu(pid: u32) -> Duration {
     let fields = stat(pid);
     TICK * fields.get(11..13).map_or(0, |times| times.iter().sum::<u64>()) as u32
 }
 
-/// That the machine has used, whoever for.
+/// Returns the processor time that the whole machine has used.
 pub fn machine_cpu() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields: Vec<u64> =
         text.lines().next().unwrap_or_default().split_whitespace().skip(1).flat_map(str::parse).collect();
-    // All but the two that count idling.
+    // All fields count except the two for idling.
     TICK * fields
         .iter()
         .take(7)
@@ -127,15 +128,15 @@ pub fn machine_cpu() -> Duration {
         .sum::<u64>() as u32
 }
 
-/// The fields of `/proc/PID/stat` after the name, the state being 0.
+/// Returns the fields of `/proc/PID/stat` after the name. The state is field 0.
 fn stat(pid: u32) -> Vec<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     text.rsplit_once(')')
         .map_or(Vec::new(), |(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
 }
 
-/// The soft limit of open files is often 1,024, which a thousand streams exceed: starts this
-/// program again with the hard one.
+/// Starts this program again with the hard limit of open files. The soft limit is often 1,024,
+/// which a thousand streams exceed.
 pub fn raise_open_files() -> Result<(), String> {
     const MARK: &str = "PORTCULLIS_LOAD_OPEN_FILES_RAISED";
     if std::env::var_os(MARK).is_some() {
@@ -148,7 +149,7 @@ pub fn raise_open_files() -> Result<(), String> {
     Err(format!("cannot start itself: {failed}"))
 }
 
-/// How many files a process may have open, after that.
+/// Returns the number of files that a process may have open, after that.
 pub fn open_files() -> usize {
     let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap_or_default();
@@ -158,8 +159,8 @@ pub fn open_files() -> usize {
     }
 }
 
-/// One process a core that keeps it from idling, at a priority below everybody's: in a virtual
-/// machine, waking a core that was halted can cost more than what is measured.
+/// Starts one process for each core that keeps it from idling, at a priority below all others. In a
+/// virtual machine, waking a halted core can cost more than what is measured.
 pub fn spinners(folder: &Path) -> Result<Vec<Process>, String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let program = std::env::current_exe().map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! Makes two tables of medians from the figures of all rounds.
+//! A report is two tables of medians, made from the figures of all rounds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::callers::Kind;
 use crate::scenario::Scenario;
 use crate::subject::Row;
 
-/// Of one scenario in one round; times in seconds, memory in bytes.
+/// The figures of one scenario in one round. Times are in seconds, memory in bytes.
 pub struct Figures {
     pub rate: f64,
     pub p50: f64,
@@ -17,7 +17,7 @@ pub struct Figures {
     pub cpu: Option<f64>,
     pub idle: Option<u64>,
     pub peak: Option<u64>,
-    /// Cores that were busy with something else.
+    /// The number of cores that were busy with something else.
     pub others: f64,
     pub errors: u64,
 }
@@ -53,7 +53,7 @@ impl Report {
         self.figures.entry((scenario.name, row)).or_default().push(figures);
     }
 
-    /// Something besides scenarios.
+    /// Adds a value that belongs to no scenario.
     pub fn more(&mut self, what: &str, row: Row, value: f64) {
         let index = self.more.iter().position(|(known, _)| known == what).unwrap_or_else(|| {
             self.more.push((what.to_owned(), BTreeMap::new()));
@@ -66,7 +66,7 @@ impl Report {
         self.errors += errors;
     }
 
-    /// What could not be measured is an error, but not the end.
+    /// Notes an error if something could not be measured. The benchmark goes on.
     pub fn note(&mut self, of: &str, measured: Result<(), String>) {
         if let Err(why) = measured {
             eprintln!("{of}: {why}");
@@ -78,7 +78,7 @@ impl Report {
         self.errors
     }
 
-    /// What the gateway adds to the time at one connection.
+    /// Returns the time that the gateway adds at one connection.
     fn added(&self) -> Option<f64> {
         let p50 = |row| median(self.figures.get(&("plain-c1-awake", row))?.iter().map(|f| f.p50));
         Some((p50(Row::Portcullis)? - p50(Row::Direct)?) * 1e6)
@@ -146,7 +146,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The first column to the left, and all words; numbers to the right.
+/// Writes a table. The first column and all words stand to the left, numbers to the right.
 fn print(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
     let columns = table.first().map_or(0, Vec::len);
     let widths: Vec<usize> =
@@ -165,7 +165,7 @@ fn print(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
     Ok(())
 }
 
-/// The value below which this part of them is; they are sorted.
+/// Returns the value below which this part of the sorted values lies.
 pub fn at(sorted: &[Duration], part: f64) -> Duration {
     sorted.get(((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
@@ -176,7 +176,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// `12,345.6`.
+/// Writes a number as `12,345.6`.
 pub fn show(value: Option<f64>, digits: usize) -> String {
     let Some(value) = value else { return "-".to_owned() };
     let text = format!("{value:.digits$}");

@@ -11,17 +11,17 @@ use crate::subject::Subject;
 
 pub struct Scenario {
     pub name: &'static str,
-    /// The mock's, without the `mock-`.
+    /// The mock's name for the model, without the `mock-`.
     pub model: String,
     pub kind: Kind,
     callers: usize,
-    /// Bytes of the prompt, at least.
+    /// The least number of bytes of the prompt.
     prompt: usize,
-    /// Cores are kept from idling.
+    /// True if cores are kept from idling.
     awake: bool,
 }
 
-/// Those that the plan wants.
+/// Returns the scenarios that the plan wants.
 pub fn all(plan: &Plan) -> Vec<Scenario> {
     let plain = |name, callers| Scenario {
         name,
@@ -50,7 +50,7 @@ pub fn all(plan: &Plan) -> Vec<Scenario> {
         stream("stream-c32", 32, 200, 0),
         stream("stream-c256", 256, 200, 0),
         stream("paced-c32", 32, paced, 20),
-        // The same words from Anthropic's API, which nobody but the gateway makes into chunks.
+        // The same words come from Anthropic's API. Only the gateway makes chunks of them.
         Scenario { model: "claude-200-0".to_owned(), ..stream("anthropic-c32", 32, 200, 0) },
     ];
     all.into_iter().filter(|scenario| plan.wants(scenario.name)).collect()
@@ -73,7 +73,7 @@ impl Scenario {
         let known = || used() + process::cpu(std::process::id()) + mock.process.cpu();
         let (start, cpu, ours, machine) = (Instant::now(), used(), known(), process::machine_cpu());
         let outcome = load.run(plan.time).await;
-        // What is logged is written a moment later.
+        // Log lines are written a moment later.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let (cpu, ours, machine) = (used() - cpu, known() - ours, process::machine_cpu() - machine);
         let others = if awake.is_empty() {
@@ -98,7 +98,7 @@ impl Scenario {
             idle,
             peak: subject.process.as_ref().map(process::Process::peak),
             others,
-            // Nothing measured is an error too.
+            // It is an error too if nothing was measured.
             errors: errors.max(u64::from(took.is_empty())),
         })
     }

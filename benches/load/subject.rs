@@ -13,7 +13,7 @@ use crate::process::Process;
 
 /// The gateway under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
-/// Where the catalog finds the upstream's key.
+/// The variable in which the catalog finds the upstream's key.
 pub const KEY_VARIABLE: &str = "PORTCULLIS_LOAD_UPSTREAM_KEY";
 const CALLER_KEY: &str = "sk-load-caller-0001";
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -41,29 +41,29 @@ impl Row {
         }
     }
 
-    /// Only the gateway gives models other names.
+    /// Returns the name of a model at this subject. Only the gateway gives models other names.
     fn model(self, model: &str) -> String {
         format!("{}-{model}", if self == Row::Portcullis { "bench" } else { "mock" })
     }
 }
 
-/// One of them, running.
+/// A subject that is running.
 pub struct Subject {
     pub row: Row,
     pub address: SocketAddr,
-    /// None for the mock itself.
+    /// The process; `None` for the mock itself.
     pub process: Option<Process>,
-    /// Its own; gone at the end.
+    /// The subject's own folder, which is removed at the end.
     pub folder: PathBuf,
 }
 
 impl Subject {
-    /// Starts it, and waits for its first right answer. It serves these models of the mock's beside
-    /// those that everybody needs.
+    /// Starts a subject, and waits for its first right answer. It serves these models of the mock
+    /// beside those that everybody needs.
     pub async fn start(row: Row, mock: &Mock, folder: &Path, models: &[String]) -> Result<Subject, String> {
         let folder = folder.join(row.name());
         let failed = |why: String| format!("{}: {why}", row.name());
-        // Somebody else may take a port between our look and the start.
+        // Somebody else may take a port between our check and the start.
         let mut tries = 3;
         loop {
             tries -= 1;
@@ -106,7 +106,7 @@ impl Subject {
         self.load("plain", Kind::Plain, 32, 0).run(plan.time / 3).await;
     }
 
-    /// Callers of it; the prompt is filled up to so many bytes.
+    /// Returns the load of callers of this subject. The prompt is filled up to `prompt` bytes.
     pub fn load(&self, model: &str, kind: Kind, callers: usize, prompt: usize) -> Load {
         let key = if self.row == Row::Direct { mock::KEY } else { CALLER_KEY };
         let filler = "The quick brown fox jumps over the lazy dog, and \\\"nobody\\\" minds.\\n";
@@ -127,7 +127,7 @@ impl Subject {
         Load { to: self.address, request: request.into_bytes().into(), kind, callers }
     }
 
-    /// Asks whether a model is served.
+    /// Writes a request that asks whether a model is served.
     pub fn look_up(&self, model: &str) -> Vec<u8> {
         format!(
             "GET /v1/models/{model} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {CALLER_KEY}\r\n\r\n",
@@ -144,7 +144,7 @@ impl Drop for Subject {
     }
 }
 
-/// The gateway with everything on: keys, catalog, metrics, an access log in a file.
+/// Configures the gateway with everything on: keys, catalog, metrics, an access log in a file.
 fn portcullis(
     folder: &Path,
     port: SocketAddr,
@@ -189,8 +189,8 @@ fn catalog(folder: &Path, upstream: SocketAddr, models: &[String]) -> Result<Str
     ))
 }
 
-/// A plain proxy: it checks the key and puts in the upstream's, but does not look at the body, and
-/// logs nothing.
+/// Configures a plain proxy: it checks the key and puts in the upstream's. It does not look at the
+/// body, and logs nothing.
 fn nginx(folder: &Path, port: SocketAddr, upstream: SocketAddr) -> Result<Command, String> {
     let dir = folder.display();
     let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

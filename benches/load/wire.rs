@@ -7,16 +7,16 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A connection, and what was read from it but not used yet.
+/// A connection, and the bytes that were read from it but not used yet.
 pub struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
     used: usize,
 }
 
-/// Of a request or of an answer.
+/// The head of a request or of an answer.
 pub struct Head {
-    /// `POST /v1/chat/completions HTTP/1.1`, or `HTTP/1.1 200 OK`.
+    /// The first line: `POST /v1/chat/completions HTTP/1.1`, or `HTTP/1.1 200 OK`.
     pub first: String,
     pub key: Option<String>,
     pub length: Option<usize>,
@@ -38,7 +38,7 @@ impl Wire {
         self.stream.write_all(bytes).await
     }
 
-    /// The next head; none if the other side has closed in between.
+    /// Reads the next head. Returns `None` if the other side has closed the connection before it.
     pub async fn head(&mut self) -> io::Result<Option<Head>> {
         let mut seen = 0;
         let length = loop {
@@ -75,7 +75,7 @@ impl Wire {
         Ok(Some(head))
     }
 
-    /// The next so many bytes.
+    /// Reads the next `length` bytes.
     pub async fn take(&mut self, length: usize) -> io::Result<&[u8]> {
         while self.unread().len() < length {
             self.more().await?;
@@ -84,7 +84,7 @@ impl Wire {
         Ok(&self.buffer[self.used - length..self.used])
     }
 
-    /// The next chunk of a chunked body, empty at its end.
+    /// Reads the next chunk of a chunked body; it is empty at the body's end.
     pub async fn chunk(&mut self) -> io::Result<&[u8]> {
         let line = loop {
             if let Some(at) = self.unread().windows(2).take(20).position(|two| two == b"\r\n") {

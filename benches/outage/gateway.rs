@@ -1,4 +1,4 @@
-//! A simulated gateway: its loop is made up, its decisions are the gateway's own code.
+//! A simulated gateway: its loop is made up here, but its decisions are the gateway's own code.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,18 +21,18 @@ const ATTEMPTS: usize = 3;
 /// The model's `queue`.
 const QUEUE: usize = 2000;
 const WAIT: Time = 5.0;
-/// How often the head of the queue tries.
+/// The time between two tries of the head of the queue.
 const TRY: Time = 0.02;
-/// What a caller calls in time.
+/// The longest time to the first token that a caller counts as in time.
 pub const IN_TIME: Time = 5.0;
 
-/// How targets are chosen.
+/// The way in which targets are chosen.
 #[derive(Clone, Copy)]
 pub enum AnswerOptions {
-    /// At random by weight, the next one after a failure, and nothing is learnt.
+    /// By weight at random, then the next one after a failure. Nothing is learnt.
     Plain,
     By(Strategy),
-    /// With a second attempt beside a slow first one.
+    /// By a strategy, with a second attempt beside a slow first one.
     Hedged(Strategy),
 }
 
@@ -45,14 +45,14 @@ impl AnswerOptions {
     }
 }
 
-/// What the gateway keeps of a target and its account.
+/// The state that the gateway keeps of a target and its account.
 #[derive(Default)]
 struct Target {
     breaker: Breaker,
     peak: Peak,
     awaited: usize,
     in_flight: usize,
-    /// At rest until then.
+    /// The time until which the target rests.
     rest: Option<Instant>,
     headroom: Option<Headroom>,
 }
@@ -63,16 +63,17 @@ struct Attempt {
     pass: Option<BreakerPass>,
     began: Time,
     end: End,
-    /// Another one was faster.
+    /// True if another attempt was faster.
     cancelled: bool,
 }
 
 struct Request {
     arrived: Time,
-    /// The targets that it has not tried, in their order; none is made while it waits.
+    /// The targets that the request has not tried, in their order. There is no order while the
+    /// request waits.
     order: Vec<Option<usize>>,
     tries: usize,
-    /// Attempts that wait for their first token.
+    /// The attempts that wait for their first token.
     running: Vec<usize>,
     answered: bool,
 }
@@ -80,40 +81,41 @@ struct Request {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrival,
-    /// An attempt's first token, or its failure.
+    /// The first token of an attempt, or its failure.
     Turn(usize),
     /// The last token of an answer by this target.
     Over(usize),
-    /// Time for a second attempt.
+    /// The time for a second attempt.
     Hedge(usize),
     /// The head of the queue tries.
     Head,
 }
 
-/// What came of the requests that arrived in one second.
+/// The results of the requests that arrived in one second.
 #[derive(Clone, Copy, Default)]
 pub struct Second {
     pub requests: f64,
     pub attempts: f64,
     pub answered: f64,
     pub in_time: f64,
-    /// Nobody could be asked, and the queue was full or did not move in time.
+    /// The requests for which no target could be asked, and the queue was full or did not move in
+    /// time.
     pub shed: f64,
-    /// In the queue for a while.
+    /// The requests that were in the queue for a while.
     pub waited: f64,
-    /// Not tried again, since the budget was spent.
+    /// The requests that were not tried again, since the budget was spent.
     pub spared: f64,
     pub hedged: f64,
 }
 
-/// What came of one row.
+/// The results of one row.
 pub struct Figures {
     pub seconds: Vec<Second>,
-    /// To the first token, of those that were answered.
+    /// The times to the first token of the requests that were answered.
     pub firsts: Vec<Time>,
 }
 
-/// The loop that a gateway would run, over the gateway's own decisions.
+/// A gateway: a made-up loop over the gateway's own decisions.
 struct Gateway<'w> {
     manner: AnswerOptions,
     world: World<'w>,
@@ -121,7 +123,7 @@ struct Gateway<'w> {
     model: Arc<str>,
     smooth: Smooth,
     queue: Arc<Queue>,
-    /// Who is in it, the head first.
+    /// The requests in the queue, the head first.
     waiting: VecDeque<(usize, Ticket)>,
     retries: Budget,
     hedges: Budget,
@@ -130,7 +132,7 @@ struct Gateway<'w> {
     arrivals: Rng,
     requests: Vec<Request>,
     attempts: Vec<Attempt>,
-    /// By the time in nanoseconds, then by their number.
+    /// The events, by the time in nanoseconds, then by their number.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     numbers: u64,
     zero: Instant,
@@ -216,7 +218,7 @@ impl Gateway<'_> {
         }
     }
 
-    /// Who waits goes on, one after another, until one cannot.
+    /// Lets waiting requests go on, one after another, until one cannot.
     fn head(&mut self, now: Time) {
         while let Some(&(request, _)) = self.waiting.front() {
             if now >= self.requests[request].arrived + WAIT {
@@ -229,10 +231,10 @@ impl Gateway<'_> {
         }
     }
 
-    /// The first attempt, if anybody can be asked.
+    /// Begins the first attempt, if any target can be asked.
     fn start(&mut self, request: usize, now: Time) -> bool {
         let views: Vec<View> = (0..ACCOUNTS.len()).map(|place| self.view(place, now)).collect();
-        // Where nobody is known to be busy, the least busy are drawn at random by weight.
+        // If no target is known to be busy, the strategy "least busy" draws at random by weight.
         let strategy = self.manner.strategy().unwrap_or(Strategy::LeastBusy);
         let random = &mut self.random;
         self.requests[request].order =
@@ -289,8 +291,8 @@ impl Gateway<'_> {
         self.targets[place].rest.is_none_or(|until| until <= self.instant(now))
     }
 
-    /// Begins the next attempt that may be made. Where nobody is left who is fit, one that its
-    /// breaker keeps away may be asked whether it is back.
+    /// Begins the next attempt that may be made. If no fit target is left, one that its breaker
+    /// keeps away may be asked whether it is back.
     fn attempt(&mut self, request: usize, now: Time) -> bool {
         self.requests[request].tries < ATTEMPTS
             && (self.next(request, now, false) || self.learns() && self.next(request, now, true))
@@ -352,7 +354,7 @@ impl Gateway<'_> {
         }
     }
 
-    /// An attempt's first token has come, or its failure.
+    /// Handles the first token of an attempt, or its failure.
     fn turn(&mut self, index: usize, now: Time) {
         let &Attempt { request, target: place, began, end, cancelled, .. } = &self.attempts[index];
         if cancelled {
@@ -372,7 +374,7 @@ impl Gateway<'_> {
                 target.peak.observe(took, instant);
                 self.rolling.record(took, instant);
                 self.settle(index, Outcome::Ok, now);
-                // Its place is taken until the answer's end.
+                // The attempt's place is taken until the end of the answer.
                 self.targets[place].in_flight += 1;
                 self.at(now + rest, Event::Over(place));
                 self.answer(request, now);

@@ -28,17 +28,17 @@ use world::{ACCOUNTS, ALL_OUT, Episode, LENGTH, PER_SECOND};
 
 const WORLDS: u64 = 3;
 
-/// By how much every strategy beats plain retry, in points of a hundred requests: how many are
-/// answered at all, and how many in time. Shares know nothing of speed: who goes by them gains less
-/// of the second.
+/// The least advantage of every strategy over plain retry, in points of a hundred requests:
+/// requests that are answered at all, and requests that are answered in time. A strategy that goes
+/// by shares knows nothing of speed, so it gains less of the second.
 const MORE_ANSWERED: f64 = 0.1;
 const MORE_IN_TIME: f64 = 1.0;
 const MORE_IN_TIME_BY_SHARES: f64 = 0.5;
-/// By how much it may fall behind in what is answered of those that come while somebody works.
-/// Plain retry has no probes to wait for, and leaves for its whole time-out with a silent account
-/// what others would refuse.
+/// The most by which a strategy may fall behind plain retry in answered requests, among those that
+/// come while some account works. Plain retry has no probes to wait for. It also leaves requests
+/// with a silent account for its whole timeout, where others would refuse them.
 const LESS_ANSWERED: f64 = 0.25;
-/// How many attempts a request it may take, all in all and while nobody works.
+/// The most attempts for a request: on the whole, and while no account works.
 const ATTEMPTS: f64 = 1.1;
 const ATTEMPTS_ALL_OUT: f64 = 0.5;
 
@@ -148,17 +148,17 @@ impl Figures {
         ]
     }
 
-    /// Per request.
+    /// Returns the mean for a request.
     fn each(&self, which: Count) -> f64 {
         mean(self.seconds.iter(), which)
     }
 
-    /// Per request of those that come while all are out.
+    /// Returns the mean for a request that comes while all accounts are out.
     fn each_while_out(&self, which: Count) -> f64 {
         mean(self.seconds[ALL_OUT].iter(), which)
     }
 
-    /// Per request of all others.
+    /// Returns the mean for all other requests.
     fn each_while_up(&self, which: Count) -> f64 {
         mean(self.seconds[..ALL_OUT.start].iter().chain(&self.seconds[ALL_OUT.end..]), which)
     }

@@ -10,24 +10,25 @@ pub type Time = f64;
 
 pub const LENGTH: Time = 600.0;
 pub const PER_SECOND: f64 = 1000.0;
-/// An attempt whose first token has not come by then has failed.
+/// The time after which an attempt without a first token has failed.
 pub const FIRST_TOKEN: Time = 10.0;
-/// When nobody works, in any world.
+/// The seconds in which no account works, in any world.
 pub const ALL_OUT: std::ops::Range<usize> = 480..500;
 
-/// An account as it is when all is well.
+/// An account in its healthy state.
 pub struct Account {
     pub name: &'static str,
     pub weight: u32,
-    /// How many requests it takes at once, each slower than the one before from four fifths on; its
-    /// `concurrency` is set to that.
+    /// The number of requests that the account takes at once; its `concurrency` is set to that.
+    /// From four fifths on, each further request is slower than the one before.
     pub capacity: usize,
-    /// To the first token: the median in seconds, and how far the logarithms scatter.
+    /// The time to the first token: the median in seconds, and the scatter of the logarithms.
     pub median: Time,
     pub spread: f64,
-    /// What an error of its own costs: how long it takes to say so.
+    /// The time that the account takes to answer with an error of its own.
     pub price: Time,
-    /// Requests a second; it tells what is left of ten seconds' worth.
+    /// The quota in requests a second. The account's headers say what is left of ten seconds'
+    /// worth.
     pub quota: Option<f64>,
 }
 
@@ -37,18 +38,18 @@ pub const ACCOUNTS: [Account; 3] = [
     Account { name: "frugal", weight: 3, capacity: 1800, median: 0.7, spread: 0.6, price: 1.5, quota: Some(600.0) },
 ];
 
-/// What goes wrong at an account for a while.
+/// A fault that an account has for a while.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Trouble {
-    /// Connections are refused.
+    /// The account refuses connections.
     Refused,
-    /// Nothing comes back.
+    /// The account answers nothing.
     Silent,
     /// A share of the requests gets a 503.
     Errors(f64),
-    /// The first token takes so many times as long.
+    /// The first token takes this many times as long.
     Slow(f64),
-    /// No more than so many requests a second.
+    /// The account takes no more than this many requests a second.
     Limited(f64),
 }
 
@@ -59,7 +60,7 @@ pub struct Episode {
     pub trouble: Trouble,
 }
 
-/// Who fails when.
+/// Returns the times at which accounts fail.
 pub fn episodes(seed: u64) -> Vec<Episode> {
     let mut random = Rng::with_seed(seed);
     let mut episodes: Vec<Episode> = (0..ACCOUNTS.len())
@@ -92,19 +93,19 @@ pub fn episodes(seed: u64) -> Vec<Episode> {
     episodes
 }
 
-/// How an attempt is going to end, from its beginning.
+/// The end of an attempt, which is known at its beginning.
 #[derive(Clone, Copy)]
 pub enum End {
-    /// With a first token after this long, and the rest of the answer after so much more.
+    /// A first token after the first time, and the rest of the answer after the second.
     Token(Time, Time),
-    /// With a failure.
+    /// A failure after this time.
     Failed(Time, Class, Option<u32>),
 }
 
-/// What is behind the gateway.
+/// The accounts behind the gateway.
 pub struct World<'w> {
     pub episodes: &'w [Episode],
-    /// At each account: what is left of its quota, and when that was so.
+    /// For each account, what is left of its quota, and the time when that was so.
     pub quotas: [(f64, Time); ACCOUNTS.len()],
     pub random: Rng,
 }
@@ -114,7 +115,7 @@ impl World<'_> {
         self.episodes.iter().find(|e| e.account == account && (e.from..e.to).contains(&now)).map(|e| e.trouble)
     }
 
-    /// Asks an account that has so many requests in flight.
+    /// Asks an account that has `in_flight` requests in flight.
     pub fn ask(&mut self, place: usize, in_flight: usize, now: Time) -> End {
         let (account, trouble) = (&ACCOUNTS[place], self.trouble(place, now));
         match trouble {
@@ -150,7 +151,7 @@ impl World<'_> {
         End::Token(first, 0.2 + exponential(&mut self.random, 1.0))
     }
 
-    /// The headers that tell of its quota.
+    /// Returns the headers about the account's quota.
     pub fn told(&self, place: usize, now: Time) -> Option<[(&'static str, String); 3]> {
         let (quota, (left, at)) = (ACCOUNTS[place].quota?, self.quotas[place]);
         let limit = quota * 10.0;

@@ -1,8 +1,8 @@
-//! What any upstream may send: no bytes panic a dialect's reading, and how a stream is cut changes
-//! nothing of what comes out.
+//! Any upstream may send any bytes. No bytes make a dialect's reading panic, and the way in which a
+//! stream is cut changes nothing of what comes out.
 //!
-//! The first byte chooses the dialect, the second the reads' length; the rest is the stream, an
-//! answer and an error.
+//! The first byte chooses the dialect, the second the length of the reads. The rest is the stream,
+//! an answer and an error.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use dialects::{AnswerHeader, Dialect, ErrorHead, StreamFault};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 1 << 16;
-/// So that Bedrock's reads as Claude's, the richest.
+/// The model's name. It makes Bedrock read its stream as Claude's, which has the most events.
 const MODEL: &str = "anthropic.claude-sonnet-4-5-20250929-v1:0";
 
 fuzz_target!(|input: &[u8]| {

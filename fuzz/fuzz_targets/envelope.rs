@@ -1,4 +1,4 @@
-//! Any body is read or refused, and what is read is what serde_json reads.
+//! Any body is read or refused. A body that is read has the same fields that serde_json reads.
 
 #![no_main]
 
@@ -12,7 +12,8 @@ fuzz_target!(|body: &[u8]| match envelope::read(body) {
         let model: &[u8] = body.get(envelope.model_span.clone()).expect("a span of the body");
         assert!(model.starts_with(b"\"") && model.ends_with(b"\""));
         assert!(envelope.prompt_bytes < body.len());
-        // Refuses what the envelope keeps as text: numbers beyond f64, lone surrogates.
+        // serde_json refuses some things that the envelope keeps as text: numbers beyond f64, lone
+        // surrogates.
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
             return;
         };

@@ -1,9 +1,9 @@
-//! Lines of JSON and Amazon's frames: how a stream is cut into reads changes nothing, whole frames
-//! come out as they went in, and broken ones end it.
+//! Streams of JSON lines and of Amazon's frames. The way in which a stream is cut into reads
+//! changes nothing, whole frames come out as they went in, and broken ones end the stream.
 //!
-//! The first three bytes choose the limit, the reads' length and what is broken. The rest is the
-//! stream of lines; and, cut at each `|`, the payloads of frames whose checksums are right, since
-//! no random bytes have right ones.
+//! The first three bytes choose the limit, the length of the reads, and what is broken. The rest is
+//! the stream of lines. Cut at each `|`, it is also the payloads of frames whose checksums are
+//! right, since no random bytes have right ones.
 
 #![no_main]
 
@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(of_lines(limit, stream, length), whole);
     assert_eq!(of_lines(limit, stream, 1), whole);
 
-    // As they are, they are no frames; but nothing may come of that but an end.
+    // The raw bytes are no frames, so the stream may only end.
     drop(same_however_cut(limit, stream, length));
     let payloads: Vec<&[u8]> = stream.split(|byte| *byte == b'|').collect();
     let mut framed: Vec<u8> = payloads.iter().flat_map(|payload| frame(payload)).collect();
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
     if let Some(byte) = framed.get_mut(at) {
         *byte ^= 1 << (at % 8);
         let (told, end) = same_however_cut(limit, &framed, length);
-        // A checksum sees every single bit.
+        // A checksum notices every single bit.
         assert!(end.is_err() && told.len() < payloads.len() && events.starts_with(&told));
     }
 });
@@ -57,13 +57,13 @@ fn of_lines(limit: usize, stream: &[u8], length: usize) -> (Events, bool) {
     (events, true)
 }
 
-/// The events, and whether the last frame was whole; a fault has its text.
+/// Returns the events, and whether the last frame was whole; an error has its text.
 fn same_however_cut(limit: usize, stream: &[u8], length: usize) -> (Events, Result<bool, &'static str>) {
     let whole = of_frames(limit, stream, stream.len().max(1));
     assert_eq!(of_frames(limit, stream, length), whole);
     assert_eq!(of_frames(limit, stream, 1), whole);
     match whole {
-        // What is cut is no end.
+        // A stream that is cut has not ended.
         (events, Ok(false)) => (events, Err("cut")),
         told => told,
     }

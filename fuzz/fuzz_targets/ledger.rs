@@ -1,5 +1,5 @@
-//! Whatever the ledger's file holds, reading it is an answer or an error. The input is the file;
-//! its last bytes are the question, too.
+//! Reading the ledger gives an answer or an error, whatever its file holds. The input is the file;
+//! its last bytes are also the question.
 
 #![no_main]
 
@@ -11,10 +11,10 @@ use libfuzzer_sys::fuzz_target;
 use portcullis::ledger::read;
 use portcullis::ledger::report::{AnswerBounds, Query, answer};
 
-/// One for each process.
+/// The ledger's file, one for each process.
 static FILE: LazyLock<PathBuf> =
     LazyLock::new(|| std::env::temp_dir().join(format!("portcullis-fuzz-ledger-{}.sqlite", std::process::id())));
-/// Some time after that of the rows in the corpus.
+/// A time some time after the rows in the corpus.
 const NOW: u64 = 1_795_000_000_000;
 
 fuzz_target!(|input: &[u8]| {
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
     }
     drop(read::last_used(&FILE));
     for beside in ["-wal", "-shm", "-journal"] {
-        // As a rule there is none.
+        // As a rule there is no such file.
         drop(std::fs::remove_file(format!("{}{beside}", FILE.display())));
     }
 });

@@ -1,6 +1,6 @@
-//! What a server that speaks OpenAI's format may answer, for each of the known deviations: what
-//! comes out is a standard answer, and the same text as a stream. The first byte chooses the
-//! server, the rest is the answer.
+//! A server that speaks OpenAI's format may answer anything, with each of the known deviations.
+//! What comes out is a standard answer, and has the same text as a stream. The first byte chooses
+//! the server; the rest is the answer.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
         Err(AnswerFault::Upstream(error)) => return assert!(error.message.len() < 8192),
         Err(AnswerFault::Nonsense(why)) => return assert!(!why.is_empty()),
     };
-    // Refuses what passes as text: numbers beyond f64, lone surrogates.
+    // serde_json refuses some things that pass as text: numbers beyond f64, lone surrogates.
     let Ok(standard) = serde_json::from_slice::<Value>(&answer.body) else {
         assert!(
             serde_json::from_slice::<Value>(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)).is_err(),
@@ -48,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
             choice["index"].is_u64() && choice["finish_reason"].is_string() && choice["message"]["role"] == "assistant"
         );
     }
-    // The same, where a stream was asked for.
+    // The same answer comes where a stream was asked for.
     let Ok(stream) = openai::converted(&face, quirks, shows, body) else { return };
     let events = String::from_utf8(stream.body).expect("UTF-8");
     assert!(events.ends_with("data: [DONE]\n\n"));

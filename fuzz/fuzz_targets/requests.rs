@@ -1,7 +1,7 @@
-//! What any caller may send: each dialect writes it or refuses it, as JSON, and what it may refer
-//! to is looked at without a fault.
+//! Any caller may send any body. Each dialect writes it as JSON or refuses it, and the check of its
+//! references never fails.
 //!
-//! The first byte chooses the dialect, the rest is the body.
+//! The first byte chooses the dialect; the rest is the body.
 
 #![no_main]
 
@@ -35,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let nothing =
         Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::NoneSinceNear };
-    // Whatever could be refused was seen at the first look.
+    // Everything that could be refused was seen at the first look.
     assert!(envelope.refers || nothing.check(body).is_ok());
     let ask = Translate {
         body: &Bytes::copy_from_slice(body),
@@ -50,6 +50,6 @@ fuzz_target!(|input: &[u8]| {
     let Ok(said) = dialect.write(&ask) else { return };
     let written = said.body.concat();
     let is_read = serde_json::from_slice::<Value>(&written).is_ok();
-    // What serde_json refuses (numbers beyond f64, lone surrogates) passes as it stands.
+    // Texts that serde_json refuses (numbers beyond f64, lone surrogates) pass as they are.
     assert!(is_read || serde_json::from_slice::<Value>(body).is_err(), "{}", String::from_utf8_lossy(&written));
 });

@@ -1,6 +1,6 @@
-//! How a stream is cut into reads must not change its events.
+//! The way in which a stream is cut into reads must not change its events.
 //!
-//! The first two bytes choose the limit and the reads' length; the rest is the stream.
+//! The first two bytes choose the limit and the length of the reads; the rest is the stream.
 
 #![no_main]
 

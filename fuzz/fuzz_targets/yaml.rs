@@ -1,7 +1,7 @@
-//! Any text is read as YAML or refused with its line, as a catalog too; and what the editor changes
-//! is what was asked for, and nothing else.
+//! Any text is read as YAML or refused with its line, also as a catalog. The editor makes the
+//! changes that were asked for, and no others.
 //!
-//! The first four bytes choose the place and the change, the rest is the file.
+//! The first four bytes choose the place and the change; the rest is the file.
 
 #![no_main]
 
@@ -47,14 +47,14 @@ fuzz_target!(|input: &[u8]| {
     let Ok(edited) = edit(text, std::slice::from_ref(&change)) else { return };
     let (after, faults) = parse(&edited).expect("what comes out is read");
     assert!(faults.is_empty());
-    // Its comments and its other lines are what they were, byte for byte.
+    // The comments and the other lines stay as they were, byte for byte.
     let (front, back) = common(text.as_bytes(), edited.as_bytes());
     let gone = text.get(front..text.len() - back).unwrap_or_default();
     match change {
-        // Of the only entry of a map `{}` is left.
+        // If it was the only entry of a map, `{}` is left.
         Change::Remove(_) => assert!(edited.len() < text.len() + " {}\n".len() && !after.same(&tree)),
-        // A scalar, which may stand below its key; or, for an empty map or list, what stands
-        // between its brackets. No comment.
+        // A scalar goes, which may stand below its key; or, in an empty map or list, what stands
+        // between its brackets. A comment never goes.
         Change::Set(..) | Change::Split(..) | Change::Push(..) => {
             assert!(
                 gone.lines().filter(|line| !line.trim().is_empty()).count() < 3,
@@ -66,13 +66,13 @@ fuzz_target!(|input: &[u8]| {
             }
         }
     }
-    // In the same place again it changes nothing more.
+    // The same change once more changes nothing.
     if let Change::Set(path, new @ New::Text(_)) = change {
         assert_eq!(edit(&edited, &[Change::Set(path, new)]).as_deref(), Ok(&*edited));
     }
 });
 
-/// Somewhere in the tree, and the way there.
+/// Walks to some place in the tree, and notes the way there.
 fn walk<'n>(tree: &'n Node<'n>, choices: &[u8], path: &mut Vec<Step<'n>>) -> &'n Node<'n> {
     let mut node = tree;
     for choice in choices {
@@ -93,7 +93,7 @@ fn walk<'n>(tree: &'n Node<'n>, choices: &[u8], path: &mut Vec<Step<'n>>) -> &'n
     node
 }
 
-/// How much two texts have in common at both ends.
+/// Returns how many bytes two texts have in common at each end.
 fn common(a: &[u8], b: &[u8]) -> (usize, usize) {
     let front = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let most = a.len().min(b.len()) - front;

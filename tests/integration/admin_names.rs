@@ -1,4 +1,4 @@
-//! The admin listener under attack: by a page whose public name means this machine, and by
+//! The admin listener under attack: by a web page whose public name means this machine, and by
 //! connections that send nothing.
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Who may ask for what: the fault table's section A, and every way to send a key.
+//! The rights of callers: section A of the fault table, and every way to send a key.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Bodies of every size, framed in every way, on the first try and on the second: the fault table's
-//! rows L01 and L02.
+//! Bodies of every size, framed in every way, on the first attempt and on the second: the rows L01
+//! and L02 of the fault table.
 
 use std::time::Duration;
 

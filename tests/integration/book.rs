@@ -1,8 +1,8 @@
-//! The book quotes the program as it is: log lines and error codes that its tables quote stand in
+//! The book quotes the program exactly: the log lines and error codes that its tables quote are in
 //! the source.
 //!
-//! In a quoted log line `…` stands for what differs; of what is left, each piece that is long
-//! enough to be told apart must stand in a text of the source.
+//! In a quoted log line `…` stands for the part that differs. Each other part that is long enough
+//! to be recognised must be in a text of the source.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Callers who leave, stop, drip or flood: the upstream is let go at once, and nobody else notices.
+//! Callers that leave, stop, read slowly or flood: the gateway lets the upstream go at once, and
+//! nobody else notices.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! Every dialect through the whole gateway: where the request goes and with which credential, what
-//! comes back, what is said of losses. What exactly is translated to what is for the golden files
-//! to say.
+//! Every dialect through the whole gateway: the address of the request, its credential, the answer,
+//! and the losses that are reported. The golden files, and not these tests, hold what exactly is
+//! translated to what.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The README and the book say nothing that does not work: their commands are run, their YAML is
-//! checked, their programs are executed, their links are followed.
+//! Everything in the README and the book works: their commands are run, their YAML is checked,
+//! their programs are executed, their links are followed.
 //!
-//! What is done with a block of each kind; any other kind is refused:
+//! Each kind of block has its test; a block of any other kind is refused:
 //!
 //! * `sh`: it is run beside a gateway on the shipped `conf/`, and its output must be free of
 //!   errors. `make` targets must exist; `portcullis serve` must become ready.
@@ -11,9 +11,9 @@
 //! * `rust`: its lines must stand in a file of `examples/`, which the compiler checks.
 //! * `text`, `json`: nothing.
 //!
-//! The one exception is said in the page itself: `<!-- an error is expected -->` above a `sh`
-//! block.
-//! The blocks of a page run one after the other beside one gateway; pages run side by side.
+//! There is one exception, which the page itself marks: `<!-- an error is expected -->` above a
+//! `sh` block. The blocks of a page run one after the other beside one gateway; pages run side by
+//! side.
 
 pub mod links;
 mod pages;

@@ -1,5 +1,5 @@
-//! What is around every exchange: browsers, request ids, the head's limits, `expect`, HTTP/1.0, the
-//! access line of early refusals, probes.
+//! The parts around every exchange: browsers, request ids, the limits of a head, `expect`,
+//! HTTP/1.0, the access line of early refusals, probes.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! `portcullis explain`: what it says is what the gateway does, it calls nobody, and it tells no
-//! secret.
+//! `portcullis explain` says what the gateway does. It calls nobody, and shows no secret.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

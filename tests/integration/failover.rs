@@ -1,5 +1,5 @@
-//! Who is tried, in what order, and for how long nobody is: targets, fallbacks, the classes of
-//! failures with their rests, the cap.
+//! Failover: which targets are tried, in what order, and for how long a failed one is not tried. It
+//! covers targets, fallbacks, the classes of failures with their rests, and the cap.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Answers that say of themselves that they are whole, and are not what was asked for: calls with
-//! broken JSON, text where JSON was to be.
+//! Flawed answers: they claim to be whole, and are not what was asked for. They hold calls with
+//! broken JSON, or text in place of JSON.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
-//! What raw sockets can do to the framing of requests: the fault table's section C.
+//! Attacks on the framing of requests by raw sockets: section C of the fault table.
 //!
-//! What Pingora's parser refuses before a request exists gets our answer all the same: the one
-//! form, an id, an access line. Rows that are pinned to what it refuses were measured on 0.9.1;
-//! where a new version does otherwise, look at what else it lets through.
+//! Pingora's parser refuses some requests before they exist. They get our answer all the same: the
+//! one form, an id, an access line. The rows that depend on what the parser refuses were measured
+//! on 0.9.1. If a new version behaves differently, check what else it lets through.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Connections to upstreams that speak HTTP/2: how many there are, who shares them, and when they
-//! go.
+//! Connections to upstreams that speak HTTP/2: their number, the accounts that share them, and the
+//! time at which they are closed.
 
 use std::time::{Duration, Instant};
 

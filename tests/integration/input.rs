@@ -1,4 +1,4 @@
-//! What callers send as a request: the fault table's section B.
+//! The requests of callers: section B of the fault table.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Keys in daily life: the command line changes the catalog's files, and the running gateway goes
-//! by them.
+//! Keys in daily life: the command line changes the catalog's files, and the running gateway
+//! follows them.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

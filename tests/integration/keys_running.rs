@@ -1,4 +1,4 @@
-//! `portcullis key …` says that something is so when the gateway that runs on the folder has it,
+//! `portcullis key …` says that a change is made when the gateway that runs on the folder has it,
 //! and not before.
 
 use std::process::Output;

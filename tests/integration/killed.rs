@@ -1,5 +1,5 @@
-//! What is left of running requests when a gateway is killed: all that they had used up to five
-//! seconds before, in every book, once.
+//! Running requests when a gateway is killed: everything that they had used up to five seconds
+//! before is in every book, once.
 
 use std::path::PathBuf;
 use std::time::Duration;

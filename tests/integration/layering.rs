@@ -1,4 +1,4 @@
-//! The dependency rule: what is pure stays pure, and few files know the framework.
+//! The dependency rule: pure modules stay pure, and few files know the framework.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! The ledger as operators meet it: a process that is killed, a disk that is full, a file that is
-//! broken; and what `usage` tells of it.
+//! broken; and what `usage` reports of it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

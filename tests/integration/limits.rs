@@ -1,5 +1,5 @@
 //! Limits on callers, keys and keys' models, through the real gateway: never more than the limit
-//! under a crowd, refunds, what callers are told, reloads, crashes.
+//! under a crowd, refunds, the answers to callers, reloads, crashes.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,9 +1,9 @@
-//! The one integration binary: the real gateway as a process, between callers and upstreams that do
-//! as they are told.
+//! The one integration binary: the real gateway as a process, between scripted callers and scripted
+//! upstreams.
 //!
-//! The tests whose names begin with a letter and two digits are the fault table's rows. Each has
+//! The tests whose names begin with a letter and two digits are rows of the fault table. Each has
 //! its own ports and folder, and each ends with the checks of `support::gateway`: nothing in
-//! flight, nothing leaked, one access line an exchange.
+//! flight, nothing leaked, one access line for each exchange.
 
 #![allow(
     missing_docs,

@@ -1,11 +1,11 @@
 //! The fault matrix: every fault of an upstream × dialect × {stream, whole answer} × {a second
 //! target, none}.
 //!
-//! `table` has the faults and the rules that say what must come of each, `words` what each
-//! dialect's upstream says. Here each cell is played and held against the rules: the attempts, all
-//! that the caller saw and how it ended, what was counted, the breaker, and that nothing is left.
-//! Each dialect has one gateway for all its cells; each cell has a model and accounts of its own,
-//! so that none disturbs another.
+//! `table` has the faults, and the rules for the result of each. `words` has the bytes that the
+//! upstream of each dialect sends. This module plays each cell and compares it with the rules: the
+//! attempts, everything that the caller saw, the end, the counts, the breaker, and that nothing is
+//! left. Each dialect has one gateway for all its cells. Each cell has a model and accounts of its
+//! own, so that none disturbs another.
 
 mod check;
 mod table;

@@ -1,4 +1,4 @@
-//! Which models a key sees: `/v1/models`, `/v1/models/{id}`, aliases and fallbacks.
+//! The models that a key sees: `/v1/models`, `/v1/models/{id}`, aliases and fallbacks.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! The first day: from nothing to a key that works, what is said on the way, and secrets that slip
-//! into the wrong place meanwhile.
+//! The first day of an operator: from nothing to a key that works, with the messages on the way,
+//! and with secrets that are written into the wrong place.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! What an operator meets: listeners, logs, `/metrics`, `/status`, SIGHUP, limits, the command
-//! line, and the library in another's server.
+//! The operator's view: listeners, logs, `/metrics`, `/status`, SIGHUP, limits, the command line,
+//! and the library in another server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

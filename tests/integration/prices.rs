@@ -1,4 +1,4 @@
-//! What answers cost, as callers are told it; and what is said of prices that are missing.
+//! The cost of answers as callers are told it, and the messages about prices that are missing.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Section G of the fault table: how the process starts, survives, drains and ends.
+//! The life of the process: how it starts, survives, drains and ends. It is section G of the fault
+//! table.
 
 use std::net::TcpStream;
 use std::process::Command;

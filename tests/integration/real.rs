@@ -1,6 +1,6 @@
-//! Servers that nobody here wrote as upstreams; `make test-real` sets them up and runs this:
-//! llama.cpp's own, and LiteLLM's proxy over it, which is a whole other implementation of
-//! Anthropic's and Gemini's formats, with faults of its own.
+//! Upstreams that others wrote; `make test-real` sets them up and runs this. They are llama.cpp's
+//! own server, and LiteLLM's proxy over it. The proxy is a separate implementation of Anthropic's
+//! and Gemini's formats, with faults of its own.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

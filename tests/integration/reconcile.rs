@@ -1,6 +1,6 @@
-//! The reconciliation: a hundred thousand requests that end in every way, after which the limits,
-//! the ledger, its totals, the access lines and what callers were told must all say the same, to
-//! the token and to the thousand-millionth of a dollar.
+//! The reconciliation: a hundred thousand requests that end in every way. After them the limits,
+//! the ledger, its totals, the access lines and what callers were told must all be equal, to the
+//! token and to the thousand-millionth of a dollar.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The book's reference chapters are generated from the code, and compared here with what is
-//! committed. `UPDATE_REFERENCE=1 cargo test --test integration reference` writes them.
+//! The book's reference chapters are generated from the code. This module compares them with the
+//! committed ones. `UPDATE_REFERENCE=1 cargo test --test integration reference` writes them.
 //!
 //! * `server-yaml.md` and `catalog-yaml.md` are made from the JSON Schemas, and so from the doc
 //!   comments of the types that the files are read into.

@@ -1,7 +1,8 @@
-//! Section F of the fault table: the catalog is edited, well and badly, while it serves.
+//! Reloads: the catalog is edited, well and badly, while it serves. It is section F of the fault
+//! table.
 //!
-//! Which catalog serves is read off `owned_by` of the model `m` in `/v1/models`: changing it takes
-//! nothing away.
+//! `owned_by` of the model `m` in `/v1/models` shows which catalog serves, because changing it
+//! takes nothing away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Who is asked, when, and how often: strategies, breakers and rests, fallbacks by cause, budgets,
-//! hedges, deadlines, the queue, and the trail of it all, through the real gateway. Failures one by
-//! one are in `failover` and `matrix`.
+//! Routing: which targets are asked, when, and how often. It covers strategies, breakers and rests,
+//! fallbacks by cause, budgets, hedges, deadlines, the queue, and the trail, all through the real
+//! gateway. The single failures are in `failover` and `matrix`.
 
 mod breakers;
 mod budget;

@@ -1,5 +1,5 @@
-//! The official OpenAI clients for Python and Node, pinned, against the gateway; what they do is in
-//! `tests/sdk/`.
+//! The official OpenAI clients for Python and Node, pinned, against the gateway. The programs that
+//! use them are in `tests/sdk/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

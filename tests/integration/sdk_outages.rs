@@ -1,11 +1,11 @@
-//! The official OpenAI clients through outages of every kind: one table, whose rows both languages
-//! are given as JSON, with what must be seen.
+//! The official OpenAI clients through outages of every kind. There is one table; the programs of
+//! both languages get its rows as JSON, with what must be seen.
 //!
 //! Each row is asked for in every way that a client can (buffered, streamed, streamed by its
-//! helper), of a model with one target and of one with a second that is well. Each of these is a
-//! model and an account of its own, so that no outage touches another. What the clients do with a
-//! row is in `tests/sdk/`: an answer is that text exactly, everything else must be raised, as the
-//! right class.
+//! helper), of a model with one target, and of one with a second target that is well. Each of these
+//! is a model and an account of its own, so that no outage touches another. The programs are in
+//! `tests/sdk/`: an answer must have exactly its text; everything else must be raised as an error
+//! of the right class.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
-//! How long the official clients keep their caller waiting for each refusal, and how often they ask
-//! meanwhile: `OpenAI()` as it is, with no setting of its own. The table of retries in
+//! The time that the official clients keep their caller waiting for each refusal, and how often
+//! they ask meanwhile. The client is `OpenAI()` without any setting. The table of retries in
 //! `docs/src/errors.md` has what is measured here.
 //!
-//! Each row is a model with accounts of its own, and all are asked side by side. What the clients
-//! do is in `tests/sdk/`: they ask once for each row, and tell the seconds until it was over.
+//! Each row is a model with accounts of its own, and all are asked side by side. The programs are
+//! in `tests/sdk/`: they ask once for each row, and report the seconds until the end.
 
 use std::net::SocketAddr;
 use std::process::Command;

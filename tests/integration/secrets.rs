@@ -1,7 +1,8 @@
-//! Where secrets must not turn up, and where requests must not lead: the fault table's section S.
+//! The places in which secrets must not appear, and those to which requests must not lead: section
+//! S of the fault table.
 //!
-//! Every other test looks for secrets too: its gateway logs at level trace, all keys hold a mark,
-//! and no answer, log line, access line, metric or status may hold it (row S01; see
+//! Every other test looks for secrets too. Its gateway logs at level trace, all keys hold a mark,
+//! and no answer, log line, access line, metric or status may hold that mark (row S01; see
 //! `support::gateway`).
 
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! The soak (L07): a gateway between upstreams that fail in every way and callers that misbehave in
-//! every way, all at random, for a minute in the tests and for as long as one likes by `make soak`.
+//! every way, all at random. It takes a minute in the tests, and as long as one likes by `make
+//! soak`.
 //!
-//! What must hold: no caller sees a broken answer, nothing panics, nothing hangs, every request has
-//! one access line that says what its caller saw, and when all is quiet again the gateway holds no
+//! What must hold: no caller sees a broken answer, nothing panics, nothing hangs, and every request
+//! has one access line that says what its caller saw. When all is quiet again, the gateway holds no
 //! more than before: memory, descriptors, threads, requests in flight. It is made quiet twice,
 //! after a third of the time and at the end.
 //!

@@ -1,5 +1,5 @@
-//! Somebody who never stops writing to the catalog holds up nobody's edit, and half a file is never
-//! taken.
+//! A writer that never stops writing to the catalog holds up nobody's edit, and half a file is
+//! never taken.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What several gateways share: limits of all together, whatever becomes of the store.
+//! The store: the limits that several gateways share, whatever happens to the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Streams: when they begin, what they carry, how they break, and that their end is always
-//! explicit.
+//! Streams: their beginning, their content, the ways in which they break, and that their end is
+//! always explicit.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
-//! Whose certificate is believed of an upstream, and what the operator is told of one that is not:
-//! in the access line, in the log, in `/status` and in `explain`. A certificate in `tls.ca` that is
-//! no authority's is a pin.
+//! Trust in the certificates of upstreams, and the reports to the operator about one that is not
+//! trusted: in the access line, in the log, in `/status` and in `explain`. A certificate in
+//! `tls.ca` that belongs to no authority is a pin.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Upstreams that fail before an answer of theirs has begun, and the connections to those that do
-//! not.
+//! Upstreams that fail before their answer has begun, and the connections to upstreams that do not
+//! fail.
 
 use std::time::{Duration, Instant};
 
