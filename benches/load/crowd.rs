@@ -77,7 +77,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// What the gateway used while all streams were open.
+/// The memory and processor time that the gateway used while all streams were open.
 struct Used {
     /// The resident memory at the end.
     rss: u64,

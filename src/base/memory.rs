@@ -2,8 +2,8 @@
 //! all of it from the others.
 //!
 //! A caller may hold no more than it leaves to others, so that there is always something left for a
-//! new caller. A caller with only one request may take everything that is left for that request. An
-//! eighth of the budget is kept for small bodies; there too a caller may hold no more than it
+//! new caller. A caller with only one request may take everything that is left for that request. Up
+//! to an eighth of the budget is kept for small bodies; there too a caller may hold no more than it
 //! leaves. **Invariant:** when a [`Held`] is dropped, its bytes go back to the gateway and to the
 //! caller.
 

@@ -221,8 +221,8 @@ impl FromStr for Share {
     }
 }
 
-/// A quantile: the value below which so large a share of all values stays, `p50` to `p99`. It is
-/// held as a number from 0.5 to 0.99.
+/// A quantile: the value below which this share of all values stays, `p50` to `p99`. It is held as
+/// a number from 0.5 to 0.99.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantile(pub f64);
 

@@ -30,7 +30,7 @@ pub struct Files {
     conf: PathBuf,
     sources: Vec<CatalogFile>,
     catalog: Catalog,
-    /// The lock of whoever changes something. It is on the folder itself, so that nothing is left
+    /// The lock, if something will be changed. It is on the folder itself, so that nothing is left
     /// behind.
     lock: Option<File>,
     /// The state before the last change.

@@ -121,8 +121,8 @@ pub struct Publisher {
 
 impl Publisher {
     /// Makes a catalog the live one; it must be allowed. The watching thread calls this, and so do
-    /// tests that reload ten thousand times. Returns the catalog before: whoever drops it last
-    /// frees all of it.
+    /// tests that reload ten thousand times. Returns the catalog before: its last holder frees all
+    /// of it when it drops it.
     pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
         let Publisher { live, ledger, metrics } = self;
         let old = live.load_full();

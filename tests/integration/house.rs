@@ -1,6 +1,6 @@
 //! The rules of the house that no lint checks. No modules import each other in a circle. Names,
-//! structs, comments and files stay within bounds. Each exception is named with its reason, and is
-//! removed from here when it no longer is one.
+//! structs, comments and files stay within bounds. Each exception is named with its reason, and
+//! must be removed from here when it no longer is one.
 
 use crate::layering::{code_of, rust_files, sources};
 use std::collections::{BTreeMap, BTreeSet};

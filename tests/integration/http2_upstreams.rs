@@ -1,4 +1,4 @@
-//! Connections to upstreams that speak HTTP/2: their number, the accounts that share them, and the
+//! Connections to upstreams that speak HTTP/2: their number, the requests that share them, and the
 //! time at which they are closed.
 
 use std::time::{Duration, Instant};

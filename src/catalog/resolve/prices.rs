@@ -154,8 +154,8 @@ impl<'m> Unpriced<'m> {
     }
 
     /// Warns once of models without a price. There is no warning if two things hold: each such
-    /// target is served over plain HTTP, so hardly by anybody who sends bills, and nothing else in
-    /// the catalog is about money.
+    /// target is served over plain HTTP, so hardly by a provider that sends bills, and nothing else
+    /// in the catalog is about money.
     pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &ServedCallers, report: &Report<'_>) {
         let Some((first, _)) = self.list.first() else { return };
         let bills = |target: &Target| target.account.base.tls;

@@ -21,7 +21,8 @@ use crate::status::{
 
 /// The longest wait for the admin listener, which is quick.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time to which a reported rest or an open breaker is cut.
+/// The longest time that a target rests or its breaker stays open. A longer time in the report is
+/// cut to this.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
 /// The status of a running instance.
