@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use dialects::front::chat::envelope;
+use dialects::front::CHAT;
 use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::openai;
 use dialects::wire::json::{self, Cursor};
 use dialects::wire::splice::Edits;
 use dialects::wire::sse::Decoder;
-use dialects::{AnswerHeader, Dialect};
+use dialects::{AnswerHeader, Dialect, Recipient};
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::{digest, resolve};
 use portcullis::models::Lists;
@@ -54,7 +54,7 @@ fn envelopes(criterion: &mut Criterion) {
         ("1 MiB image", image.into_bytes()),
     ] {
         group.throughput(Throughput::Bytes(body.len() as u64));
-        group.bench_function(name, |bencher| bencher.iter(|| envelope::read(black_box(&body))));
+        group.bench_function(name, |bencher| bencher.iter(|| (CHAT.envelope)(black_box(&body))));
     }
     group.finish();
 }
@@ -71,7 +71,7 @@ fn scans(criterion: &mut Criterion) {
 fn splices(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("splice");
     let body = chat(300, "Hello, world. ");
-    let span = envelope::read(&body).map(|envelope| envelope.model_span).unwrap_or(0..0);
+    let span = (CHAT.envelope)(&body).map(|envelope| envelope.model_span).unwrap_or(0..0);
     let mut out = Vec::new();
     group.bench_function("a request's model", |bencher| {
         bencher.iter(|| {
@@ -160,7 +160,8 @@ fn streams(criterion: &mut Criterion) {
     ] {
         let events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
         let dialect = Dialect::from(&openai::PROTOCOL);
-        let mut stream = dialect.stream("m", &face, AnswerOptions::default(), 8 << 20);
+        let to = Recipient { front: &CHAT, header: &face, options: AnswerOptions::default() };
+        let mut stream = dialect.stream("m", to, 8 << 20);
         let mut out = Vec::new();
         group.throughput(Throughput::Elements(events.len() as u64));
         group.bench_function(name, |bencher| {

@@ -12,11 +12,11 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use dialects::front::chat::envelope;
+use dialects::front::CHAT;
 use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::{anthropic, bedrock, cohere, gemini, ollama, openai};
 use dialects::wire::json;
-use dialects::{AnswerHeader, Dialect, Translate};
+use dialects::{AnswerHeader, Dialect, Recipient, Translate};
 
 /// Returns the dialects, each with a model and a text event as its provider sends it.
 fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {
@@ -99,7 +99,7 @@ fn request() -> Bytes {
 fn requests(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a request of 50 messages and 10 tools");
     let body = request();
-    let envelope = envelope::read(&body).expect("a request");
+    let envelope = (CHAT.envelope)(&body).expect("a request");
     for (name, dialect, model, _) in dialects() {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
@@ -134,7 +134,8 @@ fn events(criterion: &mut Criterion) {
     };
     group.throughput(Throughput::Elements(1));
     for (name, dialect, model, event) in dialects() {
-        let mut stream = dialect.stream(model, &face, AnswerOptions::default(), 8 << 20);
+        let to = Recipient { front: &CHAT, header: &face, options: AnswerOptions::default() };
+        let mut stream = dialect.stream(model, to, 8 << 20);
         let mut out = Vec::new();
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

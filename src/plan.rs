@@ -14,7 +14,7 @@ use crate::limits::Ask;
 use crate::live::Snapshot;
 use crate::live::place::Place;
 use dialects::Flaws;
-use dialects::front::chat::envelope::Envelope;
+use dialects::front::Envelope;
 use dialects::traits::Traits;
 use dialects::wire::json::{self, Span};
 use std::sync::Arc;
@@ -217,10 +217,10 @@ pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dialects::front::chat::envelope;
+    use dialects::front::CHAT;
 
     fn of(session: Option<&[u8]>, body: &str) -> Option<u64> {
-        conversation(session, body.as_bytes(), &envelope::read(body.as_bytes()).expect("a request"))
+        conversation(session, body.as_bytes(), &(CHAT.envelope)(body.as_bytes()).expect("a request"))
     }
 
     #[test]

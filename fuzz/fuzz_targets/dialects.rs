@@ -6,10 +6,11 @@
 
 #![no_main]
 
+use dialects::front::CHAT;
 use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::{anthropic, azure, bedrock, cohere, gemini, ollama, openai};
 use dialects::usage::Usage;
-use dialects::{AnswerHeader, Dialect, ErrorHead, StreamFault};
+use dialects::{AnswerHeader, Dialect, ErrorHead, Recipient, StreamFault};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 1 << 16;
@@ -44,16 +45,18 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(stream(dialect, &face, bytes, usize::from(*length).max(1)), whole);
         assert_eq!(stream(dialect, &face, bytes, 1), whole);
     }
-    let manner = AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() };
-    for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes)]
-        .into_iter()
-        .flatten()
-    {
+    let to = recipient(&face);
+    for told in [dialect.answer(MODEL, &to, bytes), dialect.converted(MODEL, &to, bytes)].into_iter().flatten() {
         assert!(!told.0.body.is_empty());
     }
     let head = ErrorHead { status: 400 + u16::from(*length), content_type: None, error_type: None };
-    assert!(dialect.error(&head, bytes).message.len() < 8192);
+    assert!(dialect.error(&CHAT, &head, bytes).message.len() < 8192);
 });
+
+fn recipient(header: &AnswerHeader) -> Recipient<'_> {
+    let options = AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() };
+    Recipient { front: &CHAT, header, options }
+}
 
 fn stream(
     dialect: &Dialect,
@@ -61,8 +64,7 @@ fn stream(
     bytes: &[u8],
     length: usize,
 ) -> (Vec<u8>, Result<Usage, StreamFault>) {
-    let mut stream =
-        dialect.stream(MODEL, face, AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() }, LIMIT);
+    let mut stream = dialect.stream(MODEL, recipient(face), LIMIT);
     let mut out = Vec::new();
     for read in bytes.chunks(length) {
         if stream.done() {

@@ -2,11 +2,11 @@
 
 #![no_main]
 
-use dialects::front::chat::envelope;
+use dialects::front::CHAT;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-fuzz_target!(|body: &[u8]| match envelope::read(body) {
+fuzz_target!(|body: &[u8]| match (CHAT.envelope)(body) {
     Ok(envelope) => {
         assert_eq!(body.get(envelope.open), Some(&b'{'));
         let model: &[u8] = body.get(envelope.model_span.clone()).expect("a span of the body");

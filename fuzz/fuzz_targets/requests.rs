@@ -6,8 +6,8 @@
 #![no_main]
 
 use bytes::Bytes;
-use dialects::front::chat::envelope;
-use dialects::front::chat::references::{Leave, Urls};
+use dialects::front::CHAT;
+use dialects::front::references::{AllowedReferences, Urls};
 use dialects::upstream::{self, quirks};
 use dialects::{Dialect, Settings, Translate};
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {
     let [which, body @ ..] = input else { return };
-    let Ok(envelope) = envelope::read(body) else { return };
+    let Ok(envelope) = (CHAT.envelope)(body) else { return };
     let which = usize::from(*which);
     let settings = Settings {
         quirks: quirks::ALL[which / 8 % quirks::ALL.len()],
@@ -33,10 +33,16 @@ fuzz_target!(|input: &[u8]| {
         "ollama" => "qwen3",
         _ => "m",
     };
-    let nothing =
-        Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::NoneSinceNear };
-    // Everything that could be refused was seen at the first look.
-    assert!(envelope.refers || nothing.check(body).is_ok());
+    let nothing = AllowedReferences {
+        gs: false,
+        s3: false,
+        files: false,
+        data_sources: false,
+        cached: false,
+        urls: Urls::NoneSinceNear,
+    };
+    // Whatever could be refused was seen at the first look.
+    assert!(envelope.refers || (CHAT.check_references)(&nothing, body).is_ok());
     let ask = Translate {
         body: &Bytes::copy_from_slice(body),
         envelope: &envelope,

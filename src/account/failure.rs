@@ -225,13 +225,12 @@ impl Failure {
             return Some(detail.into());
         }
         let error = self.error()?;
-        let words = [("type", &error.kind), ("code", &error.code), ("param", &error.param)];
+        let (kind, code, param) = (error.kind.as_deref(), error.code.as_deref(), error.param.as_deref());
+        let words = [("type", kind), ("code", code), ("param", param)];
         // A word, that is: some servers put sentences there.
         let is_word = |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
-        let said: Vec<String> = words
-            .iter()
-            .filter_map(|(name, word)| Some(format!("{name}={}", word.as_deref().filter(is_word)?)))
-            .collect();
+        let said: Vec<String> =
+            words.iter().filter_map(|(name, word)| Some(format!("{name}={}", word.filter(is_word)?))).collect();
         (!said.is_empty()).then(|| said.join(" ").into())
     }
 

@@ -11,7 +11,7 @@ use crate::base::secret::Secret;
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use dialects::Dialect;
-use dialects::front::chat::references::Leave;
+use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
 
 /// An account: an address of a provider, and a credential for it.
@@ -51,7 +51,7 @@ pub struct Account {
     pub server: Server,
     /// The references that callers may write into their requests. The account's provider or server
     /// reads what they refer to.
-    pub leave: Leave,
+    pub leave: AllowedReferences,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca: Option<Arc<[u8]>>,
     /// A hash of all that decides what a connection is good for (address, key, CA). Two accounts

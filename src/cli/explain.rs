@@ -35,7 +35,7 @@ use crate::limits::{Ask, Bound, Bounds, admit};
 use crate::live::Snapshot;
 use crate::plan;
 use candidates::Rehearsal;
-use dialects::front::chat::envelope::{self, Envelope};
+use dialects::front::{CHAT, Envelope};
 use instance::Instance;
 use order::Order;
 use report::Report;
@@ -194,7 +194,7 @@ fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
         report.fault("request", Refusal::new(What::TooLarge, what));
         return None;
     }
-    match envelope::read(body) {
+    match (CHAT.envelope)(body) {
         Ok(envelope) => {
             let stream = if envelope.stream { "a stream" } else { "not a stream" };
             report.fact("request", format!("{} bytes for the model \"{}\", {stream}", body.len(), envelope.model));

@@ -14,7 +14,6 @@ use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::plan;
 use dialects::AnswerHeader;
-use dialects::front::chat::envelope;
 use pingora_proxy::Session;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -40,7 +39,7 @@ impl Desk {
         let read = Instant::now();
         record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
-        let envelope = envelope::read(&body).map_err(|fault| {
+        let envelope = (record.front.format.envelope)(&body).map_err(|fault| {
             let param = fault.param.map(String::from);
             Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
         })?;
@@ -55,7 +54,7 @@ impl Desk {
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         let face = AnswerHeader {
             model: envelope.model.clone(),
-            id: (record.front.make_id)(),
+            id: record.front.make_id(),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,

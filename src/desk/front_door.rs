@@ -1,27 +1,22 @@
-//! A front door is the format that a caller speaks: its ids, its errors, its frames, the end of its
-//! streams. The answer itself is written by the dialects. Pure, but for the ids.
+//! A front door is the format that a caller speaks. How requests are read and answers are written
+//! is the crate's [`Front`]; the errors of the gateway itself are written here. Pure, but for the
+//! ids.
 //!
 //! **Invariant:** no other file of the desk, and none that writes to callers, knows such a format.
 
 use super::door::Door;
 use crate::error::Refusal;
-use bytes::Bytes;
+use dialects::front::{self, Front};
 use serde::Serialize;
 
-/// A format. There is one static for each.
+/// A format, and what of it only a gateway needs. There is one static for each.
 pub struct FrontDoor {
-    /// Makes the id of an answer.
-    pub make_id: fn() -> String,
+    /// How requests are read, and answers are written.
+    pub format: &'static Front,
     /// Returns the body of a refusal, which is JSON.
     pub error_body: fn(&Refusal) -> Vec<u8>,
     /// Returns the end of a stream that has begun and cannot go on.
     pub error_event: fn(&Refusal) -> Vec<u8>,
-    /// Keeps a silent stream open, and is no part of the answer.
-    pub keepalive: &'static [u8],
-    /// Returns what a stream says in place of a header that it has no more room for.
-    pub late_header: fn(&str, &str) -> Bytes,
-    /// The `content-type` of a stream.
-    pub stream_type: &'static str,
 }
 
 impl FrontDoor {
@@ -33,16 +28,18 @@ impl FrontDoor {
             | None => &CHAT,
         }
     }
+
+    /// Makes the id of an answer.
+    pub fn make_id(&self) -> String {
+        format!("{}{}", self.format.id_prefix, uuid::Uuid::now_v7().simple())
+    }
 }
 
 /// OpenAI's chat completions.
 pub static CHAT: FrontDoor = FrontDoor {
-    make_id: || format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
+    format: &front::CHAT,
     error_body,
     error_event: |refusal| [b"data: ".as_slice(), &error_body(refusal), b"\n\n"].concat(),
-    keepalive: b": keepalive\n\n",
-    late_header: |name, value| format!(": {name}: {value}\n\n").into(),
-    stream_type: "text/event-stream",
 };
 
 #[derive(Serialize)]

@@ -177,7 +177,7 @@ impl<'x> Relay<'x> {
     /// answer.
     async fn keep_alive(&mut self) -> Result<(), ()> {
         self.begin(&Notes::default()).await?;
-        self.send(Bytes::from_static(self.reply.record.front.keepalive), false).await
+        self.send(Bytes::from_static(self.reply.record.front.format.keepalive), false).await
     }
 
     /// Writes events. If the head left before it was known who answers, the stream says what is
@@ -188,7 +188,7 @@ impl<'x> Relay<'x> {
             if self.head {
                 for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
                     if let Some(value) = value {
-                        self.send((self.reply.record.front.late_header)(name, value), false).await?;
+                        self.send((self.reply.record.front.format.late_header)(name, value).into(), false).await?;
                     }
                 }
             }

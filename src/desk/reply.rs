@@ -126,7 +126,7 @@ impl Reply<'_> {
     /// Writes the head of a stream.
     pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        insert(&mut head, "content-type", self.record.front.stream_type)?;
+        insert(&mut head, "content-type", self.record.front.format.stream_type)?;
         insert(&mut head, "cache-control", "no-cache, no-transform")?;
         insert(&mut head, "x-accel-buffering", "no")?;
         notes.add_to(&mut head)?;

@@ -5,7 +5,7 @@ use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
 use crate::plan::Candidate;
 use bytes::Bytes;
-use dialects::front::chat::envelope::Envelope;
+use dialects::front::Envelope;
 use dialects::neutral::{self, Refused};
 use dialects::{Outbound, Translate};
 use std::time::Instant;
@@ -32,7 +32,8 @@ pub fn unable(
     envelope: &Envelope,
     kept: &dyn Fn(&str) -> Option<neutral::Kept>,
 ) -> Option<Refused> {
-    if !envelope.refers || candidate.place.account.leave.check(body).is_ok() {
+    let check = envelope.front.check_references;
+    if !envelope.refers || check(&candidate.place.account.leave, body).is_ok() {
         return None;
     }
     // A dialect that could not carry a part in any case gives the better reason.
@@ -59,7 +60,7 @@ pub fn write(
     })?;
     // After the dialect: one that could not carry a part in any case gives the better reason.
     if envelope.refers {
-        account.leave.check(body)?;
+        (envelope.front.check_references)(&account.leave, body)?;
     }
     match outbound.losses.first() {
         Some(lost) if candidate.model.refuse_loss => Err(Refused::unsupported(

@@ -32,7 +32,7 @@ use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
 use crate::settled::{Attempts, Served, Times};
 use bytes::Bytes;
-use dialects::front::chat::envelope::Envelope;
+use dialects::front::Envelope;
 use dialects::neutral::Losses;
 use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader};
@@ -260,7 +260,7 @@ impl<'x> Producer<'x> {
         let WholeAnswer { piece, usage, kept, flaws, attempt: connection } = whole;
         self.usage = usage;
         self.served.flaws = flaws;
-        flaws.names().for_each(|name| self.served.losses.add(name));
+        self.request.envelope.front.flaws(flaws).for_each(|name| self.served.losses.add(name));
         self.request.demand.answered(usage.completion / self.request.envelope.choices);
         attempt.guard.whole(std::time::Instant::now());
         self.keep(kept);

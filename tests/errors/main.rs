@@ -60,7 +60,7 @@ fn failed(dialect: &Dialect, recorded: &str) -> String {
     let headers: Vec<_> = lines.filter_map(|line| line.split_once(": ")).collect();
     let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
     let head = ErrorHead { status: seen, content_type: header("content-type"), error_type: header("x-amzn-errortype") };
-    let error = dialect.error(&head, body.trim_end().as_bytes());
+    let error = dialect.error(&dialects::front::CHAT, &head, body.trim_end().as_bytes());
     let status = dialect.meant(seen, &error);
     let after = error.retry_after;
     let failure = Failure::Status { status, seen, error: Box::new(error), retry_after: after };

@@ -1,9 +1,9 @@
 //! The seam between the callers' format and an account's: what a gateway needs to know of either.
 //!
-//! Callers speak OpenAI's chat completions. An account speaks a [`Dialect`]; its [`Protocol`] is
-//! the extension point, one static a dialect. Where both formats are the same, [`openai`], the
-//! bytes pass through but for the spans that must change; all others are written from and read into
-//! the neutral form ([`crate::neutral`]).
+//! Callers speak the format of a front door, which is a [`Front`]. An account speaks a [`Dialect`];
+//! its [`Protocol`] is the extension point, one static a dialect. Where both formats are the same,
+//! as chat and [`openai`] are, the bytes pass through but for the spans that must change; all
+//! others are written from and read into the neutral form ([`crate::neutral`]).
 
 mod decoder;
 mod stream;
@@ -14,16 +14,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::chat;
-use crate::front::chat::envelope::Envelope;
+use crate::front::{Envelope, Front, NewWriter};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
     self, Answer, AnswerFault, AnswerHeader, ErrorHead, FieldRefused, Losses, Refused, Target, Undo, UpstreamError,
     Written,
 };
+use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, openai};
-use translated::repairing;
+use translated::{Translated, repairing};
 
 pub use stream::Stream;
 
@@ -40,7 +40,7 @@ pub struct Dialect {
 pub struct Translate<'a> {
     /// The caller's body.
     pub body: &'a Bytes,
-    /// What was read of it.
+    /// What was read of it, and the front door that it came in by.
     pub envelope: &'a Envelope,
     /// The target's name for the model.
     pub model: &'a str,
@@ -54,6 +54,17 @@ pub struct Translate<'a> {
     pub stream_usage: bool,
     /// The thoughts that came before a call, where they were kept.
     pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
+}
+
+/// Whom an answer is written for.
+#[derive(Debug, Clone)]
+pub struct Recipient<'a> {
+    /// The format of the answer.
+    pub front: &'static Front,
+    /// What the answer shows, whatever the upstream says.
+    pub header: &'a AnswerHeader,
+    /// How events become the answer.
+    pub options: AnswerOptions,
 }
 
 /// A request as it goes to the upstream.
@@ -100,9 +111,9 @@ impl Dialect {
         // What cannot be read here is for the account's server to judge, as is everything else that
         // passes through.
         if job.traits.deny()
-            && let Ok((request, spelling)) = chat::read::read(job.body)
+            && let Ok((request, names)) = (job.envelope.front.read)(job.body)
         {
-            job.traits.check(&request).map_err(|why| spelling.refused(&request, why))?;
+            job.traits.check(&request).map_err(|why| names.refused(&request, why))?;
         }
         let to = openai::To {
             model: job.model,
@@ -125,50 +136,47 @@ impl Dialect {
         (self.protocol.model_in_path)(&self.settings) && leaves()
     }
 
-    /// Reads a buffered answer.
-    pub fn answer(
-        &self,
-        model: &str,
-        header: &AnswerHeader,
-        options: &AnswerOptions,
-        body: &[u8],
-    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        let Some(translation) = &self.protocol.translation else {
-            return openai::answer(header, self.settings.quirks, !options.hide_reasoning, body)
-                .map(|answer| (answer, Vec::new()));
-        };
-        repairing(body, |body| {
-            let draft = Draft::new(header, options.clone(), Box::new(chat::write::Whole::new(header)));
-            draft.whole(|emit| (translation.answer)(model, body, emit))
-        })
+    /// Reads a buffered answer of this model, for a caller who asked for one.
+    pub fn answer(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+        self.buffered(model, to, body, (to.front.whole, openai::answer))
     }
 
     /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its
     /// head can tell all of the trail.
-    pub fn converted(
+    pub fn converted(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+        self.buffered(model, to, body, (to.front.stream, openai::converted))
+    }
+
+    fn buffered(
         &self,
         model: &str,
-        header: &AnswerHeader,
-        options: &AnswerOptions,
+        to: &Recipient<'_>,
         body: &[u8],
+        (writer, pass): (NewWriter, Pass),
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+        let Recipient { front, header, options } = to;
         let Some(translation) = &self.protocol.translation else {
-            return openai::converted(header, self.settings.quirks, !options.hide_reasoning, body)
-                .map(|answer| (answer, Vec::new()));
+            let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
+            return Ok((answer, Vec::new()));
         };
-        repairing(body, |body| {
-            let draft = Draft::new(header, options.clone(), Box::new(chat::write::Chunks::new(header)));
-            draft.whole(|emit| (translation.answer)(model, body, emit))
+        let read = repairing(body, |body| {
+            Draft::new(header, options.clone(), writer(header)).whole(|emit| (translation.answer)(model, body, emit))
+        });
+        read.map_err(|fault| match fault {
+            AnswerFault::Upstream(error) => AnswerFault::Upstream(front.named(error)),
+            nonsense @ AnswerFault::Nonsense(_) => nonsense,
         })
     }
 
-    /// Begins to read one stream; no event may be longer than `event_limit` bytes.
-    pub fn stream(&self, model: &str, header: &AnswerHeader, options: AnswerOptions, event_limit: usize) -> Stream {
+    /// Begins to read one stream of this model; no event may be longer than `event_limit` bytes.
+    pub fn stream(&self, model: &str, to: Recipient<'_>, event_limit: usize) -> Stream {
+        let Recipient { front, header, options } = to;
         match &self.protocol.translation {
             None => Stream::passed(header, self.settings.quirks, !options.hide_reasoning, event_limit),
             Some(translation) => {
-                let draft = Draft::new(header, options, Box::new(chat::write::Chunks::new(header)));
-                Stream::translated(self.protocol.framing, (translation.reader)(model), draft, event_limit)
+                let draft = Draft::new(header, options, (front.stream)(header));
+                let translated = Translated::new(front, (translation.reader)(model), draft);
+                Stream::translated(self.protocol.framing, translated, event_limit)
             }
         }
     }
@@ -181,9 +189,9 @@ impl Dialect {
         error.status.filter(|_| !is_loose).unwrap_or(seen)
     }
 
-    /// Reads an answer whose status says that it is an error.
-    pub fn error(&self, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
-        (self.protocol.error)(&self.settings, head, body)
+    /// Reads an answer whose status says that it is an error, for the callers of a front door.
+    pub fn error(&self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
+        front.named((self.protocol.error)(&self.settings, head, body))
     }
 
     /// Returns where the price of a model is to be found.
@@ -192,10 +200,11 @@ impl Dialect {
     }
 }
 
+type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
 type Write = fn(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>;
 
 fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Result<Outbound, Refused> {
-    let (request, spelling) = chat::read::read(job.body)?;
+    let (request, names) = (job.envelope.front.read)(job.body)?;
     let target = Target {
         model: job.model,
         traits: job.traits,
@@ -204,7 +213,7 @@ fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Resu
         within: job.within.filter(|_| !job.envelope.stream),
         kept: job.kept,
     };
-    let written = spelling.written(&request, write(&request, &target))?;
+    let written = names.written(&request, write(&request, &target))?;
     let copied = written.body.len();
     Ok(Outbound {
         path,

@@ -9,7 +9,7 @@
 //! | [`wire`] | JSON, server-sent events, lines, frames, splices: codecs that know no dialect |
 //! | [`address`] | hosts and IP addresses: which may be called, and which everybody can reach |
 //! | [`neutral`] | the form in which all formats meet: a request, the events of an answer |
-//! | [`front`] | the formats that callers speak, a folder each |
+//! | [`front`] | the formats that callers speak, a folder and a [`front::Front`] each |
 //! | [`upstream`] | the dialects that accounts speak, a folder each |
 //! | [`presets`] | well-known servers that speak OpenAI's format |
 //! | `dialect` | the seam: [`Dialect`], and the [`Stream`] of an answer |
@@ -22,7 +22,7 @@ pub mod presets;
 pub mod upstream;
 pub mod wire;
 
-pub use dialect::{Dialect, Outbound, Stream, Translate};
+pub use dialect::{Dialect, Outbound, Recipient, Stream, Translate};
 pub use neutral::{
     Answer, AnswerFault, AnswerHeader, ErrorHead, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
 };

@@ -9,7 +9,7 @@ use crate::catalog::{Account, Base, KeyHeader, name};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::yaml::read::items;
-use dialects::front::chat::references::{Leave, Urls};
+use dialects::front::references::{AllowedReferences, Urls};
 use dialects::presets::{self, Preset};
 use dialects::traits::Server;
 use dialects::upstream::quirks::{self, Quirks};
@@ -311,7 +311,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Returns the references that callers of the account may write.
-    fn leave(&self, protocol: &Protocol, base: &Base) -> Leave {
+    fn leave(&self, protocol: &Protocol, base: &Base) -> AllowedReferences {
         use raw::CallerReference as R;
         let may = |reference: R| items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference);
         let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
@@ -322,13 +322,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         };
         // A demo account reads nothing but texts.
         if protocol.is_demo() {
-            return Leave::ALL;
+            return AllowedReferences::ALL;
         }
         // If requests are translated, everything that is not in the dialect's own words is left
         // out.
         let (files, passes) = (may(R::Files), protocol.passes());
         let (data_sources, cached) = (!passes || may(R::DataSources), !passes || files);
-        Leave { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached, urls }
+        AllowedReferences { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached, urls }
     }
 
     fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {

@@ -17,7 +17,7 @@ use crate::exchange::admission;
 use crate::exchange::choose::{Look, Nobody, Prospect, Search};
 use crate::plan::{self, Reach};
 use dialects::Outbound;
-use dialects::front::chat::envelope::Envelope;
+use dialects::front::Envelope;
 use dialects::neutral::Refused;
 
 /// The rehearsal of a request.

@@ -16,7 +16,7 @@ use crate::catalog::{Account, Signer};
 use crate::exchange::{credential, outgoing};
 use crate::plan::Candidate;
 use dialects::Outbound;
-use dialects::front::chat::envelope::Envelope;
+use dialects::front::Envelope;
 use dialects::upstream::SignsWith;
 
 /// The texts that stand for values that are masked or made anew each time.

@@ -17,10 +17,11 @@ use crate::exchange::backends::Backends;
 use crate::exchange::credential;
 use crate::exchange::outgoing::Outgoing;
 use crate::plan::Candidate;
+use dialects::front::Front;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::upstream::REQUEST_IDS;
 use dialects::usage::Usage;
-use dialects::{AnswerFault, AnswerHeader, ErrorHead, Flaws, Framing, Outbound};
+use dialects::{AnswerFault, AnswerHeader, ErrorHead, Flaws, Framing, Outbound, Recipient};
 use http::{HeaderMap, StatusCode, header};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -117,7 +118,8 @@ impl Opening<'_> {
             self.candidate.track.learn(headroom);
         }
         if status != StatusCode::OK {
-            return Err(read_error(attempt, status, total, &mut alarm).await.into());
+            let front = self.request.envelope.front;
+            return Err(read_error(attempt, status, front, total, &mut alarm).await.into());
         }
         if compressed {
             return Err(Failure::Nonsense("a compressed answer, although none was accepted".to_owned()).into());
@@ -132,7 +134,8 @@ impl Opening<'_> {
             ContentKind::Stream(framing) if stream && framing == account.dialect.protocol.framing => {
                 let limit = self.shared.server.limits.event;
                 let face = self.request.face_of(self.candidate);
-                let stream = account.dialect.stream(&self.candidate.upstream_model, &face, manner, limit);
+                let to = Recipient { front: self.request.envelope.front, header: &face, options: manner };
+                let stream = account.dialect.stream(&self.candidate.upstream_model, to, limit);
                 let first = timeouts.first_token.map(|wait| attempt.sent + wait);
                 let Opening { shared, mut held, progress, .. } = self;
                 held.shrink(copied);
@@ -227,11 +230,8 @@ impl Opening<'_> {
         };
         let (model, dialect) = (&self.candidate.upstream_model, &attempt.place.account.dialect);
         let face = &*self.request.face_of(self.candidate);
-        let read = if stream {
-            dialect.converted(model, face, &manner, &body)
-        } else {
-            dialect.answer(model, face, &manner, &body)
-        };
+        let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
+        let read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined, flaws) = (answer.usage, answer.declined, answer.flaws);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
@@ -292,7 +292,13 @@ fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Insta
 }
 
 /// Reads the body of an answer that is an error.
-async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, alarm: &mut Alarm) -> Failure {
+async fn read_error(
+    mut attempt: Attempt,
+    status: StatusCode,
+    front: &Front,
+    total: Instant,
+    alarm: &mut Alarm,
+) -> Failure {
     let mut retry_after = None;
     let (mut content_type, mut error_type) = (None, None);
     let protocol = attempt.place.account.dialect.protocol;
@@ -314,7 +320,7 @@ async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, al
     let seen = status.as_u16();
     let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
     let dialect = &attempt.place.account.dialect;
-    let error = Box::new(dialect.error(&head, &body));
+    let error = Box::new(dialect.error(front, &head, &body));
     let status = dialect.meant(seen, &error);
     if whole {
         attempt.finish().await;

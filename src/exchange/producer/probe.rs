@@ -16,7 +16,7 @@ use crate::live::{Live, Route, Snapshot};
 use crate::metrics::Metrics;
 use crate::plan::{Candidate, Reach};
 use bytes::Bytes;
-use dialects::front::chat::envelope;
+use dialects::front::CHAT;
 use dialects::{AnswerHeader, Translate};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn due(
     if candidate.place.state.health.rest(now).is_some() {
         return None;
     }
-    let (trial, envelope) = (track.probe(now)?, envelope::read(BODY).ok()?);
+    let (trial, envelope) = (track.probe(now)?, (CHAT.envelope)(BODY).ok()?);
     let request = Request {
         envelope,
         face: Arc::new(AnswerHeader::default()),

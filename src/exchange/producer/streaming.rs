@@ -63,7 +63,7 @@ impl Producer<'_> {
             Ok(usage) => {
                 let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
                 let Reading { mut attempt, mut out, .. } = reading;
-                out.splice(before..before, flaws.comment().into_bytes());
+                out.splice(before..before, self.request.envelope.front.late_flaws(flaws).into_bytes());
                 attempt.release();
                 return Ok(WholeAnswer { piece: Piece::End(out.into()), usage, kept, flaws, attempt: Some(attempt) });
             }

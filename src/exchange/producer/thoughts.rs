@@ -29,7 +29,7 @@ impl Producer<'_> {
     pub(super) async fn recall(&mut self) {
         let Some(store) = &self.shared.store else { return };
         // Without calls nothing was kept.
-        if memchr::memmem::find(&self.memory.body, b"\"tool_calls\"").is_none() {
+        if !(self.request.envelope.front.may_have_calls)(&self.memory.body) {
             return;
         }
         let missing = self.missing();

@@ -6,9 +6,9 @@
 
 use super::decoder::{Decoder, EventDecoder};
 use super::translated::Translated;
-use crate::neutral::answer::{Draft, Kept};
+use crate::neutral::answer::Kept;
 use crate::neutral::usage::Usage;
-use crate::neutral::{AnswerHeader, Flaws, Reader, StreamFault};
+use crate::neutral::{AnswerHeader, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Framing, openai};
 
@@ -25,9 +25,9 @@ pub struct Stream {
 #[derive(Debug)]
 enum Conversion {
     /// It is in the caller's format, and passes but for what is not as it should be.
-    Passed(EventDecoder, Box<openai::Chunks>),
+    Passed(Box<(EventDecoder, openai::Chunks)>),
     /// It is read and written anew.
-    Translated(Decoder, Box<Translated>),
+    Translated(Box<(Decoder, Translated)>),
 }
 
 impl Stream {
@@ -39,13 +39,12 @@ impl Stream {
         event_limit: usize,
     ) -> Self {
         let chunks = openai::Chunks::new(header, quirks, show_reasoning);
-        Self::new(Conversion::Passed(EventDecoder::new(event_limit), Box::new(chunks)))
+        Self::new(Conversion::Passed(Box::new((EventDecoder::new(event_limit), chunks))))
     }
 
-    /// Returns a stream at its start that is read by this reader and written in this draft.
-    pub(crate) fn translated(framing: Framing, reader: Box<dyn Reader>, draft: Draft, event_limit: usize) -> Self {
-        let translated = Translated::new(reader, draft);
-        Self::new(Conversion::Translated(Decoder::new(framing, event_limit), Box::new(translated)))
+    /// Returns a stream at its start that is translated.
+    pub(super) fn translated(framing: Framing, translated: Translated, event_limit: usize) -> Self {
+        Self::new(Conversion::Translated(Box::new((Decoder::new(framing, event_limit), translated))))
     }
 
     fn new(conversion: Conversion) -> Self {
@@ -55,8 +54,8 @@ impl Stream {
     /// Returns how many bytes are kept of an event whose end has not come yet.
     pub fn buffered(&self) -> usize {
         match &self.conversion {
-            Conversion::Passed(decoder, _) => decoder.buffered(),
-            Conversion::Translated(decoder, _) => decoder.buffered(),
+            Conversion::Passed(passed) => passed.0.buffered(),
+            Conversion::Translated(translated) => translated.0.buffered(),
         }
     }
 
@@ -67,10 +66,12 @@ impl Stream {
             return Ok(());
         }
         match &mut self.conversion {
-            Conversion::Passed(decoder, chunks) => {
+            Conversion::Passed(passed) => {
+                let (decoder, chunks) = &mut **passed;
                 self.is_told = decoder.feed(bytes, |name, data| chunks.event(name, data, out))?;
             }
-            Conversion::Translated(decoder, translated) => {
+            Conversion::Translated(translated) => {
+                let (decoder, translated) = &mut **translated;
                 let fed = translated
                     .writing(out, |translated| decoder.feed(bytes, |name, data| translated.event(name, data)));
                 self.has_failed = fed.is_err();
@@ -85,8 +86,8 @@ impl Stream {
     /// empty content, opens nothing.
     pub fn opened(&self) -> bool {
         match &self.conversion {
-            Conversion::Passed(_, chunks) => chunks.opened,
-            Conversion::Translated(_, translated) => translated.progress().opened(),
+            Conversion::Passed(passed) => passed.1.opened,
+            Conversion::Translated(translated) => translated.1.progress().opened(),
         }
     }
 
@@ -95,8 +96,8 @@ impl Stream {
     /// picture does. To be asked when the gate opens: what follows may still be an answer.
     pub fn declined(&self) -> bool {
         match &self.conversion {
-            Conversion::Passed(_, chunks) => chunks.declined(),
-            Conversion::Translated(_, translated) => translated.progress().declined(),
+            Conversion::Passed(passed) => passed.1.declined(),
+            Conversion::Translated(translated) => translated.1.progress().declined(),
         }
     }
 
@@ -108,9 +109,9 @@ impl Stream {
     /// Returns whether the answer is whole, and only what does not belong to it may be missing.
     pub fn whole(&self) -> bool {
         match &self.conversion {
-            Conversion::Passed(_, chunks) => chunks.whole(),
-            Conversion::Translated(_, translated) => {
-                self.is_told || (!self.has_failed && translated.progress().finished())
+            Conversion::Passed(passed) => passed.1.whole(),
+            Conversion::Translated(translated) => {
+                self.is_told || (!self.has_failed && translated.1.progress().finished())
             }
         }
     }
@@ -121,15 +122,19 @@ impl Stream {
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         let is_told = &mut self.is_told;
         match &mut self.conversion {
-            Conversion::Passed(decoder, chunks) => {
+            Conversion::Passed(passed) => {
+                let (decoder, chunks) = &mut **passed;
                 *is_told = *is_told || decoder.finish(|name, data| chunks.last(name, data, out))?;
                 chunks.finish(out, trail)
             }
-            Conversion::Translated(decoder, translated) => translated.writing(out, |translated| {
-                *is_told = *is_told || decoder.finish(|name, data| translated.last(name, data))?;
-                *is_told = *is_told || translated.end_of_file()?;
-                translated.finish(trail)
-            }),
+            Conversion::Translated(translated) => {
+                let (decoder, translated) = &mut **translated;
+                translated.writing(out, |translated| {
+                    *is_told = *is_told || decoder.finish(|name, data| translated.last(name, data))?;
+                    *is_told = *is_told || translated.end_of_file()?;
+                    translated.finish(trail)
+                })
+            }
         }
     }
 
@@ -137,8 +142,8 @@ impl Stream {
     /// estimate of what was passed on, and nothing if nothing was.
     pub fn usage_so_far(&self) -> Usage {
         match &self.conversion {
-            Conversion::Passed(_, chunks) => chunks.usage_so_far(),
-            Conversion::Translated(_, translated) => translated.progress().usage_so_far(),
+            Conversion::Passed(passed) => passed.1.usage_so_far(),
+            Conversion::Translated(translated) => translated.1.progress().usage_so_far(),
         }
     }
 
@@ -146,7 +151,7 @@ impl Stream {
     pub fn kept(&mut self) -> Vec<Kept> {
         match &mut self.conversion {
             Conversion::Passed(..) => Vec::new(),
-            Conversion::Translated(_, translated) => translated.kept(),
+            Conversion::Translated(translated) => translated.1.kept(),
         }
     }
 
@@ -154,8 +159,8 @@ impl Stream {
     /// [`finish`](Self::finish).
     pub fn flaws(&self) -> Flaws {
         match &self.conversion {
-            Conversion::Passed(_, chunks) => chunks.flaws(),
-            Conversion::Translated(_, translated) => translated.progress().flaws(),
+            Conversion::Passed(passed) => passed.1.flaws(),
+            Conversion::Translated(translated) => translated.1.progress().flaws(),
         }
     }
 }
@@ -165,7 +170,7 @@ impl Stream {
     /// Returns the chunks of a stream that passes.
     pub(crate) fn chunks(&mut self) -> &mut openai::Chunks {
         match &mut self.conversion {
-            Conversion::Passed(_, chunks) => chunks,
+            Conversion::Passed(passed) => &mut passed.1,
             Conversion::Translated(..) => panic!("it is translated"),
         }
     }

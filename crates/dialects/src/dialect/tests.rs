@@ -1,7 +1,12 @@
 use super::*;
+use crate::front::CHAT;
 use crate::neutral::StreamFault;
 use crate::neutral::usage::Usage;
 use crate::upstream::{self, BaseUrl, anthropic, azure, bedrock, cohere, demo, gemini, ollama};
+
+fn recipient(header: &AnswerHeader) -> Recipient<'_> {
+    Recipient { front: &CHAT, header, options: AnswerOptions::default() }
+}
 
 /// What passes through, and for a target of which the catalog says more.
 #[test]
@@ -11,7 +16,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
     );
     let odd = Bytes::from_static(br#"{"model":"m","messages":[{"role":"user","content":[{"type":"video_url"}]}]}"#);
     let write = |dialect: &Dialect, body: &Bytes, traits| {
-        let envelope = crate::front::chat::envelope::read(body).unwrap();
+        let envelope = (crate::front::CHAT.envelope)(body).unwrap();
         let job = Translate {
             body,
             envelope: &envelope,
@@ -45,7 +50,7 @@ fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault
         prompt_bytes: 8,
         ..AnswerHeader::default()
     };
-    let mut stream = dialect.stream("m", &header, AnswerOptions::default(), 1 << 20);
+    let mut stream = dialect.stream("m", recipient(&header), 1 << 20);
     let mut out = Vec::new();
     let end = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
     (String::from_utf8(out).unwrap(), end)
@@ -79,8 +84,9 @@ fn who_says_a_text_of_no_tokens_has_not_counted() {
 fn check_declined(dialect: &Dialect, body: &str, expected: bool) {
     let header = AnswerHeader { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..AnswerHeader::default() };
     let options = AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() };
-    let (whole, _) = dialect.answer("m", &header, &options, body.as_bytes()).unwrap();
-    let (streamed, _) = dialect.converted("m", &header, &options, body.as_bytes()).unwrap();
+    let to = Recipient { options, ..recipient(&header) };
+    let (whole, _) = dialect.answer("m", &to, body.as_bytes()).unwrap();
+    let (streamed, _) = dialect.converted("m", &to, body.as_bytes()).unwrap();
     assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
 }
 
@@ -88,7 +94,7 @@ fn check_declined(dialect: &Dialect, body: &str, expected: bool) {
 #[track_caller]
 fn check_stream_declined(dialect: &Dialect, wire: &[u8], at_first: bool, at_last: bool) {
     let header = AnswerHeader { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..AnswerHeader::default() };
-    let mut stream = dialect.stream("m", &header, AnswerOptions::default(), 1 << 20);
+    let mut stream = dialect.stream("m", recipient(&header), 1 << 20);
     let mut first = None;
     for byte in wire.chunks(1) {
         stream.feed(byte, &mut Vec::new()).unwrap();
@@ -255,7 +261,7 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
 fn a_filter_is_the_callers_matter_whatever_the_status() {
     for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL), Dialect::from(&demo::PROTOCOL)] {
         let meant = |body: &str| {
-            let error = dialect.error(&ErrorHead { status: 500, ..ErrorHead::default() }, body.as_bytes());
+            let error = dialect.error(&CHAT, &ErrorHead { status: 500, ..ErrorHead::default() }, body.as_bytes());
             dialect.meant(500, &error)
         };
         assert_eq!(meant(r#"{"error":{"message":"no","code":"content_filter"}}"#), 400, "{}", dialect.protocol.name);
@@ -297,7 +303,7 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
             };
             let marked =
                 |out: &str| out.lines().filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#)).count();
-            let mut stream = dialect.stream("m", &header, AnswerOptions::default(), 1 << 20);
+            let mut stream = dialect.stream("m", recipient(&header), 1 << 20);
             let wire: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
             let mut out = Vec::new();
             stream.feed(wire.as_bytes(), &mut out).unwrap();

@@ -4,6 +4,7 @@ mod repair;
 
 use std::fmt;
 
+use crate::front::Front;
 use crate::neutral::answer::{AnswerProgress, Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, Reader, StreamFault};
@@ -12,13 +13,14 @@ use repair::repaired;
 
 /// What turns a dialect's events into the caller's.
 pub(super) struct Translated {
+    front: &'static Front,
     reader: Box<dyn Reader>,
     draft: Draft,
 }
 
 impl Translated {
-    pub(super) fn new(reader: Box<dyn Reader>, draft: Draft) -> Self {
-        Self { reader, draft }
+    pub(super) fn new(front: &'static Front, reader: Box<dyn Reader>, draft: Draft) -> Self {
+        Self { front, reader, draft }
     }
 
     /// Works with `out` as the buffer that is written to.
@@ -31,15 +33,18 @@ impl Translated {
 
     /// Takes an event; returns whether the answer is told.
     pub(super) fn event(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
-        let Self { reader, draft } = self;
+        let Self { front, reader, draft } = self;
         let mut read = reader.event(name, data, &mut |event| draft.take(event));
         if let Err(StreamFault::Broken(_)) = read
             && let Some(repaired) = repaired(data)
         {
             read = reader.event(name, &repaired, &mut |event| draft.take(event));
         }
-        read?;
-        self.is_told()
+        match read {
+            Ok(()) => self.is_told(),
+            Err(StreamFault::Upstream(error)) => Err(StreamFault::Upstream(front.named(error))),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Takes the last event, which may lack its end. One that is itself cut may have held more of
@@ -54,7 +59,7 @@ impl Translated {
 
     /// Takes the end of the upstream's file; returns whether the answer is told by that.
     pub(super) fn end_of_file(&mut self) -> Result<bool, StreamFault> {
-        let Self { reader, draft } = self;
+        let Self { reader, draft, .. } = self;
         reader.end_of_file(&mut |event| draft.take(event))?;
         self.is_told()
     }

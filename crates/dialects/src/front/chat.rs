@@ -1,8 +1,27 @@
 //! OpenAI's chat completions, as callers speak them.
 
-pub mod envelope;
-pub mod fields;
+mod envelope;
+pub(crate) mod fields;
 mod media;
-pub mod read;
-pub mod references;
-pub mod write;
+pub(crate) mod read;
+mod references;
+pub(crate) mod write;
+
+use super::Front;
+
+/// OpenAI's chat completions.
+pub static CHAT: Front = Front {
+    name: "chat",
+    id_prefix: "chatcmpl-",
+    stream_type: "text/event-stream",
+    keepalive: b": keepalive\n\n",
+    late_header: |name, value| format!(": {name}: {value}\n\n"),
+    envelope: envelope::read,
+    check_references: references::check,
+    may_have_calls: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),
+    read: read::read,
+    field_name: fields::name,
+    flaw_names: ["tool_calls[].function.arguments", "response_format"],
+    stream: |header| Box::new(write::Chunks::new(header)),
+    whole: |header| Box::new(write::Whole::new(header)),
+};

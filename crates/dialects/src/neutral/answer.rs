@@ -1,10 +1,10 @@
 //! An answer in the making: what all front doors' answers have in common.
 //!
 //! A `Draft` is one answer. Its `AnswerProgress` follows the events and decides what every dialect
-//! would else decide for itself: role, ids, indexes, names, the reason of the end, and the usage. It
-//! tells a front door's `AnswerWriter` what to write. What is told is written at once and not kept;
-//! but for thoughts that must come back, and text that waits for the tool of a format, which are
-//! bounded.
+//! would else decide for itself: role, ids, indexes, names, the reason of the end, and the usage.
+//! It tells a front door's `AnswerWriter` what to write. What is told is written at once and not
+//! kept; but for thoughts that must come back, and text that waits for the tool of a format, which
+//! are bounded.
 
 mod draft;
 mod ids;

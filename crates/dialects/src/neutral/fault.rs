@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::field::Field;
+
 /// What an error's head says.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ErrorHead<'a> {
@@ -52,8 +54,10 @@ pub struct UpstreamError {
     pub kind: Option<String>,
     /// OpenAI's `code`; a number becomes its digits.
     pub code: Option<String>,
-    /// The request's field at fault.
-    pub param: Option<String>,
+    /// The request's field at fault, as the upstream calls it, or in the caller's words.
+    pub param: Option<Box<str>>,
+    /// The same, where the dialect found out which it is: the front door has still to name it.
+    pub field: Option<Box<Field>>,
     /// What happened: the upstream's own words where its body has a known shape, else ours.
     pub message: String,
     /// The start of a body of no known shape (a web page, say): for a log, never for a caller.

@@ -16,19 +16,6 @@ pub struct Flaws {
 }
 
 impl Flaws {
-    /// The names of what is wrong, as `x-portcullis-dropped` says them: of the answer's calls, and
-    /// of the request's format.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let calls = (self.broken_calls > 0).then_some("tool_calls[].function.arguments");
-        calls.into_iter().chain(self.not_json.then_some("response_format"))
-    }
-
-    /// The same as a comment in a stream, whose head has left; empty if nothing is wrong.
-    pub fn comment(self) -> String {
-        let names: Vec<&str> = self.names().collect();
-        if names.is_empty() { String::new() } else { format!(": x-portcullis-dropped: {}\n\n", names.join(", ")) }
-    }
-
     /// Adds what another choice has.
     pub(crate) fn add(&mut self, other: Flaws) {
         self.broken_calls = self.broken_calls.saturating_add(other.broken_calls);
@@ -45,21 +32,6 @@ pub(crate) fn is_broken(arguments: &Pieces) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flaws_are_named_once_each() {
-        for (flaws, comment) in [
-            (Flaws::default(), ""),
-            (Flaws { broken_calls: 2, not_json: false }, ": x-portcullis-dropped: tool_calls[].function.arguments\n\n"),
-            (Flaws { broken_calls: 0, not_json: true }, ": x-portcullis-dropped: response_format\n\n"),
-            (
-                Flaws { broken_calls: 1, not_json: true },
-                ": x-portcullis-dropped: tool_calls[].function.arguments, response_format\n\n",
-            ),
-        ] {
-            assert_eq!(flaws.comment(), comment);
-        }
-    }
 
     #[test]
     fn arguments_are_nothing_or_an_object() {

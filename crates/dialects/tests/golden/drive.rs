@@ -2,11 +2,11 @@
 //! without the network in between.
 
 use bytes::Bytes;
-use dialects::front::chat::envelope;
+use dialects::front::CHAT;
 use dialects::neutral::answer::{self, AnswerOptions};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::usage::Usage;
-use dialects::{Answer, AnswerFault, AnswerHeader, Protocol, Settings, StreamFault, Translate};
+use dialects::{Answer, AnswerFault, AnswerHeader, Protocol, Recipient, Settings, StreamFault, Translate};
 
 /// Every dialect, as the columns of the table have them.
 pub const DIALECTS: [Dialect; 8] = [
@@ -63,7 +63,7 @@ impl Dialect {
         let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
         let outbound = spoken.write(&Translate {
             body: &body,
-            envelope: &envelope::read(&body).expect("a request"),
+            envelope: &(CHAT.envelope)(&body).expect("a request"),
             model,
             traits: (spoken.protocol.traits)(model),
             default_max_tokens: None,
@@ -81,25 +81,26 @@ impl Dialect {
 
     /// Reads a buffered answer.
     pub fn answer(self, model: &str, undo: Undo, body: &[u8]) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
-        self.spoken().answer(model, &header(), &self.options(undo), body)
+        self.spoken().answer(model, &self.recipient(&header(), undo), body)
     }
 
     /// Reads a buffered answer where a stream was asked for.
     pub fn converted(self, model: &str, undo: Undo, body: &[u8]) -> Result<Answer, AnswerFault> {
-        self.spoken().converted(model, &header(), &self.options(undo), body).map(|(answer, _)| answer)
+        self.spoken().converted(model, &self.recipient(&header(), undo), body).map(|(answer, _)| answer)
     }
 
     /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
     pub fn stream<'b>(self, model: &str, undo: Undo, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
         let mut out = Vec::new();
-        let mut stream = self.spoken().stream(model, &header(), self.options(undo), EVENT_LIMIT);
+        let mut stream = self.spoken().stream(model, self.recipient(&header(), undo), EVENT_LIMIT);
         let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
         let end = end.and_then(|()| stream.finish(&mut out, None));
         Streamed { out, end, kept: stream.kept() }
     }
 
-    fn options(self, undo: Undo) -> AnswerOptions {
-        AnswerOptions { undo, hide_reasoning: false, keep_thoughts: self.spoken().protocol.family.is_some() }
+    fn recipient(self, header: &AnswerHeader, undo: Undo) -> Recipient<'_> {
+        let keep_thoughts = self.spoken().protocol.family.is_some();
+        Recipient { front: &CHAT, header, options: AnswerOptions { undo, hide_reasoning: false, keep_thoughts } }
     }
 }
 

@@ -3,15 +3,20 @@
 use super::*;
 use crate::base::memory::Budget;
 use crate::exchange::attempt::tests::{Over, Paced, answered};
+use dialects::front::CHAT;
 use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::openai;
-use dialects::{AnswerHeader, Dialect};
+use dialects::{AnswerHeader, Dialect, Recipient};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
 static DIALECT: LazyLock<Dialect> = LazyLock::new(|| Dialect::from(&openai::PROTOCOL));
+
+fn recipient(header: &AnswerHeader) -> Recipient<'_> {
+    Recipient { front: &CHAT, header, options: AnswerOptions::default() }
+}
 
 fn face() -> AnswerHeader {
     AnswerHeader { model: "m".to_owned(), id: "i".to_owned(), ..AnswerHeader::default() }
@@ -21,7 +26,7 @@ fn face() -> AnswerHeader {
 fn buffered(words: &[String]) -> String {
     let message = json!({"role": "assistant", "content": words.concat()});
     let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).to_string();
-    let (answer, _) = DIALECT.answer("m", &face(), &AnswerOptions::default(), body.as_bytes()).expect("an answer");
+    let (answer, _) = DIALECT.answer("m", &recipient(&face()), body.as_bytes()).expect("an answer");
     let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
     answer["choices"][0]["message"]["content"].as_str().expect("a text").to_owned()
 }
@@ -62,7 +67,7 @@ fn pieces(over: Over, events: Vec<Vec<u8>>, sizes: &[usize], waits: &[u8]) -> Ve
 /// `patience` says, and begun again.
 async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
     let attempt = answered(over, pieces).await;
-    let stream = DIALECT.stream("m", &face(), AnswerOptions::default(), 1 << 20);
+    let stream = DIALECT.stream("m", recipient(&face()), 1 << 20);
     let held = Arc::new(Budget::new(1 << 20, 1 << 20)).open(&Arc::default());
     let total = Instant::now() + Duration::from_secs(30);
     let mut reading = Reading { attempt, stream, out: Vec::new(), held, idle: Duration::from_secs(30), total };

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::dialect::Stream;
+use crate::front::CHAT;
 use crate::front::chat::write::Chunks;
 use crate::front::chat::write::tests::{Told, any_options, conforms, header, options, plausible, told};
 use crate::neutral::answer::AnswerOptions;
@@ -160,7 +161,8 @@ fn stream_of(
     reader: Box<dyn Reader>,
     limit: usize,
 ) -> Stream {
-    Stream::translated(framing, reader, Draft::new(header, options, Box::new(Chunks::new(header))), limit)
+    let draft = Draft::new(header, options, Box::new(Chunks::new(header)));
+    Stream::translated(framing, Translated::new(&CHAT, reader, draft), limit)
 }
 
 fn run<'a>(
@@ -377,7 +379,7 @@ fn the_state_can_be_asked() {
     assert_eq!(stream.finish(&mut out, None), Ok(usage));
     assert_eq!((stream.kept().len(), stream.kept().len()), (1, 0));
     conforms(std::str::from_utf8(&out).unwrap(), true);
-    assert!(format!("{stream:?}").starts_with("Stream { conversion: Translated(Lines("));
+    assert!(format!("{stream:?}").starts_with("Stream { conversion: Translated((Lines("));
 }
 
 #[test]

@@ -11,66 +11,8 @@ mod content;
 use content::{Read, message};
 use std::borrow::Cow;
 
+use crate::front::{CHAT, Envelope, Fault};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
-
-/// What Portcullis needs to know of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Envelope {
-    /// The model's id, decoded; not empty.
-    pub model: String,
-    /// Where the model's value stands, quotes included.
-    pub model_span: Span,
-    /// Whether a stream is asked for.
-    pub stream: bool,
-    /// Whether the caller asked for usage in the stream.
-    pub include_usage: bool,
-    /// The value of `stream_options`, an object or `null`.
-    pub stream_options: Option<Span>,
-    /// The value of `stream_options.include_usage`, a bool or `null`.
-    pub include_usage_span: Option<Span>,
-    /// Whether `max_tokens` or `max_completion_tokens` has a value.
-    pub max_tokens_said: bool,
-    /// The value of `max_tokens` where it is an explicit `null`.
-    pub max_tokens_null: Option<Span>,
-    /// The most tokens that an answer may have, as the request says: the larger, where it says so
-    /// twice.
-    pub most_tokens: Option<u64>,
-    /// How many answers are asked for, at least one.
-    pub choices: u64,
-    /// Whether the answer must be JSON.
-    pub wants_json: bool,
-    /// Offset of the `{` that opens the body.
-    pub open: usize,
-    /// The value of `prompt_cache_key`, if it is a text.
-    pub cache_key: Option<Span>,
-    /// The value of `user`, if it is a text.
-    pub user: Option<Span>,
-    /// From the first message up to and with the user's first, by which the turns of one
-    /// conversation are known.
-    pub beginning: Option<Span>,
-    /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
-    pub prompt_bytes: usize,
-    /// Whether it may refer to something that it does not hold: a part of a message that is no
-    /// text, or `data_sources`.
-    pub refers: bool,
-    /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know;
-    /// and of what is no text, for each part as many as it may stand for.
-    pub more_bytes: usize,
-    /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for
-    /// the base64 of media, which stand for tokens by kind and size.
-    pub most_prompt: u64,
-}
-
-/// Why a body is no chat request; always answered with 400.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// A sentence for the caller.
-    pub message: String,
-    /// The field at fault, if it is one.
-    pub param: Option<Cow<'static, str>>,
-    /// The word for it that OpenAI's own API uses, if there is one.
-    pub code: Option<&'static str>,
-}
 
 /// A longer id names no model, and would only swell logs.
 const MAX_MODEL_BYTES: usize = 512;
@@ -82,19 +24,19 @@ const MAX_FIELDS: usize = 1 << 17;
 /// What decides where a request goes, what it may cost and how it is answered. Some servers take
 /// these names in any case, and of several the last: what one of them reads must be what was read
 /// here.
-const KNOWN: [&str; 12] = [
-    "model",
-    "messages",
-    "stream",
-    "stream_options",
-    "max_tokens",
-    "max_completion_tokens",
-    "n",
-    "data_sources",
-    "datasources",
-    "cached_content",
-    "cachedcontent",
-    "extra_body",
+const KNOWN: [(&str, &str); 12] = [
+    ("model", "model"),
+    ("messages", "messages"),
+    ("stream", "stream"),
+    ("stream_options", "stream_options"),
+    ("max_tokens", "max_tokens"),
+    ("max_completion_tokens", "max_completion_tokens"),
+    ("n", "n"),
+    ("data_sources", "data_sources"),
+    ("datasources", "data_sources"),
+    ("cached_content", "cached_content"),
+    ("cachedcontent", "cached_content"),
+    ("extra_body", "extra_body"),
 ];
 
 /// Whether a name is another one but for its case.
@@ -103,7 +45,7 @@ fn is_nearly(name: &[u8], known: &str) -> bool {
 }
 
 /// Reads a request body.
-pub fn read(body: &[u8]) -> Result<Envelope, Fault> {
+pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
     if body.trim_ascii().is_empty() {
         return Err(Fault::plain("the request body is empty: it must be a JSON object".to_owned()));
     }
@@ -111,7 +53,7 @@ pub fn read(body: &[u8]) -> Result<Envelope, Fault> {
     let mut cursor = Cursor::new(body);
     let kind = cursor.kind().map_err(syntax)?;
     if kind != Kind::Object {
-        let message = format!("the request body must be a JSON object, not {}", named(kind));
+        let message = format!("the request body must be a JSON object, not {}", kind.named());
         return Err(Fault::plain(message));
     }
 
@@ -190,7 +132,7 @@ impl<'a> TopFields<'a> {
                 self.read.other(cursor)?;
             }
             name => {
-                if let Some(known) = KNOWN.into_iter().find(|known| is_nearly(name, known)) {
+                if let Some((_, known)) = KNOWN.into_iter().find(|(folded, _)| is_nearly(name, folded)) {
                     self.note(|| Fault::case(name, known));
                 }
                 self.read.other(cursor)?;
@@ -313,6 +255,7 @@ impl<'a> TopFields<'a> {
             return Err(Fault::missing("messages"));
         }
         Ok(Envelope {
+            front: &CHAT,
             model,
             model_span,
             stream: self.stream,
@@ -336,63 +279,6 @@ impl<'a> TopFields<'a> {
     }
 }
 
-impl Fault {
-    fn plain(message: String) -> Self {
-        Self { message, param: None, code: None }
-    }
-
-    fn syntax(broken: &Broken, body: &[u8]) -> Self {
-        let (line, column) = broken.line_and_column(body);
-        let why = broken.why;
-        Self::plain(format!("the request body is not valid JSON: {why} (line {line}, column {column})"))
-    }
-
-    fn missing(param: &'static str) -> Self {
-        Self {
-            message: format!("`{param}` is missing"),
-            param: Some(param.into()),
-            code: Some("missing_required_parameter"),
-        }
-    }
-
-    fn of_type(param: impl Into<Cow<'static, str>>, wanted: &str, kind: Kind) -> Self {
-        let param = param.into();
-        Self {
-            message: format!("`{param}` must be {wanted}, not {}", named(kind)),
-            param: Some(param),
-            code: Some("invalid_type"),
-        }
-    }
-
-    fn of_value(param: &'static str, message: &str) -> Self {
-        Self { message: message.to_owned(), param: Some(param.into()), code: Some("invalid_value") }
-    }
-
-    fn case(name: &[u8], known: &'static str) -> Self {
-        let name = String::from_utf8_lossy(name).into_owned();
-        let known = if known == "datasources" {
-            "data_sources"
-        } else if known == "cachedcontent" {
-            "cached_content"
-        } else {
-            known
-        };
-        Self {
-            message: format!("`{name}` is not a field: write `{known}`"),
-            param: Some(name.into()),
-            code: Some("unknown_parameter"),
-        }
-    }
-
-    fn duplicate(name: &str) -> Self {
-        let mut shown: String = name.chars().take(40).collect();
-        if shown.len() < name.len() {
-            shown.push('…');
-        }
-        Self { message: format!("`{shown}` is given more than once"), param: Some(shown.into()), code: None }
-    }
-}
-
 /// Whether a `response_format` asks for JSON.
 fn is_json_format(format: &[u8]) -> bool {
     let mut found = false;
@@ -404,17 +290,6 @@ fn is_json_format(format: &[u8]) -> bool {
         Ok(())
     });
     read.is_ok() && found
-}
-
-fn named(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Object => "an object",
-        Kind::Array => "an array",
-        Kind::String => "a string",
-        Kind::Number => "a number",
-        Kind::Bool => "a boolean",
-        Kind::Null => "null",
-    }
 }
 
 /// A name that stands twice in the list.

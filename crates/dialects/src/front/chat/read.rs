@@ -15,19 +15,20 @@ mod value;
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use super::fields::Spelling;
-use crate::neutral::{Effort, Format, Raw, Refused, Request};
+use super::fields;
+use crate::front::FieldNames;
+use crate::neutral::{Effort, Field, Format, Raw, Refused, Request};
 use crate::wire::json::{Cursor, Kind};
 use message::{Pending, message};
 use tools::{Tools, WrittenChoice};
 use value::{Name, ReadFault, Value};
 
-/// Reads a body: the request, and how the caller spells it.
-pub fn read(body: &[u8]) -> Result<(Request<'_>, Spelling), Refused> {
+/// Reads a body: the request, and what the caller calls its fields.
+pub(crate) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
     whole(body).map_err(|why| *why)
 }
 
-fn whole(body: &[u8]) -> Result<(Request<'_>, Spelling), ReadFault> {
+fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut cursor = Cursor::new(body);
     let mut reading = Reading::default();
     let elements = Cell::new(0);
@@ -138,12 +139,12 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    fn request(self) -> Result<(Request<'a>, Spelling), ReadFault> {
+    fn request(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
         let mut request = self.request;
-        let mut spelling = Spelling::default();
+        let mut names = FieldNames::new(fields::name);
         let first = self.max_completion_tokens;
         if first.is_some() {
-            spelling.max_tokens = "max_completion_tokens";
+            names.write(Field::MaxTokens, "max_completion_tokens");
         }
         request.max_tokens = first.or(self.max_tokens.map(|(number, _)| number));
         if let Some((number, raw)) = self.max_tokens
@@ -152,11 +153,11 @@ impl<'a> Reading<'a> {
             request.others.push(("max_tokens".into(), raw));
         }
         if self.pending.has_details {
-            spelling.thoughts = "messages[].reasoning_details";
+            names.write(Field::Thoughts, "messages[].reasoning_details");
         }
         request.user = self.safety_identifier;
         if request.user.is_some() {
-            spelling.user = "safety_identifier";
+            names.write(Field::User, "safety_identifier");
         }
         if let Some((user, raw)) = self.user {
             match &request.user {
@@ -169,7 +170,7 @@ impl<'a> Reading<'a> {
         request.tool_choice = match (self.tool_choice, self.function_call) {
             (Some(choice), None) => choice.of(&self.tools)?,
             (None, Some((choice, _))) => {
-                spelling.tool_choice = "function_call";
+                names.write(Field::ToolChoice, "function_call");
                 choice.of(&self.tools)?
             }
             (Some(choice), Some((_, raw))) => {
@@ -179,11 +180,11 @@ impl<'a> Reading<'a> {
             (None, None) => None,
         };
         if self.tools.are_functions {
-            spelling.tools = "functions";
+            names.write(Field::Tools, "functions");
         }
         request.tools = self.tools.list;
         request.others.extend(self.tools.others);
-        Ok((request, spelling))
+        Ok((request, names))
     }
 }
 

@@ -1,76 +1,35 @@
-//! What a request refers to instead of holding it: files at the provider, and URLs that somebody
-//! fetches.
-//!
-//! Nobody here fetches anything, but whoever is asked may: with the account's own rights where a
-//! name means something to its provider only (`gs://`, `s3://`, a file's id), and from within the
-//! operator's network where the account's server stands there. [`Leave`] says what an account lets
-//! callers refer to; what it does not is refused before anything goes up. The check looks at every
-//! text that a part of a message holds, under whatever name, since each server has its own:
-//! `image_url`, `video_url`, `source`, and so on.
+//! Where a chat request may refer to something that it does not hold: in every text that a part of
+//! a message has, under whatever name, since each server has its own (`image_url`, `video_url`,
+//! `source`, and so on), and in fields that only some servers know.
 
 use std::borrow::Cow;
 
-use crate::address::is_public_host;
+use crate::front::references::{AllowedReferences, Judgement};
 use crate::neutral::Refused;
-use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+use crate::wire::json::{self, Broken, Cursor, Kind};
 
-/// What an account lets callers refer to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leave {
-    /// `gs://`: files in Google's storage that the account may read.
-    pub gs: bool,
-    /// `s3://`: files in Amazon's.
-    pub s3: bool,
-    /// Files that were uploaded to the account, by id or by their address there.
-    pub files: bool,
-    /// Azure's `data_sources`: searches and databases that the account may read.
-    pub data_sources: bool,
-    /// What was stored at the account before, by its name there: Gemini's `cached_content`.
-    pub cached: bool,
-    /// URLs that anybody could fetch.
-    pub urls: Urls,
-}
+/// Longer names of members are cut in what is said of them.
+const MAX_NAME: usize = 40;
 
-/// Which URLs that anybody could fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Urls {
-    /// Every one, of whatever scheme.
-    Any,
-    /// `https:`, and a host of the public internet.
-    Public,
-    /// None: the server stands where it would reach what is nobody else's business.
-    NoneSinceNear,
-    /// None, as the operator says.
-    None,
-}
-
-impl Leave {
-    /// Everything, for those who fetch nothing.
-    pub const ALL: Leave = Leave { gs: true, s3: true, files: true, data_sources: true, cached: true, urls: Urls::Any };
-
-    /// Refuses a request that refers to what it may not. The body was read before; whether it
-    /// refers to anything at all is known from then
-    /// ([`refers`](super::envelope::Envelope::refers)), so that most bodies need not be read again
-    /// for it.
-    pub fn check(&self, body: &[u8]) -> Result<(), Refused> {
-        if *self == Self::ALL {
-            return Ok(());
-        }
-        let mut look = Look { leave: *self, text: body, refused: None };
-        // What is no JSON was refused before.
-        let _read = look.top(&mut Cursor::new(body));
-        look.refused.map_or(Ok(()), Err)
+/// Refuses a request that refers to what it may not. The body was read before.
+pub(super) fn check(allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
+    if *allowed == AllowedReferences::ALL {
+        return Ok(());
     }
+    let mut look = Look { allowed: *allowed, text: body, refused: None };
+    // What is no JSON was refused before.
+    let _read = look.top(&mut Cursor::new(body));
+    look.refused.map_or(Ok(()), Err)
 }
 
 /// Members of a message that refer to nothing: a server makes text of them. An assistant's `audio`
 /// is the id of what the model itself said before.
-pub fn is_plain_in_message(name: &[u8]) -> bool {
+pub(super) fn is_plain_in_message(name: &[u8]) -> bool {
     name == b"audio" || is_plain(name)
 }
 
 /// Members of a part, or of a message, that refer to nothing.
-pub fn is_plain(name: &[u8]) -> bool {
+pub(super) fn is_plain(name: &[u8]) -> bool {
     matches!(
         name,
         b"type"
@@ -97,7 +56,7 @@ pub fn is_plain(name: &[u8]) -> bool {
 
 /// The reading of one body.
 struct Look<'a> {
-    leave: Leave,
+    allowed: AllowedReferences,
     text: &'a [u8],
     refused: Option<Refused>,
 }
@@ -125,15 +84,14 @@ impl<'a> Look<'a> {
             b"messages" if cursor.kind()? == Kind::Array => {
                 cursor.array(|cursor, index| self.message(cursor, index)).map(drop)
             }
-            b"data_sources" | b"dataSources" if !self.leave.data_sources => {
+            b"data_sources" | b"dataSources" if !self.allowed.data_sources => {
                 let value = cursor.value()?;
                 if !matches!(json::slice(self.text, &value), b"null" | b"[]") {
-                    let why = "Data sources are read with the account's own rights";
-                    self.refuse("data_sources".to_owned(), why, "caller_references: [data_sources]");
+                    self.refuse(|| "data_sources".to_owned(), &Judgement::DATA_SOURCES);
                 }
                 Ok(())
             }
-            name @ (b"cached_content" | b"cachedContent" | b"extra_body" | b"google") if !self.leave.cached => {
+            name @ (b"cached_content" | b"cachedContent" | b"extra_body" | b"google") if !self.allowed.cached => {
                 self.stored(cursor, name)
             }
             _ => cursor.value().map(drop),
@@ -147,11 +105,7 @@ impl<'a> Look<'a> {
         if json::folds_to(name, "cached_content") || json::folds_to(name, "cachedcontent") {
             let value = cursor.value()?;
             if !matches!(json::slice(self.text, &value), b"null" | b"\"\"") {
-                self.refuse(
-                    "cached_content".to_owned(),
-                    "Cached contents are read with the account's own rights",
-                    FILES,
-                );
+                self.refuse(|| "cached_content".to_owned(), &Judgement::CACHED);
             }
             return Ok(());
         }
@@ -212,8 +166,10 @@ impl<'a> Look<'a> {
             }
             Kind::String => {
                 let span = cursor.value()?;
-                if self.refused.is_none() {
-                    self.judge(name, &span, place);
+                if self.refused.is_none()
+                    && let Some(judgement) = self.allowed.judge(name, self.text, &span)
+                {
+                    self.refuse(|| place.param(), &judgement);
                 }
                 Ok(())
             }
@@ -221,228 +177,9 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn judge(&mut self, name: &[u8], span: &Span, place: &ReferencePlace<'_>) {
-        // A picture of megabytes is not copied for an escape in it.
-        let raw = json::slice(self.text, span).get(1..).unwrap_or_default();
-        if raw.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:")) {
-            return;
-        }
-        let Some(text) = json::text_of(self.text, span).filter(|text| !text.is_empty()) else { return };
-        let is_file = json::folds_to(name, "file_id") || json::folds_to(name, "fileid");
-        let refers = if is_file { Refers::File } else { Refers::of(name, &text) };
-        let Leave { gs, s3, files, urls, .. } = self.leave;
-        let may = match refers {
-            Refers::No => true,
-            Refers::Gs => gs,
-            Refers::S3 => s3,
-            Refers::File => files,
-            Refers::Url(_) | Refers::Other | Refers::Path => match urls {
-                Urls::Any => true,
-                Urls::Public => matches!(refers, Refers::Url(Host::Public) | Refers::Path),
-                Urls::NoneSinceNear | Urls::None => false,
-            },
-        };
-        if may {
-            return;
-        }
-        let (why, word) = match (refers, urls) {
-            (Refers::Gs, _) => ("Files at gs:// are read with the account's own rights", "caller_references: [gs]"),
-            (Refers::S3, _) => ("Files at s3:// are read with the account's own rights", "caller_references: [s3]"),
-            (Refers::File, _) => ("Uploaded files are read with the account's own rights", FILES),
-            (_, Urls::NoneSinceNear) => {
-                ("The model's server would fetch the URL from within the gateway's own network", PASS)
-            }
-            (_, Urls::None) => ("No URL is passed on to this model's server", PASS),
-            (Refers::Url(Host::Plain), _) => ("The URL begins with http:, and only https: is passed on", PASS),
-            (Refers::Url(Host::Private), _) => ("The URL's host is not one of the public internet", PASS),
-            (Refers::Url(Host::Public) | Refers::Other | Refers::Path | Refers::No, _) => {
-                ("A URL of this scheme may mean a file of the server's own", PASS)
-            }
-        };
-        self.refuse(place.param(), why, word);
+    fn refuse(&mut self, param: impl FnOnce() -> String, judgement: &Judgement) {
+        self.refused.get_or_insert_with(|| Refused::unsupported(param(), judgement.message()));
     }
-
-    fn refuse(&mut self, param: String, why: &str, word: &str) {
-        let message = format!("{why}. Send the data itself, or ask the gateway's operator to allow it (`{word}`).");
-        self.refused.get_or_insert_with(|| Refused::unsupported(param, message));
-    }
-}
-
-/// What an operator writes for what was uploaded to an account.
-const FILES: &str = "caller_references: [files]";
-/// What an operator writes for URLs.
-const PASS: &str = "media_urls: pass";
-/// Longer names of members are cut in what is said of them.
-const MAX_NAME: usize = 40;
-
-/// What a text refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refers {
-    /// Nothing: it is what it says.
-    No,
-    Gs,
-    S3,
-    /// A file that was uploaded to the provider.
-    File,
-    /// `http:` or `https:`.
-    Url(Host),
-    /// A URL of another scheme.
-    Other,
-    /// It may be the path of a file on the server.
-    Path,
-}
-
-/// Where a URL leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Host {
-    Public,
-    /// Public or not, without TLS.
-    Plain,
-    /// Not surely public.
-    Private,
-}
-
-impl Refers {
-    fn of(name: &[u8], text: &str) -> Self {
-        // Who fetches URLs looks past blanks at either end, and past line ends and tabs wherever
-        // they are.
-        let clean = text.trim_matches(|c: char| c <= ' ');
-        if clean.len() > MAX_URL {
-            return Self::of_long(name, clean);
-        }
-        let clean: Cow<'_, str> = match clean.contains(CUT) {
-            true => Cow::Owned(clean.replace(CUT, "")),
-            false => Cow::Borrowed(clean),
-        };
-        let Some((scheme, rest)) = clean.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-            return Self::of_path(name, &clean);
-        };
-        match scheme.to_ascii_lowercase().as_str() {
-            "data" => Self::No,
-            "gs" => Self::Gs,
-            "s3" | "s3a" | "s3n" => Self::S3,
-            "https" if is_google_file(rest) => Self::File,
-            "https" if is_public(rest) => Self::Url(Host::Public),
-            "https" => Self::Url(Host::Private),
-            "http" if is_google_file(rest) => Self::File,
-            "http" if is_public(rest) => Self::Url(Host::Plain),
-            "http" => Self::Url(Host::Private),
-            "file" | "ftp" => Self::Other,
-            _ if rest.starts_with("//") => Self::Other,
-            // `C:\…`, or a sentence with a colon.
-            _ => Self::of_path(name, &clean),
-        }
-    }
-
-    /// Too long to be copied: by its scheme alone. Nobody can tell where such a URL leads.
-    fn of_long(name: &[u8], text: &str) -> Self {
-        let head: String = text.chars().filter(|c| !CUT.contains(c)).take(MAX_SCHEME + 3).collect();
-        match head.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) {
-            Some((scheme, rest)) => match scheme.to_ascii_lowercase().as_str() {
-                "data" => Self::No,
-                "gs" => Self::Gs,
-                "s3" | "s3a" | "s3n" => Self::S3,
-                "https" | "http" => Self::Url(Host::Private),
-                "file" | "ftp" => Self::Other,
-                _ if rest.starts_with("//") => Self::Other,
-                _ => Self::of_path(name, text),
-            },
-            None => Self::of_path(name, text),
-        }
-    }
-
-    /// No URL by its beginning. Some servers look past quotes, brackets and other blanks, or for a
-    /// URL anywhere in a text that is to name a place.
-    fn of_path(name: &[u8], text: &str) -> Self {
-        let names_place = names_place(name);
-        let mut other = false;
-        for at in memchr::memmem::find_iter(text.as_bytes(), b"://") {
-            let before = text.get(..at).unwrap_or_default();
-            let glued = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
-            if !names_place && glued.contains(char::is_alphanumeric) {
-                break;
-            }
-            let ends = |with: &str| {
-                before
-                    .len()
-                    .checked_sub(with.len())
-                    .and_then(|at| before.get(at..))
-                    .is_some_and(|end| end.eq_ignore_ascii_case(with))
-            };
-            if ends("gs") {
-                return Self::Gs;
-            }
-            if ["s3", "s3a", "s3n"].iter().any(|with| ends(with)) {
-                return Self::S3;
-            }
-            other = true;
-        }
-        match other {
-            true => Self::Other,
-            false if is_path(name, text) => Self::Path,
-            false => Self::No,
-        }
-    }
-}
-
-/// Longer ones are judged by their scheme.
-const MAX_URL: usize = 64 * 1024;
-const MAX_SCHEME: usize = 32;
-/// What is cut out of a URL, wherever it stands.
-const CUT: [char; 3] = ['\t', '\n', '\r'];
-
-fn is_scheme(word: &str) -> bool {
-    word.len() <= MAX_SCHEME
-        && word.starts_with(|c: char| c.is_ascii_alphabetic())
-        && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-}
-
-/// Whether what follows `https:` leads to a public host, whoever reads it: no user's name, no
-/// backslash, nothing that some read otherwise.
-fn is_public(rest: &str) -> bool {
-    let Some(rest) = rest.strip_prefix("//") else { return false };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let end = if authority.starts_with('[') {
-        authority.find(']').map_or(authority.len(), |end| end + 1)
-    } else {
-        authority.find(':').unwrap_or(authority.len())
-    };
-    let (host, port) = authority.split_at_checked(end).unwrap_or_default();
-    let is_port = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
-    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) && is_public_host(host)
-}
-
-/// At the Gemini API, where files are that only the key that uploaded them can read. By its host: a
-/// path can be written in too many ways.
-fn is_google_file(rest: &str) -> bool {
-    let rest = rest.to_ascii_lowercase();
-    rest.trim_start_matches(['/', '\\'])
-        .split(['/', '?', '#'])
-        .next()
-        .is_some_and(|host| host.contains("generativelanguage.googleapis.com"))
-}
-
-/// Whether a text without a scheme may be read as a path. Data in base64 has no dots, and is longer
-/// than a path, or begins as pictures and sounds do.
-fn is_path(name: &[u8], text: &str) -> bool {
-    const STARTS: [&str; 6] = ["/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "JVBERi", "SUQz"];
-    const LONG: usize = 256;
-    let is_base64 = || {
-        let begins = STARTS.iter().any(|start| text.starts_with(start));
-        (begins || text.len() > LONG) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(&b))
-    };
-    names_place(name) && !is_base64()
-}
-
-/// Of whatever members a server may know, those that name a place do. Some hold data, and servers
-/// look for nothing else there.
-fn names_place(name: &[u8]) -> bool {
-    let is_one = || {
-        [&b"url"[..], b"uri", b"path", b"image", b"video", b"file"]
-            .iter()
-            .any(|word| memchr::memmem::find(name, word).is_some())
-    };
-    !matches!(name, b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename") && is_one()
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
     /// Ends a choice.
     fn finish(&mut self, choice: usize, reason: Finish);
-    /// Ends the answer: writes what is still missing, with what it cost. Of a stream, `trail` stands
-    /// beside the cost: members of an object as JSON text, on one line.
+    /// Ends the answer: writes what is still missing, with what it cost. In a stream, `trail`
+    /// stands beside the cost: members of an object as JSON text, on one line.
     fn end(&mut self, tally: &Tally, trail: Option<&str>);
 }
 

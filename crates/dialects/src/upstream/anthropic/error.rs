@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::neutral::UpstreamError;
+use crate::neutral::{Field, UpstreamError};
 use crate::upstream::openai;
 
 /// Reads the body of an answer with this status, which is one of an error.
@@ -89,7 +89,7 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
         error.code = Some("model_not_found".to_owned());
     }
     if *code == Some(TOO_LONG) {
-        error.param = Some("messages".to_owned());
+        error.field = Some(Field::Messages.into());
     }
     error
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::dialect::Stream;
-use crate::front::chat::envelope;
+use crate::front::CHAT;
 use crate::neutral::{Answer, AnswerHeader, Refused, StreamFault};
 use crate::upstream::openai::{To, answer, request};
 use bytes::Bytes;
@@ -33,7 +33,7 @@ fn addresses() {
 fn check(version: &str, before: &str, after: &str, losses: &str) {
     let [before, after] =
         [before, after].map(|fields| format!(r#"{{"model":"m","messages":[{{"role":"user"}}]{fields}}}"#));
-    let envelope = envelope::read(before.as_bytes()).unwrap();
+    let envelope = (CHAT.envelope)(before.as_bytes()).unwrap();
     let to = To { model: "m", ask_usage: true, fill_max_tokens: None, quirks: quirks(Some(version)) };
     let (parts, lost) = request(&Bytes::from(before.clone()), &envelope, &to).unwrap();
     assert_eq!(String::from_utf8(parts.concat()).unwrap(), after, "{version}: {before}");
@@ -72,7 +72,7 @@ fn old_versions_know_no_schemas() {
     let body = Bytes::from_static(
         br#"{"model":"m","messages":[{}],"response_format":{"type":"json_schema","json_schema":{}}}"#,
     );
-    let envelope = envelope::read(&body).unwrap();
+    let envelope = (CHAT.envelope)(&body).unwrap();
     for (version, is_refused) in [("2024-06-01", true), ("2024-08-01-preview", false), ("2024-10-21", false)] {
         let to = To { model: "m", ask_usage: false, fill_max_tokens: None, quirks: quirks(Some(version)) };
         assert_eq!(matches!(request(&body, &envelope, &to), Err(Refused::Unsupported(_))), is_refused, "{version}");

@@ -1,6 +1,6 @@
 //! Reads Cohere's errors: `{"message": …}`, and statuses that only Cohere has.
 
-use crate::neutral::UpstreamError;
+use crate::neutral::{Field, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::is_overflow;
 use crate::wire::json::Writer;
@@ -66,7 +66,7 @@ fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     if words.starts_with("too many tokens: max tokens must") {
         // "too many tokens: max tokens must be less than or equal to 4096, the maximum output for
         // this model"
-        error.param = Some("max_tokens".to_owned());
+        error.field = Some(Field::MaxTokens.into());
     } else if words.starts_with("too many tokens")
         || (is_refused && (words.contains("too many tokens") || is_overflow(&words)))
     {
@@ -83,9 +83,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: u16, body: &str, expected: (Option<u16>, Option<&str>, Option<&str>), message: &str) {
+    fn check(status: u16, body: &str, expected: (Option<u16>, Option<&str>, Option<Field>), message: &str) {
         let error = error(status, Some("application/json"), body.as_bytes());
-        assert_eq!((error.status, error.code.as_deref(), error.param.as_deref()), expected, "{body}");
+        assert_eq!((error.status, error.code.as_deref(), error.field.as_deref().cloned()), expected, "{body}");
         assert_eq!(error.message, message, "{body}");
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let window = "the request exceeds the model's context window";
         check(413, &format!(r#"{{"message":"{window}"}}"#), (Some(400), Some("context_length_exceeded"), None), window);
         let most = "too many tokens: max tokens must be less than or equal to 4096, the maximum output for this model - received 60000.";
-        check(400, &format!(r#"{{"message":"{most}"}}"#), (None, None, Some("max_tokens")), most);
+        check(400, &format!(r#"{{"message":"{most}"}}"#), (None, None, Some(Field::MaxTokens)), most);
     }
 
     #[test]

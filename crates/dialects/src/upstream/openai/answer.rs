@@ -18,7 +18,7 @@ use crate::wire::splice::Edits;
 /// Reads a buffered answer. An event stream is none, even if it holds a whole answer.
 pub fn answer(
     header: &AnswerHeader,
-    quirks: &Quirks,
+    quirks: &'static Quirks,
     show_reasoning: bool,
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {
@@ -66,7 +66,7 @@ pub fn answer(
 /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
 pub fn converted(
     header: &AnswerHeader,
-    quirks: &Quirks,
+    quirks: &'static Quirks,
     show_reasoning: bool,
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::rewrite::rewrite;
-use crate::front::chat::envelope::Envelope;
+use crate::front::Envelope;
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Cursor, Span, slice};
@@ -98,11 +98,11 @@ fn top_member(body: &[u8], name: &str) -> Option<(Span, Span)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::chat::envelope;
+    use crate::front::CHAT;
 
     #[track_caller]
     fn check(body: &str, ask_usage: bool, fill: Option<u64>, expected: &str) {
-        let envelope = envelope::read(body.as_bytes()).expect("a good request");
+        let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
         let to = To { ask_usage, fill_max_tokens: fill, ..plain("up/stream \"1\"") };
         let (written, losses) = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to).unwrap();
         assert_eq!(String::from_utf8(written.concat()).unwrap(), expected);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn the_same_model_name_stays_as_it_was_written() {
         let body = Bytes::from_static(br#"{"model":"f\u0061st","messages":[{}]}"#);
-        let envelope = envelope::read(&body).unwrap();
+        let envelope = (CHAT.envelope)(&body).unwrap();
         assert_eq!(request(&body, &envelope, &plain("fast")), Ok((vec![body], Losses::default())));
     }
 
@@ -135,7 +135,7 @@ mod tests {
     fn a_large_body_is_not_copied() {
         let content = "x".repeat(COPIED);
         let body = Bytes::from(format!(r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#));
-        let envelope = envelope::read(&body).unwrap();
+        let envelope = (CHAT.envelope)(&body).unwrap();
         let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
         let expected = format!(
             r#"{{"stream_options":{{"include_usage":true}},"model":"up","messages":[{{"content":"{content}"}}],"stream":true}}"#

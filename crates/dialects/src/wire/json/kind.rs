@@ -31,4 +31,16 @@ impl Kind {
             _ => return None,
         })
     }
+
+    /// Returns what it is called in a sentence.
+    pub(crate) fn named(self) -> &'static str {
+        match self {
+            Self::Object => "an object",
+            Self::Array => "an array",
+            Self::String => "a string",
+            Self::Number => "a number",
+            Self::Bool => "a boolean",
+            Self::Null => "null",
+        }
+    }
 }

@@ -21,12 +21,12 @@ fn request(fields: &str) -> Request<'static> {
     spelled(fields).0
 }
 
-/// The same, and how it is spelled.
+/// The same, and which other names than the usual ones are in it.
 #[track_caller]
-fn spelled(fields: &str) -> (Request<'static>, Spelling) {
-    let (mut request, spelling) = read(body(&format!(r#"{{"role":"user","content":"x"}}~{fields}"#))).unwrap();
+fn spelled(fields: &str) -> (Request<'static>, Vec<(Field, &'static str)>) {
+    let (mut request, names) = read(body(&format!(r#"{{"role":"user","content":"x"}}~{fields}"#))).unwrap();
     request.messages.clear();
-    (request, spelling)
+    (request, names.written)
 }
 
 /// The fields change nothing but what `expected` does.
@@ -35,12 +35,12 @@ fn check(fields: &str, expected: impl FnOnce(&mut Request<'static>)) {
     check_spelled(fields, |request, _| expected(request));
 }
 
-/// The fields change nothing but what `expected` does, to the request and to its spelling.
+/// The fields change nothing but what `expected` does, to the request and to its names.
 #[track_caller]
-fn check_spelled(fields: &str, expected: impl FnOnce(&mut Request<'static>, &mut Spelling)) {
-    let (mut request, mut spelling) = (Request::default(), Spelling::default());
-    expected(&mut request, &mut spelling);
-    assert_eq!(spelled(fields), (request, spelling), "{fields}");
+fn check_spelled(fields: &str, expected: impl FnOnce(&mut Request<'static>, &mut Vec<(Field, &'static str)>)) {
+    let (mut request, mut names) = (Request::default(), Vec::new());
+    expected(&mut request, &mut names);
+    assert_eq!(spelled(fields), (request, names), "{fields}");
 }
 
 fn part(part: &Part<'_>) -> String {
@@ -174,23 +174,23 @@ fn efforts() {
 #[test]
 fn newer_names_win() {
     check(r#""max_tokens":5"#, |it| it.max_tokens = Some(5));
-    check_spelled(r#""max_tokens":5,"max_completion_tokens":5.0"#, |it, spelling| {
+    check_spelled(r#""max_tokens":5,"max_completion_tokens":5.0"#, |it, names| {
         it.max_tokens = Some(5);
-        spelling.max_tokens = "max_completion_tokens";
+        names.push((Field::MaxTokens, "max_completion_tokens"));
     });
-    check_spelled(r#""max_tokens":5,"max_completion_tokens":6"#, |it, spelling| {
+    check_spelled(r#""max_tokens":5,"max_completion_tokens":6"#, |it, names| {
         it.max_tokens = Some(6);
-        spelling.max_tokens = "max_completion_tokens";
+        names.push((Field::MaxTokens, "max_completion_tokens"));
         it.others = vec![("max_tokens".into(), Raw("5"))];
     });
     check(r#""user":"a""#, |it| it.user = Some("a".into()));
-    check_spelled(r#""safety_identifier":"a","user":"a""#, |it, spelling| {
+    check_spelled(r#""safety_identifier":"a","user":"a""#, |it, names| {
         it.user = Some("a".into());
-        spelling.user = "safety_identifier";
+        names.push((Field::User, "safety_identifier"));
     });
-    check_spelled(r#""user":"a","safety_identifier":"b""#, |it, spelling| {
+    check_spelled(r#""user":"a","safety_identifier":"b""#, |it, names| {
         it.user = Some("b".into());
-        spelling.user = "safety_identifier";
+        names.push((Field::User, "safety_identifier"));
         it.others = vec![("user".into(), Raw(r#""a""#))];
     });
 }
@@ -699,9 +699,10 @@ fn thoughts() {
         said(&format!(r#"{{"role":"assistant","reasoning_details":{odd}}}"#), &["Assistant ;reasoning_details"]);
     }
     said(r#"{"role":"assistant","reasoning_details":[]}"#, &["Assistant"]);
-    let words = |field: &str| read(body(&format!(r#"{{"role":"assistant",{field}}}"#))).unwrap().1.thoughts;
-    assert_eq!(words(r#""thinking_blocks":[{"thinking":"h","signature":"s"}]"#), "messages[].thinking_blocks");
-    assert_eq!(words(r#""reasoning_details":[{"text":"h","signature":"s"}]"#), "messages[].reasoning_details");
+    let words = |field: &str| read(body(&format!(r#"{{"role":"assistant",{field}}}"#))).unwrap().1.written;
+    assert_eq!(words(r#""thinking_blocks":[{"thinking":"h","signature":"s"}]"#), []);
+    let details = (Field::Thoughts, "messages[].reasoning_details");
+    assert_eq!(words(r#""reasoning_details":[{"text":"h","signature":"s"}]"#), [details]);
 }
 
 #[test]
@@ -840,11 +841,11 @@ fn choices_of_tools() {
     chosen(&format!(r#"{functions},"function_call":{{"name":"f"}}"#), Some(ToolChoice::Named("f".into())));
     let words = |fields: &str| spelled(fields).1;
     let older = words(&format!(r#"{functions},"function_call":"none""#));
-    assert_eq!((older.tools, older.tool_choice), ("functions", "function_call"));
+    assert_eq!(older, [(Field::ToolChoice, "function_call"), (Field::Tools, "functions")]);
     let mixed = words(&format!(
         r#"{functions},"tools":[{{"type":"function","function":{{"name":"g"}}}}],"tool_choice":"auto""#
     ));
-    assert_eq!((mixed.tools, mixed.tool_choice), ("tools", "tool_choice"));
+    assert_eq!(mixed, []);
     let both = request(&format!(r#"{functions},"function_call":"none","tool_choice":"auto""#));
     assert_eq!(
         (both.tool_choice, both.others),

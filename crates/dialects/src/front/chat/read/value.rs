@@ -246,15 +246,7 @@ impl<'p> Place<'p> {
 
     /// It is of the wrong type.
     pub(super) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
-        let found = match kind {
-            Kind::Object => "an object",
-            Kind::Array => "an array",
-            Kind::String => "a string",
-            Kind::Number => "a number",
-            Kind::Bool => "a boolean",
-            Kind::Null => "null",
-        };
-        self.refuse(&format!("must be {wanted}, not {found}"))
+        self.refuse(&format!("must be {wanted}, not {}", kind.named()))
     }
 
     /// What is wrong with it, as what follows its name in a sentence.
@@ -290,14 +282,7 @@ impl<'p> Place<'p> {
 
 /// What a whole value is.
 fn kind_of(value: &[u8]) -> Kind {
-    match value.first() {
-        Some(b'{') => Kind::Object,
-        Some(b'[') => Kind::Array,
-        Some(b'"') => Kind::String,
-        Some(b't' | b'f') => Kind::Bool,
-        Some(b'n') | None => Kind::Null,
-        Some(_) => Kind::Number,
-    }
+    value.first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null)
 }
 
 /// The value of a number that is an integer; else what is wrong with it.

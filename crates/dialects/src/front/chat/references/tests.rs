@@ -1,16 +1,17 @@
 use super::*;
-use crate::front::chat::envelope;
+use crate::front::CHAT;
+use crate::front::references::Urls;
 use proptest::prelude::*;
 
-const NOTHING: Leave =
-    Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::Public };
-const NEAR: Leave = Leave { urls: Urls::NoneSinceNear, ..NOTHING };
+const NOTHING: AllowedReferences =
+    AllowedReferences { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::Public };
+const NEAR: AllowedReferences = AllowedReferences { urls: Urls::NoneSinceNear, ..NOTHING };
 
 /// The field that is refused, if one is.
 #[track_caller]
-fn refused(leave: Leave, body: &str) -> Option<String> {
-    let envelope = envelope::read(body.as_bytes()).expect("a good request");
-    let refused = match leave.check(body.as_bytes()) {
+fn refused(leave: AllowedReferences, body: &str) -> Option<String> {
+    let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
+    let refused = match (CHAT.check_references)(&leave, body.as_bytes()) {
         Ok(()) => None,
         Err(Refused::Unsupported(complaint)) => Some(complaint.param),
         Err(Refused::Invalid(complaint)) => panic!("another account may: {complaint:?}"),
@@ -33,7 +34,7 @@ fn image(url: &str) -> String {
 }
 
 #[track_caller]
-fn check(leave: Leave, body: &str, expected: Option<&str>) {
+fn check(leave: AllowedReferences, body: &str, expected: Option<&str>) {
     assert_eq!(refused(leave, body).as_deref(), expected, "{leave:?} {body}");
 }
 
@@ -41,9 +42,9 @@ fn check(leave: Leave, body: &str, expected: Option<&str>) {
 fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
     let file = |id: &str| part(&format!(r#"{{"type":"file","file":{{"file_id":"{id}"}}}}"#));
     let all = [
-        ("gs", Leave { gs: true, ..NOTHING }),
-        ("s3", Leave { s3: true, ..NOTHING }),
-        ("files", Leave { files: true, ..NOTHING }),
+        ("gs", AllowedReferences { gs: true, ..NOTHING }),
+        ("s3", AllowedReferences { s3: true, ..NOTHING }),
+        ("files", AllowedReferences { files: true, ..NOTHING }),
     ];
     for (word, body, param) in [
         ("gs", image("gs://bucket/a.png"), "messages[1].content[1].image_url"),
@@ -66,9 +67,9 @@ fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
     ] {
         for (allowed, leave) in all {
             check(leave, &body, (allowed != word).then_some(param));
-            check(Leave { urls: Urls::Any, ..leave }, &body, (allowed != word).then_some(param));
+            check(AllowedReferences { urls: Urls::Any, ..leave }, &body, (allowed != word).then_some(param));
         }
-        check(Leave::ALL, &body, None);
+        check(AllowedReferences::ALL, &body, None);
     }
     check(NOTHING, &file(""), None);
 }
@@ -79,7 +80,7 @@ fn azures_data_sources_are_read_with_the_accounts_rights() {
     for name in ["data_sources", "dataSources", r"data\u005fsources"] {
         let body = with(&format!(r#""{name}":[{{"type":"azure_search"}}]"#));
         check(NOTHING, &body, Some("data_sources"));
-        check(Leave { data_sources: true, ..NOTHING }, &body, None);
+        check(AllowedReferences { data_sources: true, ..NOTHING }, &body, None);
         check(NOTHING, &with(&format!(r#""{name}":[]"#)), None);
     }
 }
@@ -98,7 +99,7 @@ fn what_an_account_has_stored_is_read_with_its_rights() {
         r#""google":{"cached_content":"cachedContents/a"}"#,
     ] {
         check(NOTHING, &with(field), Some("cached_content"));
-        check(Leave { cached: true, ..NOTHING }, &with(field), None);
+        check(AllowedReferences { cached: true, ..NOTHING }, &with(field), None);
     }
     for field in [
         r#""cached_content":null"#,
@@ -121,10 +122,10 @@ fn a_long_url_is_not_judged_by_its_beginning() {
         format!("/{long}://"),
     ] {
         check(NOTHING, &image(&url), Some("messages[1].content[1].image_url"));
-        check(Leave { urls: Urls::Any, ..NOTHING }, &image(&url), None);
+        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(&url), None);
     }
     check(
-        Leave { urls: Urls::Any, ..NOTHING },
+        AllowedReferences { urls: Urls::Any, ..NOTHING },
         &image(&format!("g\ns://{long}")),
         Some("messages[1].content[1].image_url"),
     );
@@ -145,11 +146,19 @@ fn a_reference_is_found_behind_what_servers_look_past() {
         "see:gs://b/a",
         "a/b gs://b/a",
     ] {
-        check(Leave { urls: Urls::Any, s3: true, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
-        check(Leave { gs: true, ..NOTHING }, &image(url), None);
+        check(
+            AllowedReferences { urls: Urls::Any, s3: true, ..NOTHING },
+            &image(url),
+            Some("messages[1].content[1].image_url"),
+        );
+        check(AllowedReferences { gs: true, ..NOTHING }, &image(url), None);
         let s3 = url.to_ascii_lowercase().replace("gs:", "S3:").replace("g\ts:", "s\t3a:");
-        check(Leave { urls: Urls::Any, gs: true, ..NOTHING }, &image(&s3), Some("messages[1].content[1].image_url"));
-        check(Leave { s3: true, ..NOTHING }, &image(&s3), None);
+        check(
+            AllowedReferences { urls: Urls::Any, gs: true, ..NOTHING },
+            &image(&s3),
+            Some("messages[1].content[1].image_url"),
+        );
+        check(AllowedReferences { s3: true, ..NOTHING }, &image(&s3), None);
     }
     let data = part(r#"{"type":"input_audio","input_audio":{"data":"\u00a0gs://b/a","format":"wav"}}"#);
     check(NOTHING, &data, Some("messages[1].content[1].input_audio"));
@@ -162,8 +171,8 @@ fn a_reference_is_found_behind_what_servers_look_past() {
         "https://GenerativeLanguage.googleapis.com/x",
         "https://a@generativelanguage.googleapis.com",
     ] {
-        check(Leave { urls: Urls::Any, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
-        check(Leave { files: true, urls: Urls::Any, ..NOTHING }, &image(url), None);
+        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
+        check(AllowedReferences { files: true, urls: Urls::Any, ..NOTHING }, &image(url), None);
     }
     for name in ["File_ID", "FILE_ID", "fileID"] {
         check(
@@ -225,7 +234,7 @@ fn a_url_goes_up_if_anybody_could_fetch_it() {
     ] {
         check(NOTHING, &image(url), Some("messages[1].content[1].image_url"));
         check(NEAR, &image(url), Some("messages[1].content[1].image_url"));
-        check(Leave { urls: Urls::Any, ..NOTHING }, &image(url), None);
+        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(url), None);
     }
 }
 
@@ -242,7 +251,7 @@ fn what_stands_in_the_operators_network_fetches_nothing_for_callers() {
         "\\\\host\\a",
     ] {
         check(NEAR, &image(url), Some("messages[1].content[1].image_url"));
-        check(Leave { urls: Urls::None, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
+        check(AllowedReferences { urls: Urls::None, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
     }
     for url in ["data:image/png;base64,AA", "/9j/4AAQSkZJRg==", "iVBORw0KGgo=", &long] {
         check(NEAR, &image(url), None);
@@ -286,8 +295,8 @@ fn words_are_no_references() {
         r#""role":"tool","tool_call_id":"http://10.0.0.1/","content":"gs://b/a""#,
     ] {
         let body = message(rest);
-        check(Leave { urls: Urls::None, ..NOTHING }, &body, None);
-        assert!(!envelope::read(body.as_bytes()).unwrap().refers, "nothing is looked at twice: {body}");
+        check(AllowedReferences { urls: Urls::None, ..NOTHING }, &body, None);
+        assert!(!(CHAT.envelope)(body.as_bytes()).unwrap().refers, "nothing is looked at twice: {body}");
     }
     check(NEAR, &part(r#"{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}}"#), None);
     check(

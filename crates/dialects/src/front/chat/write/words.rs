@@ -1,5 +1,6 @@
 //! How both kinds of answer write what is the same in both.
 
+use crate::front::CHAT;
 use crate::neutral::answer::{Tally, is_picture};
 use crate::neutral::{AnswerHeader, Finish};
 use crate::wire::json::{Span, escape_into};
@@ -28,11 +29,10 @@ impl Head {
 
     /// Takes the upstream's own id, unless there is one; one of unlikely length is not taken.
     pub(super) fn take_id(&mut self, id: &str) {
-        const PREFIX: &str = "chatcmpl-";
         if self.has_id || id.is_empty() || id.len() > 256 {
             return;
         }
-        let mut inside = if id.starts_with(PREFIX) { Vec::new() } else { PREFIX.as_bytes().to_vec() };
+        let mut inside = if id.starts_with(CHAT.id_prefix) { Vec::new() } else { CHAT.id_prefix.into() };
         escape_into(id, &mut inside);
         let end = self.id.start + inside.len();
         self.bytes.splice(self.id.clone(), inside);

@@ -1,12 +1,12 @@
 use super::super::{To, request};
 use super::*;
-use crate::front::chat::envelope;
+use crate::front::CHAT;
 use crate::upstream::quirks::{self, *};
 use bytes::Bytes;
 use proptest::prelude::*;
 
 fn written(quirks: &'static Quirks, fill: Option<u64>, body: &str) -> Result<(String, Vec<String>), Refused> {
-    let envelope = envelope::read(body.as_bytes()).expect("a good request");
+    let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
     let to = To { model: "m", ask_usage: true, fill_max_tokens: fill, quirks };
     let (parts, losses) = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to)?;
     Ok((String::from_utf8(parts.concat()).unwrap(), losses.names().iter().map(ToString::to_string).collect()))
@@ -400,11 +400,11 @@ proptest! {
         members.push(format!(r#""messages":[{}]"#, list.join(",")));
         members.push(r#""model":"fast""#.to_owned());
         let body = format!("{{{blank}{}{blank}}}", members.join(&format!("{blank},{blank}")));
-        let Ok(envelope) = envelope::read(body.as_bytes()) else { return Ok(()) };
+        let Ok(envelope) = (CHAT.envelope)(body.as_bytes()) else { return Ok(()) };
         let to = To { model: "m", ask_usage: true, fill_max_tokens: Some(9), quirks };
         let Ok((parts, losses)) = request(&Bytes::from(body.clone()), &envelope, &to) else { return Ok(()) };
         let out = String::from_utf8(parts.concat()).unwrap();
-        let again = envelope::read(out.as_bytes());
+        let again = (CHAT.envelope)(out.as_bytes());
         prop_assert!(again.is_ok(), "{} makes {out} of {body}: {again:?}", quirks.name);
         let [before, after]: [serde_json::Value; 2] = [&body, &out].map(|text| serde_json::from_str(text).unwrap());
         for (name, value) in before.as_object().unwrap() {

@@ -1,0 +1,125 @@
+//! The envelope of a request: the few things that decide where it goes, what it may cost and how it
+//! is answered, with their exact spans. Each front door reads it from a body in one pass.
+
+use std::borrow::Cow;
+
+use super::Front;
+use crate::wire::json::{Broken, Kind, Span};
+
+/// What Portcullis needs to know of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The format that the request is in.
+    pub front: &'static Front,
+    /// The model's id, decoded; not empty.
+    pub model: String,
+    /// Where the model's value stands, quotes included.
+    pub model_span: Span,
+    /// Whether a stream is asked for.
+    pub stream: bool,
+    /// Whether the caller asked for usage in the stream.
+    pub include_usage: bool,
+    /// The value of `stream_options`, an object or `null`.
+    pub stream_options: Option<Span>,
+    /// The value of `stream_options.include_usage`, a bool or `null`.
+    pub include_usage_span: Option<Span>,
+    /// Whether `max_tokens` or `max_completion_tokens` has a value.
+    pub max_tokens_said: bool,
+    /// The value of `max_tokens` where it is an explicit `null`.
+    pub max_tokens_null: Option<Span>,
+    /// The most tokens that an answer may have, as the request says: the larger, where it says so
+    /// twice.
+    pub most_tokens: Option<u64>,
+    /// How many answers are asked for, at least one.
+    pub choices: u64,
+    /// Whether the answer must be JSON.
+    pub wants_json: bool,
+    /// Offset of the `{` that opens the body.
+    pub open: usize,
+    /// The value of `prompt_cache_key`, if it is a text.
+    pub cache_key: Option<Span>,
+    /// The value of `user`, if it is a text.
+    pub user: Option<Span>,
+    /// From the first message up to and with the user's first, by which the turns of one
+    /// conversation are known.
+    pub beginning: Option<Span>,
+    /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
+    pub prompt_bytes: usize,
+    /// Whether it may refer to something that it does not hold: a part of a message that is no
+    /// text, or `data_sources`.
+    pub refers: bool,
+    /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know;
+    /// and of what is no text, for each part as many as it may stand for.
+    pub more_bytes: usize,
+    /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for
+    /// the base64 of media, which stand for tokens by kind and size.
+    pub most_prompt: u64,
+}
+
+/// Why a body is no request; always answered with 400.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// A sentence for the caller.
+    pub message: String,
+    /// The field at fault, if it is one.
+    pub param: Option<Cow<'static, str>>,
+    /// The word for it that OpenAI's own API uses, if there is one.
+    pub code: Option<&'static str>,
+}
+
+impl Fault {
+    /// Of the body as a whole.
+    pub(crate) fn plain(message: String) -> Self {
+        Self { message, param: None, code: None }
+    }
+
+    /// Of a text that is no JSON.
+    pub(crate) fn syntax(broken: &Broken, body: &[u8]) -> Self {
+        let (line, column) = broken.line_and_column(body);
+        let why = broken.why;
+        Self::plain(format!("the request body is not valid JSON: {why} (line {line}, column {column})"))
+    }
+
+    /// Of a field that must be there.
+    pub(crate) fn missing(param: &'static str) -> Self {
+        Self {
+            message: format!("`{param}` is missing"),
+            param: Some(param.into()),
+            code: Some("missing_required_parameter"),
+        }
+    }
+
+    /// Of a value of another type.
+    pub(crate) fn of_type(param: impl Into<Cow<'static, str>>, wanted: &str, kind: Kind) -> Self {
+        let param = param.into();
+        Self {
+            message: format!("`{param}` must be {wanted}, not {}", kind.named()),
+            param: Some(param),
+            code: Some("invalid_type"),
+        }
+    }
+
+    /// Of a value that cannot be.
+    pub(crate) fn of_value(param: &'static str, message: &str) -> Self {
+        Self { message: message.to_owned(), param: Some(param.into()), code: Some("invalid_value") }
+    }
+
+    /// Of a field whose name is another one but for its case.
+    pub(crate) fn case(name: &[u8], known: &str) -> Self {
+        let name = String::from_utf8_lossy(name).into_owned();
+        Self {
+            message: format!("`{name}` is not a field: write `{known}`"),
+            param: Some(name.into()),
+            code: Some("unknown_parameter"),
+        }
+    }
+
+    /// Of a field that is there twice.
+    pub(crate) fn duplicate(name: &str) -> Self {
+        let mut shown: String = name.chars().take(40).collect();
+        if shown.len() < name.len() {
+            shown.push('…');
+        }
+        Self { message: format!("`{shown}` is given more than once"), param: Some(shown.into()), code: None }
+    }
+}

@@ -1,0 +1,61 @@
+//! The names of fields: what a caller calls what a dialect refuses, loses or weakens.
+
+use std::borrow::Cow;
+
+use crate::neutral::{Complaint, Field, FieldRefused, Losses, LostFields, Refused, Request, Written};
+
+/// What the caller of one request calls its fields.
+#[derive(Debug, Clone)]
+pub struct FieldNames {
+    usual: fn(&Request<'_>, &Field) -> Cow<'static, str>,
+    /// Other names that the caller wrote: older ones, or newer ones. A loss or a refusal names
+    /// those.
+    pub(super) written: Vec<(Field, &'static str)>,
+}
+
+impl FieldNames {
+    /// Returns the usual names.
+    pub fn new(usual: fn(&Request<'_>, &Field) -> Cow<'static, str>) -> Self {
+        Self { usual, written: Vec::new() }
+    }
+
+    /// Notes that the caller wrote another name than the usual one.
+    pub(super) fn write(&mut self, field: Field, name: &'static str) {
+        self.written.push((field, name));
+    }
+
+    /// Returns the name of a field of the request.
+    pub(super) fn name(&self, request: &Request<'_>, field: &Field) -> Cow<'static, str> {
+        match self.written.iter().find(|(written, _)| written == field) {
+            Some((_, name)) => Cow::Borrowed(name),
+            None => (self.usual)(request, field),
+        }
+    }
+
+    /// Names the fields that a dialect lost.
+    pub(crate) fn losses(&self, request: &Request<'_>, losses: LostFields) -> Losses {
+        losses.in_words(|field| self.name(request, field))
+    }
+
+    /// Names the fields that a dialect did not write.
+    pub(crate) fn written(
+        &self,
+        request: &Request<'_>,
+        written: Result<Written, FieldRefused>,
+    ) -> Result<Written<Cow<'static, str>>, Refused> {
+        let Written { body, losses, undo, headers } = written.map_err(|why| self.refused(request, why))?;
+        Ok(Written { body, losses: self.losses(request, losses), undo, headers })
+    }
+
+    /// Names the field that a dialect refused.
+    pub(crate) fn refused(&self, request: &Request<'_>, refused: FieldRefused) -> Refused {
+        let complaint = |Complaint { param, message }: Complaint<Field>| Complaint {
+            param: self.name(request, &param).into_owned(),
+            message,
+        };
+        match refused {
+            Refused::Invalid(why) => Refused::Invalid(complaint(why)),
+            Refused::Unsupported(why) => Refused::Unsupported(complaint(why)),
+        }
+    }
+}
