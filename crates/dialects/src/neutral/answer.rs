@@ -1,4 +1,7 @@
-//! An answer in the making: what all front doors' answers have in common.
+//! This module builds an answer for a caller; all front doors share it. A `Draft` is one answer in
+//! the making. Its `AnswerProgress` follows the events. It decides what each dialect would
+//! otherwise decide for itself: role, ids, indexes, names, the reason of the end, and the usage. It
+//! tells a front door's `AnswerWriter` what to write.
 //!
 //! A `Draft` is one answer. Its `AnswerProgress` follows the events and decides what every dialect
 //! would else decide for itself: role, ids, indexes, names, the reason of the end, and the usage.
@@ -26,43 +29,45 @@ use super::request::Thought;
 use super::target::Undo;
 use super::usage::Usage;
 
-/// The fields that every answer of one exchange shows, whatever the upstream said.
+/// The facts of one exchange that shape its answer, whatever the upstream said.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerHeader {
     /// The model id that the caller asked for.
     pub model: String,
-    /// The answer's id where the upstream gives none. Unique: generated tool-call ids build on it.
+    /// The answer's id if the upstream gives none. It is unique, because generated ids of calls
+    /// build on it.
     pub id: String,
-    /// The answer's time (Unix seconds) where the upstream gives none.
+    /// The answer's time (Unix seconds) if the upstream gives none.
     pub created: u64,
-    /// Streams: the caller asked for the usage chunk.
+    /// True if the caller of a stream asked for the usage chunk.
     pub show_usage: bool,
-    /// UTF-8 bytes of the prompt's text, for the estimate where the upstream counts nothing.
+    /// The number of UTF-8 bytes in the prompt's text. The estimate uses it if the upstream counts
+    /// nothing.
     pub prompt_bytes: u64,
-    /// Whether the usage says what the answer cost, which depends on who gives it.
+    /// Says if the usage contains the cost of the answer. This depends on the target that answers.
     pub cost: ShowCost,
-    /// The content must be JSON.
+    /// True if the content must be JSON.
     pub wants_json: bool,
 }
 
-/// How the events of one exchange become an answer.
+/// The options by which the events of one exchange become an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnswerOptions {
-    /// What writing the request did that must be undone.
+    /// The changes that writing the request made, and that must be undone.
     pub undo: Undo,
-    /// Thinking is not shown, as it would be in `reasoning_content`.
+    /// True if thinking is not shown in `reasoning_content`.
     pub hide_reasoning: bool,
-    /// Thoughts are gathered for the next turn.
+    /// True if thoughts are gathered for the next turn.
     pub keep_thoughts: bool,
 }
 
-/// What must come back with a call, from a caller who will not send it.
+/// The thoughts that must come back with a call, although the caller will not send them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// The call's id, as the caller sees it.
     pub call: String,
-    /// The thoughts that led to it; the last one is nothing but a signature where the call itself
-    /// was signed.
+    /// The thoughts that led to the call. If the call itself was signed, the last one is only that
+    /// signature.
     pub thoughts: Vec<Thought<'static>>,
 }
 
@@ -71,11 +76,11 @@ pub struct Kept {
 pub struct Answer {
     /// The body to send.
     pub body: Vec<u8>,
-    /// What it cost.
+    /// The tokens that the answer used.
     pub usage: Usage,
-    /// It says nothing to the caller but that it will not answer: a refusal, or a content filter's
-    /// finish, and no text and no call.
+    /// True if the answer only declines: it has a refusal or a content filter's finish, and it has
+    /// no text, no call and no media.
     pub declined: bool,
-    /// What is wrong with it, though it is whole.
+    /// The flaws of the answer, though it is whole.
     pub flaws: Flaws,
 }

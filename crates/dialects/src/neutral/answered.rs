@@ -1,14 +1,14 @@
-//! Whether every call has its result: providers refuse a conversation where one has not, and so
-//! does OpenAI.
+//! This module checks that every call has its result. Providers refuse a conversation in which a
+//! call has none, and so does OpenAI.
 //!
-//! A result may stand anywhere before the assistant's next writer. Which result belongs to no call
-//! is for the dialects to say: some can do without.
+//! A result may stand anywhere before the assistant speaks again. A result that belongs to no call
+//! is left to the dialects: some of them can do without the call.
 
 use super::field::Field;
 use super::refused::FieldRefused;
 use super::request::{Message, PartKind, Request, Role};
 
-/// Refuses a conversation in which a call is left without a result, be it at its end.
+/// Refuses a conversation in which a call has no result, even if the call is the last message.
 pub fn answered(request: &Request<'_>) -> Result<(), FieldRefused> {
     // The calls that wait for a result, and the message that made them.
     let mut open: Vec<(usize, &str)> = Vec::new();
@@ -16,7 +16,7 @@ pub fn answered(request: &Request<'_>) -> Result<(), FieldRefused> {
     for (index, message) in request.messages.iter().enumerate() {
         match message.role {
             Role::Assistant => {
-                // Messages of the assistant's that follow each other say one thing.
+                // Messages of the assistant that follow each other count as one.
                 if has_results && speaks(message) {
                     all(&open)?;
                     open.clear();

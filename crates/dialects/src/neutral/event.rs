@@ -1,9 +1,10 @@
-//! The events of an answer: what a dialect's reader tells of it, buffered or streamed.
+//! An event is a piece of an answer. A dialect's reader emits events, for buffered answers and for
+//! streams.
 
 use super::fault::StreamFault;
 
-/// What an answer tells, in the order it tells it. A buffered answer is told by the same events as
-/// a stream.
+/// One piece of an answer. Events come in the order of the answer. A buffered answer has the same
+/// events as a stream. A number is the index of a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
     /// The upstream's own id of the answer.
@@ -12,16 +13,16 @@ pub enum Event<'a> {
     Text(u32, &'a str),
     /// Thinking that may be shown.
     Reasoning(u32, &'a str),
-    /// Why the model will not.
+    /// The model's refusal, in its own words.
     Refusal(u32, &'a str),
-    /// The thinking since the last of these was signed with this, and must come back with it.
+    /// The signature of the thinking since the last signature. The thinking must come back with it.
     Signed(&'a str),
-    /// Thinking that nobody may read, and that must come back as it is.
+    /// Thinking that nobody may read. It must come back as it is.
     Redacted(&'a str),
-    /// A call begins. It goes on until the choice's next call or finish; without
-    /// [`Event::Arguments`] they are `{}`.
+    /// The begin of a call. The call lasts until the choice's next call or finish. Without
+    /// [`Event::Arguments`] its arguments are `{}`.
     Call {
-        /// Of which choice.
+        /// The choice that calls.
         choice: u32,
         /// The upstream's id for it.
         id: Option<&'a str>,
@@ -30,61 +31,61 @@ pub enum Event<'a> {
         /// Google's signature.
         signature: Option<&'a str>,
     },
-    /// More of the arguments of the choice's last call, as they come.
+    /// A piece of the arguments of the choice's last call.
     Arguments(u32, &'a str),
     /// A picture or a sound: media type and base64.
     Media(u32, &'a str, &'a str),
-    /// Why the choice ended. More of it may follow; the last reason counts.
+    /// The reason why the choice ended. More of the choice may follow; the last reason counts.
     Finish(u32, Finish),
-    /// What it cost so far, all of it: the last one counts.
+    /// All tokens that the answer used so far. The last such event counts.
     Usage(Tokens),
-    /// The answer is whole. Without it a stream was cut.
+    /// The end of a whole answer. A stream without it was cut.
     End,
 }
 
-/// Why a choice ended.
+/// The reason why a choice ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// It had said all.
+    /// The choice is complete.
     Stop,
-    /// It had said all, and waits for the results of its calls. A dialect need not say this: a
-    /// choice that made calls and ended well has this reason.
+    /// The choice is complete, and waits for the results of its calls. A dialect need not say this:
+    /// a choice that made calls and ended well gets this reason.
     Calls,
-    /// It was not allowed to say more.
+    /// The choice reached its limit of tokens.
     Length,
-    /// Something in it was not allowed.
+    /// A filter stopped the choice.
     Filtered,
 }
 
-/// Tokens as the upstream counted them; what it did not count is `None`.
+/// The tokens as the upstream counted them. A count is `None` if the upstream did not count it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Read, those from and into the cache included.
+    /// The tokens of the prompt, including those read from the cache and written to it.
     pub prompt: Option<u64>,
-    /// Written, thinking included.
+    /// The tokens of the completion, including thinking.
     pub completion: Option<u64>,
-    /// Of the prompt: out of the cache.
+    /// The tokens of the prompt that came out of the cache.
     pub cached: Option<u64>,
-    /// Of the prompt: into the cache.
+    /// The tokens of the prompt that went into the cache.
     pub cache_write: Option<u64>,
-    /// Of the completion: thinking.
+    /// The tokens of the completion that were thinking.
     pub reasoning: Option<u64>,
 }
 
-/// Where a dialect's reading puts what it reads.
+/// The function that takes the events that a dialect reads.
 pub type Emit<'e> = &'e mut dyn FnMut(Event<'_>);
 
-/// The reading of one stream, event by event.
+/// The reader of one stream, event by event.
 ///
-/// The framing (server-sent events, lines, frames) is not its business, nor is the end: a stream
-/// that never said [`Event::End`] was cut.
+/// The reader knows nothing of the framing (server-sent events, lines, frames) and nothing of the
+/// end. A stream that never emitted [`Event::End`] was cut.
 pub trait Reader: Send {
-    /// Takes an event: its name, empty where the framing has none, and its data. Reads all of it
-    /// before it emits any of it, so that data which cannot be read may be repaired and given
-    /// again. Data of an unknown kind is passed over.
+    /// Takes an event: its name, which is empty if the framing has none, and its data. Reads all of
+    /// the data before it emits anything. So data that cannot be read may be repaired and given
+    /// again. Ignores data of an unknown kind.
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault>;
 
-    /// The upstream closed: the place to emit what only the end makes sure.
+    /// Takes the end of the upstream's stream, and emits what only the end makes certain.
     fn end_of_file(&mut self, _emit: Emit<'_>) -> Result<(), StreamFault> {
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What can be wrong with an upstream's answer, and how its errors are read.
+//! A fault is what can be wrong with an upstream's answer. This module has the faults, and the form
+//! of an upstream's error.
 
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use super::field::Field;
 /// What an error's head says.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ErrorHead<'a> {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
     /// `content-type`
     pub content_type: Option<&'a str>,
-    /// `x-amzn-errortype`: what AWS calls it.
+    /// `x-amzn-errortype`: the name that AWS gives the error.
     pub error_type: Option<&'a str>,
 }
 
-/// Why what a healthy status announced is no answer.
+/// The reason why a body with a status of success is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerFault {
     /// The body is an error that came with a status of success.
@@ -24,7 +25,7 @@ pub enum AnswerFault {
     Nonsense(&'static str),
 }
 
-/// Why a stream ends without being whole.
+/// The reason why a stream ends without being whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamFault {
     /// The upstream reported an error inside the stream.
@@ -44,11 +45,11 @@ impl From<AnswerFault> for StreamFault {
     }
 }
 
-/// An upstream's error, read from whatever shape it came in. Not yet scrubbed of secrets.
+/// An upstream's error, read from any shape. It may still contain secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpstreamError {
-    /// The HTTP status that says what this is, if the body names one, or is to be read as one,
-    /// whatever the answer's own was.
+    /// The HTTP status that fits this error, if the body names one or implies one. It may differ
+    /// from the status of the answer.
     pub status: Option<u16>,
     /// OpenAI's `type`.
     pub kind: Option<String>,
@@ -60,15 +61,16 @@ pub struct UpstreamError {
     pub field: Option<Box<Field>>,
     /// What happened: the upstream's own words where its body has a known shape, else ours.
     pub message: String,
-    /// The start of a body of no known shape (a web page, say): for a log, never for a caller.
+    /// The start of a body of no known shape (a web page, say). It is for a log, never for a
+    /// caller.
     pub excerpt: Option<Box<str>>,
-    /// When to come back, where the body says it.
+    /// The time after which to come back, if the body says it.
     pub retry_after: Option<Duration>,
 }
 
 impl UpstreamError {
-    /// A content filter let the prompt not through, or the answer: the code says so, and the status
-    /// is 400.
+    /// Returns whether a content filter stopped the prompt or the answer. The code says so, and the
+    /// status is then 400.
     pub fn is_filtered(&self) -> bool {
         matches!(self.code.as_deref(), Some("content_filter" | "content_policy_violation"))
     }

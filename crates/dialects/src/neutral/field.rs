@@ -2,14 +2,16 @@
 //!
 //! A dialect refuses, loses or weakens fields. The front door says them in the caller's words.
 
-/// One thing that a request can say.
+/// One thing that a request can say. A comment names it in general words; a front door has the
+/// caller's name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
     /// The conversation as a whole.
     Messages,
     /// The message at this index.
     Message(usize),
-    /// The part of a message that is no text: the message's index, and the part's in it.
+    /// The part of a message that is no text: the index of the message, and the index of the part
+    /// in it.
     Part(usize, usize),
     /// The calls of the message at this index.
     Calls(usize),
@@ -17,15 +19,15 @@ pub enum Field {
     CallId(usize),
     /// A second result of a call that has one.
     SecondResult,
-    /// That the system says something, and not the user.
+    /// The role of the system: that a text comes from the system and not from the user.
     SystemRole,
-    /// What the system says besides text.
+    /// The parts of a system message that are no text.
     SystemMedia,
     /// The name of a participant.
     ParticipantName,
-    /// What a model thought, as text.
+    /// A model's thoughts, as text.
     Reasoning,
-    /// What a model thought, with a provider's signature.
+    /// A model's thoughts, with a provider's signature.
     Thoughts,
     /// The signature of the thought behind a call.
     CallSignature,
@@ -33,72 +35,72 @@ pub enum Field {
     CallArguments,
     /// The input of a call of a custom tool.
     CustomCall,
-    /// How exactly to look at a picture.
+    /// The detail in which a model looks at a picture.
     ImageDetail,
     /// The name of a file.
     FileName,
     /// Another field of a message, by the name that the caller wrote.
     OtherOfMessage(String),
-    /// That a prompt cache may end here.
+    /// The hint that a prompt cache may end here.
     CacheHint,
     /// The tools as a whole.
     Tools,
     /// The tool at this index.
     Tool(usize),
-    /// What a function takes.
+    /// The parameters of a function.
     ToolParameters,
-    /// That calls of a function keep to its parameters exactly.
+    /// The demand that calls of a function match its parameters exactly.
     ToolStrict,
-    /// Which tools may or must be called.
+    /// The choice of the tools that may or must be called.
     ToolChoice,
-    /// Whether several tools may be called at once.
+    /// The permission to call several tools at once.
     ParallelCalls,
     /// The format of the answer.
     Format,
-    /// What the format is for.
+    /// The description of the format.
     FormatDescription,
     /// The schema of the answer.
     FormatSchema,
-    /// That the answer keeps to its schema exactly.
+    /// The demand that the answer matches its schema exactly.
     FormatStrict,
     /// The most tokens of the answer.
     MaxTokens,
-    /// How random the answer may be.
+    /// The randomness of the answer.
     Temperature,
-    /// From which share of the likeliest tokens to draw.
+    /// The share of the likeliest tokens from which to draw.
     TopP,
-    /// From how many of the likeliest tokens to draw.
+    /// The number of the likeliest tokens from which to draw.
     TopK,
-    /// Against words that came often.
+    /// The penalty for tokens by the number of times that they came before.
     FrequencyPenalty,
-    /// Against words that came at all.
+    /// The penalty for tokens that came before at all.
     PresencePenalty,
-    /// Where to stop.
+    /// The texts at which to stop.
     Stop,
-    /// The seed of chance.
+    /// The seed of the random numbers.
     Seed,
     /// The number of choices.
     Choices,
-    /// How likely each token was.
+    /// The probability of each token.
     Logprobs,
     /// An answer in sound.
     Audio,
-    /// How hard to think.
+    /// The effort of thinking.
     Effort,
-    /// How to think, as Anthropic says it.
+    /// The settings of thinking, in Anthropic's form.
     Thinking,
     /// The kind in [`Field::Thinking`].
     ThinkingType,
     /// The budget in [`Field::Thinking`].
     ThinkingBudget,
-    /// For whom this is.
+    /// The end user for whom the request is made.
     User,
     /// Labels of the request.
     Metadata,
-    /// How fast, and at which price.
+    /// The speed of the answer, and with it the price.
     ServiceTier,
     /// Another field of the request, by the name that the caller wrote.
     Other(String),
-    /// Fields beyond the most that are counted.
+    /// The fields beyond the largest number that is counted.
     Rest,
 }

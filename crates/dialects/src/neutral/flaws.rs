@@ -1,17 +1,17 @@
-//! What is wrong with an answer that says of itself that it is whole: calls that nobody can
-//! execute, and text where JSON was asked for.
+//! A flaw is a fault in an answer that claims to be whole: a call that nobody can execute, or text
+//! where JSON was asked for.
 //!
-//! Nothing is mended, and nothing is said where the answer itself says that it may be cut short: at
-//! a `length`, a refusal, a filter.
+//! Flaws are reported, not repaired. An answer that says that it may be cut short has no flaws: it
+//! ends with `length`, a refusal or a filter.
 
 use crate::wire::json::Pieces;
 
 /// The flaws of one answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flaws {
-    /// Calls of functions whose arguments are no JSON object.
+    /// The number of function calls whose arguments are no JSON object.
     pub broken_calls: u32,
-    /// JSON was asked for, and the content of a choice is none.
+    /// True if JSON was asked for, and the content of a choice is no JSON.
     pub not_json: bool,
 }
 
@@ -23,8 +23,8 @@ impl Flaws {
     }
 }
 
-/// Whether a call cannot be executed with these arguments, all of them. None at all, or `null`, are
-/// those of a function that takes none.
+/// Returns whether a call cannot be executed with these complete arguments. Blank arguments or
+/// `null` belong to a function without parameters, and are valid.
 pub(crate) fn is_broken(arguments: &Pieces) -> bool {
     !(arguments.is_blank() || arguments.is_null() || arguments.is_object())
 }

@@ -1,23 +1,23 @@
-//! What of a request is not said to whom it goes.
+//! Losses are the fields of a request that a dialect cannot send, or not as the caller wrote them.
 
 use std::borrow::Cow;
 
 use super::field::Field;
 
-/// The fields of a request that a dialect left out, weakened or added to, each once. `F` is how a
-/// field is named: as the caller wrote it, without indexes (`messages[].name`), or, inside a
-/// dialect, as a [`Field`].
+/// The fields of a request that a dialect left out, weakened or added to, each once. `F` is the
+/// type that names a field: a text as the caller wrote it, without indexes (`messages[].name`), or,
+/// inside a dialect, a [`Field`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Losses<F = Cow<'static, str>> {
     names: Vec<F>,
-    /// Of those the first that is left out or weakened.
+    /// The index in `names` of the first field that was left out or weakened.
     first: Option<usize>,
 }
 
 /// The fields that a dialect left out, weakened or added to.
 pub type LostFields = Losses<Field>;
 
-/// What is noted in the end where a caller makes up hundreds of fields.
+/// The most fields that are noted. If a caller invents more, the last entry stands for the rest.
 const MOST: usize = 64;
 
 impl<F> Default for Losses<F> {
@@ -27,12 +27,12 @@ impl<F> Default for Losses<F> {
 }
 
 impl<F: PartialEq> Losses<F> {
-    /// Returns the fields.
+    /// Returns all fields, including those that were only added to.
     pub fn names(&self) -> &[F] {
         &self.names
     }
 
-    /// Notes a field, or the rest if there are too many. Returns where it stands among the fields.
+    /// Notes a field, or `rest` if there are too many. Returns the index of the field in the list.
     fn note(&mut self, name: F, rest: F) -> usize {
         if let Some(place) = self.names.iter().position(|known| *known == name) {
             return place;
@@ -51,20 +51,20 @@ impl LostFields {
         self.first.get_or_insert(place);
     }
 
-    /// Notes that a field is lost, if it is.
+    /// Notes that a field is lost, if `is_lost` is true.
     pub fn add_if(&mut self, is_lost: bool, field: Field) {
         if is_lost {
             self.add(field);
         }
     }
 
-    /// Notes that something is added to a field that the caller did not say, and that nothing of it
-    /// is lost: nobody is refused for that.
+    /// Notes that something is added to a field, and that nothing the caller wrote is lost. No
+    /// request is refused for that.
     pub fn add_to(&mut self, field: Field) {
         self.note(field, Field::Rest);
     }
 
-    /// Writes them in other words.
+    /// Names the fields in other words.
     pub(crate) fn in_words(self, name: impl Fn(&Field) -> Cow<'static, str>) -> Losses {
         let mut losses = Losses::default();
         for (place, field) in self.names.iter().enumerate() {
@@ -84,13 +84,14 @@ impl Losses {
         self.first.get_or_insert(place);
     }
 
-    /// Returns where a name stands among the names.
+    /// Notes a name, and returns its index in the list.
     fn name(&mut self, name: Cow<'static, str>) -> usize {
         let known = OPTIONAL.iter().find(|known| **known == name);
         self.note(known.map_or(name, |known| Cow::Borrowed(*known)), "other".into())
     }
 
-    /// Notes that a field is lost, by the name that the caller wrote, if it may be shown.
+    /// Notes that a field is lost, by the name that the caller wrote. A name that must not be shown
+    /// becomes `other`.
     pub fn add_written(&mut self, prefix: &str, name: &str) {
         self.add(format!("{prefix}{}", shown(name)));
     }
@@ -101,17 +102,17 @@ impl Losses {
     }
 }
 
-/// Returns the name that the caller wrote, or `other`: what a caller made up must not swell logs or
-/// headers.
+/// Returns the name that the caller wrote, or `other` if it is not safe to show. Names that a
+/// caller invents must not fill logs or headers.
 pub(crate) fn shown(name: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    // What is this long may be a key that slipped in among the names.
+    // A long word may be a key that slipped in among the names.
     let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);
     let is_shown = !name.is_empty() && name.len() <= 48 && !looks_secret(name) && name.split("[]").all(is_word);
     if is_shown { name } else { "other" }
 }
 
-/// The fields of OpenAI's own that reading keeps as it finds them: their names are known, and may
+/// The fields of OpenAI's that reading keeps as it finds them. Their names are known, so they may
 /// be a metric's label.
 const OPTIONAL: [&str; 16] = [
     "audio",
@@ -132,7 +133,7 @@ const OPTIONAL: [&str; 16] = [
     "web_search_options",
 ];
 
-/// Whether a word looks made by a generator of keys rather than by a person.
+/// Returns whether a word looks like a generated key rather than like a name.
 pub fn looks_secret(word: &str) -> bool {
     let prefixed =
         ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;

@@ -1,12 +1,13 @@
-//! Our own object in the usage chunk, `x_portcullis`: that the usage is an estimate, and the trail
-//! for keys that debug.
+//! The mark is our own object `x_portcullis` in the usage chunk. It says that the usage is an
+//! estimate, and has the trail for keys that debug.
 
 use super::usage::Source;
 use crate::wire::json::{Cursor, slice};
 
 const ESTIMATED: &str = r#""usage":"estimated""#;
 
-/// The object; none, where there is nothing to say. `trail` is members as JSON text, on one line.
+/// Returns the object, or `None` if it would be empty. `trail` is members as JSON text, on one
+/// line.
 pub(crate) fn write(source: Source, trail: Option<&str>) -> Option<String> {
     let estimated = (source == Source::Estimated).then_some(ESTIMATED);
     match (estimated, trail.filter(|trail| !trail.is_empty())) {
@@ -16,8 +17,8 @@ pub(crate) fn write(source: Source, trail: Option<&str>) -> Option<String> {
     }
 }
 
-/// Whether the object of an upstream that is a gateway like this one says that the usage is an
-/// estimate.
+/// Returns whether this object says that the usage is an estimate. It comes from an upstream that
+/// is a gateway like this one.
 pub(crate) fn is_estimated(object: &[u8]) -> bool {
     let mut found = false;
     let read = Cursor::new(object).object(|cursor, key| {

@@ -1,13 +1,13 @@
-//! The neutral form: what a chat request can say, and what an answer tells, whichever dialect
-//! either is in.
+//! The neutral form is the form between all formats: it has everything that a chat request can ask
+//! and that an answer can tell.
 //!
-//! N dialects are N files, since all of them meet here: a front door makes a [`Request`] of a
-//! caller's body, a dialect writes it in its own words ([`Written`]) and reads what comes back as
-//! [`Event`]s, and the front door makes its answer of those, buffered or streamed. So both kinds of
-//! answer say the same.
+//! All dialects and front doors meet here, so N dialects need N files and no file for each pair. A
+//! front door reads a caller's body into a [`Request`]. A dialect writes it in its own format
+//! ([`Written`]), and reads the answer as [`Event`]s. The front door writes its answer from the
+//! events, buffered or streamed, so both kinds of answer have the same content.
 //!
-//! **Invariant:** nothing is left out in silence. What a dialect cannot say is in
-//! [`LostFields`], or the request is [`FieldRefused`].
+//! **Invariant:** nothing is left out in silence. A field that a dialect cannot say is in
+//! [`LostFields`], or the request is refused ([`FieldRefused`]).
 
 pub mod answer;
 pub mod answered;

@@ -1,10 +1,11 @@
 //! An offer says which tools a model is shown, which of them it must call, and how its answer gets
-//! the format that is asked for.
+//! the format that was asked for.
 //!
-//! It is decided here, once for all dialects, by the request, by what the model can do
-//! ([`Traits`]), and by what the provider's API can say. A dialect writes it.
+//! The offer is decided here, once for all dialects. It depends on the request, on the model's
+//! abilities ([`Traits`]), and on what the provider's API can say. A dialect writes the offer.
 //!
-//! Reading a request has made sure that a choice names tools that are there.
+//! **Invariant:** a choice names only tools of the request. The reader of the request makes sure of
+//! that.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,65 +16,65 @@ use super::{Field, FieldRefused, Format, LostFields, Raw, Request, Tool, ToolCho
 /// The tools that a model is shown, and what it may do with them.
 #[derive(Debug)]
 pub(crate) struct Offer<'r, 'a> {
-    /// The caller's tools, without those that must not be called and need not be shown.
+    /// The caller's tools, except those that must not be called and need not be shown.
     pub(crate) tools: Vec<&'r Tool<'a>>,
-    /// What the model may do with them. Without tools it is [`Choice::Free`].
+    /// The calls that the model may make. Without tools it is [`Choice::Free`].
     pub(crate) choice: Choice<'r>,
-    /// The tools that the choice names. Where it names none, all tools are meant.
+    /// The tools that the choice names. If it is empty, the choice means all tools.
     pub(crate) named: &'r [Cow<'a, str>],
 }
 
-/// What a model may do with its tools.
+/// The calls that a model may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice<'r> {
-    /// Call them as it likes.
+    /// It may call tools, and need not.
     Free,
-    /// Call none.
+    /// It must call none.
     Never,
-    /// Call at least one.
+    /// It must call at least one.
     Any,
-    /// Call this one.
+    /// It must call this one.
     One(&'r str),
 }
 
-/// How many tools a choice can name in a provider's API. Where it cannot name those that are
-/// meant, the model is shown no others.
+/// The number of tools that a choice can name in a provider's API. If the API cannot name the
+/// chosen tools, the model is shown only these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// None.
     None,
-    /// One, which must be called.
+    /// One, and it must be called.
     One,
-    /// As many as there are.
+    /// Any number.
     Several,
 }
 
 /// The ways in which a provider's API and a model can give an answer the format that is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ways {
-    /// The API has a field for the format.
+    /// True if the API has a field for the format.
     pub(crate) native: bool,
-    /// The model can be made to call a tool whose input is the answer.
+    /// True if the model can be made to call a tool whose input is the answer.
     pub(crate) tool: bool,
-    /// The model can be asked in words.
+    /// True if the model can be asked for the format in words.
     pub(crate) words: bool,
-    /// Why a request is refused where there is no way.
+    /// The reason of a refusal if there is no way.
     pub(crate) refusal: &'static str,
-    /// The same where tools are what stands in the way.
+    /// The reason of a refusal if tools are the obstacle.
     pub(crate) refusal_beside_tools: &'static str,
 }
 
-/// How an answer gets its format.
+/// The way in which an answer gets its format.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form<'r, 'a> {
-    /// It has none: none is asked for, or that is a loss.
+    /// The answer has no format: none was asked for, or the format is a loss.
     Free,
-    /// The API's field says the format.
+    /// A field of the API has the format.
     Native(&'r Format<'a>),
-    /// The answer is the input of a tool that stands beside the caller's. The model must call one
-    /// of them all: so it goes on with its work or answers.
+    /// The answer is the input of a tool beside the caller's tools. The model must call one of all
+    /// these tools: it goes on with its work, or it answers.
     Tool(AnswerTool<'r>),
-    /// It is asked for in words.
+    /// The format is asked for in words.
     Words,
 }
 
@@ -82,11 +83,11 @@ pub(crate) enum Form<'r, 'a> {
 pub(crate) struct AnswerTool<'r> {
     /// The format's name, perhaps empty.
     pub(crate) name: &'r str,
-    /// What the format is for.
+    /// The description of the format.
     pub(crate) description: Option<&'r str>,
     /// The answer's schema.
     pub(crate) schema: Raw<'r>,
-    /// Whether the answer must keep to it exactly.
+    /// True if the answer must match the schema exactly.
     pub(crate) strict: bool,
 }
 
@@ -94,8 +95,8 @@ pub(crate) struct AnswerTool<'r> {
 const ANY_OBJECT: Raw<'static> = Raw(r#"{"type":"object","additionalProperties":true}"#);
 
 impl<'r, 'a> Offer<'r, 'a> {
-    /// Decides which tools are shown and which must be called. Refuses, with this sentence, a
-    /// choice that the model cannot be held to.
+    /// Decides which tools are shown and which must be called. Refuses, with the sentence
+    /// `refusal`, a choice that the model cannot be held to.
     pub(crate) fn of(
         request: &'r Request<'a>,
         traits: &Traits,
@@ -128,13 +129,13 @@ impl<'r, 'a> Offer<'r, 'a> {
         Ok(Self { tools: request.tools.iter().filter(is_shown).collect(), choice, named })
     }
 
-    /// Whether the model may call one of the tools.
+    /// Returns whether the model may call one of the tools.
     pub(crate) fn may_call(&self) -> bool {
         self.choice != Choice::Never && !self.tools.is_empty()
     }
 
-    /// Decides how an answer gets this format. The answer to a forced call is the call, and what
-    /// may be said beside it has no format.
+    /// Decides how an answer gets this format. The answer to a forced call is the call itself; text
+    /// beside it has no format.
     pub(crate) fn form(
         &self,
         format: Option<&'r Format<'a>>,
@@ -162,7 +163,7 @@ impl<'r, 'a> Offer<'r, 'a> {
 }
 
 impl Choice<'_> {
-    /// Whether a tool must be called.
+    /// Returns whether a tool must be called.
     pub(crate) fn is_forced(self) -> bool {
         matches!(self, Choice::Any | Choice::One(_))
     }

@@ -1,49 +1,50 @@
-//! Money: what tokens cost, exactly.
+//! Prices and costs, computed exactly.
 //!
-//! A price is in millionths of a dollar for a million tokens, which is a million-millionth of a
-//! dollar a token; a cost is in thousand-millionths of a dollar, and rounded to them once, so that
-//! sums are sums of what was told. What is too much for the numbers is the most that they can say.
+//! A price is in millionths of a dollar for a million tokens. That is a million-millionth of a
+//! dollar for one token. A cost is in thousand-millionths of a dollar. It is rounded only once, so
+//! sums are sums of the amounts that were shown. An amount that is too large becomes the largest
+//! amount.
 
 use std::fmt;
 
 use super::usage::{Source, Usage};
 
-/// An amount of US dollars, in thousand-millionths. Shown as an exact decimal, `0.000123`, which is
-/// a JSON number too.
+/// An amount of US dollars, in thousand-millionths. It is shown as an exact decimal, `0.000123`,
+/// which is a JSON number too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Usd(pub u64);
 
-/// In one dollar.
+/// The number of thousand-millionths in one dollar.
 const NANOS: u64 = 1_000_000_000;
 
 impl Usd {
     /// Nothing.
     pub const ZERO: Usd = Usd(0);
 
-    /// The most that an amount can be, so that every book can have it, and two of them together:
-    /// some thousand million dollars.
+    /// The largest amount, some thousand million dollars. Every counter can hold it, and can hold
+    /// the sum of two such amounts.
     pub const MOST: Usd = Usd(1 << 62);
 
-    /// From millionths of a dollar.
+    /// Returns an amount from millionths of a dollar.
     pub fn of_millionths(millionths: u64) -> Usd {
         Usd(millionths.saturating_mul(1_000)).min(Self::MOST)
     }
 
-    /// As near as a float comes to it.
+    /// Returns the nearest float, in dollars.
     pub fn dollars(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "said so")]
         let nanos = self.0 as f64;
         nanos / 1e9
     }
 
-    /// Both together.
+    /// Returns the sum of both amounts.
     #[must_use]
     pub fn plus(self, other: Usd) -> Usd {
         Usd(self.0.saturating_add(other.0)).min(Self::MOST)
     }
 }
 
-/// As a number: of nine decimals a float has all, up to some millions.
+/// Writes a number. A float has all nine decimals of an amount of up to some millions.
 impl serde::Serialize for Usd {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(self.dollars())
@@ -56,8 +57,8 @@ impl fmt::Display for Usd {
     }
 }
 
-/// What a million tokens cost, of which each costs so many million-millionths of a dollar: in
-/// dollars, as the catalog has it.
+/// The price of a million tokens, for display in dollars as in the catalog. The number is the price
+/// of one token in million-millionths of a dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Million(pub u64);
 
@@ -67,7 +68,7 @@ impl fmt::Display for Million {
     }
 }
 
-/// Shows a number of equal parts of a whole as a decimal, with no zeros at its end.
+/// Writes `parts` of a whole as a decimal without zeros at its end.
 fn decimal(f: &mut fmt::Formatter<'_>, parts: u64, in_one: u64, digits: usize) -> fmt::Result {
     let (whole, rest) = (parts / in_one, parts % in_one);
     if rest == 0 {
@@ -76,54 +77,54 @@ fn decimal(f: &mut fmt::Formatter<'_>, parts: u64, in_one: u64, digits: usize) -
     f.pad(format!("{whole}.{rest:0digits$}").trim_end_matches('0'))
 }
 
-/// What a model's tokens cost: each in million-millionths of a dollar, which is what a million of
-/// them cost in millionths.
+/// The price of a model's tokens. Each price of a token is in million-millionths of a dollar, which
+/// equals the price of a million tokens in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// A token that is read.
+    /// The price of a token that is read.
     pub input: u64,
-    /// A token that is written.
+    /// The price of a token that is written.
     pub output: u64,
-    /// A token that is read out of the upstream's cache.
+    /// The price of a token that is read out of the upstream's cache.
     pub cached_input: u64,
-    /// A token that is read and goes into the upstream's cache.
+    /// The price of a token that is read and goes into the upstream's cache.
     pub cache_write: u64,
-    /// A token that is thought.
+    /// The price of a token of thinking.
     pub thinking: u64,
-    /// Each answer, besides.
+    /// The price of each answer, in addition to its tokens.
     pub per_request: Usd,
-    /// What all tokens of an answer cost where its prompt is a long one.
+    /// The prices of all tokens of an answer to a long prompt.
     pub long: Option<Long>,
 }
 
-/// The price of answers to long prompts.
+/// The prices of answers to long prompts. They replace the prices of [`Price`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Long {
-    /// Prompts of more tokens than this are long.
+    /// A prompt with more tokens than this is long.
     pub above: u64,
-    /// Instead of the price's own, as are the others.
+    /// The price of a token that is read.
     pub input: u64,
-    /// A token that is written.
+    /// The price of a token that is written.
     pub output: u64,
-    /// A token that is read out of the upstream's cache.
+    /// The price of a token that is read out of the upstream's cache.
     pub cached_input: u64,
-    /// A token that is read and goes into the upstream's cache.
+    /// The price of a token that is read and goes into the upstream's cache.
     pub cache_write: u64,
-    /// A token that is thought.
+    /// The price of a token of thinking.
     pub thinking: u64,
 }
 
 impl Price {
-    /// Nothing costs anything.
+    /// The price at which everything is free.
     pub const FREE: Price =
         Price { input: 0, output: 0, cached_input: 0, cache_write: 0, thinking: 0, per_request: Usd::ZERO, long: None };
 
-    /// What an answer cost; nothing where there was none.
+    /// Returns the cost of an answer; zero if there was none.
     pub fn cost(&self, usage: &Usage) -> Usd {
         if usage.source == Source::None {
             return Usd::ZERO;
         }
-        // Parts are no more than their whole, whatever an upstream says.
+        // A part is never larger than its whole, whatever an upstream says.
         let cached = usage.cached.min(usage.prompt);
         let cache_write = usage.cache_write.min(usage.prompt - cached);
         let thinking = usage.reasoning.min(usage.completion);
@@ -138,7 +139,7 @@ impl Price {
         ])
     }
 
-    /// The most that an answer of so many tokens can cost, and of fewer, of whatever kind they are.
+    /// Returns the highest possible cost of an answer with at most so many tokens, of any kind.
     pub fn most(&self, prompt: u64, completion: u64) -> Usd {
         let dearest =
             |each: Long| (each.input.max(each.cached_input).max(each.cache_write), each.output.max(each.thinking));
@@ -146,14 +147,14 @@ impl Price {
         self.sum([(prompt, read.max(long_read)), (completion, written.max(long_written))])
     }
 
-    /// What each token costs where the prompt has so many.
+    /// Returns the prices of single tokens for a prompt of this size.
     fn at(&self, prompt: u64) -> Long {
         let Price { input, output, cached_input, cache_write, thinking, per_request: _, long } = *self;
         let short = Long { above: 0, input, output, cached_input, cache_write, thinking };
         long.filter(|long| prompt > long.above).unwrap_or(short)
     }
 
-    /// Rounded once, half up.
+    /// Returns the sum with the price of the answer, rounded once, half up.
     fn sum<const KINDS: usize>(&self, kinds: [(u64, u64); KINDS]) -> Usd {
         let picos = kinds
             .iter()
@@ -163,19 +164,19 @@ impl Price {
     }
 }
 
-/// Whether an answer's usage says what it cost.
+/// Says if an answer's usage shows the cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ShowCost {
-    /// It does not: what an upstream says of it stays.
+    /// The usage shows no cost of ours. A cost that an upstream says stays.
     #[default]
     No,
-    /// It does, at this price, where it is known; what an upstream says of it is not ours, and
-    /// goes.
+    /// The usage shows the cost at this price, if the price is known. A cost that an upstream says
+    /// is removed.
     At(Option<Price>),
 }
 
 impl ShowCost {
-    /// What is shown.
+    /// Returns the cost that is shown.
     pub fn of(&self, usage: &Usage) -> Option<Usd> {
         match self {
             Self::No | Self::At(None) => None,

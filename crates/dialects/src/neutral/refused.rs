@@ -1,24 +1,24 @@
-//! Why a request is not sent to a target, for the caller to read.
+//! A refusal says why a request is not sent to a target. The caller can read it.
 
 use super::field::Field;
 
-/// Why a request cannot be written for a target. `P` is how the field at fault is named: in the
-/// caller's words, or, inside a dialect, as a [`Field`].
+/// The reason why a request cannot be written for a target. `P` is the type that names the field at
+/// fault: a text in the caller's words, or, inside a dialect, a [`Field`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused<P = String> {
-    /// The request is at fault, whoever is asked.
+    /// The request is at fault for any target.
     Invalid(Complaint<P>),
-    /// This dialect, or this model, cannot do what is asked without changing what it means; another
-    /// may.
+    /// This dialect or this model cannot do what is asked without changing its meaning. Another
+    /// target may be able to.
     Unsupported(Complaint<P>),
 }
 
-/// Why a dialect cannot write a request.
+/// The reason why a dialect cannot write a request.
 pub type FieldRefused = Refused<Field>;
 
 impl FieldRefused {
-    /// Refuses the first field of a table that asks for what the target cannot do; each with the
-    /// reason why.
+    /// Refuses the request if a row of the table asks for something that the target cannot do. A
+    /// row has: if it is asked for, the field, and the reason. The first such row counts.
     pub(crate) fn any<const N: usize>(table: [(bool, Field, &str); N]) -> Result<(), Self> {
         match table.into_iter().find(|(is_refused, ..)| *is_refused) {
             Some((_, field, why)) => Err(Self::unsupported(field, why)),
@@ -27,7 +27,7 @@ impl FieldRefused {
     }
 }
 
-/// What to tell the caller.
+/// The text of a refusal for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint<P = String> {
     /// The field: `messages[3].content[0].image_url`.

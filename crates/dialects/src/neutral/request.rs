@@ -1,13 +1,14 @@
-//! A chat request in the neutral form: what any front door can ask, and any dialect writes.
+//! A chat request in the neutral form: everything that a front door can ask, and that a dialect
+//! writes.
 //!
-//! Texts are borrowed from the caller's body; numbers and schemas stay the text that they are.
+//! Texts are borrowed from the caller's body. Numbers and schemas stay the text that they are.
 
 use std::borrow::Cow;
 
 use super::field::Field;
 use crate::wire::json::{Cursor, Kind};
 
-/// A caller's request, read whole. What is `null` in it counts as absent.
+/// A caller's whole request. A field that is `null` counts as absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request<'a> {
     /// The conversation, in the order written.
@@ -26,9 +27,9 @@ pub struct Request<'a> {
     pub temperature: Option<Number<'a>>,
     /// `top_p`.
     pub top_p: Option<Number<'a>>,
-    /// `top_k`: no field of OpenAI's, but every other dialect's.
+    /// `top_k`. OpenAI has no such field, but every other dialect has it.
     pub top_k: Option<u64>,
-    /// What speaks against words that came before.
+    /// The penalties for tokens that came before.
     pub penalties: Penalties<'a>,
     /// `stop`, as a list.
     pub stop: Vec<Cow<'a, str>>,
@@ -40,7 +41,7 @@ pub struct Request<'a> {
     pub logprobs: bool,
     /// `reasoning_effort`.
     pub effort: Option<Effort>,
-    /// `modalities` names something else than text, or `audio` is there.
+    /// True if `modalities` names something other than text, or if `audio` is there.
     pub wants_audio: bool,
     /// `safety_identifier`, else `user`.
     pub user: Option<Cow<'a, str>>,
@@ -48,40 +49,40 @@ pub struct Request<'a> {
     pub metadata: Option<Raw<'a>>,
     /// `service_tier`.
     pub service_tier: Option<Cow<'a, str>>,
-    /// Every other top-level field that says something, known to OpenAI or not, without `model`,
-    /// `messages`, `stream`, `stream_options`. Also fields inside `tools` and `response_format`
-    /// that nobody knows, by their path without indexes: `tools.function.x`.
+    /// Every other top-level field with a value, known to OpenAI or not, except `model`,
+    /// `messages`, `stream` and `stream_options`. Also unknown fields inside `tools` and
+    /// `response_format`, by their path without indexes: `tools.function.x`.
     pub others: Vec<(Cow<'a, str>, Raw<'a>)>,
 }
 
-/// JSON text of one whole value, as it was written.
+/// The JSON text of one whole value, as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raw<'a>(pub &'a str);
 
-/// A finite number, as it was written and as it is.
+/// A finite number: its text and its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number<'a> {
-    /// The text, to be passed on exactly.
+    /// The text, which is passed on exactly.
     pub text: &'a str,
-    /// The nearest value, to be compared.
+    /// The nearest value, for comparisons.
     pub value: f64,
 }
 
-/// What speaks against words that came before.
+/// The penalties for tokens that came before.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Penalties<'a> {
-    /// `frequency_penalty`: the more, the oftener they came.
+    /// `frequency_penalty`: it grows with the number of times that a token came.
     pub frequency: Option<Number<'a>>,
-    /// `presence_penalty`: however often they came.
+    /// `presence_penalty`: it is the same however often a token came.
     pub presence: Option<Number<'a>>,
 }
 
-/// Who speaks.
+/// The role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// `system`.
     System,
-    /// `developer`: what newer models call the system.
+    /// `developer`: the name that newer models have for the system.
     Developer,
     /// `user`.
     User,
@@ -89,50 +90,51 @@ pub enum Role {
     Assistant,
     /// `tool`.
     Tool,
-    /// `function`: a tool's result as it was before there were several.
+    /// `function`: the result of a tool, in the form from before there were several calls at once.
     Function,
 }
 
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message<'a> {
-    /// Who speaks.
+    /// The role of the author.
     pub role: Role,
-    /// A string is one part; `null` and the empty string are none.
+    /// The parts. A string is one part; `null` and the empty string are none.
     pub content: Vec<Part<'a>>,
-    /// `name`: of a participant, or for [`Role::Function`] of the function.
+    /// `name`: of a participant, or of the function if the role is [`Role::Function`].
     pub name: Option<Cow<'a, str>>,
-    /// Assistant: the calls it made, the deprecated `function_call` included.
+    /// Assistant: the calls, including the deprecated `function_call`.
     pub calls: Vec<Call<'a>>,
-    /// Tool: the call that this answers.
+    /// Tool: the id of the call that this message answers.
     pub tool_call_id: Option<Cow<'a, str>>,
-    /// Assistant: `reasoning_content` (or `reasoning`), as answers show it.
+    /// Assistant: `reasoning_content` (or `reasoning`), in the form that answers have.
     pub reasoning: Option<Cow<'a, str>>,
     /// Assistant: signed thoughts, from callers that send them back (`thinking_blocks`,
     /// `reasoning_details`).
     pub thoughts: Vec<Thought<'a>>,
-    /// `cache_control` on the message itself, where no part can carry it: of a tool's result, or of
-    /// calls without a word.
+    /// `cache_control` on the message itself, if no part can carry it: on a tool's result, or on
+    /// calls without text.
     pub cache: Option<Cache<'a>>,
-    /// Names of its other fields that say something (`audio`, say).
+    /// The names of the message's other fields with a value (`audio`, for example).
     pub others: Vec<Cow<'a, str>>,
 }
 
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part<'a> {
-    /// What it is.
+    /// The kind of the part, with its data.
     pub kind: PartKind<'a>,
-    /// A prompt cache may end here: `cache_control`, or OpenAI's `prompt_cache_breakpoint`.
+    /// The hint that a prompt cache may end here: `cache_control`, or OpenAI's
+    /// `prompt_cache_breakpoint`.
     pub cache: Option<Cache<'a>>,
 }
 
-/// What a part is.
+/// The kind of a part, with its data.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartKind<'a> {
     /// Text, never empty. An assistant's `refusal` is text too.
     Text(Cow<'a, str>),
-    /// A picture; `detail` as written.
+    /// A picture, and `detail` as written.
     Image(Media<'a>, Option<Cow<'a, str>>),
     /// Sound in base64, and its format (`wav`, `mp3`).
     Audio(Cow<'a, str>, Cow<'a, str>),
@@ -140,20 +142,20 @@ pub enum PartKind<'a> {
     File(Media<'a>, Option<Cow<'a, str>>),
 }
 
-/// Where the bytes of a picture or file are.
+/// The place of the bytes of a picture or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Media<'a> {
-    /// Here: a lower-case media type without parameters (empty if none was written; `image/jpg` is
-    /// `image/jpeg`), and base64.
+    /// In the request: a media type and base64. The media type is in lower case, without
+    /// parameters, and empty if none was written; `image/jpg` becomes `image/jpeg`.
     Inline(Cow<'a, str>, Cow<'a, str>),
-    /// At a URL with another scheme than `data:`. Nobody here ever fetches it.
+    /// At a URL with a scheme other than `data:`. The gateway never fetches it.
     Url(Cow<'a, str>),
-    /// Uploaded before: a `file_id`.
+    /// At the provider, where it was uploaded before: a `file_id`.
     Id(Cow<'a, str>),
 }
 
 impl Media<'_> {
-    /// Whether it is at a URL that a provider may fetch.
+    /// Returns whether the bytes are at a URL that a provider may fetch.
     pub fn is_web(&self) -> bool {
         let Self::Url(url) = self else { return false };
         let is = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
@@ -161,31 +163,32 @@ impl Media<'_> {
     }
 }
 
-/// A hint that the prompt up to here will come again.
+/// A hint that the prompt up to this place will come again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cache<'a> {
-    /// For how long: `5m`, `1h`, as written.
+    /// The time for which to keep it: `5m`, `1h`, as written.
     pub ttl: Option<Cow<'a, str>>,
 }
 
 /// A call that an assistant made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call<'a> {
-    /// Its id; made from its place where the caller has none (`function_call`).
+    /// The id. If the caller has none (`function_call`), it is made from the call's place.
     pub id: Cow<'a, str>,
-    /// The function.
+    /// The name of the function.
     pub name: Cow<'a, str>,
-    /// What the model wrote: JSON text of an object as a rule, and sometimes none.
+    /// The text that the model wrote. It is usually the JSON text of an object, but not always.
     pub arguments: Cow<'a, str>,
-    /// Google's signature of the thought behind it (`extra_content.google.thought_signature`).
+    /// Google's signature of the thought behind the call
+    /// (`extra_content.google.thought_signature`).
     pub signature: Option<Cow<'a, str>>,
-    /// A `custom` tool's: `arguments` is its `input`.
+    /// True if the call is of a `custom` tool. Then `arguments` is its `input`.
     pub is_custom: bool,
 }
 
 impl Call<'_> {
-    /// The arguments as the object that they must be; models write nothing, or `null`, where there
-    /// are none.
+    /// Returns the arguments if they are an object. Models write nothing, or `null`, for a function
+    /// without parameters; that counts as `{}`.
     pub fn object(&self) -> Option<&str> {
         let text = self.arguments.trim_ascii();
         if self.is_custom {
@@ -199,26 +202,26 @@ impl Call<'_> {
         is_object.then_some(text)
     }
 
-    /// Returns the field that is weakened where they are none, and are put into one.
+    /// Returns the field that is weakened if the arguments are no object and are put into one.
     pub fn weakened(&self) -> Field {
         if self.is_custom { Field::CustomCall } else { Field::CallArguments }
     }
 }
 
-/// A model's thought that it must get back unchanged.
+/// A thought that the model must get back unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Thought<'a> {
-    /// Its text; empty for a redacted one.
+    /// The text; empty for a redacted thought.
     pub text: Cow<'a, str>,
     /// The provider's signature.
     pub signature: Option<Cow<'a, str>>,
-    /// A redacted thought: opaque data, and nothing else.
+    /// The opaque data of a redacted thought, which has nothing else.
     pub redacted: Option<Cow<'a, str>>,
-    /// It is no thought but Google's signature of a call.
+    /// True if this is no thought, but Google's signature of a call.
     pub of_call: bool,
 }
 
-/// Where signed thoughts come from: one family's mean nothing to the other.
+/// The family of models that signed a thought. Thoughts of one family mean nothing to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Claude, wherever it runs.
@@ -230,61 +233,61 @@ pub enum Family {
 /// A tool that the model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool<'a> {
-    /// Its name; empty for [`ToolKind::Other`].
+    /// The name; empty for [`ToolKind::Other`].
     pub name: Cow<'a, str>,
-    /// What it does.
+    /// The description.
     pub description: Option<Cow<'a, str>>,
-    /// Its kind.
+    /// The kind.
     pub kind: ToolKind<'a>,
-    /// A prompt cache may end here.
+    /// The hint that a prompt cache may end here.
     pub cache: Option<Cache<'a>>,
 }
 
-/// What kind of tool.
+/// The kind of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolKind<'a> {
-    /// A function: its parameters' JSON Schema, an object, and `strict`.
+    /// A function: the JSON Schema of its parameters, which is an object, and `strict`.
     Function(Option<Raw<'a>>, Option<bool>),
     /// OpenAI's free-form tool.
     Custom,
-    /// A type that only one provider has: no other can run it.
+    /// A type that only one provider has. No other provider can run it.
     Other,
 }
 
-/// Which tools must or may be called.
+/// The tools that must or may be called.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolChoice<'a> {
     /// None.
     None,
-    /// As the model likes.
+    /// Any tool, or none.
     Auto,
-    /// At least one.
+    /// At least one tool.
     Required,
-    /// This one.
+    /// This tool.
     Named(Cow<'a, str>),
-    /// Of these: at least one (`true`), or as the model likes.
+    /// These tools: at least one of them (`true`), or any or none (`false`).
     Allowed(bool, Vec<Cow<'a, str>>),
 }
 
-/// What the answer must be.
+/// The format that the answer must have.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Format<'a> {
-    /// Some JSON object.
+    /// Any JSON object.
     JsonObject,
-    /// JSON of a schema.
+    /// JSON that matches a schema.
     JsonSchema {
-        /// Its name.
+        /// The name.
         name: Cow<'a, str>,
-        /// What it is for.
+        /// The description.
         description: Option<Cow<'a, str>>,
-        /// The schema, an object; absent, any object will do.
+        /// The schema, which is an object. If it is absent, any object is allowed.
         schema: Option<Raw<'a>>,
-        /// Whether the answer must keep to it exactly.
+        /// True if the answer must match the schema exactly.
         strict: Option<bool>,
     },
 }
 
-/// How hard to think.
+/// The effort of thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// `none`

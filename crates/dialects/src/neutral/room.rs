@@ -1,10 +1,10 @@
-//! How long a request becomes, about: so that what it is written into need not grow, be there a
-//! picture of megabytes in it.
+//! This module estimates the size of a written request. The buffer then need not grow while it is
+//! written, even if the request has a picture of megabytes.
 
 use super::request::{Media, Message, Part, PartKind, Raw, Request, Tool, ToolKind};
 
 impl Request<'_> {
-    /// The bytes that writing it takes, about, in whatever dialect.
+    /// Returns roughly the number of bytes that the request takes in any dialect.
     pub fn room(&self) -> usize {
         self.messages.iter().map(message).sum::<usize>() + self.tools.iter().map(tool).sum::<usize>() + 512
     }
@@ -22,7 +22,7 @@ fn message(message: &Message<'_>) -> usize {
 
 fn part(part: &Part<'_>) -> usize {
     match &part.kind {
-        // What is escaped takes more.
+        // Escaped characters take more bytes.
         PartKind::Text(text) => text.len() + text.len() / 16 + 64,
         PartKind::Image(media, _) | PartKind::File(media, _) => match media {
             Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data.len() + 128,

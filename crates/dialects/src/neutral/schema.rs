@@ -1,24 +1,24 @@
-//! A schema is read into nodes: a JSON value, and what is in it.
+//! This module reads a JSON Schema into nodes. A node is a JSON value with the values in it.
 //!
-//! Texts of numbers, names and values stay as they were written, and so does their order: a model
-//! answers in the order of properties. What a keyword means is the business of whoever writes the
-//! schema for a provider.
+//! Numbers, names and values keep their text and their order, because a model answers in the order
+//! of the properties. The meaning of a keyword is left to the code that writes the schema for a
+//! provider.
 
 use std::borrow::Cow;
 
 use crate::wire::json::{Broken, Cursor, Kind, text_of};
 
-/// A value that was read: its text, and what is in it, by its names where it is an object.
+/// A value that was read: its text, and the values in it. The members of an object have names.
 #[derive(Debug)]
 pub(crate) struct Node<'a> {
     /// The text.
     pub(crate) text: &'a str,
-    /// The members of an object, or the elements of an array without a name.
+    /// The members of an object, or the elements of an array, which have empty names.
     pub(crate) parts: Vec<(Cow<'a, str>, Node<'a>)>,
 }
 
 impl<'a> Node<'a> {
-    /// Reads one whole value. Goes no deeper than the scanner does.
+    /// Reads one whole value. The depth has the same limit as in the scanner.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         Self::next(&mut Cursor::new(text.as_bytes()), text).ok()
     }
@@ -39,17 +39,17 @@ impl<'a> Node<'a> {
         Ok(Self { text: all.get(span).unwrap_or_default(), parts })
     }
 
-    /// Whether it is an object.
+    /// Returns whether the value is an object.
     pub(crate) fn is_object(&self) -> bool {
         self.text.starts_with('{')
     }
 
-    /// Whether it is an array.
+    /// Returns whether the value is an array.
     pub(crate) fn is_array(&self) -> bool {
         self.text.starts_with('[')
     }
 
-    /// Whether it is `true` or `false`.
+    /// Returns whether the value is `true` or `false`.
     pub(crate) fn is_bool(&self) -> bool {
         matches!(self.text, "true" | "false")
     }
@@ -70,10 +70,10 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The members of an object, whose values are not read.
+/// The names of an object's members, and the texts of their values.
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
-/// Reads names and values of an object.
+/// Reads the names and values of an object.
 pub(crate) fn members(object: &str) -> Option<Members<'_>> {
     let text = object.as_bytes();
     let mut members = Vec::new();
@@ -91,7 +91,7 @@ pub(crate) fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
     members.iter().find_map(|(member, value)| (member == name).then_some(*value))
 }
 
-/// Returns what a literal says, if it is a string's.
+/// Returns the text of a literal if it is a string.
 pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
     text_of(value.as_bytes(), &(0..value.len()))
 }

@@ -1,51 +1,52 @@
-//! What a model can do: facts that decide how a request is written for it. Each dialect has a table
-//! of them by name; the catalog overrides them, target by target, where a provider has changed its
-//! mind or a name says nothing.
+//! Traits are a model's abilities. They decide how a request is written for the model.
 //!
-//! Where the callers' own format passes through, a request is not written anew: `tools`, `images`
-//! and `structured` decide whether it can be sent at all, and nothing else here applies.
+//! Each dialect has a table of them by the model's name. The catalog can override them for a
+//! target, if a provider has changed a model or the name says nothing.
+//!
+//! If the caller's format passes through, a request is not written anew. Then `tools`, `images` and
+//! `structured` decide if it can be sent at all, and the other traits have no effect.
 
 use super::field::Field;
 use super::refused::FieldRefused;
 use super::request::{Effort, Format, Media, PartKind, Request};
 
-/// The facts.
+/// The abilities of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
-    /// The most tokens that an answer may have. Filled in where a dialect requires a number and the
-    /// request is silent; a larger one is cut.
+    /// The most tokens that an answer may have. If a dialect requires a maximum and the request has
+    /// none, this is sent. A larger maximum is reduced to this.
     pub max_output: Option<u64>,
-    /// What of `temperature` and `top_p` may be said.
+    /// The use of `temperature` and `top_p` that the model allows.
     pub sampling: Sampling,
-    /// How it is told to think.
+    /// The way in which the model is told to think.
     pub thinking: Thinking,
-    /// The words for the effort that it knows.
+    /// The words for the effort that the model knows.
     pub efforts: Efforts,
-    /// Whether thinking can be switched off.
+    /// True if thinking can be switched off.
     pub thinking_off: bool,
-    /// Whether thoughts that come back are refused if anything before them has changed since.
+    /// True if the model refuses thoughts that come back after anything before them has changed.
     pub bound_thoughts: bool,
-    /// Whether it knows tools.
+    /// True if the model knows tools.
     pub tools: bool,
-    /// Whether it can be made to call one.
+    /// True if the model can be made to call a tool.
     pub forced_tools: bool,
-    /// Whether it can be made to while it is told to think.
+    /// True if the model can be made to call a tool while it is told to think.
     pub forced_while_thinking: bool,
-    /// Whether it answers in a JSON Schema natively.
+    /// True if the model natively answers in a JSON Schema.
     pub structured: bool,
-    /// Whether structured answers and tools go together.
+    /// True if structured answers and tools can be used together.
     pub structured_with_tools: bool,
-    /// What the account's server reads.
+    /// The newer fields that the account's server reads.
     pub server: Server,
-    /// Whether it sees pictures.
+    /// True if the model sees pictures.
     pub images: bool,
-    /// Whether the conversation may end with the assistant's own words.
+    /// True if the conversation may end with the assistant's own words.
     pub prefill: bool,
 }
 
 impl Traits {
-    /// A model of which nothing is known: it is asked as the caller asks, and may answer for
-    /// itself.
+    /// The traits of an unknown model. The request is sent as the caller wrote it, and the model
+    /// may refuse it.
     pub const UNKNOWN: Traits = Traits {
         max_output: None,
         sampling: Sampling::Both,
@@ -63,17 +64,17 @@ impl Traits {
         prefill: true,
     };
 
-    /// The same model at a server that reads no more than these.
+    /// Returns the traits of the same model at a server that reads only these fields.
     pub fn at(self, server: Server) -> Traits {
         Traits { structured: self.structured && server.output_config, server, ..self }
     }
 
-    /// Whether there is anything that [`Traits::check`] could refuse.
+    /// Returns whether [`Traits::check`] could refuse a request.
     pub fn deny(&self) -> bool {
         !(self.tools && self.images && self.structured)
     }
 
-    /// Refuses a request for what such a model cannot do, where nothing of it can be left out or
+    /// Refuses a request that needs an ability which the model lacks, if nothing can be left out or
     /// said in another way.
     pub fn check(&self, request: &Request<'_>) -> Result<(), FieldRefused> {
         if !self.tools && !request.tools.is_empty() {
@@ -105,58 +106,58 @@ impl Traits {
     }
 }
 
-/// What an account's server reads of its dialect's newer fields: one that only imitates the
+/// The newer fields of its dialect that an account's server reads. A server that only imitates the
 /// dialect's inventor may ignore them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server {
-    /// Anthropic's `output_config`, Bedrock's `outputConfig`.
+    /// True for Anthropic's `output_config`, or Bedrock's `outputConfig`.
     pub output_config: bool,
-    /// Gemini's `responseJsonSchema`; else `responseSchema`.
+    /// True for Gemini's `responseJsonSchema`; false for `responseSchema`.
     pub response_json_schema: bool,
-    /// Gemini's `parametersJsonSchema`; else `parameters`.
+    /// True for Gemini's `parametersJsonSchema`; false for `parameters`.
     pub parameters_json_schema: bool,
 }
 
 impl Server {
-    /// The inventor's own.
+    /// The server of the dialect's inventor.
     pub const OWN: Server = Server { output_config: true, response_json_schema: true, parameters_json_schema: true };
 }
 
-/// What of `temperature` and `top_p` may be said.
+/// The use of `temperature` and `top_p` that a model allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
-    /// Either and both.
+    /// Either of them, or both.
     Both,
-    /// One of them: `temperature` where both are there.
+    /// Only one of them: `temperature` if the request has both.
     One,
-    /// Neither.
+    /// None of them.
     Neither,
 }
 
-/// How a model is told to think.
+/// The way in which a model is told to think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinking {
-    /// Nothing is known: it is not told.
+    /// Unknown. The model is told nothing.
     Unknown,
-    /// It does not.
+    /// The model does not think.
     None,
-    /// So many tokens.
+    /// By a number of tokens.
     Budget,
-    /// A word for the effort.
+    /// By a word for the effort.
     Effort,
 }
 
-/// Words for the effort, as a set.
+/// A set of words for the effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Efforts(u8);
 
 impl Efforts {
-    /// Every word there is.
+    /// All words.
     pub const ALL: Self = Self(u8::MAX);
-    /// None.
+    /// No words.
     pub const NO: Self = Self(0);
 
-    /// These words.
+    /// Returns the set of these words.
     pub const fn of(words: &[Effort]) -> Self {
         let (mut set, mut rest) = (0, words);
         while let [first, after @ ..] = rest {
@@ -166,7 +167,8 @@ impl Efforts {
         Self(set)
     }
 
-    /// The word to say where this one is meant: it, else the next weaker one, else the weakest.
+    /// Returns the word to send for this one: the same word, else the next weaker one, else the
+    /// weakest one.
     pub fn nearest(self, meant: Effort) -> Option<Effort> {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
         let known =

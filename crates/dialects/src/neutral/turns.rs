@@ -1,9 +1,9 @@
-//! The conversation as most providers want it: the system's words apart, then turns of user and
-//! assistant that alternate.
+//! Turns are a conversation in the form that most providers want: the system's texts apart, then
+//! turns of user and assistant that alternate.
 //!
-//! System and developer messages are gathered from wherever they stand; neighbours of one role
-//! become one turn; what says nothing is left out. The results of tools open the user's turn, in
-//! the order of their calls. Thoughts stand in front of the call that they led to.
+//! System and developer messages are gathered from any place. Neighbours of one role become one
+//! turn, and messages without content are left out. The results of tools come first in the user's
+//! turn, in the order of their calls. Thoughts stand before the call that they led to.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -16,18 +16,18 @@ use super::target::Kept;
 /// A conversation of alternating turns.
 #[derive(Debug, Default)]
 pub struct Turns<'r, 'a> {
-    /// What the system says: texts only, in order.
+    /// The system's texts, in order.
     pub system: Vec<&'r Part<'a>>,
     /// The turns. The first one may be the assistant's, and there may be none.
     pub turns: Vec<Turn<'r, 'a>>,
 }
 
-/// What one side says before the other does again; never empty.
+/// The items of one side until the other side speaks again. A turn is never empty.
 #[derive(Debug)]
 pub struct Turn<'r, 'a> {
-    /// Whose it is: the assistant's, else the user's.
+    /// True if the turn is the assistant's, false if it is the user's.
     pub is_assistant: bool,
-    /// What it says.
+    /// The content.
     pub items: Vec<Item<'r, 'a>>,
 }
 
@@ -36,15 +36,15 @@ pub struct Turn<'r, 'a> {
 pub enum Item<'r, 'a> {
     /// Text, picture, sound or file.
     Part(&'r Part<'a>),
-    /// Assistant: what it thought before what follows; of signed or redacted thoughts only.
+    /// Assistant: the thoughts before the next item. All of them are signed or redacted.
     Thoughts(Thoughts<'r, 'a>),
-    /// Assistant: a call. `signature` is Google's, from the caller or as it was kept.
+    /// Assistant: a call, and Google's signature of it, from the caller or from the kept thoughts.
     Call(&'r Call<'a>, Option<Cow<'r, str>>),
-    /// User: what a call gave.
+    /// User: the result of a call.
     Result(Outcome<'r, 'a>),
 }
 
-/// Thoughts, from the caller or as they were kept.
+/// Thoughts, from the caller or from the place where they were kept.
 #[derive(Debug)]
 pub enum Thoughts<'r, 'a> {
     /// The caller sent them.
@@ -54,7 +54,7 @@ pub enum Thoughts<'r, 'a> {
 }
 
 impl Thoughts<'_, '_> {
-    /// Each of them, in order.
+    /// Returns the thoughts, in order.
     pub fn all(&self) -> &[Thought<'_>] {
         match self {
             Self::Said(thoughts) => thoughts,
@@ -63,20 +63,22 @@ impl Thoughts<'_, '_> {
     }
 }
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Outcome<'r, 'a> {
     /// The call's id.
     pub id: Cow<'r, str>,
-    /// The function's name, from the call, else from the message; empty if nobody says it.
+    /// The function's name, from the call, else from the message; empty if neither has it.
     pub name: Cow<'r, str>,
-    /// What it gave; may be empty.
+    /// The content of the result; may be empty.
     pub parts: &'r [Part<'a>],
-    /// A prompt cache may end here: the message says so, or the last part that does.
+    /// The hint that a prompt cache may end here: from the message, else from the last part that
+    /// has one.
     pub cache: Option<&'r Cache<'a>>,
 }
 
-/// Puts a conversation in turns. Participants' names, and messages' unknown fields, are lost.
+/// Puts a conversation into turns. The names of participants and the unknown fields of messages are
+/// lost.
 pub fn turns<'r, 'a>(
     request: &'r Request<'a>,
     kept: &dyn Fn(&str) -> Option<Kept>,
@@ -100,7 +102,7 @@ pub fn turns<'r, 'a>(
     draft.finish()
 }
 
-/// What is known of a conversation up to a message.
+/// The turns of a conversation up to a message.
 #[derive(Default)]
 struct Draft<'r, 'a> {
     system: Vec<&'r Part<'a>>,
@@ -112,18 +114,20 @@ struct Draft<'r, 'a> {
 /// A turn that may still grow.
 struct OpenTurn<'r, 'a> {
     is_assistant: bool,
-    /// By the number of their calls. They only come in front at the end, so that their places stay.
+    /// The results, with the numbers of their calls. They come first only at the end, so that their
+    /// indexes stay the same until then.
     results: Vec<(usize, Outcome<'r, 'a>)>,
     items: Vec<Item<'r, 'a>>,
 }
 
-/// The calls of one id in the last message that has any. Several share one where a server does not
-/// number them.
+/// The calls with one id, in the last message that has any. Several calls share an id if a server
+/// does not number them.
 struct Made<'r> {
     message: usize,
-    /// Number and function of each.
+    /// The number and the function of each call.
     calls: Vec<(usize, &'r str)>,
-    /// How many have a result, and where the last of those stands: turn, and result therein.
+    /// The number of calls that have a result. `last` is the place of the last such result: its
+    /// turn, and its index in that turn's results.
     answered: usize,
     last: (usize, usize),
 }
@@ -171,7 +175,8 @@ impl<'r, 'a> Draft<'r, 'a> {
                 }
                 if let Some(thoughts) = news(kept, &mut known) {
                     remembered = true;
-                    // An answer begins with its thoughts: what it said comes after them.
+                    // An answer begins with its thoughts, so the text of the message comes after
+                    // them.
                     let at = if place == 0 && !says_thoughts { 0 } else { items.len() };
                     items.insert(at, Item::Thoughts(Thoughts::Kept(thoughts)));
                 }
@@ -183,11 +188,11 @@ impl<'r, 'a> Draft<'r, 'a> {
         self.say(true, items);
     }
 
-    /// Notes a call, so that its result finds it.
+    /// Notes a call, so that its result can find it.
     fn note(&mut self, message: usize, call: &'r Call<'a>) {
         let made = self.calls.entry(&call.id).or_insert(Made { message, calls: Vec::new(), answered: 0, last: (0, 0) });
         if made.message != message {
-            // Some servers begin to count anew with every answer.
+            // Some servers begin to count again with every answer.
             *made = Made { message, calls: Vec::new(), answered: 0, last: (0, 0) };
         }
         made.calls.push((self.count, &call.name));
@@ -201,7 +206,8 @@ impl<'r, 'a> Draft<'r, 'a> {
         let made = self.calls.get_mut(id);
         let call = match &made {
             Some(made) => made.calls.get(made.answered).copied(),
-            // The provider may judge. It stands behind those whose calls are known.
+            // This result has no call. The provider may judge that. It stands after the results
+            // whose calls are known.
             None => Some((usize::MAX, message.name.as_deref().unwrap_or_default())),
         };
         if let Some((number, name)) = call {
@@ -214,8 +220,8 @@ impl<'r, 'a> Draft<'r, 'a> {
             turn.results.push((number, outcome));
             return;
         }
-        // A second result of one call, which providers refuse: the later one counts, where the
-        // first one stood, beside its call.
+        // This is a second result of one call, which providers refuse. The later result counts. It
+        // stands in the place of the first one, beside its call.
         losses.add(Field::SecondResult);
         let (turn, place) = made.map_or((0, 0), |made| made.last);
         if let Some((_, first)) = self.turns.get_mut(turn).and_then(|turn| turn.results.get_mut(place)) {
@@ -224,7 +230,7 @@ impl<'r, 'a> Draft<'r, 'a> {
         }
     }
 
-    /// Adds to the turn of this side; begins it if there is something to add.
+    /// Adds items to the turn of this side. Begins the turn if there is an item.
     fn say(&mut self, is_assistant: bool, items: impl IntoIterator<Item = Item<'r, 'a>>) {
         let mut items = items.into_iter().peekable();
         if items.peek().is_some()
@@ -248,18 +254,18 @@ impl<'r, 'a> Draft<'r, 'a> {
 }
 
 impl Thought<'_> {
-    /// Whether a provider takes it back.
+    /// Returns whether a provider takes the thought back.
     fn is_whole(&self) -> bool {
         self.signature.is_some() || self.redacted.is_some()
     }
 
-    /// What tells it from others.
+    /// Returns the text that distinguishes the thought from others.
     fn mark(&self) -> &str {
         self.redacted.as_deref().or(self.signature.as_deref()).unwrap_or_default()
     }
 }
 
-/// Of what was kept, the thoughts that this message does not have yet.
+/// Returns the kept thoughts that this message does not have yet.
 fn news(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
     let mut is_new = |thought: &&Thought<'static>| {
         thought.is_whole()
@@ -277,7 +283,8 @@ fn news(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
     Some(new.into_iter().cloned().collect())
 }
 
-/// The last turn, and its index: of this side, begun now if it must be. Never `None`.
+/// Returns the last turn, and its index. Begins a new turn if the last one is of the other side.
+/// Never returns `None`.
 fn open<'t, 'r, 'a>(
     turns: &'t mut Vec<OpenTurn<'r, 'a>>,
     is_assistant: bool,

@@ -1,41 +1,42 @@
-//! What an exchange cost in tokens, and who says so.
+//! Usage is the number of tokens that an exchange used, and the source of that number.
 //!
-//! The total is always the true sum of its two parts; it is not stored. A count that nobody
-//! reported is an estimate and stays marked as one. What an upstream cannot have counted, nobody
-//! believes. Nothing here adds usages of several attempts together: of one exchange, one answer
-//! counts, once.
+//! The total is always the sum of prompt and completion, and is not stored. A count that nobody
+//! reported is an estimate, and stays marked as one. An implausible count of an upstream is not
+//! used. Usages of several attempts are not added here: of one exchange, one answer counts, once.
 
-/// No answer has more tokens of a kind: ten times the longest context that any model has, and less
-/// than a negative number looks like that was taken for one without a sign. What counts more counts
-/// nothing, and nothing else that came with it is believed.
+/// The most tokens of one kind that an answer can have. It is ten times the longest context of any
+/// model. A negative number that was read as one without a sign is larger than this. If a count is
+/// larger, none of the counts that came with it is used.
 pub const MOST: u64 = 1 << 30;
 
 /// The tokens of one answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens read, cached ones included.
+    /// The tokens read, including cached ones.
     pub prompt: u64,
-    /// Tokens written, reasoning included.
+    /// The tokens written, including reasoning.
     pub completion: u64,
-    /// Of the prompt, those that came out of the upstream's cache.
+    /// The tokens of the prompt that came out of the upstream's cache.
     pub cached: u64,
-    /// Of the prompt, those that went into the upstream's cache.
+    /// The tokens of the prompt that went into the upstream's cache.
     pub cache_write: u64,
-    /// Of the completion, those that were thinking.
+    /// The tokens of the completion that were thinking.
     pub reasoning: u64,
-    /// Who counted.
+    /// The source of the counts.
     pub source: Source,
-    /// The number of the upstream's that no answer can have: then the others are ours.
+    /// The name of an implausible count of the upstream's. If there is one, the other counts are
+    /// ours.
     pub doubted: Option<&'static str>,
 }
 
 impl Usage {
-    /// Prompt and completion together.
+    /// Returns the sum of prompt and completion.
     pub fn total(&self) -> u64 {
         self.prompt.saturating_add(self.completion)
     }
 
-    /// What the bytes that were read and written stand for, where nobody counted tokens.
+    /// Returns an estimate from the bytes that were read and written, for an answer whose tokens
+    /// nobody counted.
     pub fn estimated(prompt_bytes: u64, completion_bytes: u64) -> Self {
         Self {
             prompt: estimate(prompt_bytes),
@@ -46,20 +47,20 @@ impl Usage {
     }
 }
 
-/// Who counted the tokens of a [`Usage`].
+/// The source of the counts of a [`Usage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody: there was no answer, so there is nothing to count.
+    /// Nobody counted: there was no answer.
     #[default]
     None,
-    /// The upstream.
+    /// The upstream counted.
     Reported,
-    /// We did, from bytes: at least one of the two numbers is an [`estimate`].
+    /// The gateway counted, from bytes. At least one of prompt and completion is an [`estimate`].
     Estimated,
 }
 
 impl Source {
-    /// The word that logs and metrics use.
+    /// Returns the word for logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -68,16 +69,16 @@ impl Source {
         }
     }
 
-    /// Whose word it is. What is no such word was not counted by anybody who says so.
+    /// Returns the source with this name. An unknown name is [`Source::Estimated`].
     pub fn of_name(name: &str) -> Source {
         [Self::Reported, Self::None].into_iter().find(|source| source.name() == name).unwrap_or(Self::Estimated)
     }
 }
 
-/// Tokens in so many bytes of UTF-8 text: a quarter of them, rounded up.
+/// Estimates the tokens in UTF-8 text: a quarter of its bytes, rounded up.
 ///
-/// Crude on purpose: it is marked wherever it shows, needs no tokenizer of any model, and everyone
-/// can check it by hand.
+/// The estimate is crude on purpose. It is marked wherever it shows, it needs no model's tokenizer,
+/// and everyone can check it by hand.
 pub fn estimate(utf8_bytes: u64) -> u64 {
     utf8_bytes.div_ceil(4)
 }

@@ -1,4 +1,4 @@
-//! A draft is an answer in the making: what it has told so far, and the writer that writes it.
+//! A draft is an answer in the making: the progress of the answer, and the writer that writes it.
 
 use super::{AnswerHeader, AnswerOptions, AnswerProgress, AnswerWriter, Kept};
 use crate::neutral::usage::Usage;
@@ -12,35 +12,35 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Returns a draft of which nothing is known yet.
+    /// Returns an empty draft.
     pub(crate) fn new(header: &AnswerHeader, options: AnswerOptions, writer: Box<dyn AnswerWriter>) -> Self {
         Self { progress: AnswerProgress::new(header, options), writer }
     }
 
-    /// Takes an event. What it makes impossible, [`fault`](Self::fault) says.
+    /// Takes an event. If the event makes an answer impossible, [`fault`](Self::fault) says so.
     #[inline]
     pub(crate) fn take(&mut self, event: Event<'_>) {
         self.progress.take(event, &mut *self.writer);
     }
 
-    /// Fails if what was told is no answer.
+    /// Fails if the events so far are no valid answer.
     pub(crate) fn fault(&self) -> Result<(), StreamFault> {
         self.progress.fault().map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
     }
 
-    /// Returns what was written since it was taken the last time.
+    /// Returns the buffer with the text that was written since it was last taken.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         self.writer.out()
     }
 
-    /// Writes what was held back, and the end. Whoever calls this knows that the answer is whole.
+    /// Writes what was held back, and the end. The caller must know that the answer is whole.
     pub(crate) fn end(&mut self, trail: Option<&str>) -> Result<Usage, &'static str> {
         self.progress.close(&mut *self.writer)?;
         self.writer.end(&self.progress.tally, trail);
         Ok(self.progress.tally.usage())
     }
 
-    /// Writes a buffered answer, which `tell` tells.
+    /// Writes a buffered answer. `tell` emits its events.
     pub(crate) fn whole(
         mut self,
         tell: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,

@@ -1,4 +1,5 @@
-//! The ids of calls: the upstream's, and ours where it has none or says one twice.
+//! This module makes the ids of calls unique. It keeps the upstream's id, and makes one if the
+//! upstream gives none or gives one twice.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,28 +7,29 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::AnswerHeader;
 
-/// Official clients refuse more calls of one choice.
+/// The most calls of one choice. Official clients refuse more.
 pub(crate) const MAX_CALLS: usize = 128;
 
-/// The ids of one answer's calls. A result names its call by nothing else, so no two calls share
-/// one.
+/// The ids of one answer's calls. A result names its call only by the id, so no two calls share an
+/// id.
 #[derive(Debug)]
 pub(crate) struct Ids {
     seed: Box<str>,
-    /// Hashes of those that were given: two ids with the same hash cost the second its name, and no
-    /// more.
+    /// The hashes of the ids that were given. If two ids have the same hash, the second one is
+    /// replaced; nothing else happens.
     given: BTreeSet<u64>,
 }
 
 impl Ids {
-    /// Built on the answer's own id, so that calls of two answers in one conversation differ.
+    /// Returns an empty set of ids. Generated ids build on the answer's own id, so that calls of
+    /// two answers in one conversation differ.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
         // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
         let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
         Self { seed: id.iter().skip(id.len().saturating_sub(24)).collect(), given: BTreeSet::new() }
     }
 
-    /// The id that the caller sees.
+    /// Returns the id that the caller sees.
     pub(crate) fn unique<'i>(&mut self, id: &'i str, choice: usize, number: usize) -> Cow<'i, str> {
         if !id.is_empty() && self.is_new(id) {
             return Cow::Borrowed(id);

@@ -1,8 +1,10 @@
-//! The progress of an answer: what it has told so far, which decides what its next event means.
+//! The progress of an answer is the state after the events so far. It decides what the next event
+//! means.
 //!
-//! Choices show in their order, calls count from 0, and the ends are held back until all has been
-//! told. Beside the tool that was forced for a format, text is not the answer: it waits until that
-//! tool is called, and is told only if it never is.
+//! Choices are shown in their order, and calls count from 0. The ends of the choices are held back
+//! until everything else is written. If a tool was forced to get an answer in a format, text beside
+//! that tool is not the answer. Such text waits, and it is written only if the tool is never
+//! called.
 
 use super::ids::{Ids, MAX_CALLS};
 use super::tally::Tally;
@@ -14,18 +16,18 @@ use crate::neutral::usage::Usage;
 use crate::neutral::{Event, Finish, Undo};
 use crate::wire::json::Pieces;
 
-/// Follows the events of one answer, and tells a writer what to write.
+/// The progress of one answer: it follows the events, and tells a writer what to write.
 #[derive(Debug)]
 pub(crate) struct AnswerProgress {
     undo: Undo,
     wants_json: bool,
     hide_reasoning: bool,
-    /// Where thoughts are kept, if they are.
+    /// The thoughts, if they are kept.
     thoughts: Option<Box<Thoughts>>,
     ids: Ids,
     pub(crate) tally: Tally,
     choices: Vec<ChoiceProgress>,
-    /// How many of the choices the caller knows of.
+    /// The number of choices that the caller knows of.
     shown: usize,
     opened: bool,
     ended: bool,
@@ -33,58 +35,60 @@ pub(crate) struct AnswerProgress {
     flaws: Flaws,
 }
 
-/// A choice; its place in the list is its index.
+/// The progress of one choice. Its place in the list is its index.
 #[derive(Debug)]
 struct ChoiceProgress {
     content: ContentProgress,
-    /// Calls that the caller knows of.
+    /// The number of calls that the caller knows of.
     calls: usize,
     current: Current,
-    /// The current call has no arguments yet.
+    /// True if the current call has no arguments yet.
     is_bare: bool,
-    /// The current call's arguments so far.
+    /// The arguments of the current call so far.
     arguments: Pieces,
-    /// Calls before it whose arguments are no object.
+    /// The number of earlier calls whose arguments are no JSON object.
     broken: u32,
-    /// The content so far, where it must be JSON.
+    /// The content so far, if it must be JSON.
     json: Option<Pieces>,
     pictures: usize,
     files: usize,
-    /// It told something that a caller can use: text, a call, media. Thinking is none.
+    /// True if the choice has something that a caller can use: text, a call, or media. Thinking
+    /// does not count.
     answers: bool,
     refuses: bool,
     finish: Option<Finish>,
 }
 
-/// What a choice's content is made of.
+/// The source of a choice's content.
 #[derive(Debug)]
 enum ContentProgress {
-    /// Its text.
+    /// The choice's text.
     Text,
-    /// Its text, unless the format's tool is called.
+    /// The choice's text, unless the format's tool is called. The text so far is held here.
     Held(String),
     /// The arguments of the format's tool.
     Tool,
 }
 
-/// What arguments belong to.
+/// The call that arguments belong to.
 #[derive(Debug, Clone, Copy)]
 enum Current {
-    /// There was no call.
+    /// There was no call yet.
     None,
-    /// A call of the caller's.
+    /// A call of one of the caller's tools.
     Call,
-    /// The call that is the content.
+    /// The call of the format's tool. Its arguments are the content.
     Format,
-    /// A second answer in the format: there is one content only.
+    /// A second call of the format's tool. A choice has only one content.
     Surplus,
     /// A call of a tool that the caller does not offer.
     Nobodys,
 }
 
-/// Official clients refuse more of either.
+/// The most choices of an answer. Official clients refuse more.
 const MAX_CHOICES: usize = 128;
-/// Text waits for a call that should have come first: not for long.
+/// The most bytes of text that wait for a call of the format's tool. The call should have come
+/// first, so the wait is short.
 pub(crate) const MAX_HELD: usize = 64 * 1024;
 
 impl AnswerProgress {
@@ -96,7 +100,7 @@ impl AnswerProgress {
             thoughts: options.keep_thoughts.then(Box::default),
             ids: Ids::new(header),
             tally: Tally::new(header),
-            // Most answers have one, and most streams wait.
+            // Most answers have one choice, and many streams wait at the same time.
             choices: Vec::with_capacity(1),
             shown: 0,
             opened: false,
@@ -106,7 +110,7 @@ impl AnswerProgress {
         }
     }
 
-    /// Takes an event. After a fault, and after the end, there is nothing to take.
+    /// Takes an event. Events after a fault or after the end are ignored.
     pub(crate) fn take(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) {
         if self.ended {
             return;
@@ -150,45 +154,45 @@ impl AnswerProgress {
         }
     }
 
-    /// What is wrong with the answer, once it was closed.
+    /// Returns the flaws of the answer. They are complete after [`close`](Self::close).
     pub(crate) fn flaws(&self) -> Flaws {
         self.flaws
     }
 
-    /// Why what was told is no answer, if so.
+    /// Returns the reason why the events are no valid answer, if there is one.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         self.fault
     }
 
-    /// The model has begun to answer, shown or not.
+    /// Returns whether the model has begun to answer, be it shown or not.
     pub(crate) fn opened(&self) -> bool {
         self.opened
     }
 
-    /// The model has told nothing but that it will not answer. As long as one of several choices is
-    /// open, it may.
+    /// Returns whether the model has only said that it will not answer. While one of several
+    /// choices is open, the model may still answer.
     pub(crate) fn declined(&self) -> bool {
         let declines = |choice: &ChoiceProgress| choice.refuses || choice.finish == Some(Finish::Filtered);
         self.choices.iter().any(declines)
             && self.choices.iter().all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
     }
 
-    /// The answer is told.
+    /// Returns whether the answer has ended without a fault.
     pub(crate) fn ended(&self) -> bool {
         self.ended && self.fault.is_none()
     }
 
-    /// Every choice has its reason to end.
+    /// Returns whether every choice has its reason to end.
     pub(crate) fn finished(&self) -> bool {
         !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some())
     }
 
-    /// What was kept since the last time.
+    /// Takes the thoughts that were kept since the last call of this function.
     pub(crate) fn kept(&mut self) -> Vec<Kept> {
         self.thoughts.as_mut().map(|thoughts| thoughts.kept()).unwrap_or_default()
     }
 
-    /// What was used so far, for answers that end early.
+    /// Returns the usage so far, for answers that end early.
     pub(crate) fn usage_so_far(&self) -> Usage {
         if self.ended() {
             self.tally.usage()
@@ -199,9 +203,9 @@ impl AnswerProgress {
         }
     }
 
-    /// Tells what was held back, and the ends. A choice without a reason of its own has said all:
-    /// the answer is whole, or this is not called. One that was cut short may have been cut before
-    /// a call's arguments, so none are made up.
+    /// Writes what was held back, and the ends of the choices. This is called only for a whole
+    /// answer, so a choice without a reason of its own ended well. A choice that was cut short may
+    /// have been cut before a call's arguments, so no arguments are made up for it.
     pub(crate) fn close(&mut self, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -349,7 +353,7 @@ impl AnswerProgress {
         Ok(())
     }
 
-    /// The choice of this index, which has something to tell.
+    /// Returns the choice of this index, and adds it if it is new. The answer has then begun.
     #[inline]
     fn choice(&mut self, index: u32) -> Result<(usize, &mut ChoiceProgress), &'static str> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
@@ -377,7 +381,7 @@ impl AnswerProgress {
         self.choices.get_mut(at).map(|choice| (at, choice)).ok_or("more than 128 choices")
     }
 
-    /// The caller must know of this choice, and so of those before it.
+    /// Opens this choice, and those before it, for the caller.
     #[inline]
     fn show(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
         while self.shown <= at {
@@ -388,7 +392,8 @@ impl AnswerProgress {
 }
 
 impl ChoiceProgress {
-    /// The format's tool is called: its arguments are the content, and text beside it is not.
+    /// Begins a call of the format's tool. Its arguments are the content, and text beside it is
+    /// not.
     fn begin_format(&mut self) -> Result<(), &'static str> {
         (self.current, self.is_bare) = match self.content {
             ContentProgress::Held(_) => (Current::Format, true),
@@ -399,7 +404,7 @@ impl ChoiceProgress {
         Ok(())
     }
 
-    /// A piece of the content is told.
+    /// Takes a piece of the content.
     #[inline]
     fn hear(&mut self, text: &str) {
         if let Some(json) = &mut self.json {
@@ -407,8 +412,7 @@ impl ChoiceProgress {
         }
     }
 
-    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut
-    /// short.
+    /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
     fn flaws(&self) -> Flaws {
         if self.refuses || !matches!(self.finish, Some(Finish::Stop | Finish::Calls)) {
             return Flaws::default();
@@ -419,7 +423,7 @@ impl ChoiceProgress {
         }
     }
 
-    /// The current call is whole. One without arguments takes none.
+    /// Ends the current call. A call without arguments gets `{}`.
     fn close_call(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
         self.broken += u32::from(flaws::is_broken(&std::mem::take(&mut self.arguments)));
         if !std::mem::take(&mut self.is_bare) {
@@ -435,7 +439,7 @@ impl ChoiceProgress {
         }
     }
 
-    /// The format's tool is not waited for any longer.
+    /// Stops waiting for the format's tool, and writes the held text.
     fn release(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
         if let ContentProgress::Held(held) = &mut self.content {
             let held = std::mem::take(held);

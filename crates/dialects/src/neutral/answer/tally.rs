@@ -1,5 +1,5 @@
-//! What an answer cost: as the upstream counted it, if that can be; else an estimate of what was
-//! told.
+//! A tally counts the tokens of one answer. It uses the upstream's counts if they are plausible,
+//! and otherwise an estimate from the text.
 
 use super::AnswerHeader;
 use crate::neutral::Tokens;
@@ -10,12 +10,13 @@ use crate::neutral::usage::{MOST, Source, Usage, estimate};
 #[derive(Debug)]
 pub(crate) struct Tally {
     tokens: Tokens,
-    /// What of the upstream's last counts no answer can have: then none of them is kept.
+    /// The name of a count of the upstream's that no answer can have. Then none of its last counts
+    /// is kept.
     doubted: Option<&'static str>,
     prompt_bytes: u64,
-    /// UTF-8 bytes told, shown or not.
+    /// The UTF-8 bytes of the text so far, shown or not.
     said: u64,
-    /// How many of these the upstream's count of the completion covers.
+    /// The part of `said` that the upstream's count of the completion covers.
     covered: u64,
     cost: ShowCost,
 }
@@ -32,13 +33,14 @@ impl Tally {
         }
     }
 
-    /// Something was told.
+    /// Counts a piece of text.
     #[inline]
     pub(crate) fn say(&mut self, text: &str) {
         self.said = self.said.saturating_add(text.len() as u64);
     }
 
-    /// Takes the upstream's counts; the last ones count. Where both are zero nothing was counted.
+    /// Takes the upstream's counts; the last ones count. If prompt and completion are both zero,
+    /// the upstream counted nothing.
     pub(crate) fn count(&mut self, tokens: Tokens) {
         self.doubted = doubted(&tokens);
         if self.doubted.is_some() {
@@ -60,12 +62,12 @@ impl Tally {
         };
     }
 
-    /// Whether the upstream has counted anything.
+    /// Returns whether the upstream has counted anything.
     pub(crate) fn is_counted(&self) -> bool {
         self.tokens.prompt.or(self.tokens.completion).is_some()
     }
 
-    /// What a whole answer cost. No part is more than the whole that it is of.
+    /// Returns the usage of a whole answer. No part is larger than its whole.
     pub(crate) fn usage(&self) -> Usage {
         let tokens = &self.tokens;
         let prompt = tokens.prompt.unwrap_or_else(|| estimate(self.prompt_bytes));
@@ -83,12 +85,14 @@ impl Tally {
         }
     }
 
-    /// The upstream's count of what it wrote. None, where it says that it wrote nothing and did.
+    /// Returns the upstream's count of the completion. A count of zero for an answer with text is
+    /// ignored.
     fn completion(&self) -> Option<u64> {
         self.tokens.completion.filter(|count| *count > 0 || self.said == 0)
     }
 
-    /// What an answer cost that was cut: some count as they go, and here the last count is missing.
+    /// Returns the usage of an answer that was cut. Some upstreams count while they write, and then
+    /// the last count is missing.
     pub(crate) fn so_far(&self) -> Usage {
         let usage = self.usage();
         match self.completion() {
@@ -100,18 +104,19 @@ impl Tally {
         }
     }
 
-    /// Returns the upstream's own counts, by which a writer sees what is known.
+    /// Returns the upstream's own counts. They show a writer which counts are known.
     pub(crate) fn counted(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// Returns what a whole answer cost, if that is shown.
+    /// Returns the cost of a whole answer, if it is shown.
     pub(crate) fn cost(&self) -> Option<Usd> {
         self.cost.of(&self.usage())
     }
 }
 
-/// What is no number of tokens, be it a sum of some that were: by the name that callers know.
+/// Returns the name, as callers know it, of the first count that is too large for tokens. A sum of
+/// plausible counts can be too large, too.
 fn doubted(tokens: &Tokens) -> Option<&'static str> {
     let counts = [
         ("prompt_tokens", tokens.prompt),

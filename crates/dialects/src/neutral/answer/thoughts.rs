@@ -1,7 +1,8 @@
-//! Thoughts that must come back with the call that they led to, gathered while they pass.
+//! This module gathers the thoughts that must come back with the call that they led to, while they
+//! pass.
 //!
-//! Providers want all of a turn's thoughts back unchanged, or none. So what is too much to keep is
-//! not kept in part.
+//! Providers want all thoughts of a turn back unchanged, or none. So thoughts that are too much to
+//! keep are dropped as a whole, not in part.
 
 use super::Kept;
 use crate::neutral::Thought;
@@ -9,28 +10,28 @@ use crate::neutral::Thought;
 /// The thoughts of an answer's first choice, and the signatures of all calls.
 #[derive(Debug, Default)]
 pub(crate) struct Thoughts {
-    /// Not signed yet.
+    /// The text of a thought that is not signed yet.
     text: String,
-    /// Their call has not come yet.
+    /// The thoughts whose call has not come yet.
     pending: Vec<Thought<'static>>,
     kept: Vec<Kept>,
-    /// Bytes in all of them.
+    /// The bytes of everything that is kept.
     bytes: usize,
     is_too_much: bool,
 }
 
-/// How many bytes of thoughts and signatures an answer may leave behind.
+/// The most bytes of thoughts and signatures that an answer may leave behind.
 pub(crate) const MAX_KEPT: usize = 1024 * 1024;
 
 impl Thoughts {
-    /// More of a thought.
+    /// Adds text to the current thought.
     pub(crate) fn thought(&mut self, text: &str) {
         if self.has_room(text.len()) {
             self.text.push_str(text);
         }
     }
 
-    /// The thought ends here.
+    /// Ends the current thought with its signature.
     pub(crate) fn signed(&mut self, signature: &str) {
         if self.has_room(signature.len()) {
             let text = std::mem::take(&mut self.text);
@@ -42,14 +43,15 @@ impl Thoughts {
         }
     }
 
-    /// A thought that nobody may read.
+    /// Adds a redacted thought, which nobody may read.
     pub(crate) fn redacted(&mut self, data: &str) {
         if self.has_room(data.len()) {
             self.pending.push(Thought { redacted: Some(data.to_owned().into()), ..Thought::default() });
         }
     }
 
-    /// A call begins; whether it is of the choice that thought.
+    /// Begins a call, and keeps the thoughts that led to it. `is_first_choice` says if the call
+    /// belongs to the first choice, to which the thoughts belong.
     pub(crate) fn called(&mut self, is_first_choice: bool, id: &str, signature: Option<&str>) {
         if !self.has_room(id.len() + signature.map_or(0, str::len)) {
             return;

@@ -5,22 +5,22 @@ use std::fmt;
 use super::tally::Tally;
 use crate::neutral::Finish;
 
-/// Writes an answer in the format of one front door. What happens to an answer is told in the order
-/// that a caller may see it.
+/// Writes an answer in the format of one front door. The calls come in the order in which a caller
+/// may see their results.
 pub(crate) trait AnswerWriter: fmt::Debug + Send {
-    /// Returns the buffer that it writes to. Whoever takes what is written leaves it empty.
+    /// Returns the buffer of the written text. Whoever takes the text leaves the buffer empty.
     fn out(&mut self) -> &mut Vec<u8>;
     /// Takes the upstream's id of the answer.
     fn id(&mut self, id: &str);
-    /// Opens a choice: always the next one.
+    /// Opens the next choice.
     fn open(&mut self, choice: usize);
-    /// Writes more of one of a choice's texts; never empty.
+    /// Writes a piece of one of a choice's texts; never empty.
     fn say(&mut self, choice: usize, kind: TextKind, text: &str);
-    /// Begins a call: always the choice's next one.
+    /// Begins the next call of a choice.
     fn call(&mut self, choice: usize, number: usize, call: &NewCall<'_>);
-    /// Writes more of the last call's arguments; never empty.
+    /// Writes a piece of the last call's arguments; never empty.
     fn arguments(&mut self, choice: usize, number: usize, text: &str);
-    /// Writes a picture, or a file that is none; each of them counted for itself.
+    /// Writes a picture or another file. Pictures and other files are counted separately.
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
     /// Ends a choice.
     fn finish(&mut self, choice: usize, reason: Finish);
@@ -32,9 +32,9 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
 /// A call that begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewCall<'c> {
-    /// Its id; empty where there is none yet.
+    /// The id; empty if the upstream gave none.
     pub(crate) id: &'c str,
-    /// The function.
+    /// The name of the function.
     pub(crate) name: &'c str,
     /// Google's signature.
     pub(crate) signature: Option<&'c str>,
