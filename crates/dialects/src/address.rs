@@ -1,12 +1,13 @@
-//! Hosts and IP addresses: which of them may be called, and which everybody can reach.
+//! This module decides which hosts and IP addresses may be called, and which everybody can reach.
 //!
-//! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4
-//! address, so that no rule can be passed by writing an address differently.
+//! **Invariant:** an IPv4 address inside an IPv6 address (mapped, or through NAT64) always counts
+//! as the IPv4 address. So no rule can be avoided by another spelling of an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns whether no account may ever be reached at this address: link-local, the metadata
-/// services of clouds (which hand out credentials to whoever asks), and what is no host at all.
+/// Returns whether no account may ever use this address. These are link-local addresses, the
+/// metadata services of clouds (which give credentials to anybody who asks), and addresses that are
+/// no host.
 pub fn forbidden_ip(address: IpAddr) -> bool {
     match plain(address) {
         IpAddr::V4(v4) => {
@@ -28,8 +29,8 @@ pub fn forbidden_ip(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether an address is one of this machine or of a private network, where `http:` needs
-/// no leave.
+/// Returns whether an address belongs to this machine or to a private network. An `http:` URL needs
+/// no permission there.
 pub fn private_ip(address: IpAddr) -> bool {
     match plain(address) {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private(),
@@ -37,31 +38,33 @@ pub fn private_ip(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether a host, as a URL names it, is one that everybody can reach: a name or an address
-/// of the public internet. What is not surely one is none: addresses are read as generously as the
-/// most generous of those who would fetch the URL (`0x7f.1`, `2130706433`, `0177.0.0.1`).
+/// Returns whether everybody can reach this host: a name or an address of the public internet. The
+/// host is written as in a URL.
 ///
-/// A public name may still resolve to a private address. Only who resolves it can see that.
+/// A host that is not surely public counts as not public. Addresses are read in every form that any
+/// fetcher of the URL may accept (`0x7f.1`, `2130706433`, `0177.0.0.1`).
+///
+/// A public name may still resolve to a private address. Only the one who resolves it can see that.
 pub fn is_public_host(host: &str) -> bool {
     if let Some(v6) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return v6.parse::<Ipv6Addr>().is_ok_and(|v6| is_public_v6(&v6));
     }
     let host = host.strip_suffix('.').unwrap_or(host);
     let last = host.rsplit('.').next().unwrap_or_default();
-    // No domain of the first level begins so.
+    // No top-level domain begins with a digit, so this is an address.
     if last.starts_with(|c: char| c.is_ascii_digit()) {
         return loose_v4(host).is_some_and(is_public_v4);
     }
     let is_label =
         |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     let host = host.to_ascii_lowercase();
-    // A name without a dot is looked up in the own network's domains.
+    // A name without a dot is looked up in the domains of the local network.
     let is_own = !host.contains('.')
         || OWN_DOMAINS.iter().any(|own| host.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
     !is_own && host != "metadata.goog" && host.split('.').all(is_label)
 }
 
-/// Domains that are no part of the public name space, and mean what each network likes.
+/// Domains outside the public name space. Their meaning differs from network to network.
 const OWN_DOMAINS: [&str; 14] = [
     "localhost",
     "localdomain",
@@ -79,8 +82,8 @@ const OWN_DOMAINS: [&str; 14] = [
     "onion",
 ];
 
-/// Reads an IPv4 address in one to four parts, each of them decimal, octal or hexadecimal, as the
-/// WHATWG and `inet_aton` read it.
+/// Reads an IPv4 address in one to four parts. Each part is decimal, octal or hexadecimal, as in
+/// the WHATWG's standard and in `inet_aton`.
 fn loose_v4(host: &str) -> Option<Ipv4Addr> {
     let parts: Vec<u64> = host.split('.').map(number).collect::<Option<_>>()?;
     let (last, first) = parts.split_last()?;
@@ -98,7 +101,7 @@ fn number(part: &str) -> Option<u64> {
         [b'0', _, ..] => (part.get(1..)?, 8),
         _ => (part, 10),
     };
-    // `from_str_radix` takes a sign.
+    // `from_str_radix` accepts a sign, but an address has none.
     if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
@@ -107,7 +110,7 @@ fn number(part: &str) -> Option<u64> {
 
 fn is_public_v4(v4: Ipv4Addr) -> bool {
     let [a, b, c, _] = v4.octets();
-    // "This network", shared by carriers, IETF's own, benchmarks, reserved.
+    // "This network", networks shared by carriers, the IETF's own, benchmarks, and reserved ones.
     let is_special = matches!((a, b, c), (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) | (240.., ..));
     !is_special && !private_ip(v4.into()) && !forbidden_ip(v4.into())
 }
@@ -118,16 +121,17 @@ fn is_public_v6(v6: &Ipv6Addr) -> bool {
         return is_public_v4(v4);
     }
     match v6.octets() {
-        // 6to4 (RFC 3056) goes to the IPv4 address within.
+        // 6to4 (RFC 3056) leads to the IPv4 address inside.
         [0x20, 0x02, a, b, c, d, ..] => is_public_v4(Ipv4Addr::new(a, b, c, d)),
-        // Only 2000::/3 is given out; of it Teredo goes to an address that is hidden in it.
+        // Only 2000::/3 is assigned. In it, Teredo leads to an address that is hidden in the
+        // address.
         [0x20, 0x01, 0, 0, ..] => false,
         [0x20..=0x3f, ..] => !private_ip(address) && !forbidden_ip(address),
         _ => false,
     }
 }
 
-/// Returns the IPv4 address that an IPv6 one stands for, if it does.
+/// Returns the IPv4 address that an IPv6 address stands for; any other address stays as it is.
 pub fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     if let Some(v4) = v6.to_ipv4_mapped() {

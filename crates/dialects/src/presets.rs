@@ -1,8 +1,8 @@
-//! Servers that speak OpenAI's format and are well known: what an account needs to say of each of
-//! them, in one table.
+//! A preset is what an account needs to know about a well-known server that speaks OpenAI's format.
+//! All presets are in one table.
 //!
-//! A preset is a starting point that the catalog may override; it names no models, since those
-//! change every month.
+//! A preset is a starting point, and the catalog may override it. It names no models, because
+//! models change every month.
 
 use crate::upstream;
 use crate::upstream::quirks::{
@@ -13,16 +13,16 @@ use crate::upstream::quirks::{
 /// A well-known server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preset {
-    /// Its name in the catalog.
+    /// The name in the catalog.
     pub name: &'static str,
-    /// Where it is.
+    /// The server's base URL.
     pub base_url: &'static str,
-    /// In what it differs from OpenAI's own server.
+    /// The differences from OpenAI's own server.
     pub quirks: &'static Quirks,
-    /// The environment variable that its own documentation has the key in; none where it takes no
-    /// key.
+    /// The environment variable for the key in the server's own documentation. It is `None` if the
+    /// server takes no key.
     pub key: Option<&'static str>,
-    /// What else to know.
+    /// A remark for the operator.
     pub note: &'static str,
 }
 
@@ -31,13 +31,13 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
-/// Returns the environment variables that providers' own documentation has credentials in.
+/// Returns the environment variables for credentials in the providers' own documentation.
 pub fn variables<'a>() -> impl Iterator<Item = &'a str> {
     let of_protocols = upstream::ALL.iter().filter_map(|protocol| protocol.key_variable);
     ALL.iter().filter_map(|preset| preset.key).chain(of_protocols).chain(OTHER_VARIABLES)
 }
 
-/// Other names for keys, and credentials that are no keys.
+/// Other variables for keys, and variables for credentials that are no keys.
 const OTHER_VARIABLES: [&str; 6] = [
     "GOOGLE_API_KEY",
     "AZURE_OPENAI_KEY",
@@ -47,7 +47,7 @@ const OTHER_VARIABLES: [&str; 6] = [
     "AWS_SESSION_TOKEN",
 ];
 
-/// Returns the preset of a server on the internet, which takes a key.
+/// Returns the preset of a server on the internet. Such a server takes a key.
 const fn hosted(quirks: &'static Quirks, base_url: &'static str, key: &'static str, note: &'static str) -> Preset {
     Preset { name: quirks.name, base_url, quirks, key: Some(key), note }
 }
@@ -57,7 +57,7 @@ const fn local(quirks: &'static Quirks, base_url: &'static str, note: &'static s
     Preset { name: quirks.name, base_url, quirks, key: None, note }
 }
 
-/// Every preset.
+/// All presets.
 pub const ALL: &[Preset] = &[
     Preset { name: "openai", ..hosted(&Quirks::NONE, "https://api.openai.com/v1", "OPENAI_API_KEY", "OpenAI") },
     hosted(

@@ -1,9 +1,10 @@
 //! Anthropic's Messages API.
 //!
-//! What a request asks for that a model refuses is known from a table ([`traits`]) and is left out,
-//! and said, before it is sent: the API answers 400 to every field it does not know and to many
-//! combinations of those it does. Ids of calls and names of tools that it would refuse are
-//! rewritten, both sides alike. Thoughts go back as they came or not at all.
+//! The API answers 400 to every field that it does not know, and to many combinations of fields
+//! that it knows. So a table ([`traits`]) says what each model refuses. A refused field is left out
+//! before the request is sent, and it is named as a loss. Ids of calls and names of tools that the
+//! API would refuse are rewritten, in the request and in the answer. Thoughts go back exactly as
+//! they came, or not at all.
 
 mod answer;
 mod blocks;
@@ -22,7 +23,7 @@ pub use stream::AnthropicReader;
 use super::protocol::{BaseUrl, Protocol, Translation};
 use crate::neutral::Family;
 
-/// Anthropic's Messages.
+/// Anthropic's Messages API.
 pub static PROTOCOL: Protocol = Protocol {
     name: "anthropic",
     about: "Anthropic's Messages. `key` is sent as `x-api-key`.",

@@ -1,8 +1,9 @@
-//! Azure OpenAI: OpenAI's format at addresses of its own, with a version in them that decides what
-//! may be asked for.
+//! Azure OpenAI: OpenAI's format at other addresses. A version in the address decides which fields
+//! may be used.
 //!
-//! Requests and answers are [`openai`]'s affair. What the content filter adds to answers passes;
-//! the chunk without choices that it begins a stream with does not, since no client expects one.
+//! [`openai`] handles the requests and answers. The content filter's additions to answers are
+//! passed on. But a stream begins with a chunk of the filter that has no choices. This chunk is
+//! removed, because no client expects it.
 
 use super::openai;
 use super::protocol::{BaseUrl, Prices, Protocol};
@@ -11,7 +12,8 @@ use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
 use crate::neutral::UpstreamError;
 use crate::wire::percent::segment;
 
-/// Azure OpenAI. Its servers know a version's fields only, and deployments have names of their own.
+/// Azure OpenAI. A server knows only the fields of its version, and deployments have their own
+/// names.
 pub static PROTOCOL: Protocol = Protocol {
     name: "azure",
     about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
@@ -26,8 +28,8 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// Returns what follows `https://{resource}.openai.azure.com`. Without a version it is the newer
-/// API, which takes the deployment's name as model.
+/// Returns the path and query after `https://{resource}.openai.azure.com`. Without a version it is
+/// the newer API, which takes the deployment's name as the model.
 pub fn path(api_version: Option<&str>, model: &str) -> String {
     match api_version {
         None => "/openai/v1/chat/completions".to_owned(),
@@ -41,24 +43,24 @@ pub fn path(api_version: Option<&str>, model: &str) -> String {
     }
 }
 
-/// Returns what a version does not know yet. Its server answers 400 to it, where a loss does less
-/// harm.
+/// Returns the quirks of a version: the fields that it does not know yet. The server would answer
+/// 400 to them, and a loss does less harm.
 pub fn quirks(api_version: Option<&str>) -> &'static Quirks {
     let Some(date) = api_version.and_then(date) else { return &Quirks::NONE };
     VERSIONS.iter().find(|(until, _)| date < *until).map_or(&Quirks::NONE, |(_, quirks)| quirks)
 }
 
-/// Reads an answer whose status says that it is an error.
+/// Reads the body of an answer whose status is that of an error.
 pub fn error(status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
     let error = openai::refusal(&Quirks::NONE, status, body, content_type);
-    // The deployment is of another kind of model, or the version is none: not the caller's fault,
-    // though the status is 400.
+    // The deployment has another kind of model, or the version does not exist. That is not the
+    // caller's fault, though the status is 400.
     let is_ours = error.code.as_deref() == Some("OperationNotSupported")
         || error.message.starts_with("API version not supported");
     UpstreamError { status: if is_ours { Some(404) } else { error.status }, ..error }
 }
 
-/// Until when, that day aside, versions have which quirks; the oldest first.
+/// The quirks of older versions, oldest first. A row holds for versions before its date.
 const VERSIONS: &[(&str, Quirks)] = &[
     (
         "2024-08-01",
@@ -84,7 +86,7 @@ const VERSIONS: &[(&str, Quirks)] = &[
             ..BEFORE_REASONING
         },
     ),
-    // 2024-10-21, the last version that is no preview, is among these.
+    // This row includes 2024-10-21, the last version that is no preview.
     ("2024-12-01", BEFORE_REASONING),
 ];
 
@@ -95,8 +97,8 @@ const BEFORE_REASONING: Quirks = Quirks {
     ..Quirks::NONE
 };
 
-/// What came with 2024-12-01-preview or later: fields without which the answer is of use, and
-/// others.
+/// The fields that came with 2024-12-01-preview or later. Without the first ones the answer is
+/// still useful; without the others it is not.
 const NEW_OMITTED: FieldRule = (
     &[
         "metadata",
@@ -113,7 +115,7 @@ const NEW_OMITTED: FieldRule = (
 );
 const NEW_REFUSED: FieldRule = (&["audio", "modalities", "web_search_options"], Cannot);
 
-/// Returns the date that a version begins with: dates compare as text.
+/// Returns the date at the start of a version. Such dates can be compared as text.
 fn date(version: &str) -> Option<&str> {
     let date = version.get(..10)?;
     let is_date = date

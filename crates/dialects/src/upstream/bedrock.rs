@@ -1,12 +1,17 @@
 //! Amazon Bedrock's Converse and ConverseStream: one format for the models of many makers.
 //!
-//! The format is strict where the callers' is not: turns alternate and begin with the user's, no
-//! text is blank, whoever has called a tool before must have tools now, pictures and documents come
-//! as bytes. What only some makers' models take (thinking, `top_k`, cache points) depends on the
-//! model's family, which its name tells, or an ARN does not.
+//! The format is stricter than the callers' format:
 //!
-//! A stream comes in binary frames ([`crate::wire::frames`]); the account signs its
-//! requests or has a bearer key.
+//! * Turns alternate, and the first one is the user's.
+//! * No text is blank.
+//! * A conversation with calls of tools must have tools now.
+//! * Pictures and documents are sent as bytes.
+//!
+//! Thinking, `top_k` and cache points work only with some makers' models. That depends on the
+//! model's family, which the name shows, but an ARN may not.
+//!
+//! A stream comes in binary frames ([`crate::wire::frames`]). The account signs its requests, or
+//! has a bearer key.
 
 mod answer;
 mod blocks;
@@ -24,7 +29,7 @@ use super::protocol::{BaseUrl, Framing, Protocol, SignsWith, Translation};
 use crate::neutral::Family;
 use crate::wire::percent::segment;
 
-/// Amazon Bedrock, by its Converse API.
+/// Amazon Bedrock, through its Converse API.
 pub static PROTOCOL: Protocol = Protocol {
     name: "bedrock",
     about: "AWS Bedrock's Converse, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
@@ -47,13 +52,13 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// Returns where a region's models are.
+/// Returns the base URL of a region.
 pub fn base_url(region: &str) -> String {
     format!("https://bedrock-runtime.{region}.amazonaws.com")
 }
 
-/// Returns what follows the base URL. A model's id may be an ARN, with `:` and `/` in it: all of it
-/// is one segment.
+/// Returns the path after the base URL. A model's id may be an ARN, with `:` and `/` in it. The
+/// whole id is one segment.
 pub fn path(model: &str, stream: bool) -> String {
     let action = if stream { "converse-stream" } else { "converse" };
     format!("/model/{}/{action}", segment(model))

@@ -1,5 +1,6 @@
-//! What Anthropic and Bedrock share: both serve Claude, whose rules for conversations, tools and
-//! thinking hold wherever it runs. Most of them hold for Bedrock's other models too.
+//! The rules of Claude that Anthropic and Bedrock share. Both serve Claude, and its rules for
+//! conversations, tools and thinking hold at both. Most of them hold for Bedrock's other models
+//! too.
 
 pub(super) mod alternation;
 pub(super) mod blocks;

@@ -1,7 +1,7 @@
 //! Cohere's chat, version 2: `POST /v2/chat`, answered with JSON or with server-sent events.
 //!
-//! Messages are the callers' own, one to one. What Cohere cites (`citations`) the standard answer
-//! has no place for: it is passed over. What the model plans before its calls (`tool_plan`) is
+//! Each message of the caller becomes one message. Cohere's `citations` are ignored, because the
+//! standard answer has no place for them. The model's plan before its calls (`tool_plan`) is
 //! thinking, never content.
 
 mod answer;
@@ -34,8 +34,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// Returns what a model can do, by its name. An answer in a format cannot be asked for beside
-/// tools, whatever the model.
+/// Returns the abilities of a model, by its name. No model takes a format beside tools.
 pub fn traits(model: &str) -> Traits {
     let unknown = Traits { structured_with_tools: false, ..Traits::UNKNOWN };
     let text = Traits { images: false, thinking: Thinking::None, ..unknown };

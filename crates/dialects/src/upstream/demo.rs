@@ -1,8 +1,8 @@
-//! The demo account: answers by itself, so that a first request works with no account anywhere.
+//! The demo account answers by itself, so a first request works without any account.
 //!
-//! It plays the upstream: what it says is in OpenAI's real format and goes through the same reading
-//! as any other server's. It counts no tokens, so that its usage is an estimate, and marked. It
-//! keeps to one choice and ignores every parameter of the request.
+//! It acts as an upstream. Its answer is in OpenAI's real format, and is read like the answer of
+//! any other server. It counts no tokens, so its usage is an estimate, and is marked as one. It
+//! gives one choice, and ignores every parameter of the request.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// A part of a demo stream, and how long to wait before it is sent.
+/// A part of a demo stream, and the pause before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The pause before it: a model takes its time, and so one sees that it streams.
+    /// The pause before the part is sent. It imitates a model, and makes the streaming visible.
     pub pause: Duration,
     /// Whole server-sent events.
     pub bytes: Vec<u8>,
@@ -39,7 +39,7 @@ pub fn answer(request: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Returns the same answer as a stream: a word an event.
+/// Returns the same answer as a stream, with one word in each event.
 pub fn pieces(request: &[u8]) -> Vec<Piece> {
     let text = text(request);
     let opening = event(r#"{"role":"assistant","content":""}"#, "null");
@@ -53,7 +53,7 @@ pub fn pieces(request: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// Long enough to be seen on a terminal, short enough for a test.
+/// The pause between words: long enough to be seen on a terminal, short enough for a test.
 const BETWEEN_WORDS: Duration = Duration::from_millis(15);
 
 fn event(delta: &str, finish: &str) -> Vec<u8> {
@@ -74,10 +74,10 @@ fn text(request: &[u8]) -> String {
     )
 }
 
-/// Counts the messages that the request holds; none where it is no request.
+/// Counts the messages in the request; 0 if it is no request.
 fn messages(request: &[u8]) -> usize {
     let mut count = 0;
-    // The caller's body was read before it came here; if not, the answer merely counts less.
+    // The caller's body was checked before it came here. If it was not, the count is only too low.
     let _read = Cursor::new(request).object(|cursor, key| {
         if json::slice(request, &key) == br#""messages""# && cursor.kind()? == json::Kind::Array {
             count = 0;

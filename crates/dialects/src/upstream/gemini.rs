@@ -1,7 +1,7 @@
-//! Google's Gemini, at the Gemini API and on Vertex AI: one format, two addresses.
+//! Google's Gemini, through the Gemini API and through Vertex AI: one format at two addresses.
 //!
-//! They differ in path and credential, and in little else: which files they can reach, and labels.
-//! Nothing here has state but a stream's [`GeminiReader`].
+//! The two differ in path, credential and labels, and in the files that they can reach. Only the
+//! [`GeminiReader`] of a stream has state.
 
 mod answer;
 mod contents;
@@ -26,7 +26,7 @@ use super::protocol::{BaseUrl, Protocol, Translation};
 use crate::neutral::Family;
 use crate::wire::percent::segment;
 
-/// The Gemini API, as of AI Studio.
+/// The Gemini API of AI Studio.
 pub static PROTOCOL: Protocol = Protocol {
     name: "gemini",
     about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
@@ -38,7 +38,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..COMMON
 };
 
-/// What both have in common.
+/// The fields that both protocols share.
 const COMMON: Protocol = Protocol {
     model_in_path: |_| true,
     family: Some(Family::Gemini),
@@ -47,7 +47,7 @@ const COMMON: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// The same.
+/// The translation that both protocols share.
 const TRANSLATION: Translation = Translation {
     request,
     answer: |_, body, emit| answer(body, emit),
@@ -55,22 +55,22 @@ const TRANSLATION: Translation = Translation {
     max_tokens: "/generationConfig/maxOutputTokens",
 };
 
-/// Returns what follows the base address for a model, which may be named with `models/` in front.
+/// Returns the path after the base URL for a model. The model's name may begin with `models/`.
 pub fn path(model: &str, stream: bool) -> String {
     let model = model.strip_prefix("models/").unwrap_or(model);
     format!("/models/{}{}", segment(model), action(stream))
 }
 
-/// Whose Gemini it is.
+/// The service that runs a Gemini.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
-    /// The Gemini API, as of AI Studio.
+    /// The Gemini API of AI Studio.
     Gemini,
     /// Vertex AI.
     Vertex,
 }
 
-/// Returns what is asked of a model. Without `alt=sse` a stream is one long JSON array.
+/// Returns the method in the path. Without `alt=sse` a stream is one long JSON array.
 fn action(stream: bool) -> &'static str {
     if stream { ":streamGenerateContent?alt=sse" } else { ":generateContent" }
 }

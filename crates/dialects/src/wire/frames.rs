@@ -1,14 +1,16 @@
-//! Amazon's event stream (`application/vnd.amazon.eventstream`), decoded from any cut of the bytes.
+//! A decoder for Amazon's event stream (`application/vnd.amazon.eventstream`). It accepts the bytes
+//! in any pieces.
 //!
 //! ```text
 //! u32 total length | u32 headers' length | u32 CRC of these eight bytes
 //! headers | payload | u32 CRC of all before
 //! ```
 //!
-//! How the stream was cut into reads never changes the events. A frame that lies whole in one read
-//! is handed out borrowed from it; all others are gathered in a buffer that grows with what has
-//! come, never with what was announced. No length is believed before its checksum. There is no way
-//! to find the next frame after a broken one, so the first fault is the last thing a stream tells.
+//! * The events are the same however the stream was cut into reads.
+//! * A frame that is whole in one read is borrowed from the read. Other frames are gathered in a
+//!   buffer, which grows with the bytes that came, never with a length that was announced.
+//! * A length is used only after its checksum was checked.
+//! * After a broken frame the next frame cannot be found, so the first fault ends the stream.
 
 use std::ops::ControlFlow;
 
@@ -16,47 +18,48 @@ use super::Event;
 use super::json::Writer;
 use super::sse::empty;
 
-/// The bytes are no event stream, or a frame is longer than the limit. The decoder is of no use
-/// after it. The text never quotes them.
+/// The fault of bytes that are no event stream, or of a frame longer than the limit. The decoder
+/// must not be used after it. The text never quotes the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
-/// Where in the stream we are.
+/// The decoder's place in the stream.
 #[derive(Debug)]
 pub struct FrameDecoder {
     limit: usize,
-    /// The start of a frame that earlier reads left without its end.
+    /// The start of a frame whose end has not come yet.
     pending: Vec<u8>,
 }
 
-/// The most bytes of headers in a frame, as Amazon's SDKs have it.
+/// The most bytes of headers in a frame, as in Amazon's SDKs.
 const MAX_HEADERS: usize = 128 * 1024;
-/// The most bytes of payload, likewise.
+/// The most bytes of payload in a frame, as in Amazon's SDKs.
 const MAX_PAYLOAD: usize = 24 * 1024 * 1024;
-/// Both lengths and their checksum.
+/// The bytes of both lengths and their checksum.
 const PRELUDE: usize = 12;
-/// The checksum at the end.
+/// The bytes of the checksum at the end.
 const CHECKSUM: usize = 4;
 impl FrameDecoder {
-    /// Returns a decoder at a stream's start. A frame's payload may be as long as `limit`.
+    /// Returns a decoder at the start of a stream. The payload of a frame may have up to `limit`
+    /// bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit: limit.min(MAX_PAYLOAD), pending: Vec::new() }
     }
 
-    /// Returns how many bytes it keeps of a frame whose end has not come yet.
+    /// Returns the number of buffered bytes of a frame whose end has not come yet.
     pub fn buffered(&self) -> usize {
         self.pending.len()
     }
 
-    /// Takes one network read and calls `event` for every frame that ends in it. If `event` breaks,
-    /// the rest of the read is dropped; nothing should be fed after that.
+    /// Takes one network read, and calls `event` for every frame that ends in it. If `event`
+    /// breaks, the rest of the read is dropped, and nothing may be fed after that.
     pub fn feed<B>(
         &mut self,
         bytes: &[u8],
         mut event: impl FnMut(Event<'_>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Broken> {
         let mut rest = bytes;
-        // Twice at most: first the lengths are made whole, then what they announce.
+        // The loop runs at most twice: first for the lengths, then for the rest of the frame.
         while !self.pending.is_empty() {
             let lengths = Lengths::of(&self.pending, self.limit)?;
             let missing = lengths.as_ref().map_or(PRELUDE, |lengths| lengths.total).saturating_sub(self.pending.len());
@@ -86,20 +89,21 @@ impl FrameDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns whether the last frame was whole. At the end of the stream, anything else is a cut.
+    /// Returns whether the last frame was whole. If it was not at the end of the stream, the stream
+    /// was cut.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 }
 
-/// What a prelude says.
+/// The lengths in a prelude.
 struct Lengths {
     total: usize,
     headers: usize,
 }
 
 impl Lengths {
-    /// Reads and checks the prelude, if all of it is there.
+    /// Reads and checks the prelude, if all of its bytes have come.
     fn of(bytes: &[u8], limit: usize) -> Result<Option<Self>, Broken> {
         let read = || {
             let (total, rest) = word(bytes)?;
@@ -111,7 +115,7 @@ impl Lengths {
         if crc32fast::hash(bytes.get(..8).unwrap_or_default()) != checksum {
             return Err(Broken("a frame's lengths do not match their checksum"));
         }
-        // They fit wherever addresses have 32 bits.
+        // The lengths fit wherever addresses have 32 bits.
         let length = |word| usize::try_from(word).unwrap_or(usize::MAX);
         let (total, headers) = (length(total), length(headers));
         if headers > MAX_HEADERS {
@@ -127,9 +131,11 @@ impl Lengths {
     }
 }
 
-/// Checks a whole frame and shows what it tells, if that is anything. The event's name is that of
-/// an event its `:event-type`, of an exception `exception/` and its type, of an error `error/` and
-/// its code. The data is the payload; of an error `{"message":…}`, since its text is in a header.
+/// Checks a whole frame, and calls `event` if the frame is a message of a known type.
+///
+/// The name of an event is its `:event-type`. The name of an exception is `exception/` and its
+/// type, and that of an error is `error/` and its code. The data is the payload. Only an error has
+/// its text in a header, so its data is `{"message":…}`.
 fn show<R>(frame: &[u8], lengths: &Lengths, event: impl FnOnce(Event<'_>) -> R) -> Result<Option<R>, Broken> {
     let (before, checksum) = frame.split_last_chunk::<CHECKSUM>().unwrap_or((&[], &[0; CHECKSUM]));
     if crc32fast::hash(before) != u32::from_be_bytes(*checksum) {
@@ -150,7 +156,7 @@ fn show<R>(frame: &[u8], lengths: &Lengths, event: impl FnOnce(Event<'_>) -> R) 
     }))
 }
 
-/// The headers that say what a frame is; empty where it does not.
+/// The headers that identify a frame. A missing header is empty.
 #[derive(Default)]
 struct Headers<'a> {
     message_type: &'a [u8],
@@ -180,28 +186,29 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Returns a header's name and value, and what comes after it. What is no text has an empty value.
+/// Returns the name and the value of a header, and the bytes after it. A value that is no text is
+/// returned as empty.
 fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     const STRING: u8 = 7;
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;
     let (kind, rest) = rest.split_first()?;
     let (length, rest) = match kind {
-        // true, false
+        // True, false.
         0 | 1 => (0, rest),
         // Integers of one to eight bytes.
         2 => (1, rest),
         3 => (2, rest),
         4 => (4, rest),
         5 => (8, rest),
-        // Bytes, string
+        // Bytes, string.
         6 | &STRING => {
             let (length, rest) = rest.split_first_chunk()?;
             (usize::from(u16::from_be_bytes(*length)), rest)
         }
-        // Time
+        // Time.
         8 => (8, rest),
-        // UUID
+        // UUID.
         9 => (16, rest),
         _ => return None,
     };

@@ -1,9 +1,9 @@
-//! A validating scanner over JSON text that yields spans, not values.
+//! A cursor is a validating scanner over JSON text. It returns spans, not values.
 //!
-//! One pass, no allocation, and no recursion that a caller's input controls. It accepts exactly RFC
-//! 8259 in UTF-8, up to [`MAX_DEPTH`] levels; numbers are checked for their form only, and lone
-//! surrogates in `\u` escapes pass, since both are kept as text. It builds no values and does not
-//! compare keys.
+//! It needs one pass, no allocation, and no recursion that a caller's input controls. It accepts
+//! exactly RFC 8259 in UTF-8, up to [`MAX_DEPTH`] levels. Numbers are checked only for their form,
+//! and lone surrogates in `\u` escapes pass, because both are kept as text. It builds no values and
+//! does not compare keys.
 
 mod kind;
 mod pieces;
@@ -19,24 +19,25 @@ pub use write::{Writer, escape_into};
 
 use text::code_point;
 
-/// Where something stands in the text, in bytes. A string's span includes its quotes.
+/// The place of a value in the text, in bytes. The span of a string includes its quotes.
 pub type Span = Range<usize>;
 
-/// How many arrays and objects may stand inside each other; one more is refused.
-/// It is what serde_json reads, so that nothing passes here that a reader behind us chokes on.
+/// The most arrays and objects inside each other. It is the limit of serde_json, so that a text
+/// which passes here cannot be too deep for a reader after us.
 pub const MAX_DEPTH: usize = 127;
 
-/// Why a text is not JSON, and where.
+/// The reason why a text is not JSON, and the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Offset of the first byte that does not fit.
+    /// The offset of the first byte that does not fit.
     pub at: usize,
-    /// The reason, fit to be shown; it never quotes the text.
+    /// The reason. It may be shown, because it never quotes the text.
     pub why: &'static str,
 }
 
 impl Broken {
-    /// Returns line and column of the fault, both from 1, the column in characters.
+    /// Returns the line and the column of the fault. Both count from 1, and the column counts
+    /// characters.
     pub fn line_and_column(&self, text: &[u8]) -> (usize, usize) {
         let before = text.get(..self.at).unwrap_or(text);
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
@@ -47,7 +48,7 @@ impl Broken {
     }
 }
 
-/// A place in a JSON text, moving forward over whole values.
+/// A place in a JSON text. It moves forward over whole values.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     text: &'a [u8],
@@ -61,7 +62,7 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0, depth: 0 }
     }
 
-    /// Returns a cursor at a place in the text, before a value that a scan has found there.
+    /// Returns a cursor before a value that an earlier scan has found at this place.
     pub fn starting_at(text: &'a [u8], at: usize) -> Self {
         Self { text, at, depth: 0 }
     }
@@ -71,23 +72,23 @@ impl<'a> Cursor<'a> {
         self.text
     }
 
-    /// Returns how far it has come.
+    /// Returns the cursor's offset.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Returns the kind of the value that comes next; only white space is consumed.
+    /// Returns the kind of the next value. Consumes only white space.
     pub fn kind(&mut self) -> Result<Kind, Broken> {
         self.skip_blank();
         self.peek().and_then(Kind::of).ok_or_else(|| self.broken("expected a value"))
     }
 
-    /// Consumes one whole value, checking it.
+    /// Consumes and checks one whole value.
     pub fn value(&mut self) -> Result<Span, Broken> {
         self.skip_blank();
         let start = self.at;
         let outside = self.depth;
-        // One bit a level, the innermost lowest: is it an object? MAX_DEPTH bits fit.
+        // One bit for each level, the innermost one lowest: 1 for an object. MAX_DEPTH bits fit.
         let mut objects: u128 = 0;
         loop {
             match self.peek() {
@@ -118,7 +119,7 @@ impl<'a> Cursor<'a> {
                 Some(b'n') => self.literal(b"null")?,
                 _ => return Err(self.broken("expected a value")),
             }
-            // A value has ended: close what ends with it, or go on to the next one.
+            // A value has ended. Close the levels that end with it, or go on to the next value.
             loop {
                 if self.depth == outside {
                     return Ok(start..self.at);
@@ -137,8 +138,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes one whole value; how many UTF-8 bytes its text has once decoded if it is a string,
-    /// else 0.
+    /// Consumes one whole value. Returns the number of UTF-8 bytes in its decoded text if it is a
+    /// string, else 0.
     pub fn text_len(&mut self) -> Result<usize, Broken> {
         self.skip_blank();
         if self.peek() == Some(b'"') {
@@ -148,8 +149,8 @@ impl<'a> Cursor<'a> {
         Ok(0)
     }
 
-    /// Consumes an object; `each` gets every key's span, quotes included, and must consume exactly
-    /// the member's value.
+    /// Consumes an object. `each` gets the span of every key, quotes included, and must consume
+    /// exactly the value of that member.
     pub fn object(&mut self, mut each: impl FnMut(&mut Self, Span) -> Result<(), Broken>) -> Result<Span, Broken> {
         self.skip_blank();
         let start = self.at;
@@ -170,7 +171,7 @@ impl<'a> Cursor<'a> {
         Ok(start..self.at)
     }
 
-    /// Consumes an object; `each` gets key and value of every member.
+    /// Consumes an object. `each` gets the key and the value of every member.
     pub fn members(&mut self, mut each: impl FnMut(Span, Span)) -> Result<Span, Broken> {
         self.object(|cursor, key| {
             each(key, cursor.value()?);
@@ -178,7 +179,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Consumes an array; `each` gets every element's index and must consume exactly that element.
+    /// Consumes an array. `each` gets the index of every element, and must consume exactly that
+    /// element.
     pub fn array(&mut self, mut each: impl FnMut(&mut Self, usize) -> Result<(), Broken>) -> Result<Span, Broken> {
         self.skip_blank();
         let start = self.at;
@@ -198,13 +200,13 @@ impl<'a> Cursor<'a> {
         Ok(start..self.at)
     }
 
-    /// Consumes a value; if it is an object, `each` gets its members as in
+    /// Consumes a value. If it is an object, `each` gets its members as in
     /// [`object`](Self::object).
     pub fn maybe_object(&mut self, each: impl FnMut(&mut Self, Span) -> Result<(), Broken>) -> Result<Span, Broken> {
         if self.kind()? == Kind::Object { self.object(each) } else { self.value() }
     }
 
-    /// Consumes a value; if it is an array, `each` gets its elements as in [`array`](Self::array).
+    /// Consumes a value. If it is an array, `each` gets its elements as in [`array`](Self::array).
     pub fn maybe_array(&mut self, each: impl FnMut(&mut Self, usize) -> Result<(), Broken>) -> Result<Span, Broken> {
         if self.kind()? == Kind::Array { self.array(each) } else { self.value() }
     }
@@ -251,7 +253,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps over what follows a member or element: `,` (true) or `close` (false).
+    /// Steps over the byte after a member or element. Returns true for `,` and false for `close`.
     #[inline]
     fn more(&mut self, close: u8) -> Result<bool, Broken> {
         if self.skip_over(b',') {
@@ -325,7 +327,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps over a string, from its opening quote; the length of its decoded text.
+    /// Steps over a string, from its opening quote. Returns the length of its decoded text.
     #[inline]
     fn string(&mut self) -> Result<usize, Broken> {
         let start = self.at + 1;
@@ -359,7 +361,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a backslash and what belongs to it; how much shorter that is once decoded.
+    /// Steps over an escape. Returns the number of bytes that decoding saves.
     #[inline]
     fn escape(&mut self) -> Result<usize, Broken> {
         match self.text.get(self.at + 1) {
@@ -385,14 +387,14 @@ impl<'a> Cursor<'a> {
         self.text.get(from..).unwrap_or_default()
     }
 
-    /// Returns the fault at this place, named better where the whole text's encoding is the cause.
+    /// Returns the fault at this place. If the text's encoding is the cause, the reason says so.
     #[cold]
     fn broken(&self, why: &'static str) -> Broken {
         let why = match self.text {
             [0xEF, 0xBB, 0xBF, ..] if self.at == 0 => "a byte order mark (BOM) is not allowed",
             [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => "the text must be UTF-8, and this looks like UTF-16",
-            // JSON begins with two ASCII characters, so one zero byte among the first two is no
-            // chance.
+            // JSON begins with two ASCII characters, so a zero byte among the first two cannot be
+            // JSON in UTF-8.
             [0, _, ..] | [_, 0, ..] => "the text must be UTF-8, and this looks like UTF-16 or UTF-32",
             _ if self.at >= self.text.len() && why.starts_with("expected") => "the text ends too early",
             _ => why,
@@ -401,7 +403,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Returns the bytes of a span; empty if the text does not reach that far.
+/// Returns the bytes of a span. They are empty if the text does not reach that far.
 #[inline]
 pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
     text.get(span.clone()).unwrap_or_default()
@@ -410,12 +412,12 @@ pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGH_BITS: u64 = ONES << 7;
 
-/// Returns how many bytes come before the first quote, backslash or control character; every byte
-/// passed (and perhaps a few more) is or-ed into `high`, whose high bits then say whether there may
-/// be non-ASCII.
+/// Returns the number of bytes before the first quote, backslash or control character. Adds every
+/// byte on the way, and perhaps a few more, to `high` with a bitwise or. The high bits of `high`
+/// then say if the bytes may include non-ASCII.
 ///
-/// This is where the time goes, so strings are read in words, and long ones (images in base64) in
-/// blocks that the compiler turns into vector instructions.
+/// Most of the scanner's time is spent here. So short strings are read in words, and long ones
+/// (images in base64) in blocks that the compiler turns into vector instructions.
 #[inline]
 fn plain(text: &[u8], high: &mut u64) -> usize {
     const SHORT: usize = 4;
@@ -460,8 +462,8 @@ fn plain_bytes(tail: &[u8], high: &mut u64) -> usize {
     len
 }
 
-/// Finds the first byte of a word that ends a plain run. Subtracting borrows only out of a byte
-/// that is itself a hit, so a false hit can stand only after a true one, and the first is always
+/// Finds the first byte of a word that ends a plain run. A subtraction borrows only from a byte
+/// that is itself a hit. So a false hit can come only after a true one, and the first hit is always
 /// true.
 #[inline]
 fn stop_in(word: [u8; 8], high: &mut u64) -> Option<usize> {

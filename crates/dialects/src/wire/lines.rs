@@ -1,9 +1,10 @@
-//! Lines of JSON (NDJSON), decoded from any cut of the bytes.
+//! A decoder for lines of JSON (NDJSON). It accepts the bytes in any pieces.
 //!
-//! How the stream was cut into reads never changes the lines. One that lies whole in a read is
-//! handed out borrowed from it; others are gathered in a buffer that stays below the limit. A line
-//! ends with LF; a CR before that, blanks around, and lines of nothing else are no data, for JSON
-//! does not mind them. Bytes stay bytes: whether they are JSON is for the reader to say.
+//! The lines are the same however the stream was cut into reads. A line that is whole in one read
+//! is borrowed from the read. Other lines are gathered in a buffer that stays below the limit. A
+//! line ends with LF. A CR before the LF and white space around the line are removed, and blank
+//! lines are skipped: JSON does not need them. Bytes stay bytes; the reader decides if they are
+//! JSON.
 
 use std::ops::ControlFlow;
 
@@ -12,28 +13,29 @@ use memchr::memchr;
 use super::Event;
 use super::sse::{TooLarge, append, empty, without_mark};
 
-/// Where in the stream we are, and what is kept of a line whose end has not come yet.
+/// The decoder's place in the stream, and the bytes of a line whose end has not come yet.
 #[derive(Debug)]
 pub struct LineDecoder {
     limit: usize,
     line: Vec<u8>,
-    /// The stream's first line has not ended yet, so a byte order mark may stand in front.
+    /// True until the stream's first line has ended. A byte order mark may stand before that line.
     first_line: bool,
 }
 
 impl LineDecoder {
-    /// Returns a decoder at a stream's start. A line may be as long as `limit`.
+    /// Returns a decoder at the start of a stream. A line may have up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), first_line: true }
     }
 
-    /// Returns how many bytes it keeps of a line whose end has not come yet.
+    /// Returns the number of buffered bytes of a line whose end has not come yet.
     pub fn buffered(&self) -> usize {
         self.line.len()
     }
 
-    /// Takes one network read and calls `event` for every line that ends in it; an event's name is
-    /// empty. If `event` breaks, the rest of the read is dropped; nothing should be fed after that.
+    /// Takes one network read, and calls `event` for every line that ends in it. The name of the
+    /// event is empty. If `event` breaks, the rest of the read is dropped, and nothing may be fed
+    /// after that.
     pub fn feed<B>(
         &mut self,
         bytes: &[u8],
@@ -59,8 +61,8 @@ impl LineDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Shows the line that was gathered, unless it is blank. At the end of the stream that is the
-    /// last line, if it lacks its end; whether it is whole the caller must see for itself.
+    /// Calls `event` for the gathered line, unless it is blank. At the end of the stream this is a
+    /// last line without a line end. The caller must check if that line is whole.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
         let shown = show(&mut self.first_line, &self.line, event);
         empty(&mut self.line);
@@ -72,7 +74,7 @@ impl LineDecoder {
     }
 }
 
-/// Shows a line, unless it is blank.
+/// Calls `event` for a line, unless it is blank.
 fn show<R>(first_line: &mut bool, line: &[u8], event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
     let data = without_mark(first_line, line).trim_ascii();
     (!data.is_empty()).then(|| event(Event { name: b"", data }))

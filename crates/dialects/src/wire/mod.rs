@@ -1,7 +1,7 @@
 //! Pure codecs: bytes in, bytes or spans out.
 //!
-//! Nothing here knows a dialect, a socket or a clock; every function takes what it needs and may be
-//! called with any bytes without a panic.
+//! Nothing here knows a dialect, a socket or a clock. Every function may be called with any bytes
+//! and never panics.
 
 pub mod frames;
 pub mod json;
@@ -10,11 +10,11 @@ pub mod percent;
 pub mod splice;
 pub mod sse;
 
-/// One event of a stream, however it was framed.
+/// One event of a stream, in any framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// What kind of event it is, in the words of its framing; empty if that says nothing.
+    /// The kind of the event, as its framing says it; empty if the framing does not.
     pub name: &'a [u8],
-    /// What it brings.
+    /// The content of the event.
     pub data: &'a [u8],
 }

@@ -1,8 +1,8 @@
 //! Percent-encoding (RFC 3986).
 
-/// Encodes text as one segment of a path, or as a value in a query: everything but unreserved
-/// characters is encoded (§2.3). A segment of dots only would be a step in the tree: it becomes a
-/// name that nothing has.
+/// Encodes text as one segment of a path, or as a value in a query. Encodes everything but
+/// unreserved characters (§2.3). A segment of only dots would be a step in the tree of paths, so it
+/// becomes a name that nothing has.
 pub fn segment(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().map_or('0', char::from);
@@ -19,7 +19,7 @@ pub fn segment(text: &str) -> String {
     out
 }
 
-/// Decodes a text; `None` where a % is not followed by two hexadecimal digits.
+/// Decodes a text. Returns `None` if a `%` is not followed by two hexadecimal digits.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,9 +1,8 @@
-//! Edits to a JSON text, gathered by span and applied in one pass; everything outside them stays
-//! byte for byte.
+//! This module edits a JSON text. The edits are gathered by span and applied in one pass.
+//! Everything else stays byte for byte.
 //!
-//! The spans must come from one scan of the very text that is edited. An edit inside a removed or
-//! replaced stretch goes with it. What is put in is not checked: the one who adds it answers for
-//! it.
+//! The spans must come from one scan of the same text. An edit inside a removed or replaced span is
+//! dropped with it. New text is not checked; the one who adds it must make sure that it fits.
 
 use std::borrow::Cow;
 
@@ -25,40 +24,42 @@ struct Edit<'e> {
 #[derive(Debug)]
 enum What<'e> {
     Replace(Cow<'e, [u8]>),
-    /// The span is empty and stands just after the `{`.
+    /// Inserts a member. The span is empty and is just after the `{`.
     InsertMember(Cow<'e, [u8]>),
-    /// The span is from the key to the value's end; commas are found when it is applied.
+    /// Removes a member. The span reaches from the key to the end of the value; commas are found
+    /// when the edit is applied.
     RemoveMember,
 }
 
 impl<'e> Edits<'e> {
-    /// Returns a set without edits to this text.
+    /// Returns an empty set of edits to this text.
     pub fn new(text: &'e [u8]) -> Self {
         Self { text, list: Vec::new() }
     }
 
-    /// Returns the text as it was.
+    /// Returns the text before the edits.
     pub fn text(&self) -> &'e [u8] {
         self.text
     }
 
-    /// Puts `with` in the place of a span. Of two replacements of one span the first counts.
+    /// Replaces a span by `with`. If a span is replaced twice, the first replacement counts.
     pub fn replace(&mut self, span: Span, with: impl Into<Cow<'e, [u8]>>) {
         self.list.push(Edit { span, what: What::Replace(with.into()) });
     }
 
-    /// Puts a member (`"key":value`, without a comma) first into the object whose `{` is at `open`.
-    /// Several of them keep their order.
+    /// Inserts a member (`"key":value`, without a comma) as the first one of the object whose `{`
+    /// is at `open`. Several inserted members keep their order.
     pub fn insert_member(&mut self, open: usize, member: impl Into<Cow<'e, [u8]>>) {
         self.list.push(Edit { span: open + 1..open + 1, what: What::InsertMember(member.into()) });
     }
 
-    /// Removes a member, with the comma that it leaves over. Any set of an object's members may go.
+    /// Removes a member, and the comma that is then superfluous. Any set of an object's members may
+    /// be removed.
     pub fn remove_member(&mut self, key: &Span, value: &Span) {
         self.list.push(Edit { span: key.start..value.end, what: What::RemoveMember });
     }
 
-    /// Appends the edited text to `out`. The edits stay and could be applied again.
+    /// Appends the edited text to `out`. The edits stay, and may be applied again.
     pub fn apply_into(&mut self, out: &mut Vec<u8>) {
         let text = self.text;
         out.reserve(text.len() + self.list.iter().map(Edit::added).sum::<usize>());
@@ -68,10 +69,11 @@ impl<'e> Edits<'e> {
         });
     }
 
-    /// Gives the edited text part by part, so that what stays need not be copied.
+    /// Calls `put` with the edited text part by part, so that unchanged text need not be copied.
     pub fn apply(&mut self, mut put: impl FnMut(Part<'_>)) {
         let text = self.text;
-        // Stable: insertions keep their order. At one place they come before what stands there.
+        // The sort is stable, so insertions keep their order. An insertion comes before other edits
+        // at its place.
         self.list.sort_by_key(|edit| (edit.span.start, !matches!(edit.what, What::InsertMember(_))));
 
         let mut copied = 0;
@@ -110,9 +112,9 @@ impl<'e> Edits<'e> {
 /// A part of an edited text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// A span of the text as it was; it may be empty.
+    /// A span of the unedited text; it may be empty.
     Old(Span),
-    /// What is put in.
+    /// New text.
     New(&'a [u8]),
 }
 
@@ -126,16 +128,16 @@ impl Edit<'_> {
     }
 }
 
-/// Members in a row that are all removed.
+/// A row of members that are all removed.
 struct RemovedRun {
-    /// Where the next member begins, or where the last one ends.
+    /// The start of the next member, or the end of the last one.
     end: usize,
-    /// Whether no member follows.
+    /// True if no member follows.
     is_last: bool,
 }
 
 impl RemovedRun {
-    /// Finds the run that begins with `first`; `later` are the edits after it, sorted.
+    /// Finds the row that begins with `first`. `later` has the edits after it, sorted.
     fn from(text: &[u8], first: &Edit<'_>, later: &[Edit<'_>]) -> Self {
         let mut removed = later.iter().filter(|edit| matches!(edit.what, What::RemoveMember)).peekable();
         let mut end = first.span.end;
@@ -154,8 +156,8 @@ impl RemovedRun {
     }
 }
 
-/// Returns whether what was put in just after a `{` has a member after it, given the later edits,
-/// sorted.
+/// Returns whether a member follows a member that was inserted just after a `{`. `later` has the
+/// later edits, sorted.
 fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
     let first = after_blank(text, open);
     for (index, edit) in later.iter().enumerate() {
@@ -171,13 +173,14 @@ fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
     text.get(first) != Some(&b'}')
 }
 
-/// Returns the first place from `at` on that is not white space.
+/// Returns the first place at or after `at` that is not white space.
 fn after_blank(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     at + rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())
 }
 
-/// Returns where the comma before the member at `at` stands; `at` itself if it is the first member.
+/// Returns the place of the comma before the member at `at`, or `at` itself if that member is the
+/// first one.
 fn comma_before(text: &[u8], at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     match before.iter().rposition(|byte| !is_blank(*byte)) {

@@ -1,10 +1,10 @@
-//! Server-sent events, decoded as the specification says from any cut of the bytes.
+//! A decoder for server-sent events, as in their specification. It accepts the bytes in any pieces.
 //!
-//! How the stream was cut into reads never changes the events. An event that lies whole in one read
-//! and has one `data` line is handed out borrowed from it; all others are gathered in buffers that
-//! stay below the limit. Comments, `id`, `retry` and unknown fields are dropped, and so are events
-//! with nothing in their data, which OpenAI's clients crash on. Bytes stay bytes: whether they are
-//! UTF-8 is for the reader to say.
+//! The events are the same however the stream was cut into reads. An event that is whole in one
+//! read and has one `data` line is borrowed from the read. Other events are gathered in buffers
+//! that stay below the limit. Comments, `id`, `retry` and unknown fields are dropped. Events with
+//! empty data are dropped too, because OpenAI's clients crash on them. Bytes stay bytes; the reader
+//! decides if they are UTF-8.
 
 use std::ops::ControlFlow;
 
@@ -12,58 +12,60 @@ use memchr::memchr2;
 
 use super::Event;
 
-/// An event, or a line, is longer than the limit. The decoder is of no use after it.
+/// The fault of an event, or a line, that is longer than the limit. The decoder must not be used
+/// after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Where in the stream we are, and what is kept of an event whose end has not come yet.
+/// The decoder's place in the stream, and the parts of an event whose end has not come yet.
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
-    /// The start of a line that earlier reads left without its end.
+    /// The start of a line whose end has not come yet.
     line: Vec<u8>,
     name: Vec<u8>,
     data: Data,
-    /// The stream's first line has not ended yet, so a byte order mark may stand in front.
+    /// True until the stream's first line has ended. A byte order mark may stand before that line.
     first_line: bool,
-    /// The last read ended with CR: a LF in front of the next one belongs to that.
+    /// True if the last read ended with CR. A LF at the start of the next read then belongs to it.
     after_cr: bool,
 }
 
-/// The pending event's data, as far as it is no longer in the read at hand.
+/// The data of the pending event, as far as it is not in the current read.
 #[derive(Debug, Default)]
 struct Data {
     buffer: Vec<u8>,
-    /// Where it begins in the buffer: a line that was gathered in pieces is taken over with its
-    /// field name.
+    /// The start of the data in the buffer. A line that was gathered in pieces is taken over with
+    /// its field name.
     start: usize,
     any_line: bool,
 }
 
-/// What buffers may keep between events, so that one large event does not weigh on an idle stream.
+/// The most bytes that an empty buffer may keep between events, so that one large event does not
+/// occupy memory of an idle stream.
 pub(super) const KEPT: usize = 8 * 1024;
 
 impl Decoder {
-    /// Returns a decoder at a stream's start. An event's data, together with the line being read,
-    /// may be as long as `limit`.
+    /// Returns a decoder at the start of a stream. The data of an event and the current line may
+    /// together have up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), name: Vec::new(), data: Data::default(), first_line: true, after_cr: false }
     }
 
-    /// Returns how many bytes it keeps of an event whose end has not come yet.
+    /// Returns the number of buffered bytes of an event whose end has not come yet.
     pub fn buffered(&self) -> usize {
         self.line.len() + self.data.buffer.len()
     }
 
-    /// Takes one network read and calls `event` for every event that ends in it. If `event` breaks,
-    /// the rest of the read is dropped; nothing should be fed after that.
+    /// Takes one network read, and calls `event` for every event that ends in it. If `event`
+    /// breaks, the rest of the read is dropped, and nothing may be fed after that.
     pub fn feed<B>(
         &mut self,
         bytes: &[u8],
         mut event: impl FnMut(Event<'_>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, TooLarge> {
         let mut rest = bytes;
-        // The pending event's only data line so far, if this read holds it.
+        // The pending event's only data line so far, if it is in this read.
         let mut borrowed: Option<&[u8]> = None;
 
         while let Some(&first) = rest.first() {
@@ -126,9 +128,9 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Shows, at the end of the stream, the event that still waits for its empty line, if it has
-    /// data. The specification drops it, but several servers omit the last line end; the caller
-    /// must see for itself whether the data is whole.
+    /// Calls `event`, at the end of the stream, for an event with data that still waits for its
+    /// empty line. The specification drops such an event, but several servers omit the last line
+    /// end. The caller must check if the data is whole.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
         if !self.line.is_empty() {
             self.end_of_gathered_line();
@@ -140,7 +142,8 @@ impl Decoder {
         if length > self.limit { Err(TooLarge) } else { Ok(()) }
     }
 
-    /// Ends the line that was gathered in pieces; true if there was nothing in it but the mark.
+    /// Ends the line that was gathered in pieces. Returns true if the line has nothing but the byte
+    /// order mark.
     fn end_of_gathered_line(&mut self) -> bool {
         let mut line = std::mem::take(&mut self.line);
         let content = without_mark(&mut self.first_line, &line);
@@ -159,7 +162,7 @@ impl Decoder {
         is_empty
     }
 
-    /// Takes a line other than `data`; of these only `event` matters.
+    /// Takes a line other than `data`. Only `event` has an effect.
     fn field(&mut self, line: &[u8]) {
         if let Some(name) = value_of(line, b"event") {
             self.name.clear();
@@ -167,10 +170,10 @@ impl Decoder {
         }
     }
 
-    /// Ends the pending event and shows it, if it has data.
+    /// Ends the pending event, and calls `event` if it has data.
     fn dispatch<R>(&mut self, borrowed: Option<&[u8]>, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
         let data = borrowed.unwrap_or_else(|| self.data.bytes());
-        // Several empty `data` lines are as empty as one.
+        // Several empty `data` lines count as empty.
         let shown = data.iter().any(|byte| *byte != b'\n').then(|| event(Event { name: &self.name, data }));
         empty(&mut self.name);
         self.data.clear();
@@ -202,7 +205,7 @@ impl Data {
     }
 }
 
-/// Returns a line without the byte order mark that may stand before a stream's first.
+/// Returns a line without the byte order mark that may stand before the first line of a stream.
 pub(super) fn without_mark<'l>(is_first: &mut bool, line: &'l [u8]) -> &'l [u8] {
     if !std::mem::take(is_first) {
         return line;
@@ -210,8 +213,8 @@ pub(super) fn without_mark<'l>(is_first: &mut bool, line: &'l [u8]) -> &'l [u8] 
     line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
 }
 
-/// Returns the value of a line if its field has this name: after the first colon and one space, or
-/// nothing.
+/// Returns the value of a line if its field has this name. The value is the text after the first
+/// colon and one space. It is empty if there is no colon.
 fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     match line.strip_prefix(name)? {
         [b':', b' ', value @ ..] | [b':', value @ ..] => Some(value),
@@ -220,7 +223,8 @@ fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     }
 }
 
-/// Appends in doubling steps, but never reserves beyond what the limit lets in.
+/// Appends bytes. The capacity doubles, but it never grows beyond the limit unless the bytes need
+/// it.
 pub(super) fn append(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
     let needed = buffer.len() + bytes.len();
     if needed > buffer.capacity() {
@@ -230,7 +234,7 @@ pub(super) fn append(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
     buffer.extend_from_slice(bytes);
 }
 
-/// Empties a buffer, and gives it back if it is large.
+/// Empties a buffer, and frees its memory if it is large.
 pub(super) fn empty(buffer: &mut Vec<u8>) {
     buffer.clear();
     if buffer.capacity() > KEPT {

@@ -1,7 +1,8 @@
-//! Reads a whole answer, and has the shapes that it shares with a stream's events.
+//! This module reads a whole answer. It also has the types that an answer shares with a stream's
+//! events.
 //!
-//! Everything is optional, `null` is absent, what is unknown is passed over: the API says that it
-//! will add to all of it.
+//! Every field is optional, `null` counts as absent, and unknown parts are ignored, because the API
+//! announces that it will add to all of it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +23,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let message: AnthropicMessage<'_> = match serde_json::from_slice(body) {
         Ok(message) => message,
         Err(_) => {
-            // Half a character of the model's costs that character, not the answer.
+            // An invalid character in the model's text costs that character, not the answer.
             lossy = String::from_utf8_lossy(body);
             serde_json::from_str(&lossy)
                 .map_err(|_| AnswerFault::Nonsense("the answer is not a message of the Messages API"))?
@@ -47,7 +48,7 @@ struct AnthropicMessage<'a> {
     #[serde(borrow, rename = "type")]
     kind: Text<'a>,
     id: Text<'a>,
-    /// `null` is nothing said; absent, this is no answer.
+    /// `null` is empty content. Without this field the body is no answer.
     #[serde(deserialize_with = "blocks")]
     content: Option<Vec<Object<Block<'a>>>>,
     stop_reason: Text<'a>,
@@ -103,7 +104,7 @@ pub(super) struct Block<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// Why a model refused.
+/// The details of a model's refusal.
 #[derive(serde::Deserialize)]
 pub(super) struct Details<'a> {
     #[serde(borrow, default)]
@@ -115,7 +116,7 @@ impl<'a> Block<'a> {
         Self { kind: Text(Some(Cow::Borrowed("text"))), text: Text(Some(text)), ..Self::default() }
     }
 
-    /// Emits all of it, which in a stream is its beginning.
+    /// Emits the whole block. In a stream this is the begin of the block.
     pub(super) fn emit(&self, emit: Emit<'_>) {
         match self.kind.as_str() {
             "text" => self.text.emit(|text| Event::Text(0, text), emit),
@@ -130,12 +131,12 @@ impl<'a> Block<'a> {
                     emit(Event::Arguments(0, &input));
                 }
             }
-            // What the provider's own tools did is in the text that follows.
+            // The results of the provider's own tools are in the text that follows.
             _ => {}
         }
     }
 
-    /// Returns a call's input, if there is anything in it.
+    /// Returns the input of a call, if it is not empty.
     pub(super) fn input(&self) -> Option<Cow<'_, str>> {
         let input = unquoted(self.input?);
         let inside = input.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(&input);
@@ -143,12 +144,12 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Emits why the answer ended.
+/// Emits the reason why the answer ended.
 pub(super) fn finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emit<'_>) {
     let finish = match reason.as_str() {
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
         "refusal" => Finish::Filtered,
-        // `end_turn`, `stop_sequence`, `tool_use`, `pause_turn`, and whatever will come.
+        // `end_turn`, `stop_sequence`, `tool_use`, `pause_turn`, and any future reason.
         _ => Finish::Stop,
     };
     if let Some(details) = details.filter(|_| finish == Finish::Filtered) {
@@ -157,7 +158,7 @@ pub(super) fn finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emi
     emit(Event::Finish(0, finish));
 }
 
-/// What the API counts. Its input is without what went through the cache.
+/// The counts of the API. The input does not include the tokens that went through the cache.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct AnthropicUsage {
@@ -176,12 +177,13 @@ struct OutputDetails {
 }
 
 impl AnthropicUsage {
-    /// Returns it without what is counted of the answer: at a stream's start that is a placeholder.
+    /// Returns the counts of the prompt only. At the start of a stream the counts of the answer are
+    /// placeholders.
     pub(super) fn of_the_prompt(self) -> Self {
         Self { output_tokens: Count::default(), output_tokens_details: None, ..self }
     }
 
-    /// Takes over what a newer event counts: each number is the sum of the whole answer.
+    /// Updates the counts from a newer event. Each count is of the whole answer so far.
     pub(super) fn update(&mut self, newer: Self) {
         let details = newer.output_tokens_details.filter(|details| details.thinking_tokens.0.is_some());
         *self = Self {
@@ -193,7 +195,7 @@ impl AnthropicUsage {
         };
     }
 
-    /// Returns the tokens as everybody else counts them.
+    /// Returns the tokens as other providers count them.
     pub(super) fn tokens(&self) -> Tokens {
         let (cached, cache_write) = (self.cache_read_input_tokens.0, self.cache_creation_input_tokens.0);
         let parts = [self.input_tokens.0, cache_write, cached];

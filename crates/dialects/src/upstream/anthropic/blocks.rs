@@ -1,4 +1,4 @@
-//! Writes what is said as content blocks.
+//! This module writes the content of a conversation as content blocks.
 
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -18,11 +18,11 @@ pub(super) struct Blocks<'r, 'l> {
     pub(super) losses: &'l mut LostFields,
 }
 
-/// The places where a prompt cache may end, as far as the API takes them.
+/// The places where a prompt cache may end, up to the number that the API takes.
 #[derive(Debug)]
 pub(super) struct Breakpoints(CacheHints);
 
-/// Where the bytes of a part are, in a form that the API takes.
+/// The bytes of a part, or their place, in a form that the API takes.
 pub(super) enum MediaSource<'p> {
     /// The bytes of a picture or a PDF.
     Base64 { media_type: &'static str, data: &'p str },
@@ -35,7 +35,7 @@ pub(super) enum MediaSource<'p> {
 }
 
 impl MediaSource<'_> {
-    /// Returns whether it is a picture.
+    /// Returns whether the source is a picture.
     pub(super) fn is_image(&self) -> bool {
         match self {
             MediaSource::ImageUrl(_) => true,
@@ -46,12 +46,12 @@ impl MediaSource<'_> {
 }
 
 impl Breakpoints {
-    /// Takes those that the API takes of so many.
+    /// Selects the hints that the API takes out of `count`.
     pub(super) fn of(count: usize, losses: &mut LostFields) -> Self {
         Self(CacheHints::of(count, 4, losses))
     }
 
-    /// Writes the member, if there is a hint here.
+    /// Writes the member `cache_control`, if there is a hint here.
     pub(super) fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
         let Some(cache) = self.0.next(hint) else { return };
         w.key("cache_control").object(|w| {
@@ -99,7 +99,7 @@ impl BlockWriter for Blocks<'_, '_> {
                 ([Part { kind: PartKind::Text(text), .. }], Some(_)) => w.key("content").text(text),
                 (_, Some(_)) => w.key("content").array(|w| {
                     for part in parts {
-                        // The hint is the whole result's.
+                        // The cache hint belongs to the whole result.
                         self.kind(w, &part.kind, None, false);
                     }
                 }),
@@ -111,7 +111,7 @@ impl BlockWriter for Blocks<'_, '_> {
 }
 
 impl Blocks<'_, '_> {
-    /// Writes a text or a medium, with this hint.
+    /// Writes a text or a medium with this cache hint.
     fn kind(&mut self, w: &mut Writer, kind: &PartKind<'_>, cache: Option<&Cache<'_>>, is_end: bool) {
         if let PartKind::Text(text) = kind {
             let text = if is_end { text.trim_end() } else { text };
@@ -121,7 +121,7 @@ impl Blocks<'_, '_> {
             });
             return;
         }
-        // What has no source was refused before anything was written.
+        // Parts without a source were refused before anything was written.
         let Ok(source) = source(kind) else { return };
         let is_image = source.is_image();
         w.object(|w| {
@@ -143,7 +143,7 @@ impl Blocks<'_, '_> {
     }
 }
 
-/// Returns a part's source, or why it has none here.
+/// Returns the source of a part, or the reason why it cannot be sent.
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     match kind {
         PartKind::Text(_) => Err("This is a text."),
@@ -175,7 +175,7 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
     }
 }
 
-/// Decodes base64 of a text that says something.
+/// Decodes base64 of a text that is not blank.
 fn decoded(data: &str) -> Option<String> {
     const ENGINE: GeneralPurpose = GeneralPurpose::new(
         &base64::alphabet::STANDARD,

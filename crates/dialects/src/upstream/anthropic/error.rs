@@ -1,21 +1,21 @@
-//! Reads errors by their type, and by the sentences that say more.
+//! This module reads errors. It uses their type, and sentences that say more than the type.
 
 use serde_json::Value;
 
 use crate::neutral::{Field, UpstreamError};
 use crate::upstream::openai;
 
-/// Reads the body of an answer with this status, which is one of an error.
+/// Reads the body of an answer whose status is that of an error.
 pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     corrected(openai::error(body, content_type), Some(status), &cause(body))
 }
 
-/// Reads an error that came where an answer was announced.
+/// Reads an error that came in the place of an answer.
 pub(super) fn hidden(data: &[u8]) -> UpstreamError {
     corrected(openai::error(data, None), None, &cause(data))
 }
 
-/// Each type's status, and OpenAI's code for it.
+/// The status of each type, and OpenAI's code for it.
 const TYPES: [(&str, u16, Option<&str>); 11] = [
     ("invalid_request_error", 400, None),
     ("authentication_error", 401, None),
@@ -30,7 +30,7 @@ const TYPES: [(&str, u16, Option<&str>); 11] = [
     ("overloaded_error", 529, None),
 ];
 
-/// Causes (`error.details.error_code`) that are our account's, whatever the type says.
+/// The causes (`error.details.error_code`) that concern our account, whatever the type is.
 const CAUSES: [(&str, u16, Option<&str>); 9] = [
     ("contract_spend_limit_reached", 402, Some(NO_MONEY)),
     ("enforced_spend_limit_reached", 402, Some(NO_MONEY)),
@@ -43,9 +43,9 @@ const CAUSES: [(&str, u16, Option<&str>); 9] = [
     ("cmek_key_network_blocked", 401, None),
 ];
 
-/// What a message begins with that says more than its type, which is `invalid_request_error` for
-/// all of these. Further on it may quote the request, and what a caller wrote must not speak for
-/// our account.
+/// The beginnings of messages that say more than their type, which is `invalid_request_error` for
+/// all of these. Only the beginning counts. A later part may quote the request, and a caller's text
+/// must not decide anything about our account.
 const SENTENCES: [(&str, u16, Option<&str>); 6] = [
     ("prompt is too long", 400, Some(TOO_LONG)),
     ("input is too long", 400, Some(TOO_LONG)),
@@ -55,8 +55,8 @@ const SENTENCES: [(&str, u16, Option<&str>); 6] = [
     ("this credential is only authorized", 401, None),
 ];
 
-/// Words of a prompt that does not fit, wherever they stand in a refusal: it is the caller's fault
-/// either way.
+/// Words about a prompt that is too long, anywhere in a refusal. The caller is at fault in any
+/// case.
 const TOO_LONG_WORDS: [&str; 4] =
     ["prompt is too long", "exceed context limit", "exceeds the context window", "input is too long"];
 
@@ -78,7 +78,7 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
     let Some((_, meant, code)) = certain.or_else(|| TYPES.iter().find(|(name, ..)| *name == kind)) else {
         return error;
     };
-    // A vague type says less than the status does.
+    // A vague type says less than the status.
     if certain.is_some() || !is_vague || status.is_none() {
         error.status = Some(*meant);
     }
@@ -94,7 +94,7 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
     error
 }
 
-/// Returns the cause that newer answers name beside the type; empty if there is none.
+/// Returns the cause that newer answers have beside the type; empty if there is none.
 fn cause(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     body.pointer("/error/details/error_code").and_then(Value::as_str).unwrap_or_default().to_owned()

@@ -1,14 +1,14 @@
-//! A table of what each Claude can do, by name, wherever it is served.
+//! A table of the abilities of each Claude by its name, for every provider that serves it.
 //!
-//! From Anthropic's documentation and from what its API was seen to refuse. A Claude that is not in
-//! the table is taken for one newer than all of them, since each generation so far took less than
-//! the one before; another name is a server that imitates the API.
+//! The table comes from Anthropic's documentation, and from refusals that its API was seen to give.
+//! A Claude that is not in the table counts as newer than all of them, because each generation so
+//! far accepted less than the one before. Any other name belongs to a server that imitates the API.
 
 use crate::neutral::Effort::{High, Low, Max, Medium, Xhigh};
 use crate::neutral::traits::{Efforts, Sampling, Server, Thinking, Traits};
 
-/// Returns what a model can do. `us.anthropic.claude-opus-4-1-20250805-v1:0`,
-/// `claude-opus-4-1@20250805` and `anthropic/claude-4.1-opus` are one.
+/// Returns the abilities of a model. `us.anthropic.claude-opus-4-1-20250805-v1:0`,
+/// `claude-opus-4-1@20250805` and `anthropic/claude-4.1-opus` are the same model.
 pub fn traits(model: &str) -> Traits {
     match version(model) {
         Some((family, version)) => {
@@ -36,7 +36,7 @@ const TABLE: &[Row] = &[
     (&["opus"], &[(4, 7), (4, 8)], CLAUDE_4_7),
     (&["opus", "sonnet"], &[(5, 0)], CLAUDE_5),
     (&["fable", "mythos"], &[(5, 0)], Traits { thinking_off: false, ..CLAUDE_5 }),
-    // Without a version: the preview of Mythos 5.
+    // A name without a version: the preview of Mythos 5.
     (&["mythos"], &[(0, 0)], Traits { thinking_off: false, ..CLAUDE_5 }),
     (&["haiku"], &[(5, 5)], Traits { bound_thoughts: true, ..CLAUDE_5 }),
     (&["opus", "sonnet"], &[(5, 5)], NEWEST),
@@ -67,7 +67,7 @@ const CLAUDE_3: Traits = Traits {
 
 const CLAUDE_4: Traits = Traits { max_output: Some(32_000), thinking: Thinking::Budget, ..CLAUDE_3 };
 
-/// From 4.1 on `temperature` and `top_p` together are refused.
+/// Since 4.1, `temperature` and `top_p` are refused together.
 const CLAUDE_4_5: Traits = Traits {
     max_output: Some(64_000),
     sampling: Sampling::One,
@@ -76,8 +76,8 @@ const CLAUDE_4_5: Traits = Traits {
     ..CLAUDE_4
 };
 
-/// From 4.6 on a conversation may not end with the assistant's words, and thinking has a word for
-/// the effort.
+/// Since 4.6, a conversation may not end with the assistant's words, and the effort of thinking is
+/// a word.
 const CLAUDE_4_6: Traits = Traits {
     max_output: Some(128_000),
     thinking: Thinking::Effort,
@@ -86,20 +86,20 @@ const CLAUDE_4_6: Traits = Traits {
     ..CLAUDE_4_5
 };
 
-/// From 4.7 on budgets and everything about sampling are refused.
+/// Since 4.7, budgets and all fields of sampling are refused.
 const CLAUDE_4_7: Traits =
     Traits { sampling: Sampling::Neither, efforts: Efforts::of(&[Low, Medium, High, Xhigh, Max]), ..CLAUDE_4_6 };
 
-/// From 5 on it thinks without being told to, and takes a forced call all the same.
+/// Since 5, the model thinks without being told to, and still accepts a forced call.
 const CLAUDE_5: Traits = Traits { forced_while_thinking: true, ..CLAUDE_4_7 };
 
-/// It thinks always, cannot be made to call, and sees whether the conversation in front of a
-/// thought is the one it was thought in.
+/// The newest models. They always think, and cannot be made to call a tool. They check that the
+/// conversation before a thought is the one in which it was thought.
 const NEWEST: Traits =
     Traits { thinking_off: false, forced_tools: false, forced_while_thinking: false, bound_thoughts: true, ..CLAUDE_5 };
 
-/// Returns the family and the version in a name: the number after the family (`opus-4-1`), else the
-/// one before it (`3-5-sonnet`), else 0.0.
+/// Returns the family and the version in a name. The version is the number after the family
+/// (`opus-4-1`), else the one before it (`3-5-sonnet`), else 0.0.
 fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
     let words = || model.split(|c: char| !c.is_ascii_alphanumeric());
     let (place, family) = words().enumerate().find_map(|(place, word)| {
@@ -120,7 +120,7 @@ fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
     Some((family, version))
 }
 
-/// Reads a part of a version; longer numbers are dates.
+/// Reads a part of a version. Longer numbers are dates.
 fn number(word: &str) -> Option<u8> {
     word.parse().ok().filter(|_| word.len() <= 2)
 }

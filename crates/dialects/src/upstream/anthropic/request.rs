@@ -1,4 +1,4 @@
-//! Writes a request in Claude's words.
+//! This module writes a request for the Messages API.
 
 use super::blocks::{Blocks, Breakpoints, source};
 use super::tools;
@@ -55,7 +55,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     Ok(Written { body: w.into_bytes(), losses, headers, undo: tools.undo() })
 }
 
-/// Writes temperature and the like, as far as the model lets them be said. A default needs not be.
+/// Writes `temperature`, `top_p` and `top_k`, as far as the model allows them. A default is not
+/// written.
 fn sample(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks: bool, losses: &mut LostFields) {
     let temperature = request.temperature.filter(|number| is_meant(*number));
     let top_p = request.top_p.filter(|number| is_meant(*number));
@@ -67,7 +68,7 @@ fn sample(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks: bool, 
     w.optional("top_k", dials.top_k, Writer::number);
 }
 
-/// Writes where to stop, for whom this is, and in which tier.
+/// Writes the stop sequences, the user, and the service tier.
 fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     write_stops(w, "stop_sequences", &request.stop, losses);
     match &request.user {

@@ -1,7 +1,7 @@
-//! Reads a stream's events.
+//! This module reads the events of a stream.
 //!
-//! They come in order: the message, its blocks one after the other, why it ended, its end. What is
-//! held between two of them is a few numbers.
+//! The events come in order: the message, its blocks one after the other, the reason of the end,
+//! and the end. Between two events the reader keeps only a few numbers.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -12,28 +12,28 @@ use crate::neutral::{self, Emit, Event, Finish, StreamFault};
 use crate::upstream::shared::lenient::{Count, Object, counts, object};
 use crate::upstream::shared::text::Text;
 
-/// Where in a stream we are.
+/// The reader's place in a stream.
 #[derive(Debug, Default)]
 pub struct AnthropicReader {
     usage: AnthropicUsage,
     open: OpenBlock,
     started: bool,
-    /// It was said why it ended, or that nothing is to be said of that.
+    /// True if a reason of the end came, even if it is `null`.
     ending: bool,
     finished: bool,
     ended: bool,
 }
 
-/// The block that fragments belong to.
+/// The block to which fragments belong.
 #[derive(Debug, Default, Clone, Copy)]
 enum OpenBlock {
     #[default]
     Nothing,
-    /// Not a call of the caller's tools.
+    /// A block that is no call of the caller's tools.
     Other(Option<u64>),
     Call {
         index: Option<u64>,
-        /// Its arguments came with its beginning.
+        /// True if the arguments came with the begin of the call.
         is_whole: bool,
     },
 }
@@ -70,7 +70,7 @@ struct Delta<'a> {
     thinking: Text<'a>,
     signature: Text<'a>,
     partial_json: Text<'a>,
-    /// `null` is not absent here.
+    /// `null` is not the same as absent here.
     #[serde(deserialize_with = "present")]
     stop_reason: Option<Text<'a>>,
     stop_details: Option<Details<'a>>,
@@ -85,7 +85,8 @@ impl neutral::Reader for AnthropicReader {
             return Err(StreamFault::Upstream(error::hidden(data)));
         }
         let Some(event) = object::<Data<'_>>(data) else { return self.unreadable(data) };
-        // The name is repeated inside. Some who imitate the API say it in one place only.
+        // The name is repeated inside the data. Some servers that imitate the API have it in one
+        // place only.
         let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         match kind {
             "content_block_delta" => self.delta(event.index.0, &event.delta.unwrap_or_default(), emit),
@@ -110,7 +111,7 @@ impl neutral::Reader for AnthropicReader {
             "message_stop" => self.stop(emit),
             "error" => Err(StreamFault::Upstream(error::hidden(data))),
             "" if event.error.is_some() => Err(StreamFault::Upstream(error::hidden(data))),
-            // `ping`, `content_block_stop`, and whatever will come.
+            // `ping`, `content_block_stop`, and any future event.
             _ => Ok(()),
         }
     }
@@ -145,7 +146,7 @@ impl AnthropicReader {
                     }
                     // The input of one of the provider's own tools.
                     OpenBlock::Other(index) if is_of(index) => {}
-                    // Blocks never interleave. To guess would make garbage of two calls.
+                    // Blocks never interleave. A guess could destroy the arguments of two calls.
                     OpenBlock::Call { .. } | OpenBlock::Other(_) | OpenBlock::Nothing => {
                         return Err(StreamFault::Broken("a part of a call that is not open"));
                     }
@@ -178,8 +179,7 @@ impl AnthropicReader {
         }
     }
 
-    /// Passes over what does not have the shape that it should have, if it is of a kind that nobody
-    /// knows.
+    /// Ignores an event of the wrong shape if its kind is unknown. Fails if its kind is known.
     #[cold]
     fn unreadable(&mut self, data: &[u8]) -> Result<(), StreamFault> {
         // Some proxies end every stream as OpenAI does.
@@ -209,7 +209,7 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>
     Text::deserialize(from).map(Some)
 }
 
-/// What can be known of an event whatever shape the rest of it has.
+/// The parts of an event that can be read even if the rest has the wrong shape.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Kinds<'a> {
@@ -220,7 +220,7 @@ struct Kinds<'a> {
     content_block: Option<&'a RawValue>,
 }
 
-/// Returns the type that a part of an event names; empty if it is not even an object.
+/// Returns the type of a part of an event; empty if the part is no object.
 fn kind_of(part: Option<&RawValue>) -> Text<'_> {
     part.and_then(|part| object::<Kinds<'_>>(part.get().as_bytes())).map(|kinds| kinds.kind).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Writes the tools, the choice among them, and the format of the answer.
+//! This module writes the tools, the choice among them, and the format of the answer.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::upstream::claude::schema;
 use crate::upstream::claude::tools::{Api, Tools};
 use crate::wire::json::Writer;
 
-/// What the API can say.
+/// The abilities of the API.
 pub(super) const API: Api = Api { none: true, naming: Naming::One, fitted_schemas: true, format_description: false };
 
-/// Returns the functions that were called, where there are no tools: the API refuses calls then, so
-/// that they must be there to be understood.
+/// Returns the functions that were called before, if the request has no tools. The API refuses
+/// calls without tools, so these functions must be declared.
 pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Vec<&'r str> {
     if !request.tools.is_empty() {
         return Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Ve
     called.into_iter().collect()
 }
 
-/// Writes `output_config`, if there is anything to say in it.
+/// Writes `output_config`, if it has any content.
 pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>, effort: Option<&str>) {
     w.filled("output_config", |w| {
         w.object(|w| {
@@ -41,7 +41,7 @@ pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>, effort: Option
     });
 }
 
-/// Writes the tools and the choice among them, if there are any.
+/// Writes the tools and the choice among them, if there are tools.
 pub(super) fn write_tools(
     w: &mut Writer,
     tools: &Tools<'_, '_>,
@@ -71,7 +71,7 @@ pub(super) fn write_tools(
             });
         });
     });
-    // Two answers would be none.
+    // An answer that came twice would be no answer.
     let is_one_at_a_time = request.parallel_tool_calls == Some(false) || tools.answer.is_some();
     let choice = tools.choice();
     let (kind, name) = match choice {

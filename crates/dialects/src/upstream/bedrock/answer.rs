@@ -1,8 +1,8 @@
-//! Reads what Converse answers, whole or as a stream's events.
+//! This module reads Converse's answers, whole or as a stream's events.
 //!
-//! In a stream the usage comes after the reason why it stopped; both together are its end. A text
-//! block begins with its first delta, only calls are announced. Everything unknown is passed over:
-//! citations, traces, padding, tools that the provider runs by itself.
+//! In a stream the usage comes after the reason of the end, and both together are the end. A text
+//! block begins with its first delta; only calls are announced. Unknown parts are ignored:
+//! citations, traces, padding, and tools that the provider runs itself.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -34,14 +34,14 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
     Ok(())
 }
 
-/// Reads the events of a stream.
+/// The reader of a stream.
 #[derive(Debug)]
 pub struct ConverseReader {
     is_claude: bool,
     has_stopped: bool,
     has_usage: bool,
-    /// The block that a call's fragments belong to. A block of text may come without a beginning,
-    /// and so changes nothing.
+    /// The block to which fragments of a call belong. A text block may come without a begin, so it
+    /// changes nothing here.
     open: Option<OpenBlock>,
 }
 
@@ -54,23 +54,23 @@ struct OpenBlock {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockKind {
-    /// A call.
+    /// A call of a caller's tool.
     Call,
-    /// A call that the provider itself makes: nothing of it is emitted.
+    /// A call of one of the provider's own tools. Nothing of it is emitted.
     Hidden,
-    /// No call.
+    /// A block that is no call.
     Other,
 }
 
 impl OpenBlock {
-    /// Returns whether an event of this index is about this block.
+    /// Returns whether an event with this index belongs to this block.
     fn is_at(self, index: Option<u64>) -> bool {
         self.index.is_none() || index.is_none() || self.index == index
     }
 }
 
 impl ConverseReader {
-    /// Returns a reader of what this model answers.
+    /// Returns a reader of this model's answers.
     pub fn new(model: &str) -> Self {
         Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, open: None }
     }
@@ -84,7 +84,7 @@ impl ConverseReader {
             match self.open.filter(|open| open.is_at(index)).map(|open| open.kind) {
                 Some(BlockKind::Call) => {}
                 Some(BlockKind::Hidden | BlockKind::Other) => return Ok(()),
-                // Blocks never interleave. To guess would make garbage of two calls.
+                // Blocks never interleave. A guess could destroy the arguments of two calls.
                 None => return Err(StreamFault::Broken("a part of a call that is not open")),
             }
         }
@@ -142,7 +142,7 @@ impl neutral::Reader for ConverseReader {
         Ok(())
     }
 
-    /// Ends an answer without its usage: it is whole all the same.
+    /// Ends an answer that came without its usage. It is whole nevertheless.
     fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
         if self.has_stopped && !self.has_usage {
             emit(Event::End);
@@ -155,7 +155,7 @@ fn read(data: &[u8]) -> Result<Converse<'_>, StreamFault> {
     object(data).ok_or(StreamFault::Broken("an event is no JSON of ConverseStream"))
 }
 
-/// Returns why the answer ended; an error where the model broke its own format.
+/// Returns the reason of the end, or an error if the model broke its own format.
 fn finish(reason: &str) -> Result<Finish, UpstreamError> {
     match reason {
         "max_tokens" | "model_context_window_exceeded" => Ok(Finish::Length),
@@ -165,7 +165,7 @@ fn finish(reason: &str) -> Result<Finish, UpstreamError> {
     }
 }
 
-/// A whole answer, or an event of a stream, which has some of the same members and its own.
+/// A whole answer, or an event of a stream. An event has some of the same members, and its own.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Converse<'a> {
@@ -191,7 +191,7 @@ struct Content<'a> {
     content: Option<Vec<Object<Block<'a>>>>,
 }
 
-/// A block; each has one of these.
+/// A content block. Each block has one of these members.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Block<'a> {
@@ -214,7 +214,7 @@ struct ToolUse<'a> {
     id: Text<'a>,
     name: Text<'a>,
     input: Option<&'a RawValue>,
-    /// `server_tool_use`, if the provider makes it.
+    /// `server_tool_use` if the provider runs the tool.
     #[serde(rename = "type")]
     kind: Text<'a>,
 }
@@ -303,7 +303,7 @@ impl Thought<'_> {
     }
 }
 
-/// A piece of a block.
+/// A piece of a block in a stream.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Delta<'a> {
@@ -322,7 +322,7 @@ struct Fragment<'a> {
 }
 
 impl Delta<'_> {
-    /// Returns the piece of a call's arguments that it is.
+    /// Returns the piece of a call's arguments, if the delta has one.
     fn fragment(&self) -> Option<&str> {
         self.call.as_ref()?.input.filled()
     }
@@ -349,11 +349,11 @@ struct ConverseUsage {
 }
 
 impl ConverseUsage {
-    /// Returns the tokens as everybody else counts them.
+    /// Returns the tokens as other providers count them.
     ///
-    /// A Claude's input is without what went through the cache. With the others' that differs, so
-    /// the total decides; unless the cache's numbers are larger than the input that they would be
-    /// part of.
+    /// The input of a Claude does not include the tokens that went through the cache. Other models
+    /// differ in this, so their prompt follows from the total. But if the cache's tokens are more
+    /// than the input, they cannot be part of it, and are added.
     fn tokens(&self, is_claude: bool) -> Tokens {
         let cache =
             self.cache_read_input_tokens.0.unwrap_or(0).saturating_add(self.cache_write_input_tokens.0.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! Writes what is said as content blocks.
+//! This module writes the content of a conversation as content blocks.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,21 @@ use crate::wire::json::Writer;
 pub(super) struct Blocks<'r, 'l> {
     pub(super) names: &'l Names<'r>,
     pub(super) points: CachePoints,
-    /// The names of the documents so far, each with the number to try for the next one of the same:
-    /// no two may have one.
+    /// The names of the documents so far. Each has the number to try for the next document of the
+    /// same name, because no two documents may share a name.
     pub(super) documents: BTreeMap<String, u64>,
     pub(super) losses: &'l mut LostFields,
 }
 
-/// The places where a prompt cache may end, as far as the model takes them: blocks of their own,
-/// behind what they are about.
+/// The places where a prompt cache may end, up to the number that the model takes. A cache point is
+/// a block of its own, after the content that it belongs to.
 #[derive(Debug)]
 pub(super) struct CachePoints {
     family: Family,
     hints: CacheHints,
 }
 
-/// Where the bytes of a part are: format, and base64.
+/// The format of a part, and its bytes in base64.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MediaSource<'p> {
     Image(&'static str, &'p str),
@@ -37,14 +37,14 @@ pub(super) enum MediaSource<'p> {
 }
 
 impl CachePoints {
-    /// Takes those that the model takes of so many.
+    /// Selects the hints that the model takes out of `count`.
     pub(super) fn of(count: usize, family: Family, losses: &mut LostFields) -> Self {
         Self { family, hints: CacheHints::of(count, if family.caches() { 4 } else { 0 }, losses) }
     }
 
-    /// Writes one behind a tool, if there is a hint on it.
+    /// Writes a cache point after a tool, if the tool has a hint.
     pub(super) fn tool(&mut self, w: &mut Writer, cache: Option<&Cache<'_>>, losses: &mut LostFields) {
-        // Nova's tools are not cached.
+        // Nova does not cache its tools.
         if self.family == Family::Claude {
             self.write(w, cache, losses);
         } else if cache.is_some() {
@@ -52,7 +52,7 @@ impl CachePoints {
         }
     }
 
-    /// Writes one, if there is a hint here.
+    /// Writes a cache point, if there is a hint here.
     fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
         let Some(cache) = self.hints.next(hint) else { return };
         let is_long = match (cache.ttl.as_deref(), self.family) {
@@ -109,7 +109,7 @@ impl BlockWriter for Blocks<'_, '_> {
                 w.key("content").array(|w| {
                     let mut any = false;
                     for part in outcome.parts.iter().filter(|part| !is_blank_part(part)) {
-                        // The hint is the whole result's.
+                        // The cache hint belongs to the whole result.
                         self.kind(w, &part.kind, false);
                         any = true;
                     }
@@ -141,7 +141,7 @@ impl Blocks<'_, '_> {
         {
             self.losses.add(Field::ImageDetail);
         }
-        // What has no source was refused before anything was written.
+        // Parts without a source were refused before anything was written.
         match source(kind) {
             Ok(MediaSource::Image(format, data)) => w.object(|w| w.key("image").object(|w| media(w, format, data))),
             Ok(MediaSource::Document(format, data)) => {
@@ -158,8 +158,8 @@ impl Blocks<'_, '_> {
         }
     }
 
-    /// Returns a document's name as it may be: letters, digits, single blanks, hyphens, brackets;
-    /// and no other's.
+    /// Returns a valid and unique name for a document. Letters, digits, single spaces, hyphens and
+    /// brackets are valid.
     fn document(&mut self, name: &str) -> String {
         const MAX: usize = 190;
         let mut fitting = String::new();
@@ -187,10 +187,10 @@ impl Blocks<'_, '_> {
     }
 }
 
-/// For a tool that gave nothing: no text may be blank.
+/// The content of an empty result, because no text may be blank.
 const NO_RESULT: &str = r#"{"text":"(nothing)"}"#;
 
-/// Returns whether a message has documents, which must not come without a text beside them.
+/// Returns whether a message has documents but no text. Documents need a text beside them.
 fn needs_text(side: Side<'_, '_, '_>) -> bool {
     let is = |wanted: fn(&PartKind<'_>) -> bool| {
         side.items().any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
@@ -204,7 +204,7 @@ fn media(w: &mut Writer, format: &str, data: &str) {
     w.key("source").object(|w| w.key("bytes").text(data));
 }
 
-/// Returns a part's source, or why it has none here.
+/// Returns the source of a part, or the reason why it cannot be sent.
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     let (media, name) = match kind {
         PartKind::Text(_) => return Err("This is a text."),
@@ -227,8 +227,8 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
     }
 }
 
-/// Returns a document's format, by the media type, else by the name's ending, else by how the bytes
-/// begin.
+/// Returns the format of a document: by the media type, else by the ending of the name, else by the
+/// first bytes.
 fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static str> {
     const ENDINGS: [&str; 9] = ["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"];
     let said = match media_type {
@@ -241,7 +241,7 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
         "application/vnd.ms-excel" => Some("xls"),
         "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => Some("xlsx"),
         "application/json" | "application/xml" | "application/yaml" => Some("txt"),
-        // A name tells Markdown from text better than a media type does.
+        // A file's name distinguishes Markdown from text better than a media type does.
         _ => None,
     };
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);

@@ -1,16 +1,16 @@
-//! Reads Bedrock's errors: of answers with a status, and of streams, where they are frames of
-//! another kind.
+//! This module reads Bedrock's errors. In an answer an error has a status; in a stream it is a
+//! frame of another type.
 //!
-//! The status is that of a class of errors, and the name in `x-amzn-errortype` tells which. A bad
-//! signature is 403 there, a model that was cut off 424, and a model that the account must not use
-//! 400, 403 or 404.
+//! A status stands for a class of errors, and the name in `x-amzn-errortype` says which error it
+//! is. At Bedrock a bad signature has the status 403, and a model that was cut off has 424. A model
+//! that the account must not use has 400, 403 or 404.
 
 use serde::Deserialize;
 
 use crate::neutral::{StreamFault, UpstreamError};
 use crate::upstream::openai;
 
-/// Reads an answer with the status of an error; `errortype` is the header `x-amzn-errortype`.
+/// Reads an answer with the status of an error. `errortype` is the header `x-amzn-errortype`.
 pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     let reported: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let name = errortype.and_then(bare).or_else(|| reported.name());
@@ -20,8 +20,8 @@ pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, b
     error
 }
 
-/// Reads the error that a stream ends with: `exception/throttlingException`, `error/500`. No other
-/// event is one.
+/// Reads the error that a stream ends with: `exception/throttlingException`, `error/500`. Other
+/// events are no errors.
 pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let name = std::str::from_utf8(name).unwrap_or_default();
     let (kind, name) = name.split_once('/')?;
@@ -38,19 +38,19 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     Some(StreamFault::Upstream(error))
 }
 
-/// Reads the error that a body is although it should be an answer.
+/// Reads the error in a body that should be an answer.
 pub(super) fn hidden(body: &[u8]) -> Option<UpstreamError> {
     let reported: ErrorBody = serde_json::from_slice(body).ok()?;
     let is_error = reported.message.is_some() || reported.name().is_some();
     is_error.then(|| error(502, None, None, body))
 }
 
-/// Returns the error that an answer ends with where the model broke its own format.
+/// Returns the error of an answer in which the model broke its own format.
 pub(super) fn malformed(reason: &str) -> UpstreamError {
     UpstreamError { status: Some(502), ..openai::gave_up(reason) }
 }
 
-/// The fields of an error's body that OpenAI's does not have.
+/// The fields of an error's body that OpenAI's errors do not have.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ErrorBody {
@@ -61,7 +61,7 @@ struct ErrorBody {
     original: Option<String>,
     #[serde(rename = "__type")]
     kind: Option<String>,
-    /// What the front end says to a path that it does not know: `{"Output":{"__type":"…"}}`.
+    /// The front end's answer to an unknown path: `{"Output":{"__type":"…"}}`.
     #[serde(rename = "Output")]
     output: Option<Output>,
 }
@@ -79,7 +79,7 @@ impl ErrorBody {
         self.kind.as_deref().or(output).and_then(bare)
     }
 
-    /// Puts the message in that is not where OpenAI's is.
+    /// Adds the message, if it is not in the field that OpenAI has.
     fn fill(&self, error: &mut UpstreamError) {
         if self.message.as_deref().unwrap_or_default().is_empty()
             && let Some(message) =
@@ -91,12 +91,12 @@ impl ErrorBody {
     }
 }
 
-/// The upstream's words are kept to this length.
+/// The longest message of an upstream that is kept, in characters.
 const MAX_MESSAGE: usize = 1024;
 
-/// Returns the name alone: `ValidationException:http://…`,
-/// `com.amazon.coral.validate#ValidationException`. It is shown: what is not known, and does not
-/// look like the name of an error, may be anything.
+/// Returns only the name: `ValidationException:http://…`,
+/// `com.amazon.coral.validate#ValidationException`. The name is shown to callers. So a name is
+/// returned only if it is known, or looks like the name of an error.
 fn bare(name: &str) -> Option<&str> {
     let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
     let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
@@ -105,9 +105,9 @@ fn bare(name: &str) -> Option<&str> {
     (is_error || class_of(name).is_some()).then_some(name)
 }
 
-/// Gives the error its class. In streams the names begin with a small letter. A message may quote
-/// the request, and what a caller wrote must not speak for our account: only a sentence that Amazon
-/// begins with counts.
+/// Sets the status and the code of an error. In streams the names begin with a small letter. A
+/// message may quote the request, and a caller's text must not decide anything about our account.
+/// So only the beginning of a sentence of Amazon's counts.
 fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| error.message.starts_with(sentence));
@@ -144,7 +144,8 @@ fn class_of(name: &str) -> Option<u16> {
     CLASSES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, class)| *class)
 }
 
-/// The status of each error. With 401 a signature or a key is not, or no longer, good.
+/// The status of each error. The status 401 means that a signature or a key is not valid, or no
+/// longer valid.
 const CLASSES: [(&str, u16); 23] = [
     ("ValidationException", 400),
     ("UnrecognizedClientException", 401),
@@ -171,24 +172,24 @@ const CLASSES: [(&str, u16); 23] = [
     ("ServiceUnavailableException", 503),
 ];
 
-/// Returns whether a prompt does not fit: of a refusal any words say so, since it is the caller's
-/// fault either way.
+/// Returns whether the prompt is too long. In a refusal the words may stand anywhere, because the
+/// caller is at fault in any case.
 fn is_too_long(message: &str, is_refused: bool) -> bool {
     let own = models_own(message);
     TOO_LONG.iter().any(|words| if is_refused { message.contains(words) } else { own.starts_with(words) })
 }
 
-/// Returns whether the maker of the model, or Amazon, blocked what was asked or answered.
+/// Returns whether the maker of the model, or Amazon, blocked the prompt or the answer.
 fn is_filtered(message: &str) -> bool {
     FILTERED.iter().any(|sentence| models_own(message).starts_with(sentence))
 }
 
-/// Returns the words of the model's maker, where the message passes them on.
+/// Returns the words of the model's maker, if the message passes them on.
 fn models_own(message: &str) -> &str {
     message.strip_prefix("The model returned the following errors: ").unwrap_or(message)
 }
 
-/// Returns whether a refusal is about how the model is called: there is none of this name, or
+/// Returns whether a refusal is about the model's id. No model has this id, or the message is
 /// "Invocation of model ID x with on-demand throughput isn’t supported."
 fn is_unknown_model(message: &str) -> bool {
     let rest = message.strip_prefix("Invocation of model ID ").and_then(|rest| rest.split_once(' '));
@@ -196,7 +197,8 @@ fn is_unknown_model(message: &str) -> bool {
         || rest.is_some_and(|(_, rest)| rest.starts_with("with on-demand throughput"))
 }
 
-/// What a prompt gets that does not fit, from the front end and from the models of several makers.
+/// The messages about a prompt that is too long, from the front end and from the models of several
+/// makers.
 const TOO_LONG: [&str; 7] = [
     "Input is too long",
     "prompt is too long",
@@ -207,13 +209,13 @@ const TOO_LONG: [&str; 7] = [
     "exceeds the maximum number of input tokens",
 ];
 
-/// Claude's words and Nova's.
+/// The messages of Claude and of Nova about filtered content.
 const FILTERED: [&str; 2] =
     ["Output blocked by content filtering policy", "This request has been blocked by our content filters"];
 
-/// What a refusal begins with that is about the account, not about what was asked of it.
+/// The beginnings of refusals that are about the account, not about the request.
 const NOT_OURS: [&str; 2] = ["Your account is not authorized", "Operation not allowed"];
-/// What a 403 begins with that is about it, whatever its name.
+/// The beginnings of a 403's message that are about the credential, whatever the error's name is.
 const OUR_FAULT: [&str; 9] = [
     "Authentication failed",
     "API Key",

@@ -1,44 +1,45 @@
-//! A table of what each model can do that Bedrock serves, by its id.
+//! A table of the abilities of the models that Bedrock serves, by their ids.
 //!
-//! Claudes are Anthropic's own table. Of the others the table knows what was published of them; a
-//! name that is not in it, an inference profile's ARN for one, is asked as the caller asks, in the
-//! way that most models take.
+//! Claudes use Anthropic's own table. For other models the table has what was published. A name
+//! that is not in it, for example the ARN of an inference profile, is asked as the caller asks, in
+//! the way that most models take.
 
 use crate::neutral::Effort::{High, Low, Medium};
 use crate::neutral::traits::{Efforts, Thinking, Traits};
 use crate::upstream::anthropic;
 
-/// Returns what a model can do. `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in
-/// it, `meta.llama3-3-70b-instruct-v1:0`.
+/// Returns the abilities of a model. Examples of names:
+/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in it,
+/// `meta.llama3-3-70b-instruct-v1:0`.
 pub fn traits(model: &str) -> Traits {
     if is_claude(model) {
         let traits = anthropic::traits(model);
-        // Bedrock's structured answers begin with 4.5.
+        // Bedrock has structured answers only since Claude 4.5.
         return Traits { structured: traits.structured && !model.contains("opus-4-1"), ..traits };
     }
     TABLE.iter().find(|(name, _)| model.contains(name)).map_or(UNKNOWN, |(_, traits)| *traits)
 }
 
-/// Whose model it is, where that makes a difference.
+/// The family of a model, if it makes a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
-    /// Anthropic's.
+    /// Anthropic's models.
     Claude,
-    /// Amazon's, from the second generation on: they can be told to think.
+    /// Amazon's models since the second generation. They can be told to think.
     Nova2,
-    /// Amazon's first.
+    /// Amazon's models of the first generation.
     Nova,
-    /// Those that take `reasoning_effort` as OpenAI does.
+    /// The models that take `reasoning_effort` as OpenAI does.
     OpenAi,
-    /// Mistral's: they can be made to call a tool, but not to call a certain one.
+    /// Mistral's models. They can be made to call a tool, but not to call a certain one.
     Mistral,
-    /// Everybody else's, or nobody knows.
+    /// All other models, and unknown ones.
     Other,
 }
 
 impl Family {
-    /// Returns the family by the name; where that says nothing, by how the model is told to think:
-    /// only Claudes have a budget.
+    /// Returns the family by the name. If the name does not show it, the traits do: only Claudes
+    /// have a budget of thinking.
     pub(super) fn of(model: &str, traits: &Traits) -> Self {
         let has = |name: &str| model.contains(name);
         match () {
@@ -52,7 +53,7 @@ impl Family {
         }
     }
 
-    /// Returns whether prompts are cached up to where they say.
+    /// Returns whether prompts are cached up to the cache points.
     pub(super) fn caches(self) -> bool {
         match self {
             Self::Claude | Self::Nova2 | Self::Nova => true,
@@ -60,7 +61,8 @@ impl Family {
         }
     }
 
-    /// Returns whether `outputConfig` has the effort. For the others it has a name of its own.
+    /// Returns whether `outputConfig` has the effort. For the other families the effort has a field
+    /// of its own.
     pub(super) fn has_output_effort(self) -> bool {
         match self {
             Self::Claude | Self::Mistral | Self::Other => true,
@@ -68,8 +70,8 @@ impl Family {
         }
     }
 
-    /// Returns whether signed thoughts may come back. Others were never seen to sign any, and
-    /// refuse what they thought.
+    /// Returns whether signed thoughts may come back. The other families were never seen to sign
+    /// thoughts, and they refuse thoughts that come back.
     pub(super) fn signs(self) -> bool {
         match self {
             Self::Claude | Self::Other => true,
@@ -82,7 +84,7 @@ pub(super) fn is_claude(model: &str) -> bool {
     model.contains("anthropic.") || model.contains("claude")
 }
 
-/// The first name that is part of the id counts.
+/// The abilities by a part of the id. The first name that fits counts.
 const TABLE: &[(&str, Traits)] = &[
     ("amazon.nova-2", Traits { thinking: Thinking::Effort, efforts: EFFORTS, images: true, ..SERVED }),
     ("amazon.nova-micro", SERVED),
@@ -119,11 +121,12 @@ const TABLE: &[(&str, Traits)] = &[
 
 const EFFORTS: Efforts = Efforts::of(&[Low, Medium, High]);
 
-/// An answer in a format is had from most models by a tool that they must call; natively from few.
+/// The abilities of unknown models. Most models answer in a format only through a tool that they
+/// must call; few do it natively.
 const UNKNOWN: Traits = Traits { structured: false, ..Traits::UNKNOWN };
 const SERVED: Traits = Traits { thinking: Thinking::None, images: false, ..UNKNOWN };
 const OPEN: Traits = Traits { structured: true, ..SERVED };
-/// They call tools as they like, and cannot be made to.
+/// Models that call tools as they like, and cannot be made to.
 const LLAMA: Traits = Traits { forced_tools: false, ..SERVED };
 const KIMI: Traits = Traits { thinking: Thinking::Effort, efforts: EFFORTS, thinking_off: false, ..OPEN };
 

@@ -1,4 +1,4 @@
-//! Writes a request in Converse's words.
+//! This module writes a request for Converse.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::upstream::claude::tools::{Situation, Tools};
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
-/// Writes a request. Which model it is for, and whether it streams, is in the path.
+/// Writes a request. The path says which model it is for, and if it streams.
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     let may_call = request.tool_choice != Some(ToolChoice::None);
@@ -27,7 +27,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
 
     let mut thinking = Thinking::of(request, target, &mut losses)?;
-    // Anthropic's own words are understood by Claudes only.
+    // Only Claudes understand Anthropic's own fields of thinking.
     let is_own = family != Family::Claude && request.others.iter().any(|(name, _)| name == "thinking");
     if is_own && (thinking.is_on() || thinking.is_off()) {
         thinking.leave_out(&mut losses);
@@ -36,8 +36,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let situation = Situation { api: tools::api(family), traits, conversation: &conversation, stubs: Vec::new() };
     let mut tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
     tools::complete(&mut tools, request, conversation.has_calls(), &mut losses);
-    // Newer models refuse thoughts out of their place, unless they are told to drop them by a
-    // header that this API does not have.
+    // Newer models refuse thoughts in the wrong place. A header could make them drop such thoughts,
+    // but this API does not have it.
     conversation.sends_thoughts = thinking.may_be_on(traits) && family.signs() && !traits.bound_thoughts;
     losses.add_if(!conversation.sends_thoughts && conversation.has_callers_thoughts(), Field::Thoughts);
 
@@ -72,7 +72,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     Ok(Written { body: w.into_bytes(), losses, headers: Vec::new(), undo: tools.undo() })
 }
 
-/// What is said of the manner of the answer, as far as the model lets it be said.
+/// The settings of the answer, as far as the model allows them.
 struct Dial<'r> {
     family: Family,
     max_tokens: Option<u64>,
@@ -88,7 +88,8 @@ impl<'r> Dial<'r> {
         thinking: &Thinking<'_>,
         losses: &mut LostFields,
     ) -> Self {
-        // Silence is the most that the model can say, which a budget must be less than.
+        // Without a maximum, the answer may be as long as the model can write. A budget must be
+        // less than the maximum, so a budget needs one.
         let is_bounded = family == Family::Claude && thinking.is_bounded;
         let says_most = request.max_tokens.is_some()
             || target.default_max_tokens.is_some()
@@ -111,7 +112,7 @@ impl<'r> Dial<'r> {
             losses.add_if(dial.dials.top_k.take().is_some(), Field::TopK);
             losses.add_if(thinking.is_off(), Field::Effort);
         }
-        // Nova's highest effort goes with neither of them.
+        // Nova's highest effort works with none of these settings.
         let is_bound = dial.max_tokens.is_some() || dial.dials.temperature.is_some() || dial.dials.top_p.is_some();
         if family == Family::Nova2 && dial.effort == Some("high") && is_bound {
             losses.add(Field::Effort);
@@ -126,7 +127,7 @@ impl<'r> Dial<'r> {
         write_stops(w, "stopSequences", &request.stop, losses);
     }
 
-    /// Writes what only this family's models take.
+    /// Writes the fields that only this family's models take.
     fn write_more(&self, w: &mut Writer, thinking: &Thinking<'_>) {
         match self.family {
             Family::Claude => {
@@ -147,7 +148,7 @@ impl<'r> Dial<'r> {
     }
 }
 
-/// Writes in which tier to answer, and the labels for the provider's log.
+/// Writes the service tier, and the labels for the provider's log.
 fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     let tier = options::tier(request, &TIERS, losses);
     w.optional("serviceTier", tier, |w, tier| w.object(|w| w.key("type").text(tier)));
@@ -169,7 +170,7 @@ const TIERS: [(&str, Option<&str>); 5] = [
     ("reserved", Some("reserved")),
 ];
 
-/// Names and values, if all of them may be there.
+/// Returns the names and values of the labels, if the API accepts all of them.
 fn labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
     let is_label = |text: &str| {
         text.len() <= 256 && text.chars().all(|c| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c))

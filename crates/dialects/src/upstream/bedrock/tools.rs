@@ -1,8 +1,8 @@
-//! Writes the tools, the choice among them, and the format of the answer.
+//! This module writes the tools, the choice among them, and the format of the answer.
 //!
-//! Converse cannot be told to call no tool, and refuses calls in a conversation without tools. So
-//! tools that must not be called are left out where that can be; else one is offered that does
-//! nothing, or they stay, and that is said.
+//! Converse cannot be told to call no tool, and it refuses calls in a conversation without tools.
+//! So tools that must not be called are left out if possible. If not, one tool is offered that does
+//! nothing, or the tools stay, and that is named as a loss.
 
 use super::blocks::CachePoints;
 use super::models::Family;
@@ -24,7 +24,7 @@ pub(super) fn api(family: Family) -> Api {
 const STUB_NAME: &str = "no_tool";
 const STUB: &str = r#"{"toolSpec":{"name":"no_tool","description":"Does nothing. There are no tools any more: do not call any.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
 
-/// Adds the tools that must be there although none may be called, and names what is lost.
+/// Adds the tools that must be there although none may be called, and names the losses.
 pub(super) fn complete<'r, 'a>(
     tools: &mut Tools<'r, 'a>,
     request: &'r Request<'a>,
@@ -33,8 +33,8 @@ pub(super) fn complete<'r, 'a>(
 ) {
     if has_calls && !tools.any() {
         if request.tools.is_empty() {
-            // It might be called, though nobody offers it: the answer hides that, and this says
-            // that it is there.
+            // The model might call this tool, though the caller does not offer it. The answer hides
+            // such a call, and the loss shows that the tool is there.
             losses.add_to(Field::Tools);
             tools.stubs.push(STUB_NAME);
         } else {
@@ -45,7 +45,7 @@ pub(super) fn complete<'r, 'a>(
     losses.add_if(request.parallel_tool_calls == Some(false) && !tools.offer.tools.is_empty(), Field::ParallelCalls);
 }
 
-/// Writes the members of `outputConfig` that say the format.
+/// Writes the members of `outputConfig` for the format.
 pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>) {
     let Some(native) = &tools.native else { return };
     w.key("textFormat").object(|w| {

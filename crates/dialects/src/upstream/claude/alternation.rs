@@ -1,9 +1,10 @@
-//! A side says what stands between two changes of speaker. Sides alternate, and the calls of one
-//! have their results in the next.
+//! A side is everything that one speaker says between two changes of speaker. Sides alternate, and
+//! the results of a side's calls are in the next side.
 //!
-//! Every call must have its result in the very next message ([`answered`]), and no result may be
-//! without a call. OpenAI refuses the same, so that a conversation without it is at fault whoever
-//! is asked. What says nothing is passed over here, and neighbours that it parted are one.
+//! Every call must have its result in the very next message ([`answered`]), and every result must
+//! have a call. OpenAI has the same rule, so a conversation that breaks it is at fault for any
+//! target. Turns without content are left out here, and the neighbours of such a turn become one
+//! side.
 
 use std::borrow::Cow;
 
@@ -13,16 +14,17 @@ use crate::neutral::turns::{Item, Turn};
 use crate::neutral::{Field, FieldRefused, PartKind, Request, Role};
 use crate::upstream::shared::unique::Unique;
 
-/// What one side says: of one turn, or of several between which nothing is said.
+/// The content of one side: one turn, or several turns with nothing said between them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Side<'t, 'r, 'a> {
-    /// Whether it is the assistant's.
+    /// True if the side is the assistant's.
     pub(crate) is_assistant: bool,
     turns: &'t [&'t Turn<'r, 'a>],
 }
 
 impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
-    /// Returns what it says, results first: within a turn they are, and here there may be several.
+    /// Returns the items, with results first. Inside one turn they already come first, but a side
+    /// may have several turns.
     pub(crate) fn items(self) -> impl Iterator<Item = &'t Item<'r, 'a>> + Clone {
         let is_ahead = move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
         let all = self.turns.iter().flat_map(|turn| &turn.items);
@@ -37,18 +39,18 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
         })
     }
 
-    /// Returns whether it makes calls.
+    /// Returns whether the side makes calls.
     pub(crate) fn has_calls(self) -> bool {
         self.calls().next().is_some()
     }
 
-    /// Returns whether it begins with thoughts.
+    /// Returns whether the side begins with thoughts.
     pub(crate) fn begins_with_thoughts(self) -> bool {
         matches!(self.items().next(), Some(Item::Thoughts(_)))
     }
 }
 
-/// Returns the turns in which something is said.
+/// Returns the turns that have content.
 pub(crate) fn spoken<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&'t Turn<'r, 'a>> {
     let thinks = |item: &&Item<'_, '_>| matches!(item, Item::Thoughts(_));
     turns.iter().filter(|turn| turn.items.iter().any(|item| speaks(item) && !thinks(&item))).collect()
@@ -66,8 +68,8 @@ pub(crate) fn sides<'t, 'r, 'a>(
     spoken.chunk_by(same).map(side)
 }
 
-/// Returns the ids of all calls and results, in the order in which they are written, as the API
-/// takes them.
+/// Returns the ids of all calls and results in a form that the API takes, in the order in which
+/// they are written.
 pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, FieldRefused> {
     answered(request)?;
     let mut unique = Unique::default();
@@ -79,7 +81,7 @@ pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Res
             ids.extend(made.iter().map(|(_, given)| given.clone()));
             continue;
         }
-        // Results come in the order of their calls, and those without one at the end.
+        // Results come in the order of their calls. Results without a call come at the end.
         let mut calls = made.drain(..);
         for item in side.items() {
             let Item::Result(outcome) = item else { continue };
@@ -92,7 +94,7 @@ pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Res
     Ok(ids)
 }
 
-/// Returns whether the item may be written: the API refuses text of nothing but white space.
+/// Returns whether the item may be written. The API refuses text of only white space.
 fn speaks(item: &Item<'_, '_>) -> bool {
     match item {
         Item::Part(part) => match &part.kind {
@@ -103,7 +105,7 @@ fn speaks(item: &Item<'_, '_>) -> bool {
     }
 }
 
-/// Returns whether there is nothing to read in a text.
+/// Returns whether a text is empty or has only white space.
 pub(crate) fn is_blank(text: &str) -> bool {
     !text.bytes().next().is_some_and(|first| first.is_ascii_graphic()) && text.trim().is_empty()
 }

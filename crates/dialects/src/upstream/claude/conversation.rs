@@ -1,8 +1,8 @@
-//! A conversation as Claude takes it: what the system says, and sides that alternate.
+//! A conversation in the form that Claude takes: the system's texts, and sides that alternate.
 //!
 //! The first side is the user's, no text is blank, and every result answers a call of the side
-//! before it. Anthropic and Bedrock write the same blocks in the same order; how a block looks is
-//! their own ([`BlockWriter`]).
+//! before it. Anthropic and Bedrock write the same blocks in the same order. The form of a block
+//! differs ([`BlockWriter`]).
 
 use std::borrow::Cow;
 
@@ -17,35 +17,36 @@ use crate::wire::json::Writer;
 /// A conversation that can be written.
 #[derive(Debug)]
 pub(crate) struct Conversation<'t, 'r, 'a> {
-    /// What the system says. Where nobody else speaks, the user says it.
+    /// The system's texts. If nobody else speaks, the user says them.
     system: Vec<&'r Part<'a>>,
     turns: &'t [Turn<'r, 'a>],
-    /// The turns in which something is said.
+    /// The turns that have content.
     spoken: Vec<&'t Turn<'r, 'a>>,
     /// The ids of all calls and results, in the order in which they are written.
     ids: Vec<Cow<'r, str>>,
-    /// Whether thoughts go back.
+    /// True if thoughts are sent back.
     pub(crate) sends_thoughts: bool,
 }
 
-/// Writes blocks as one API has them.
+/// Writes blocks in the form of one API.
 pub(crate) trait BlockWriter {
     /// Writes a text that is not the caller's.
     fn text(&mut self, w: &mut Writer, text: &str);
-    /// Writes a text or a medium. The end of a conversation must not be white space.
+    /// Writes a text or a medium. The conversation must not end with white space.
     fn part(&mut self, w: &mut Writer, part: &Part<'_>, is_end: bool);
     /// Writes a thought.
     fn thought(&mut self, w: &mut Writer, thought: &Thought<'_>);
-    /// Writes a call, which has this id here.
+    /// Writes a call with this id.
     fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>);
-    /// Writes what a call gave.
+    /// Writes the result of a call.
     fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>);
-    /// Writes what a side lacks.
+    /// Adds what a side lacks.
     fn end(&mut self, _w: &mut Writer, _side: Side<'_, '_, '_>) {}
 }
 
 impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
-    /// Reads the turns. Refuses, with this sentence, a conversation in which nobody speaks.
+    /// Reads the turns. Refuses, with the sentence `refusal`, a conversation in which nobody
+    /// speaks.
     pub(crate) fn of(
         request: &'r Request<'a>,
         turns: &'t Turns<'r, 'a>,
@@ -77,17 +78,17 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         alternation::sides(&self.spoken)
     }
 
-    /// Returns whether it ends with the assistant's own words.
+    /// Returns whether the conversation ends with the assistant's words.
     pub(crate) fn is_prefilled(&self) -> bool {
         self.spoken.last().is_some_and(|turn| turn.is_assistant)
     }
 
-    /// Returns whether there are calls in it.
+    /// Returns whether the conversation has calls.
     pub(crate) fn has_calls(&self) -> bool {
         self.sides().any(Side::has_calls)
     }
 
-    /// Returns whether any thoughts stand in it.
+    /// Returns whether the conversation has thoughts.
     pub(crate) fn has_thoughts(&self) -> bool {
         self.thoughts().next().is_some()
     }
@@ -104,7 +105,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         })
     }
 
-    /// Leaves thinking out where the API wants thoughts that are not there.
+    /// Leaves thinking out if the API needs thoughts that the conversation does not have.
     pub(crate) fn check_thoughts(&self, thinking: &mut Thinking<'_>, losses: &mut LostFields) {
         let calling = || self.sides().rfind(|side| side.has_calls());
         if thinking.needs_thoughts()
@@ -114,7 +115,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         }
     }
 
-    /// Counts the hints for the cache in it.
+    /// Counts the cache hints.
     pub(crate) fn cache_hints(&self) -> usize {
         let has_one = |item: &&Item<'_, '_>| match item {
             Item::Part(part) => part.cache.is_some(),
@@ -125,7 +126,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
             + self.sides().flat_map(Side::items).filter(has_one).count()
     }
 
-    /// Writes `system` and `messages`; the hint is the last that the system says.
+    /// Writes `system` and `messages`. `hint` becomes the last text of the system.
     pub(crate) fn write(&self, w: &mut Writer, hint: Option<&str>, blocks: &mut impl BlockWriter) {
         let is_only_system = self.spoken.is_empty();
         let system: &[_] = if is_only_system { &[] } else { &self.system };

@@ -1,22 +1,23 @@
-//! A description of one tool for the model, and how far its input can be held to its schema.
+//! A description is one tool in the form that the model is shown. It also says if the tool's input
+//! is held to its schema.
 
 use std::borrow::Cow;
 
 use super::schema::{self, Fit, Fitted};
 use crate::neutral::{Field, LostFields, Tool, ToolKind};
 
-/// What a tool does and takes, as it is said to the model.
+/// The description and the parameters of a tool, as the model is shown them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Described<'t> {
     pub(crate) about: Option<Cow<'t, str>>,
-    /// An object's.
+    /// The schema of the input, which is an object.
     pub(crate) schema: Cow<'t, str>,
-    /// Its input is held to it.
+    /// True if the input is held to the schema.
     pub(crate) strict: bool,
 }
 
 impl<'t> Described<'t> {
-    /// Describes a caller's tool. `limits`: where models can be held to a schema.
+    /// Describes a tool of the caller's. `limits` is `None` if models cannot be held to a schema.
     pub(crate) fn of(tool: &'t Tool<'_>, limits: Option<&mut Limits>, losses: &mut LostFields) -> Self {
         let (schema, strict) = match &tool.kind {
             ToolKind::Function(schema, strict) => (schema.as_ref().map(|raw| raw.0), strict.unwrap_or(false)),
@@ -33,8 +34,8 @@ impl<'t> Described<'t> {
         Self::loosely(about, schema, Field::ToolParameters, losses)
     }
 
-    /// Describes a tool whose schema nothing is held to. What may not stand at its top becomes
-    /// words; `lost` is the name of it then.
+    /// Describes a tool whose input is not held to its schema. The keywords that may not stand at
+    /// the top of the schema become text in the description, and `lost` is then a loss.
     pub(crate) fn loosely(
         about: Option<&'t str>,
         schema: Option<&'t str>,
@@ -55,20 +56,21 @@ impl<'t> Described<'t> {
     }
 }
 
-/// What the API takes of schemas that answers are held to, all of a request's together.
+/// The limits of the API for all schemas of a request that answers are held to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     tools: usize,
     optional: usize,
     unions: usize,
-    /// How many tools' schemas are looked at. It bounds our work, not the API's.
+    /// The number of tools whose schemas are tried. It limits the gateway's work; the API does not
+    /// ask for it.
     tries: usize,
 }
 
 impl Limits {
     pub(crate) const MOST: Self = Self { tools: 20, optional: 24, unions: 16, tries: 40 };
 
-    /// Returns whether this one may be among them; then it counts.
+    /// Returns whether this schema is still within the limits. If so, the schema counts.
     pub(crate) fn take(&mut self, fitted: &Fitted) -> bool {
         let (Some(optional), Some(unions)) =
             (self.optional.checked_sub(fitted.optional), self.unions.checked_sub(fitted.unions))
@@ -79,7 +81,7 @@ impl Limits {
         true
     }
 
-    /// Returns the schema that a tool's input is held to, if it can be.
+    /// Returns the schema that a tool's input is held to, if that is possible.
     pub(crate) fn strict(&mut self, schema: Option<&str>) -> Option<Fitted> {
         if self.tools == 0 {
             return None;

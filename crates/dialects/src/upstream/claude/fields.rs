@@ -1,4 +1,5 @@
-//! Fields beside the conversation that both APIs take alike, and those that neither takes.
+//! This module has the fields beside the conversation that both APIs treat alike: those that both
+//! take, and those that neither takes.
 
 use std::borrow::Cow;
 
@@ -8,13 +9,13 @@ use crate::neutral::{Field, LostFields, Number, Request};
 use crate::upstream::shared::options::Range;
 use crate::wire::json::Writer;
 
-/// Writes the stop sequences, without those in which there is nothing to read.
+/// Writes the stop sequences, without blank ones.
 pub(crate) fn write_stops(w: &mut Writer, key: &'static str, stops: &[Cow<'_, str>], losses: &mut LostFields) {
     losses.add_if(stops.iter().any(|stop| is_blank(stop)), Field::Stop);
     w.filled(key, |w| w.array(|w| stops.iter().filter(|stop| !is_blank(stop)).for_each(|stop| w.text(stop))));
 }
 
-/// `temperature`, `top_p` and `top_k`, as far as the model lets them be said.
+/// `temperature`, `top_p` and `top_k`, as far as the model allows them.
 pub(crate) struct Dials<'r> {
     pub(crate) temperature: Option<Number<'r>>,
     pub(crate) top_p: Option<Number<'r>>,
@@ -22,7 +23,7 @@ pub(crate) struct Dials<'r> {
 }
 
 impl Dials<'_> {
-    /// Leaves out a temperature that the model refuses; a default is no loss.
+    /// Leaves out a temperature that the model refuses. A default value is no loss.
     pub(crate) fn restrict_temperature(&mut self, sampling: Sampling, thinks: bool, losses: &mut LostFields) {
         if sampling == Sampling::Neither || thinks {
             losses.add_if(self.temperature.take().is_some_and(is_meant), Field::Temperature);
@@ -48,7 +49,7 @@ impl Dials<'_> {
         }
     }
 
-    /// Writes `temperature` and `top_p`, by the API's names for them.
+    /// Writes `temperature` and `top_p`, under the API's names `keys`.
     pub(crate) fn write(&self, w: &mut Writer, keys: [&'static str; 2], losses: &mut LostFields) {
         let numbers = [(Field::Temperature, self.temperature), (Field::TopP, self.top_p)];
         for (key, (field, number)) in keys.into_iter().zip(numbers) {
@@ -57,12 +58,12 @@ impl Dials<'_> {
     }
 }
 
-/// Returns whether a share says something else than silence does.
+/// Returns whether a number differs from the default, 1.
 pub(crate) fn is_meant(number: Number<'_>) -> bool {
     number.value != 1.0
 }
 
-/// Notes what no Claude takes.
+/// Notes the numbers that no Claude takes.
 pub(crate) fn lose_numbers(request: &Request<'_>, losses: &mut LostFields) {
     let says = |number: Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
     losses.add_if(says(request.penalties.frequency), Field::FrequencyPenalty);
@@ -70,7 +71,8 @@ pub(crate) fn lose_numbers(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(request.seed.is_some(), Field::Seed);
 }
 
-/// Notes the other fields of a request, but for `thinking`: its fate is decided where it is read.
+/// Notes the other fields of a request, except `thinking`. The code that reads `thinking` decides
+/// about it.
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
     let others = request.others.iter().filter(|(name, _)| name != "thinking");
     others.for_each(|(name, _)| losses.add(Field::Other(name.to_string())));

@@ -1,7 +1,8 @@
-//! Ids of calls and names of tools as the API takes them: `[a-zA-Z0-9_-]`, 64 at most.
+//! This module makes ids of calls and names of tools valid for the API: `[a-zA-Z0-9_-]`, 64
+//! characters at most.
 //!
-//! What fits stays as it is. The rest is changed, never into one that is there already, and the
-//! same way wherever it stands.
+//! A valid name stays as it is. Another name is changed in the same way wherever it stands, and
+//! never into a name that is already there.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,21 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::neutral::Request;
 use crate::upstream::shared::unique::{MAX, Unique, numbered};
 
-/// Gives this name, made fit, if it is free; else one like it.
+/// Returns a valid form of this name if it is free, else a similar one.
 pub(crate) fn give<'a>(unique: &mut Unique<'a>, wanted: &'a str) -> Cow<'a, str> {
     unique.take(fitting(wanted))
 }
 
-/// What the tools of a conversation are called.
+/// The names of a conversation's tools at the upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Names<'r> {
     unique: Unique<'r>,
-    /// Those that have another name here.
+    /// The tools whose name is different at the upstream.
     changed: BTreeMap<&'r str, String>,
 }
 
 impl<'r> Names<'r> {
-    /// Gives names to the tools, and to the calls to tools that are there no more.
+    /// Gives names to the tools, and to tools that were called but are no longer there.
     pub(crate) fn of(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
         let all = || request.tools.iter().map(|tool| &*tool.name).chain(called(request));
@@ -42,12 +43,12 @@ impl<'r> Names<'r> {
         names
     }
 
-    /// Returns what this tool is called here.
+    /// Returns the name of this tool at the upstream.
     pub(crate) fn written<'n>(&'n self, name: &'n str) -> &'n str {
         self.changed.get(name).map_or(name, String::as_str)
     }
 
-    /// Returns a name for a tool of ours.
+    /// Returns a free name for a tool of the gateway's.
     pub(crate) fn another(&self, request: &Request<'_>, wanted: &str) -> String {
         let all = request.tools.iter().map(|tool| &*tool.name).chain(called(request));
         let taken: BTreeSet<&str> = all.map(|name| self.written(name)).collect();
@@ -56,13 +57,13 @@ impl<'r> Names<'r> {
         names.find(|name| !taken.contains(name.as_str())).unwrap_or_default()
     }
 
-    /// Returns theirs and the caller's, of those that differ.
+    /// Returns the names that differ: (the upstream's, the caller's).
     pub(crate) fn into_changed(self) -> Vec<(String, String)> {
         self.changed.into_iter().map(|(callers, theirs)| (theirs, callers.to_owned())).collect()
     }
 }
 
-/// Returns the functions that were called before.
+/// Returns the names of the functions that were called before.
 pub(crate) fn called<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
     request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name)
 }

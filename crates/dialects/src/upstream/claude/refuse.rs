@@ -1,11 +1,11 @@
-//! What changes the meaning of a request if it is left out, where answers have one choice, and
-//! conversations turns.
+//! This module refuses a request if it would change its meaning to leave something out. It is for
+//! APIs whose answers have one choice and whose conversations have turns.
 
 use crate::neutral::traits::Traits;
 use crate::neutral::{Field, FieldRefused, Message, PartKind, Request, Role, ToolKind};
 
-/// Refuses what cannot be said. `shows_tools`: whether the model is shown the tools. `is_image`: of
-/// a part, or why it cannot be carried.
+/// Refuses what cannot be sent. `shows_tools` says if the model is shown the tools. `is_image`
+/// returns whether a part is an image, or the reason why it cannot be sent.
 pub(crate) fn refuse(
     request: &Request<'_>,
     traits: &Traits,
@@ -39,7 +39,7 @@ fn of_message(
     if !message.calls.is_empty() && !traits.tools {
         return Err(FieldRefused::unsupported(Field::Calls(index), "This model knows no tools."));
     }
-    // Of what the system says only texts are taken; the rest is a loss that is already said.
+    // Only texts of the system are sent. Its other parts are already noted as losses.
     if matches!(message.role, Role::System | Role::Developer) {
         return Ok(());
     }

@@ -1,10 +1,10 @@
-//! JSON Schemas as Claude takes them, for answers and for tools.
+//! This module fits JSON Schemas to the form that Claude takes, for answers and for tools.
 //!
-//! A schema that an answer is held to may say less than the standard: every object is closed,
-//! nothing is bounded, nothing recurs. What can be said another way is; bounds become words in the
-//! description; and where only another meaning is left, [`Fit::No`] says so. Texts of numbers,
-//! names and values stay as they were written, and so does the order of properties: a model answers
-//! in it.
+//! A schema that an answer is held to has fewer keywords than the standard: every object is closed,
+//! no value has bounds, and no definition refers to itself. A keyword is written in another way if
+//! there is one, and bounds become text in the description. If only another meaning is possible,
+//! the fit is [`Fit::No`]. Numbers, names and values keep their text, and properties keep their
+//! order, because a model answers in that order.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,32 +12,32 @@ use std::collections::BTreeMap;
 use crate::neutral::schema::{Node, find, members, string};
 use crate::wire::json::Writer;
 
-/// A schema made to fit.
+/// A schema after it was fitted.
 #[derive(Debug)]
 pub(crate) struct Fitted {
-    /// The schema; of no use where the fit is [`Fit::No`].
+    /// The schema; not usable if the fit is [`Fit::No`].
     pub(crate) text: String,
-    /// How well.
+    /// The quality of the fit.
     pub(crate) fit: Fit,
-    /// Properties that need not be there.
+    /// The number of properties that need not be there.
     pub(crate) optional: usize,
-    /// Places where one of several schemas holds.
+    /// The number of places where one of several schemas holds.
     pub(crate) unions: usize,
 }
 
-/// How well a schema fits.
+/// The quality of a schema's fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fit {
-    /// It holds answers to all that it did before, and perhaps to more.
+    /// Every valid answer is still allowed, and perhaps more.
     Whole,
-    /// A constraint is only a word in a description now.
+    /// A constraint is now only text in a description.
     Weaker,
-    /// It would forbid answers that it should allow, or be refused.
+    /// The schema would forbid valid answers, or the API would refuse it.
     No,
 }
 
-/// Makes a schema fit for `output_config.format` and for strict tools. `about` is said in front of
-/// its description.
+/// Fits a schema to `output_config.format` and to strict tools. `about` is put before the schema's
+/// description.
 pub(crate) fn fit(schema: &str, about: Option<&str>) -> Fitted {
     let mut fitter =
         Fitter { fit: Fit::Whole, depth: 0, optional: 0, unions: 0, inside: None, refers: BTreeMap::new() };
@@ -53,21 +53,22 @@ pub(crate) fn fit(schema: &str, about: Option<&str>) -> Fitted {
     Fitted { text, fit: fitter.fit, optional: fitter.optional, unions: fitter.unions }
 }
 
-/// Parameters of a tool, as its `input_schema`.
+/// The parameters of a tool, for its `input_schema`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Parameters<'a> {
-    /// An object's schema.
+    /// The schema of an object.
     pub(crate) schema: Cow<'a, str>,
-    /// What may not stand at its top, to be said in the tool's description.
+    /// The keywords that may not stand at the top of the schema. They are for the tool's
+    /// description.
     pub(crate) moved: Option<String>,
 }
 
-/// Makes `type` say that it is an object, and takes `anyOf` and its like from the top, where the
-/// API refuses them.
+/// Makes `type` an object, and removes `anyOf`, `oneOf` and `allOf` from the top, because the API
+/// refuses them there.
 pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
     let as_it_is = |schema| Parameters { schema: Cow::Borrowed(schema), moved: None };
     let Some(schema) = schema else { return as_it_is(NOTHING) };
-    // Nearly all of them begin like this, and have none of the three.
+    // Nearly all schemas begin like this, and have none of these keywords.
     let begins = schema.starts_with(r#"{"type":"object""#) || schema.starts_with(r#"{"type": "object""#);
     if begins && memchr::memmem::find(schema.as_bytes(), b"Of\"").is_none() {
         return as_it_is(schema);
@@ -92,14 +93,14 @@ pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
     Parameters { schema: Cow::Owned(text(w)), moved: has_choice.then(|| text(moved)) }
 }
 
-/// Returns whether the schema is one of objects, or does not say.
+/// Returns whether the schema allows objects: it has the type of objects, or no type.
 pub(crate) fn is_of_objects(schema: &str) -> bool {
     members(schema).is_some_and(|members| find(&members, "type").is_none_or(|kind| kind == "\"object\""))
 }
 
-/// A tool without parameters.
+/// The schema of a tool without parameters.
 const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
-/// What is longer, or deeper, would be refused as too complex.
+/// The longest schema. A longer or deeper one would be refused as too complex.
 const MAX_LEN: usize = 128 * 1024;
 const MAX_DEPTH: usize = 16;
 const FORMATS: [&str; 10] =
@@ -110,7 +111,7 @@ struct Fitter<'a> {
     depth: usize,
     optional: usize,
     unions: usize,
-    /// The definition that is being read.
+    /// The definition that is read at the moment.
     inside: Option<Cow<'a, str>>,
     /// The definitions that each definition refers to.
     refers: BTreeMap<Cow<'a, str>, Vec<Cow<'a, str>>>,
@@ -118,7 +119,7 @@ struct Fitter<'a> {
 
 impl<'a> Fitter<'a> {
     fn schema(&mut self, w: &mut Writer, schema: &Node<'a>, about: Option<&str>) {
-        // `true`: anything. No grammar is made of that.
+        // `true` allows anything, and no grammar can be made of that.
         if !schema.is_object() || self.depth >= MAX_DEPTH {
             return self.misfit(w, schema);
         }
@@ -130,7 +131,7 @@ impl<'a> Fitter<'a> {
         self.depth -= 1;
     }
 
-    /// Writes a reference. Nothing may stand beside it but definitions.
+    /// Writes a reference. Only definitions may stand beside it.
     fn reference(&mut self, w: &mut Writer, target: &'a str, schema: &Node<'a>) {
         w.key("$ref").raw(target);
         let target = string(target).unwrap_or_default();
@@ -260,8 +261,8 @@ impl<'a> Fitter<'a> {
         w.raw(node.text);
     }
 
-    /// Returns whether a definition refers to itself, be it through others. What refers to nothing
-    /// is taken away until nothing is left.
+    /// Returns whether a definition refers to itself, directly or through others. Definitions
+    /// without references are removed again and again; what is left refers to itself.
     fn recurs(&self) -> bool {
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let mut referring: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

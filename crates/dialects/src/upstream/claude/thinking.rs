@@ -1,4 +1,4 @@
-//! How long the answer may be, and how much of it may be thinking.
+//! This module decides how long the answer may be, and how much of it may be thinking.
 
 use crate::neutral::schema::{members, string};
 use crate::neutral::traits::{Efforts, Thinking as Kind, Traits};
@@ -6,7 +6,7 @@ use crate::neutral::{Effort, Field, FieldRefused, LostFields, Raw, Request, Targ
 use crate::wire::json::Writer;
 use std::time::Duration;
 
-/// What is said of thinking, and the most tokens of the answer, which thinking is part of.
+/// The settings of thinking, and the most tokens of the answer. Thinking is part of the answer.
 #[derive(Debug)]
 pub(crate) struct Thinking<'a> {
     mode: Mode<'a>,
@@ -16,21 +16,22 @@ pub(crate) struct Thinking<'a> {
     plain: u64,
     /// The most tokens of the answer.
     pub(crate) max_tokens: u64,
-    /// Nobody said how long it may be, and it is less than the model can, so that it comes in time.
+    /// True if nobody set a maximum, and this one is below the model's, so that the answer comes in
+    /// time.
     pub(crate) is_bounded: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode<'a> {
-    /// Nothing is said.
+    /// The request does not mention thinking.
     Unsaid,
-    /// Not to think.
+    /// The model must not think.
     Off,
-    /// As much as the model finds right.
+    /// The model thinks as much as it finds right.
     Adaptive,
-    /// So many tokens.
+    /// The model thinks with this number of tokens.
     Budget(u64),
-    /// The caller said it in Anthropic's own words.
+    /// The caller used Anthropic's own field.
     Own(&'a str, Own),
 }
 
@@ -41,15 +42,15 @@ enum Own {
     Budget,
 }
 
-/// The header that `block_binding` needs.
+/// The header that `block_binding` requires.
 const BINDING: (&str, &str) = ("anthropic-beta", "thinking-binding-controls-2026-08-01");
-/// Where nobody says how long an answer may be.
+/// The most tokens of an answer if nobody sets a maximum, and the model's is unknown.
 const MAX_TOKENS: u64 = 8192;
-/// The API's own least.
+/// The smallest budget that the API takes.
 const MIN_BUDGET: u64 = 1024;
 
 impl<'a> Thinking<'a> {
-    /// Decides by what the request says and what the model takes.
+    /// Decides by the request and by the model's abilities.
     pub(crate) fn of(
         request: &Request<'a>,
         target: &Target<'_>,
@@ -64,7 +65,7 @@ impl<'a> Thinking<'a> {
         let plain = said.unwrap_or(silent.min(in_time)).clamp(1, cap.max(1));
         losses.add_if(request.max_tokens.is_some_and(|said| said != plain), Field::MaxTokens);
         let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain, is_bounded };
-        // What the caller did not bound may grow by what is thought.
+        // If the caller sets no maximum, the answer may grow by the tokens of thinking.
         let room =
             |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
         let said = own(request);
@@ -78,7 +79,7 @@ impl<'a> Thinking<'a> {
                 return Err(FieldRefused::invalid(Field::ThinkingBudget, message));
             }
             match request.effort {
-                // A model may think as it likes, and at this effort.
+                // A model may think as it likes, and with this effort.
                 Some(effort) if own == Own::Adaptive && effort != Effort::None => {
                     thinking.say(effort, traits.efforts, losses)
                 }
@@ -103,8 +104,8 @@ impl<'a> Thinking<'a> {
             (Some(effort), Kind::Budget) => {
                 let wanted = tokens(effort);
                 let max_tokens = if is_bounded { room(wanted).min(in_time) } else { room(wanted) };
-                // An answer needs tokens too: a quarter, or what it would have had without
-                // thinking.
+                // The answer needs tokens too. It gets a quarter, or the number that it would have
+                // without thinking.
                 let budget = wanted.min((max_tokens - plain).max(max_tokens / 4 * 3));
                 if budget < MIN_BUDGET {
                     losses.add(Field::Effort);
@@ -121,38 +122,37 @@ impl<'a> Thinking<'a> {
         matches!(self.mode, Mode::Adaptive | Mode::Budget(_) | Mode::Own(_, Own::Adaptive | Own::Budget))
     }
 
-    /// Returns whether it is told not to.
+    /// Returns whether the model is told not to think.
     pub(crate) fn is_off(&self) -> bool {
         matches!(self.mode, Mode::Off | Mode::Own(_, Own::Off))
     }
 
-    /// Returns whether the model may think, be it that nobody told it to.
+    /// Returns whether the model may think, even if nobody told it to.
     pub(crate) fn may_be_on(&self, traits: &Traits) -> bool {
         self.is_on() || (!self.is_off() && matches!(traits.thinking, Kind::Effort | Kind::Unknown))
     }
 
-    /// Returns whether the API wants the thoughts that led to the calls at hand.
+    /// Returns whether the API requires the thoughts that led to the current calls.
     pub(crate) fn needs_thoughts(&self) -> bool {
         matches!(self.mode, Mode::Budget(_) | Mode::Own(_, Own::Budget))
     }
 
-    /// Leaves out that the model shall think, for something else that it is told would not go with
-    /// it.
+    /// Leaves thinking out, because it does not work with something else in the request.
     pub(crate) fn leave_out(&mut self, losses: &mut LostFields) {
         losses.add(if matches!(self.mode, Mode::Own(..)) { Field::Thinking } else { Field::Effort });
         (self.mode, self.max_tokens) = (Mode::Unsaid, self.plain);
     }
 
-    /// Writes what is said. `binds`: thoughts go with the request to a model that would refuse it
-    /// if they do not fit the conversation.
+    /// Writes the settings. `binds` says that the request has thoughts, and that the model would
+    /// refuse the request if a thought does not fit the conversation.
     pub(crate) fn write(&self, w: &mut Writer, binds: bool, headers: &mut Vec<(&'static str, &'static str)>) {
         let mut kind = |name: &str, binds: bool, more: &dyn Fn(&mut Writer)| {
             w.key("thinking").object(|w| {
                 w.key("type").text(name);
                 more(w);
                 if binds {
-                    // A caller may well shorten a conversation, or change a tool: the thought is
-                    // dropped then, not the request.
+                    // A caller may shorten a conversation, or change a tool. Then the thought is
+                    // dropped, not the request.
                     w.key("block_binding").object(|w| w.key("prefix_mismatch_behavior").text("drop_block"));
                 }
             });
@@ -162,7 +162,7 @@ impl<'a> Thinking<'a> {
             Mode::Unsaid if binds => kind("adaptive", true, &|_| ()),
             Mode::Unsaid => false,
             Mode::Off => kind("disabled", false, &|_| ()),
-            // Newer models show nothing of what they think unless they are asked to.
+            // Newer models show their thoughts only if they are asked to.
             Mode::Adaptive => kind("adaptive", binds, &|w| w.key("display").text("summarized")),
             Mode::Budget(tokens) => kind("enabled", binds, &|w| w.key("budget_tokens").number(tokens)),
             Mode::Own(raw, _) => {
@@ -175,7 +175,7 @@ impl<'a> Thinking<'a> {
         }
     }
 
-    /// Leaves the effort out, since the server would not read it.
+    /// Leaves the effort out, because the server would not read it.
     pub(crate) fn leave_out_effort(&mut self, losses: &mut LostFields) {
         losses.add_if(self.effort.take().is_some(), Field::Effort);
     }
@@ -193,14 +193,14 @@ impl<'a> Thinking<'a> {
     }
 }
 
-/// Returns the length of the longest buffered answer that surely comes in this time. Anthropic's
-/// own clients reckon with 128,000 tokens an hour, and refuse to ask for more than fits into ten
-/// minutes: what is cut off by a deadline is paid for, read by nobody, and asked for again.
+/// Returns the most tokens of a buffered answer that surely comes in this time. Anthropic's own
+/// clients assume 128,000 tokens an hour, and refuse to ask for more than fits into ten minutes. An
+/// answer that a deadline cuts off is paid for, not read, and asked for again.
 fn in_time(within: Duration) -> u64 {
     (within.as_secs().saturating_mul(128_000) / 3600).max(MAX_TOKENS)
 }
 
-/// Returns how much an effort is in tokens. A convention, not a fact.
+/// Returns the number of tokens for an effort. It is a convention, not a fact.
 fn tokens(effort: Effort) -> u64 {
     match effort {
         Effort::None | Effort::Minimal | Effort::Low => MIN_BUDGET,
@@ -216,11 +216,12 @@ fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
     request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
 }
 
-/// Reads Anthropic's own object: what it says, and its budget, or 0; `None` if it is no object.
-/// What is not known is not let through: it could cost more than what was reckoned with.
+/// Reads Anthropic's own object. Returns its type and its budget, which is 0 if it has none.
+/// Returns `None` if it is no object. An unknown type is refused, because it could cost more than
+/// was reserved.
 fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
     let Some(members) = members(raw) else { return Ok(None) };
-    // Of a name that comes twice the last one counts, as elsewhere.
+    // If a name comes twice, the last one counts, as elsewhere.
     let find = |wanted: &str| members.iter().rev().find_map(|(name, value)| (name == wanted).then_some(*value));
     let own = match find("type").and_then(string).as_deref() {
         Some("disabled") => Own::Off,
@@ -235,7 +236,7 @@ fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
     Ok(Some((own, budget.unwrap_or(0.0))))
 }
 
-/// Returns a budget as a number of tokens; what is no such number is for the API to refuse.
+/// Returns a budget as a number of tokens. The API must refuse a budget that is no such number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn whole(budget: f64) -> u64 {
     budget as u64

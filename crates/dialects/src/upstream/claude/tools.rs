@@ -1,9 +1,10 @@
-//! Tools, the choice among them, and the format of the answer, which may have to be a tool too.
+//! This module decides about tools, the choice among them, and the format of the answer, which may
+//! have to be a tool too.
 //!
-//! A format is written natively where model and schema allow it. Else the answer is made the input
-//! of a tool that must be called: of this one tool, or, where the caller's own may be called as
-//! well, of one or the other. Where no call can be forced, any JSON object can still be asked for
-//! in words, and that is said; a schema cannot.
+//! A format is written natively if the model and the schema allow it. Otherwise the answer becomes
+//! the input of a tool that must be called. If the caller's tools may be called as well, the model
+//! must call one of them or this tool. If no call can be forced, any JSON object can still be asked
+//! for in words, which is named as a loss; a schema cannot.
 
 use std::borrow::Cow;
 
@@ -16,24 +17,24 @@ use crate::neutral::offer::{Choice, Form, Naming, Offer, Ways};
 use crate::neutral::traits::Traits;
 use crate::neutral::{Cache, Field, FieldRefused, Format, LostFields, Raw, Request, Undo};
 
-/// What the model may call, must call, and must answer in.
+/// The tools that the model may call and must call, and the format of its answer.
 #[derive(Debug)]
 pub(crate) struct Tools<'r, 'a> {
-    /// What the tools are called.
+    /// The names of the tools at the upstream.
     pub(crate) names: Names<'r>,
     /// The caller's tools, and the choice among them.
     pub(crate) offer: Offer<'r, 'a>,
     /// The names of tools that nobody offers. They are shown because they were called before. The
-    /// model is told to call none of them, and may not heed that.
+    /// model is told to call none of them, but it may do so nevertheless.
     pub(crate) stubs: Vec<&'r str>,
     /// The tool whose input is the answer.
     pub(crate) answer: Option<FormatTool<'r>>,
-    /// The format of the whole answer.
+    /// The native format of the whole answer.
     pub(crate) native: Option<Native<'r>>,
-    /// JSON is asked for in these words.
+    /// The words in which JSON is asked for.
     pub(crate) hint: Option<&'static str>,
     api: Api,
-    /// What strict tools may still take.
+    /// The limits that are left for strict tools.
     limits: Option<Limits>,
 }
 
@@ -53,20 +54,21 @@ pub(crate) struct Native<'r> {
     pub(crate) about: Option<&'r str>,
 }
 
-/// What an API can say.
+/// The abilities of an API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Api {
-    /// That no tool may be called. Else such tools are not shown.
+    /// True if the API can say that no tool may be called. Otherwise such tools are not shown.
     pub(crate) none: bool,
-    /// How many tools a choice can name.
+    /// The number of tools that a choice can name.
     pub(crate) naming: Naming,
-    /// Only schemas that Claude knows ([`schema::fit`]).
+    /// True if the API takes only schemas that Claude knows ([`schema::fit`]).
     pub(crate) fitted_schemas: bool,
-    /// What a format is for, beside its schema. Else the schema says it.
+    /// True if the API has a field for the description of a format. Otherwise the schema has the
+    /// description.
     pub(crate) format_description: bool,
 }
 
-/// How the request stands before its tools are known.
+/// The facts about a request before its tools are decided.
 pub(crate) struct Situation<'t, 'r, 'a> {
     pub(crate) api: Api,
     pub(crate) traits: &'t Traits,
@@ -136,12 +138,13 @@ impl<'r, 'a> Tools<'r, 'a> {
         Ok(Self { names, offer, stubs, answer, native, hint, api, limits })
     }
 
-    /// Returns whether there is any tool to show.
+    /// Returns whether any tool is shown.
     pub(crate) fn any(&self) -> bool {
         !self.offer.tools.is_empty() || !self.stubs.is_empty() || self.answer.is_some()
     }
 
-    /// Returns what the model may do with all of these tools, by their names at the upstream.
+    /// Returns the calls that the model may make among all these tools, by their names at the
+    /// upstream.
     pub(crate) fn choice(&self) -> Choice<'_> {
         match (&self.answer, self.offer.choice) {
             (Some(_), _) if self.offer.may_call() || self.api.naming == Naming::None => Choice::Any,
@@ -152,12 +155,12 @@ impl<'r, 'a> Tools<'r, 'a> {
         }
     }
 
-    /// Counts the tools that have a hint for the cache.
+    /// Counts the tools that have a cache hint.
     pub(crate) fn cache_hints(&self) -> usize {
         self.offer.tools.iter().filter(|tool| tool.cache.is_some()).count()
     }
 
-    /// Describes each tool but the stubs, with its name at the upstream and its hint for the cache.
+    /// Describes each tool except the stubs, with its name at the upstream and its cache hint.
     pub(crate) fn describe(
         &self,
         losses: &mut LostFields,
@@ -174,7 +177,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         }
     }
 
-    /// Returns what reading the answer must undo.
+    /// Returns the changes that reading the answer must undo.
     pub(crate) fn undo(self) -> Undo {
         Undo {
             stubs: self.stubs.iter().map(|name| self.names.written(name).to_owned()).collect(),
@@ -185,7 +188,7 @@ impl<'r, 'a> Tools<'r, 'a> {
 }
 
 impl<'r> Native<'r> {
-    /// Returns the format as the API's own field takes it, if it has a schema that can be taken.
+    /// Returns the format for the API's own field, if it has a schema that the API takes.
     fn of(format: &'r Format<'_>, api: Api, limits: &mut Limits, losses: &mut LostFields) -> Option<Self> {
         let Format::JsonSchema { name, description, schema: Some(Raw(schema)), .. } = format else { return None };
         let about = description.as_deref();

@@ -1,8 +1,8 @@
-//! Reads Cohere's answers, whole or as a stream.
+//! This module reads Cohere's answers, whole or as a stream.
 //!
-//! Both say the same in the same words: a message's `content` and `tool_calls` are lists in a whole
-//! answer, and single objects in the events of a stream. An answer has ended with `message-end`;
-//! whether `[DONE]` follows does not matter.
+//! Both have the same fields. A message's `content` and `tool_calls` are lists in a whole answer,
+//! and single objects in a stream's events. An answer ends with `message-end`; a `[DONE]` after it
+//! has no effect.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -45,14 +45,14 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     Ok(())
 }
 
-/// The reading of a stream.
+/// The reader of a stream.
 #[derive(Debug, Default)]
 pub struct CohereReader {
     /// The call that was begun last, until it ends.
     open: Option<OpenCall>,
 }
 
-/// A call whose arguments are coming.
+/// A call whose arguments are still coming.
 #[derive(Debug, Default)]
 struct OpenCall {
     index: Count,
@@ -60,7 +60,7 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    /// Returns whether something of this index belongs to it.
+    /// Returns whether something with this index belongs to this call.
     fn is_at(&self, index: Count) -> bool {
         self.index == index || self.index.0.is_none() || index.0.is_none()
     }
@@ -156,7 +156,7 @@ struct EventTop<'a> {
     id: Text<'a>,
     index: Count,
     delta: Option<&'a RawValue>,
-    /// An answer's message; or the text of an error.
+    /// The message of an answer, or the text of an error.
     message: Option<&'a RawValue>,
     finish_reason: Text<'a>,
     #[serde(deserialize_with = "counts")]
@@ -165,7 +165,7 @@ struct EventTop<'a> {
 }
 
 impl EventTop<'_> {
-    /// Reads the error that this is instead, if it is one.
+    /// Reads the error, if this is one.
     fn hidden(&self, json: &[u8]) -> Option<UpstreamError> {
         let is_said = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
         let is_text = |value: &&RawValue| is_said(value) && value.get().starts_with('"');
@@ -236,7 +236,7 @@ struct Units {
 }
 
 impl SpokenMessage<'_> {
-    /// Emits all of it but its calls.
+    /// Emits the message except its calls.
     fn emit(&self, emit: Emit<'_>) {
         for part in self.content.list() {
             part.thinking.emit(|thinking| Event::Reasoning(0, thinking), emit);
@@ -261,8 +261,8 @@ impl ToolCall<'_> {
 }
 
 impl UsageReport {
-    /// Emits what the model read and wrote; failing that, what is charged, which leaves out what
-    /// Cohere itself says to the model.
+    /// Emits the tokens that the model read and wrote. If they are missing, it emits the billed
+    /// tokens, which do not include Cohere's own prompt to the model.
     fn emit(self, emit: Emit<'_>) {
         let of =
             |units: Option<Units>| units.map_or((None, None), |units| (units.input_tokens.0, units.output_tokens.0));
@@ -280,13 +280,14 @@ impl UsageReport {
     }
 }
 
-/// A call's arguments as they come. A function without parameters is called with `null`, maybe in
-/// pieces, where an empty object is meant: as long as they may become that, they are held back.
+/// The arguments of a call while they come. A function without parameters is called with `null`,
+/// perhaps in pieces, and an empty object is meant. So text is held back while it may still become
+/// `null`.
 #[derive(Debug)]
 enum Arguments {
-    /// So far they are so many bytes of `null`.
+    /// So far the arguments are this number of bytes of `null`.
     Held(usize),
-    /// They are not.
+    /// The arguments are something else, and are passed on.
     Passed,
 }
 
@@ -327,7 +328,8 @@ impl Arguments {
         }
     }
 
-    /// Ends them. Nothing, and `null`, are not emitted, and so are an empty object.
+    /// Ends the arguments. Empty arguments and `null` are not emitted, so they count as an empty
+    /// object.
     fn end(self, emit: Emit<'_>) {
         match self {
             Self::Held(held @ 1..=3) => emit(Event::Arguments(0, NULL.get(..held).unwrap_or_default())),
@@ -336,11 +338,11 @@ impl Arguments {
     }
 }
 
-/// Returns why the message ended; `None` if it was given up. An unknown word, like none, says that
-/// this is the end.
+/// Returns the reason of the end, or `None` if the model gave up. An unknown or missing reason is
+/// the normal end.
 fn finish(reason: &str) -> Option<Finish> {
     match reason {
-        // The last two are version 1's.
+        // The last two are from version 1.
         "MAX_TOKENS" | "ERROR_LIMIT" => Some(Finish::Length),
         "ERROR_TOXIC" => Some(Finish::Filtered),
         "ERROR" | "TIMEOUT" => None,

@@ -1,24 +1,24 @@
-//! Reads Cohere's errors: `{"message": …}`, and statuses that only Cohere has.
+//! This module reads Cohere's errors: `{"message": …}`, and statuses that only Cohere has.
 
 use crate::neutral::{Field, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::is_overflow;
 use crate::wire::json::Writer;
 
-/// Reads the body of an answer of another status than 200.
+/// Reads the body of an answer with a status other than 200.
 pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     let mut error = openai::error(body, content_type);
     let status = error.status.unwrap_or(status);
     let words = error.message.to_ascii_lowercase();
     match status {
-        // The token is none; or, as Cohere's documents have it, the request is against the
-        // guidelines for usage. Nobody's key must rest for what a caller wrote.
+        // The token is invalid. Or, as Cohere's documentation says, the request is against the
+        // guidelines for usage. A key must not rest because of a caller's text.
         498 if error.message == openai::NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
         498 => filtered(&mut error),
         400 if words.starts_with("blocked input") || words.starts_with("blocked output") => filtered(&mut error),
         // "The request was cancelled", which was not by us.
         499 => error.status = Some(502),
-        // A trial key's calls of a month are used up: waiting a minute does not help.
+        // The calls of a trial key for this month are used up. To wait a minute does not help.
         429 if is_monthly(&words) => {
             error.status = Some(402);
             error.code = Some("insufficient_quota".to_owned());
@@ -33,8 +33,8 @@ fn filtered(error: &mut UpstreamError) {
     (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
 }
 
-/// Returns whether a month's calls are used up. Only Cohere's own sentence counts, from its
-/// beginning: a message may quote the request, and what a caller wrote must not speak for our
+/// Returns whether the calls of a month are used up. Only the beginning of Cohere's own sentence
+/// counts. A message may quote the request, and a caller's text must not decide anything about our
 /// account.
 fn is_monthly(words: &str) -> bool {
     let limit = words
@@ -43,8 +43,8 @@ fn is_monthly(words: &str) -> bool {
     limit.is_some_and(|(limit, _)| limit.ends_with("month"))
 }
 
-/// Returns the error that ended an answer which had begun: the finish reason that stands for it,
-/// and what else was said.
+/// Returns the error that ended an answer which had begun. It has the finish reason, and the
+/// upstream's text if there is one.
 pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     let message = match words {
         Some(words) => words.to_owned(),
@@ -59,7 +59,7 @@ pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     corrected(error, status)
 }
 
-/// Corrects an error by what its words say more exactly than the status.
+/// Corrects an error if its text is more exact than its status.
 fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let is_refused = matches!(status, 400 | 413);

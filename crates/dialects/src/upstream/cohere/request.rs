@@ -1,4 +1,4 @@
-//! Writes a request in Cohere's words.
+//! This module writes a request for Cohere.
 
 use std::borrow::Cow;
 
@@ -45,7 +45,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
 
 const MAX_STOPS: usize = 5;
 
-/// Writes a message, unless it says nothing, which Cohere refuses.
+/// Writes a message, unless it is empty, because Cohere refuses empty messages.
 fn write_message(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
     match message.role {
         Role::System | Role::Developer => write_words(w, "system", message, losses),
@@ -70,8 +70,8 @@ fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut L
     });
 }
 
-/// Writes an assistant's message. Thinking goes back to a model that thinks as thinking, and to
-/// others as the plan behind their calls.
+/// Writes an assistant's message. A model that thinks gets its thinking back as thinking. Another
+/// model gets it as the plan before its calls.
 fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
     let thinks = match traits.thinking {
         Thinking::Budget | Thinking::Effort => true,
@@ -111,7 +111,7 @@ fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losse
     });
 }
 
-/// Writes one text as a string, and everything else as parts.
+/// Writes a single text as a string, and any other content as parts.
 fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, losses: &mut LostFields) {
     if thinking.is_none() {
         match parts {
@@ -128,7 +128,7 @@ fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, los
             match &part.kind {
                 PartKind::Text(text) => w.object(|w| w.texts([("type", "text"), ("text", text)])),
                 PartKind::Image(media, detail) => write_image(w, media, detail.as_deref(), losses),
-                // FieldRefused before.
+                // Such parts were refused before.
                 PartKind::Audio(..) | PartKind::File(..) => {}
             }
         }
@@ -166,7 +166,7 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
     for (range, penalty) in
         [(FREQUENCY_PENALTY, request.penalties.frequency), (PRESENCE_PENALTY, request.penalties.presence)]
     {
-        // Less than nothing is praise, which is not known here.
+        // A negative penalty rewards repetition, and Cohere does not know that.
         let is_praise = |penalty: &Number<'_>| penalty.value < 0.0;
         losses.add_if(penalty.as_ref().is_some_and(is_praise), range.field.clone());
         range.write(w, penalty.filter(|penalty| !is_praise(penalty)), losses);
@@ -198,7 +198,7 @@ fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, trait
         Effort::Low => Some(2048),
         Effort::Medium => Some(8192),
         Effort::High => Some(16384),
-        // As much as it likes.
+        // The model thinks as much as it likes.
         Effort::Xhigh | Effort::Max => None,
     };
     if !thinks || effort == Effort::None && !traits.thinking_off {
@@ -206,7 +206,7 @@ fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, trait
     }
     w.key("thinking").object(|w| {
         w.key("type").text(if effort == Effort::None { "disabled" } else { "enabled" });
-        // Thinking counts among the most tokens: half of them are left for the answer.
+        // Thinking counts toward the maximum of tokens, so half of it is left for the answer.
         let budget = budget.map(|budget: u64| max_tokens.map_or(budget, |most| budget.min(most / 2)).max(1));
         w.optional("token_budget", budget, Writer::number);
     });

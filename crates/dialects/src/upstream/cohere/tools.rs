@@ -1,5 +1,5 @@
-//! The tools that Cohere is shown, and the format of its answer: they decide about each other,
-//! since it takes only one of the two.
+//! This module decides about the tools that Cohere is shown and the format of its answer. They
+//! depend on each other, because Cohere takes only one of the two.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -10,22 +10,22 @@ use crate::neutral::{Field, FieldRefused, Format, LostFields, Raw, Request, Tool
 use crate::upstream::shared::flat;
 use crate::wire::json::Writer;
 
-/// What is said of tools and format.
+/// The tools and the format of a request.
 pub(super) struct Tools<'r, 'a> {
-    /// The caller's.
+    /// The caller's tools.
     tools: Vec<&'r Tool<'a>>,
     /// `tool_choice`.
     choice: Option<&'static str>,
-    /// How the answer gets its format.
+    /// The way in which the answer gets its format.
     form: Form<'r, 'a>,
 }
 
 impl<'r, 'a> Tools<'r, 'a> {
-    /// Decides which tools are shown, what is said of the choice, and how the answer gets its
+    /// Decides which tools are shown, what is said about the choice, and how the answer gets its
     /// format.
     pub(super) fn of(request: &'r Request<'a>, traits: &Traits, losses: &mut LostFields) -> Result<Self, FieldRefused> {
         let mut offer = flat::offer(request, traits)?;
-        // Tools that may not be called are not shown where that cannot be said, nor beside a
+        // Tools that must not be called are not shown if Cohere cannot be told so, or if there is a
         // format.
         if offer.choice == Choice::Never && (request.format.is_some() || !traits.forced_tools) {
             offer.tools.clear();
@@ -67,7 +67,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         self.answer().map(|(name, _)| name)
     }
 
-    /// Writes tools, choice and format.
+    /// Writes the tools, the choice and the format.
     pub(super) fn write(&self, w: &mut Writer, losses: &mut LostFields) {
         let answer = self.answer();
         if !self.tools.is_empty() || answer.is_some() {
@@ -95,8 +95,8 @@ impl<'r, 'a> Tools<'r, 'a> {
         }
     }
 
-    /// Writes whether tools are strict: all of them are or none is, and only if each has a
-    /// parameter that must be given.
+    /// Writes if tools are strict. Either all tools are strict or none is, and each strict tool
+    /// needs a required parameter.
     fn write_strict(&self, w: &mut Writer, losses: &mut LostFields) {
         let answer = if let Form::Tool(tool) = self.form { Some(tool) } else { None };
         let any_tool = self.tools.iter().any(|tool| flat::is_strict(tool));

@@ -1,9 +1,10 @@
-//! Answers, buffered and streamed: both are the same object, of which a stream sends one with every
-//! event.
+//! This module reads answers. Buffered and streamed answers have the same object; a stream sends
+//! one with every event.
 //!
-//! Texts in it are what is new; the usage is all of it so far; a call is whole. There is no last
-//! event: a stream is whole if every candidate in it has said why it ended. What has the default
-//! value may be left out by Google's servers, so nothing is required but a name.
+//! In a stream's object the text is only the new text, the usage is the whole usage so far, and a
+//! call is complete. There is no last event. A stream is whole if every candidate in it has a
+//! reason of its end. Google's servers may leave out a default value, so only the name of a call is
+//! required.
 
 use std::borrow::Cow;
 
@@ -17,8 +18,8 @@ use crate::upstream::shared::flat::shapes::Several;
 use crate::upstream::shared::lenient::{Count, Object, counts, unquoted};
 use crate::upstream::shared::text::Text;
 
-/// Reads a buffered answer; also the array of a stream's objects, which is what comes where
-/// `alt=sse` got lost on the way.
+/// Reads a buffered answer. Also reads a stream's objects as an array, which is what comes if
+/// `alt=sse` was lost on the way.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy = String::from_utf8_lossy(body);
@@ -28,7 +29,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         reader.take(response, &lossy, emit).map_err(AnswerFault::Upstream)?;
     }
     match responses {
-        // It is whole because its JSON is.
+        // The answer is whole because its JSON is whole.
         Several::One(_) => reader.finish_the_rest(emit),
         Several::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer has no end")),
         Several::Many(_) => {}
@@ -39,7 +40,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     Ok(())
 }
 
-/// Reads the objects that a text holds.
+/// Reads the objects in a text.
 fn read(text: &str) -> Option<Several<Response<'_>>> {
     if text.trim_ascii_start().starts_with('[') {
         let list: Vec<Object<_>> = serde_json::from_str(text).ok()?;
@@ -48,33 +49,33 @@ fn read(text: &str) -> Option<Several<Response<'_>>> {
     serde_json::from_str(text).ok().map(Several::One)
 }
 
-/// The reading of one stream.
+/// The reader of one stream.
 #[derive(Debug, Default)]
 pub struct GeminiReader {
-    /// The answer's id was told.
+    /// True if the answer's id was emitted.
     has_id: bool,
-    /// The prompt was not let through: there will be no candidates.
+    /// True if the prompt was blocked. Then no candidates come.
     blocked: bool,
     candidates: Vec<CandidateState>,
 }
 
-/// What is remembered of a candidate.
+/// The state of a candidate.
 #[derive(Debug)]
 struct CandidateState {
     index: u32,
-    /// It said something, thinking aside.
+    /// True if the candidate had content other than thinking.
     spoke: bool,
-    /// It said why it ended.
+    /// True if the candidate had a reason of its end.
     ended: bool,
 }
 
-/// Google gives at most eight.
+/// The most candidates that are read. Google gives at most eight.
 const MAX_CANDIDATES: usize = 64;
 
 impl neutral::Reader for GeminiReader {
     fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         if data.trim_ascii() == b"[DONE]" {
-            // Google does not say it; proxies that speak its format do.
+            // Google does not send this, but proxies that speak its format do.
             return Ok(());
         }
         let broken = StreamFault::Broken("an event is not JSON as Gemini sends it");
@@ -105,7 +106,7 @@ impl GeminiReader {
         }
     }
 
-    /// Emits what one object says. `whole` is the text that it stands in.
+    /// Emits the content of one object. `whole` is the text that the object is in.
     fn take(&mut self, response: &Response<'_>, whole: &str, emit: Emit<'_>) -> Result<(), UpstreamError> {
         if response.error.is_some_and(|error| !matches!(error.get(), "false" | r#""""#)) {
             return Err(error::read(whole.as_bytes(), None));
@@ -148,7 +149,8 @@ impl GeminiReader {
                 seen.ended = true;
                 emit(Event::Finish(index, finish));
             }
-            // What it said before is still an answer; nothing at all is none.
+            // Content from before the failure is still an answer. Without content there is no
+            // answer.
             End::Failed(_) if seen.spoke => {
                 seen.ended = true;
                 emit(Event::Finish(index, Finish::Stop));
@@ -159,11 +161,11 @@ impl GeminiReader {
     }
 }
 
-/// Why a candidate ended.
+/// The reason why a candidate ended.
 enum End<'a> {
     NotYet,
     Well(Finish),
-    /// The model made something that is no answer. The reason, as Google has it.
+    /// The model made something that is no answer. The text is Google's reason.
     Failed(&'a str),
 }
 
@@ -171,7 +173,7 @@ impl<'a> End<'a> {
     fn of(reason: Option<&'a str>) -> Self {
         let Some(word) = reason else { return End::NotYet };
         match word {
-            // The zero of the enumeration: as good as absent.
+            // The zero of the enumeration counts as absent.
             "FINISH_REASON_UNSPECIFIED" => End::NotYet,
             "MAX_TOKENS" | "CONTINUATION" => End::Well(Finish::Length),
             "SAFETY"
@@ -240,8 +242,8 @@ struct CandidateContent<'a> {
     parts: Option<Vec<Object<CandidatePart<'a>>>>,
 }
 
-/// Of a part's kinds those that say something to a caller. What the model runs at Google's
-/// (`executableCode`) nobody here can ask for.
+/// The kinds of parts that say something to a caller. Code that the model runs at Google
+/// (`executableCode`) cannot be asked for here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CandidatePart<'a> {
@@ -254,10 +256,11 @@ struct CandidatePart<'a> {
 }
 
 impl CandidatePart<'_> {
-    /// Emits the part. Returns whether it was something else than thinking.
+    /// Emits the part. Returns whether it was something other than thinking.
     ///
-    /// A signature counts on a call only, since that one must come back. On a text, or on an empty
-    /// part after one, it may be left out, and taken for a call's it would be wrong.
+    /// A signature is emitted only for a call, because a call's signature must come back. A
+    /// signature on a text, or on an empty part after a text, may be left out. It would be wrong to
+    /// take it for a call's signature.
     fn emit(&self, choice: u32, emit: Emit<'_>) -> bool {
         let is_thought = self.thought == Some(true);
         let mut spoke = false;
@@ -296,7 +299,7 @@ impl CandidatePart<'_> {
 struct FunctionCall<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
-    /// Required: a call of nothing cannot be passed on.
+    /// The name is required: a call without a function cannot be passed on.
     #[serde(borrow, deserialize_with = "required")]
     name: Cow<'a, str>,
     args: Option<&'a RawValue>,
@@ -326,7 +329,7 @@ impl UsageMetadata {
         let of = |count: &Count| count.0.unwrap_or_default();
         let prompt = of(&self.prompt_token_count).saturating_add(of(&self.tool_use_prompt_token_count));
         let written = of(&self.candidates_token_count).saturating_add(of(&self.thoughts_token_count));
-        // Some models think without counting it apart: the total knows.
+        // Some models think without counting it separately. The total includes it.
         let rest = of(&self.total_token_count).saturating_sub(prompt);
         Tokens {
             prompt: Some(prompt),

@@ -1,4 +1,4 @@
-//! Writes the conversation as `systemInstruction` and `contents`.
+//! This module writes the conversation as `systemInstruction` and `contents`.
 
 use super::media::{self, Carried};
 use super::names::FunctionNames;
@@ -8,24 +8,24 @@ use crate::neutral::{Call, Field, FieldRefused, LostFields, Part, PartKind, Requ
 use crate::upstream::shared::text::joined;
 use crate::wire::json::{Cursor, Kind, Writer};
 
-/// Taken by Google instead of a signature that nobody has, for calls that another model made or
-/// whose thoughts were not kept.
+/// A text that Google accepts in place of a missing signature. It is for calls of another model,
+/// and for calls whose thoughts were not kept.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The writing of one conversation.
+/// The writer of one conversation.
 pub(super) struct Contents<'c, 'r, 'a, 't> {
     pub request: &'r Request<'a>,
     pub target: &'c Target<'t>,
     pub service: Service,
     pub names: &'c FunctionNames<'c>,
     pub losses: &'c mut LostFields,
-    /// The first thing that cannot be written.
+    /// The refusal of the first part that cannot be written.
     pub refused: Option<FieldRefused>,
 }
 
 impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
-    /// Writes both members. Where nobody but the system speaks, the user says it, since somebody
-    /// must.
+    /// Writes both members. If only the system speaks, the user says the system's texts, because
+    /// somebody must speak.
     pub(super) fn write(&mut self, turns: &Turns<'r, 'a>, w: &mut Writer) {
         let hears_system = models::hears_system(self.target.model) && !turns.turns.is_empty();
         if !turns.system.is_empty() && hears_system {
@@ -64,12 +64,12 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         turns.system.iter().for_each(|part| self.part(part, w));
     }
 
-    /// Writes an item. `unsigned`: the turn's first call is still to come, and must have a
-    /// signature.
+    /// Writes an item. `unsigned` says that the turn's first call is still to come, and that it
+    /// must have a signature.
     fn item(&mut self, item: &Item<'r, 'a>, unsigned: &mut bool, w: &mut Writer) {
         match item {
             Item::Part(part) => self.part(part, w),
-            // `prune` left none.
+            // `prune` removed all thoughts.
             Item::Thoughts(_) => {}
             Item::Call(call, signature) => {
                 let signature = signature.as_deref().or(unsigned.then_some(NO_SIGNATURE));
@@ -138,9 +138,9 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     }
 }
 
-/// Returns where the current turn begins, whose calls must be signed: behind the user's last own
-/// words. Where words stand beside a tool's results, it goes on, so that no signature is missing
-/// however Google counts that.
+/// Returns the start of the current turn, whose calls must be signed. It starts at the last turn of
+/// the user's that has no tool's result. A turn with text beside a tool's result does not start a
+/// new one, so no signature is missing, in whatever way Google counts.
 fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
     let is_result = |item: &Item<'_, '_>| match item {
         Item::Result(_) => true,
@@ -149,8 +149,8 @@ fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
     turns.iter().rposition(|turn| !turn.is_assistant && !turn.items.iter().any(is_result)).unwrap_or_default()
 }
 
-/// Takes out the thoughts, and the turns that were nothing else. Google signs calls: what else is
-/// signed is another provider's.
+/// Removes the thoughts, and the turns that had nothing else. Google signs calls. Other signed
+/// thoughts are another provider's.
 pub(super) fn prune(turns: &mut Turns<'_, '_>, losses: &mut LostFields) {
     for turn in &mut turns.turns {
         turn.items.retain(|item| match item {
@@ -165,13 +165,13 @@ pub(super) fn prune(turns: &mut Turns<'_, '_>, losses: &mut LostFields) {
     turns.turns.retain(|turn| !turn.items.is_empty());
 }
 
-/// Returns whether an id looks like one that Google gave. Those of other providers, and of this
-/// gateway (`call_…`), do not go there: its older models match calls and results by name and order,
-/// and know no ids.
+/// Returns whether an id looks like one of Google's. Ids of other providers and of this gateway
+/// (`call_…`) are not sent. Google's older models match calls and results by name and order, and
+/// know no ids.
 fn is_theirs(id: &str) -> bool {
     const OTHERS: [&str; 6] = ["call", "toolu_", "tooluse_", "fc_", "chatcmpl-", "functions."];
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    // Mistral's.
+    // Mistral's ids have nine characters.
     let is_nine = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     !id.is_empty()
         && id.len() <= 64
@@ -180,8 +180,8 @@ fn is_theirs(id: &str) -> bool {
         && !OTHERS.iter().any(|start| id.starts_with(start))
 }
 
-/// Writes an object as it stands, and everything else inside of one. Returns whether that weakens
-/// it.
+/// Writes arguments: an object as it is, and anything else inside an object. Returns whether that
+/// weakens the call.
 fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
     if let Some(object) = call.object() {
         w.raw(object);
@@ -195,7 +195,7 @@ fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
     true
 }
 
-/// Writes what a call gave: an object as it stands, every other text as its `output`.
+/// Writes a call's result: an object as it is, and any other text as its `output`.
 fn write_response(parts: &[Part<'_>], w: &mut Writer) {
     let text = joined(parts);
     if kind_of(text.trim_ascii()) == Some(Kind::Object) {
@@ -205,7 +205,7 @@ fn write_response(parts: &[Part<'_>], w: &mut Writer) {
     }
 }
 
-/// Returns the kind of a JSON text; `None` if it is none.
+/// Returns the kind of a JSON text, or `None` if the text is no JSON.
 fn kind_of(text: &str) -> Option<Kind> {
     let mut cursor = Cursor::new(text.as_bytes());
     let kind = cursor.kind().ok()?;

@@ -1,4 +1,5 @@
-//! Reads errors: Google's `google.rpc.Status`, and what its details say beyond the status.
+//! This module reads errors: Google's `google.rpc.Status`, and the details that say more than the
+//! status.
 
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use serde_json::Value;
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
 
-/// Reads the body of an answer whose status says that it is an error.
+/// Reads the body of an answer whose status is that of an error.
 pub fn error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     read(body, content_type)
 }
 
-/// Reads an error wherever it stands: alone, in an array of one, or inside a stream.
+/// Reads an error in any place: alone, in an array of one, or inside a stream.
 pub(super) fn read(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     let mut error = openai::error(body, content_type);
-    // Here it is the status again, in digits.
+    // Google's code is the status again, in digits.
     error.code = error.code.filter(|code| code.parse::<u16>().is_err());
     let word = error.kind.clone().unwrap_or_default();
     if let Some(class) = class_of(&word) {
@@ -31,36 +32,38 @@ pub(super) fn read(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     error
 }
 
-/// Returns the error that a candidate's end stands for when it had said nothing.
+/// Returns the error of a candidate that ended without content.
 pub(super) fn gave_up(word: &str, details: Option<&str>) -> UpstreamError {
     let details = details.map(|text| text.get(..text.floor_char_boundary(MAX_DETAILS)).unwrap_or_default());
     UpstreamError {
         status: Some(502),
         code: Some(word.to_ascii_lowercase()),
         message: format!("the model gave its answer up ({word})"),
-        // It quotes what the model wrote.
+        // The details quote the model's text.
         excerpt: details.map(Into::into),
         ..UpstreamError::default()
     }
 }
 
 const MAX_DETAILS: usize = 512;
-/// Details stand in small bodies. What is larger is not read into memory ten times its size.
+/// The largest body whose details are read. Details come in small bodies, and reading takes ten
+/// times a body's size in memory.
 const MAX_BODY: usize = 256 * 1024;
-/// No server means to be left alone for longer.
+/// The longest wait in seconds. No server means a longer one.
 const MAX_WAIT: f64 = 7.0 * 86_400.0;
 
-/// Returns the HTTP status that a canonical code is to be treated as.
+/// Returns the HTTP status for a canonical code.
 fn class_of(word: &str) -> Option<u16> {
     Some(match word {
         "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE" => 400,
         "UNAUTHENTICATED" => 401,
         "PERMISSION_DENIED" => 403,
-        // Not implemented is not implemented the next time either: as good as not there.
+        // A method that is not implemented will not be there the next time either, so it counts as
+        // not found.
         "NOT_FOUND" | "UNIMPLEMENTED" => 404,
         "ABORTED" | "ALREADY_EXISTS" => 409,
         "RESOURCE_EXHAUSTED" => 429,
-        // By them: our going away nobody would tell us of.
+        // The cancellation is the provider's. If we cancelled, we would get no answer.
         "CANCELLED" | "INTERNAL" | "UNKNOWN" | "DATA_LOSS" => 500,
         "UNAVAILABLE" => 503,
         "DEADLINE_EXCEEDED" => 504,
@@ -68,8 +71,8 @@ fn class_of(word: &str) -> Option<u16> {
     })
 }
 
-/// Corrects an error by what its message says. It may quote the request, and what a caller wrote
-/// must not speak for our account: only a sentence that Google begins with counts.
+/// Corrects an error by its message. A message may quote the request, and a caller's text must not
+/// decide anything about our account. So only the beginning of a sentence of Google's counts.
 fn by_words(error: &mut UpstreamError) {
     let message = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| message.starts_with(sentence));
@@ -96,20 +99,20 @@ const NO_BILLING: [&str; 3] = [
     "gemini api free tier is not available in your country",
 ];
 
-/// Returns whether a message is "Project `1` is not allowed to use Publisher Model `m`"
+/// Returns whether a message is "Project `1` is not allowed to use Publisher Model `m`".
 fn is_foreign_project(message: &str) -> bool {
     let rest = message.strip_prefix("project `").and_then(|rest| rest.split_once('`'));
     rest.is_some_and(|(_, rest)| rest.starts_with(" is not allowed to use "))
 }
 
-/// What `details` say.
+/// The content of `details`.
 #[derive(Debug, Default)]
 struct Details {
     /// `google.rpc.ErrorInfo`
     reason: Option<String>,
     /// `google.rpc.RetryInfo`
     retry_after: Option<Duration>,
-    /// `google.rpc.QuotaFailure`: what is used up comes back tomorrow.
+    /// True for a `google.rpc.QuotaFailure` of a quota per day, which comes back the next day.
     per_day: bool,
 }
 
@@ -145,20 +148,20 @@ impl Details {
     fn apply(&self, error: &mut UpstreamError) {
         error.retry_after = self.retry_after.or(error.retry_after);
         match self.reason.as_deref() {
-            // A bad key is a 400 here (google-gemini/gemini-cli issues 25198, 4690).
+            // At Google a bad key has the status 400 (google-gemini/gemini-cli issues 25198, 4690).
             Some("API_KEY_INVALID" | "API_KEY_EXPIRED") => error.status = Some(401),
             Some("BILLING_DISABLED") => error.status = Some(402),
             Some(_) | None => {}
         }
         if self.per_day && error.status == Some(429) {
-            // The delay beside it is for the quota per minute.
+            // The delay in the details is for the quota per minute.
             error.code = Some("insufficient_quota".to_owned());
             error.retry_after = None;
         }
     }
 }
 
-/// Reads a duration as JSON has it: `"37s"`, `"0.5s"`, or its two fields.
+/// Reads a duration in the forms of JSON: `"37s"`, `"0.5s"`, or its two fields.
 fn wait(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::String(text) => text.trim().strip_suffix('s')?.parse::<f64>().ok()?,

@@ -1,4 +1,5 @@
-//! Values as Google's servers may write them: texts that are `null`, JSON with line ends in it.
+//! This module reads values in the forms that Google's servers may write: texts that are `null`,
+//! and JSON with line ends in it.
 
 use std::borrow::Cow;
 
@@ -6,13 +7,13 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::upstream::shared::text::Text;
 
-/// Reads a text that must be there, and not empty.
+/// Reads a text that must be there and must not be empty.
 pub(super) fn required<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
     let text = Text::deserialize(deserializer)?.0.filter(|text| !text.is_empty());
     text.ok_or_else(|| D::Error::custom("expected a text"))
 }
 
-/// Returns JSON without the white space between its tokens; numbers and strings stay as they are.
+/// Returns JSON without the white space between its tokens. Numbers and strings stay as they are.
 pub(super) fn compact(json: &str) -> Cow<'_, str> {
     let mut compacted = String::new();
     let mut start = 0;

@@ -1,21 +1,22 @@
-//! Pictures, sounds and files: as bytes within the request, or by an address that Google itself
-//! fetches from. Nobody here fetches anything.
+//! This module sends pictures, sounds and files: as bytes in the request, or as an address from
+//! which Google itself fetches. The gateway fetches nothing.
 
 use std::borrow::Cow;
 
 use super::{Service, models};
 use crate::neutral::{Field, FieldRefused, LostFields, Media, Part, PartKind, Request, Target};
 
-/// How Google gets a part's bytes.
+/// The way in which Google gets the bytes of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Carried<'p> {
-    /// With the request: media type and base64.
+    /// In the request: media type and base64.
     Inline(Cow<'p, str>, &'p str),
-    /// From an address; its media type where Google does not know it.
+    /// From an address, with the media type if Google does not know it.
     At(Option<&'static str>, &'p str),
 }
 
-/// Returns how a part that is no text gets there, or a sentence why it does not.
+/// Returns the way in which Google gets a part that is no text, or a sentence that says why it
+/// cannot.
 pub(super) fn carried<'p>(
     part: &'p PartKind<'_>,
     target: &Target<'_>,
@@ -80,13 +81,13 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     match host {
         "generativelanguage.googleapis.com" if rest.contains("/files/") => match service {
-            // It was told the type when the file was uploaded.
+            // Google learned the type when the file was uploaded.
             Service::Gemini => Ok(Carried::At(None, url)),
             Service::Vertex => Err("files of the Gemini API cannot be read from Vertex AI: send the data itself"),
         },
         "www.youtube.com" | "youtube.com" | "m.youtube.com" | "youtu.be" => Ok(Carried::At(Some("video/mp4"), url)),
         _ if !models::reads_urls(model) => Err("this model does not fetch URLs: send the data itself"),
-        // The extension is the path's: that of a host is a country.
+        // Only the path's extension counts. The extension of a host is a country.
         _ => match url.get(url.len() - rest.len() + host.len()..).and_then(type_of) {
             Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),
             Some(_) => Err("files of this type are not fetched from URLs for this model: send the data itself"),
@@ -108,7 +109,7 @@ fn is_fetched(kind: &str) -> bool {
         || kind.starts_with("video/")
 }
 
-/// Returns the media type that a file's name or address tells.
+/// Returns the media type that the extension of a file's name or address stands for.
 fn type_of(address: &str) -> Option<&'static str> {
     let path = address.split(['?', '#']).next().unwrap_or_default();
     let (_, extension) = path.rsplit('/').next().unwrap_or_default().rsplit_once('.')?;
@@ -150,7 +151,7 @@ fn media_type(extension: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the refusal of a part, which names its place.
+/// Returns the refusal of a part. It names the place of the part.
 pub(super) fn refused(request: &Request<'_>, part: &Part<'_>, why: &'static str) -> FieldRefused {
     let place = request.messages.iter().enumerate().find_map(|(message, one)| {
         let place = one.content.iter().position(|other| std::ptr::eq(other, part))?;

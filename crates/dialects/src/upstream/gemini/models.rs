@@ -1,10 +1,11 @@
-//! What is known of the models by their names. A name of no known form is asked as the caller asks.
+//! This module knows the models by their names. A model with an unknown kind of name is asked as
+//! the caller asks.
 
 use super::Service;
 use crate::neutral::Effort;
 use crate::neutral::traits::{Thinking, Traits};
 
-/// Returns what a model can do.
+/// Returns the abilities of a model.
 pub fn traits(model: &str) -> Traits {
     let model = Model::of(model);
     let traits = match (model.maker, model.generation) {
@@ -27,7 +28,7 @@ pub fn traits(model: &str) -> Traits {
             ..Traits::UNKNOWN
         },
         (Maker::Gemini, Some((major, minor))) => Traits {
-            // Later ones may have more.
+            // Later models may have more.
             max_output: (major == 3 && minor <= 1).then_some(65_536),
             thinking: Thinking::Effort,
             thinking_off: false,
@@ -35,23 +36,23 @@ pub fn traits(model: &str) -> Traits {
         },
     };
     if model.draws {
-        // They answer in pictures, and think as they like.
+        // Models that draw answer in pictures, and think as they like.
         let thinking = if traits.thinking == Thinking::Effort { Thinking::Unknown } else { Thinking::None };
         return Traits { max_output: None, thinking, tools: false, forced_tools: false, ..traits };
     }
     traits
 }
 
-/// Returns how many tokens to think with, and whether that is less or more than was asked for. Pro
-/// cannot do without.
+/// Returns the number of tokens of thinking, and whether it differs from what was asked for. Pro
+/// models cannot stop thinking.
 pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool) {
     let most = if Model::of(model).family == Family::Pro { 32_768 } else { 24_576 };
     match effort {
         Effort::None if can_stop => (0, false),
         Effort::None => (128, true),
-        // The least that Flash-Lite takes.
+        // The smallest budget that Flash-Lite takes.
         Effort::Minimal => (512, false),
-        // As Google's own OpenAI-compatible address has it.
+        // The number in Google's own OpenAI-compatible API.
         Effort::Low => (1_024, false),
         Effort::Medium => (8_192, false),
         Effort::High => (24_576, false),
@@ -59,7 +60,7 @@ pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool)
     }
 }
 
-/// Returns the least that it can be told to think, but for not at all.
+/// Returns the smallest budget of thinking except 0.
 pub(super) fn least_budget(model: &str) -> u64 {
     match Model::of(model).family {
         Family::Pro => 128,
@@ -68,8 +69,8 @@ pub(super) fn least_budget(model: &str) -> u64 {
     }
 }
 
-/// Returns the level to think at, and whether it is another than was asked for. Above `HIGH`
-/// nothing is known to be taken by any model.
+/// Returns the level of thinking, and whether it differs from what was asked for. No model is known
+/// to take a level above `HIGH`.
 pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static str, bool) {
     let model = Model::of(model);
     let is_flash = matches!(model.family, Family::Flash | Family::Lite);
@@ -79,7 +80,7 @@ pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static st
         Effort::Minimal if is_flash => ("MINIMAL", false),
         Effort::Minimal => ("LOW", true),
         Effort::Low => ("LOW", false),
-        // The first Pro of this generation knew two levels.
+        // The first Pro model of this generation knew two levels.
         Effort::Medium if !is_flash && model.generation == Some((3, 0)) => ("HIGH", true),
         Effort::Medium => ("MEDIUM", false),
         Effort::High => ("HIGH", false),
@@ -87,30 +88,30 @@ pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static st
     }
 }
 
-/// Returns whether the current turn's calls must come back with their signatures.
+/// Returns whether the calls of the current turn must come back with their signatures.
 pub(super) fn wants_signatures(model: &str) -> bool {
     Model::of(model).is_gemini_since(3, 0)
 }
 
-/// Returns whether a tool's result may hold pictures itself.
+/// Returns whether a tool's result may contain pictures.
 pub(super) fn sees_results(model: &str) -> bool {
     Model::of(model).is_gemini_since(3, 0)
 }
 
-/// Returns whether it reads what stands at a public URL: every Gemini but 2.0.
+/// Returns whether the model reads public URLs. Every Gemini but 2.0 does.
 pub(super) fn reads_urls(model: &str) -> bool {
     let model = Model::of(model);
     model.maker == Maker::Gemini && model.generation != Some((2, 0))
 }
 
-/// Returns whether it takes what the system says. Gemma had none before its fourth generation.
+/// Returns whether the model takes system messages. Gemma does so since its fourth generation.
 pub(super) fn hears_system(model: &str) -> bool {
     let model = Model::of(model);
     model.maker != Maker::Gemma || matches!(model.generation, Some((4.., _)))
 }
 
-/// Returns whether it takes penalties: since 2.5 the Gemini API refuses them ("Penalty is not
-/// enabled"), since 3 Vertex does too.
+/// Returns whether the model takes penalties. The Gemini API refuses them since 2.5 ("Penalty is
+/// not enabled"), and Vertex AI since 3.
 pub(super) fn takes_penalties(model: &str, service: Service) -> bool {
     let model = Model::of(model);
     match service {
@@ -119,13 +120,13 @@ pub(super) fn takes_penalties(model: &str, service: Service) -> bool {
     }
 }
 
-/// What a name says.
+/// The facts in a model's name.
 #[derive(Debug, PartialEq, Eq)]
 struct Model {
     maker: Maker,
     generation: Option<(u8, u8)>,
     family: Family,
-    /// It draws pictures or speaks, rather than writes.
+    /// True if the model draws pictures or speaks, and does not write.
     draws: bool,
 }
 
@@ -144,11 +145,11 @@ enum Family {
     Other,
 }
 
-/// What `gemini-flash-latest` and its like stand for is of this generation at least.
+/// The lowest generation that `gemini-flash-latest` and similar names stand for.
 const LATEST: (u8, u8) = (3, 5);
 
 impl Model {
-    /// Reads `gemini-2.5-flash-lite-preview-06-17`, with whatever path stands in front.
+    /// Reads a name such as `gemini-2.5-flash-lite-preview-06-17`, with any path before it.
     fn of(name: &str) -> Self {
         let name = name.rsplit('/').next().unwrap_or(name);
         let (maker, rest) = match (name.strip_prefix("gemini-"), name.strip_prefix("gemma-")) {

@@ -1,8 +1,8 @@
-//! Function names that Google takes.
+//! This module makes function names valid for Google.
 //!
-//! The rule is the narrower one of its documents: a letter or `_` first, then letters, digits, `_`,
-//! `.` and `-`, 64 in all. What has other characters gets another name, and the answer the caller's
-//! again.
+//! The rule is the narrower one of Google's documentation: first a letter or `_`, then letters,
+//! digits, `_`, `.` and `-`, 64 characters in all. A name with other characters gets another name,
+//! and the answer has the caller's name again.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use crate::upstream::shared::unique::{MAX, Unique};
 /// The names of a request's tools.
 #[derive(Debug, Default)]
 pub(super) struct FunctionNames<'r> {
-    /// By the caller's name: theirs, where it is another.
+    /// Google's name for each caller's name that is not valid.
     renamed: BTreeMap<&'r str, String>,
-    /// The names of all tools. Not needed, and so not filled, where every name fits.
+    /// The names of all tools. It is `None` if every name is valid.
     unique: Option<Unique<'r>>,
 }
 
@@ -31,8 +31,8 @@ impl<'r> FunctionNames<'r> {
         names
     }
 
-    /// Returns Google's name for a function. One that is in no tool, but only in what was said
-    /// before, is made fit too.
+    /// Returns Google's name for a function. The name of a function that is in no tool, but only in
+    /// the conversation, is made valid too.
     pub(super) fn theirs<'n>(&'n self, name: &'n str) -> Cow<'n, str> {
         match self.renamed.get(name) {
             Some(new) => Cow::Borrowed(new),
@@ -41,7 +41,7 @@ impl<'r> FunctionNames<'r> {
         }
     }
 
-    /// Returns this name, or one like it that no tool has; it is taken from now on.
+    /// Returns this name, or a similar one that no tool has. The name is taken from then on.
     pub(super) fn free(&mut self, request: &'r Request<'_>, wanted: String) -> String {
         let unique = self.unique.get_or_insert_with(|| {
             let mut unique = Unique::default();
@@ -51,7 +51,8 @@ impl<'r> FunctionNames<'r> {
         unique.take(Cow::Owned(wanted)).into_owned()
     }
 
-    /// Returns what reading the answer must undo: (theirs, the caller's), in order.
+    /// Returns the changes that reading the answer must undo: (Google's name, the caller's name),
+    /// sorted.
     pub(super) fn undo(self) -> Vec<(String, String)> {
         let mut undo: Vec<_> = self.renamed.into_iter().map(|(old, new)| (new, old.to_owned())).collect();
         undo.sort_unstable();
@@ -68,7 +69,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')
 }
 
-/// Returns the name with `_` for every character that does not fit.
+/// Returns the name with `_` for every character that is not valid.
 pub(super) fn fitting(name: &str) -> String {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let plain = name.chars().map(|c| u8::try_from(c).ok().filter(|byte| is_plain(*byte)).map_or('_', char::from));

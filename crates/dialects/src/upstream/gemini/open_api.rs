@@ -1,20 +1,21 @@
-//! Schemas in Google's older words, a part of OpenAPI's: for servers that imitate Gemini and do not
-//! know JSON Schema.
+//! This module writes schemas in Google's older form, a part of OpenAPI's. It is for servers that
+//! imitate Gemini and do not know JSON Schema.
 //!
-//! There are no references in it: each is replaced by what it stands for, but for those that go in
-//! a circle or too deep. `null` among the types is `nullable`, a `const` is an `enum` of one, and
-//! `oneOf` is `anyOf`. What cannot be said is left out, and told.
+//! The form has no references. Each reference is replaced by its definition, except one that goes
+//! in a circle or too deep. `null` among the types becomes `nullable`, a `const` becomes an `enum`
+//! of one, and `oneOf` becomes `anyOf`. Anything else that the form lacks is left out, and is named
+//! as a loss.
 
 use super::schema::{Schema, is_idle, is_plain};
 use crate::neutral::schema::Node;
 use crate::wire::json::Writer;
 
-/// How often a reference may be replaced on the way to one place.
+/// The most references that are replaced inside each other.
 const DEEPEST: usize = 8;
-/// A schema that grows to more parts than these by its references is cut there.
+/// The most parts of a written schema. References can make a schema grow, and it is cut here.
 const MOST: usize = 2000;
 
-/// Writes a schema. Returns whether something that it says is lost.
+/// Writes a schema. Returns whether a part of its meaning is lost.
 pub(super) fn write(Schema(schema): &Schema<'_>, w: &mut Writer) -> bool {
     let mut form = Form { defs: Vec::new(), depth: 0, written: 0, lost: false };
     for (name, list) in &schema.parts {
@@ -27,7 +28,7 @@ pub(super) fn write(Schema(schema): &Schema<'_>, w: &mut Writer) -> bool {
 }
 
 struct Form<'s, 'a> {
-    /// What references stand for.
+    /// The definitions by their names.
     defs: Vec<(&'s str, &'s Node<'a>)>,
     depth: usize,
     written: usize,
@@ -83,7 +84,7 @@ impl<'s, 'a> Form<'s, 'a> {
         }
     }
 
-    /// Writes what a reference stands for, in its place.
+    /// Writes the definition of a reference in its place.
     fn reference(&mut self, reference: &str, has_company: bool, w: &mut Writer) {
         let name = reference.trim_matches('"');
         let name = name.strip_prefix("#/$defs/").or_else(|| name.strip_prefix("#/definitions/"));
@@ -92,7 +93,7 @@ impl<'s, 'a> Form<'s, 'a> {
             Some(schema) if schema.is_object() && self.depth < DEEPEST && self.written < MOST => {
                 self.depth += 1;
                 if has_company {
-                    // Beside other words it might say one of them a second time.
+                    // Beside other keywords the definition might repeat one of them.
                     w.key("anyOf").array(|w| w.object(|w| self.members(schema, w)));
                 } else {
                     self.members(schema, w);
@@ -114,7 +115,7 @@ impl<'s, 'a> Form<'s, 'a> {
         }
     }
 
-    /// Writes an `enum`. Texts only are known there.
+    /// Writes an `enum`. Only texts are valid in it.
     fn values<'v>(&mut self, values: impl Iterator<Item = &'v Node<'a>>, nullable: &mut bool, w: &mut Writer)
     where
         'a: 'v,
@@ -132,7 +133,8 @@ impl<'s, 'a> Form<'s, 'a> {
         }
     }
 
-    /// Writes the kinds of which a value may be one. That it may be `null` is said beside them.
+    /// Writes the alternatives of a value. An alternative that is only `null` is written beside
+    /// them.
     fn any_of(&mut self, list: &'s Node<'a>, nullable: &mut bool, w: &mut Writer) {
         let is_null = |schema: &&Node<'_>| matches!(schema.parts.as_slice(), [(name, Node { text: r#""null""#, .. })] if name == "type");
         *nullable |= list.elements().any(|schema| is_null(&schema));

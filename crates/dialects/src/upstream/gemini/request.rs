@@ -1,5 +1,5 @@
-//! The request: what is said of it elsewhere ([`super::contents`], [`super::tools`]), and how the
-//! answer is to be made.
+//! This module writes the request. The conversation and the tools are in [`super::contents`] and
+//! [`super::tools`]; the settings of the answer are here.
 
 use std::borrow::Cow;
 
@@ -71,15 +71,15 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     })
 }
 
-/// Google takes so many stop sequences,
+/// The most stop sequences that Google takes.
 const MAX_STOPS: usize = 5;
-/// and so many candidates.
+/// The most candidates that Google gives.
 const MAX_CANDIDATES: u64 = 8;
 
 const TIERS: [(&str, Option<&str>); 5] =
     [("auto", None), ("default", None), ("standard", None), ("flex", Some("flex")), ("priority", Some("priority"))];
 
-/// Refuses what would mean something else if it were left out.
+/// Refuses what would change the meaning of the request if it were left out.
 fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
     let (choices, stops) = (request.n.unwrap_or(1), request.stop.len());
     FieldRefused::any([
@@ -92,13 +92,13 @@ fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
 
 const TEMPERATURE: Range = Range { field: Field::Temperature, key: "temperature", least: "0", most: "2" };
 const TOP_P: Range = Range { field: Field::TopP, key: "topP", least: "0", most: "1" };
-// The upper bound of penalties is said to be out of bounds.
+// Google says that the upper bound of penalties, 2, is out of bounds.
 const PRESENCE_PENALTY: Range =
     Range { field: Field::PresencePenalty, key: "presencePenalty", least: "-2", most: "1.99" };
 const FREQUENCY_PENALTY: Range =
     Range { field: Field::FrequencyPenalty, key: "frequencyPenalty", least: "-2", most: "1.99" };
 
-/// Writes how to draw tokens, how many, and where to stop.
+/// Writes the settings of sampling, the numbers of candidates and tokens, and the stop sequences.
 fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
     let (temperature, top_p) = options::sampling(request, &target.traits, losses);
     TEMPERATURE.write(w, temperature, losses);
@@ -124,8 +124,8 @@ fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mu
     }
 }
 
-/// Writes how to think. Thoughts are shown where a model can think, unless it is asked not to: they
-/// cost the same unseen.
+/// Writes the settings of thinking. Thoughts are shown if the model can think, unless it is told
+/// not to think. They cost the same if they are not shown.
 fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
     let Some(effort) = request.effort else {
         match target.traits.thinking {
@@ -144,7 +144,7 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
         }
         Thinking::Budget => {
             let (wanted, is_other) = models::budget(target.model, effort, can_stop);
-            // An answer needs tokens too: a quarter of those that the caller allows.
+            // The answer needs tokens too. It gets a quarter of those that the caller allows.
             let most = request.max_tokens.map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
             let tokens = wanted.min(most.unwrap_or(u64::MAX));
             match wanted > 0 && tokens < models::least_budget(target.model) {
@@ -173,16 +173,16 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
     });
 }
 
-/// How a model is told to think.
+/// The way in which a model is told to think.
 enum ThinkingOrder {
-    /// As it likes.
+    /// The model thinks as it likes.
     Nothing,
     Tokens(u64),
     Word(&'static str),
 }
 
-/// Returns the request's metadata, if it can be labels: Vertex takes lower-case letters, digits,
-/// `_` and `-`, 63 of them, keys with a letter first.
+/// Returns the request's metadata if it can be labels. Vertex AI takes lower-case letters, digits,
+/// `_` and `-`, up to 63 characters. A key begins with a letter.
 fn labels(metadata: Raw<'_>) -> Option<&str> {
     let is_plain = |word: &str| {
         word.len() <= 63

@@ -1,21 +1,21 @@
-//! JSON Schemas, cut down to the part of JSON Schema that Google reads: what it does not know it
-//! answers with 400.
+//! This module reduces JSON Schemas to the part of JSON Schema that Google reads. Google answers
+//! 400 to unknown keywords.
 //!
-//! What can be said otherwise is (`const`, `allOf` of one, `definitions`, `null` in an `enum`);
-//! what cannot is left out, and told. Of what stays, order and text stay too. One pass reads,
-//! another writes; neither goes deeper than the scanner does.
+//! Some keywords are written in another way (`const`, `allOf` of one, `definitions`, `null` in an
+//! `enum`). Others are left out, and are named as a loss. The rest keeps its order and its text.
+//! One pass reads and another writes; neither goes deeper than the scanner.
 
 use crate::neutral::schema::Node;
 use crate::wire::json::Writer;
 
-/// A schema, read. What is no object allows anything, unless it is `false`.
+/// A schema that was read. A value that is no object allows anything, except `false`.
 #[derive(Debug)]
 pub(super) struct Schema<'a>(pub(super) Node<'a>);
 
-/// The type of nothing, as it stands in a list of types.
+/// The type of `null`, as it stands in a list of types.
 const NULL: &str = r#""null""#;
 
-/// Keywords that go out as they came.
+/// The keywords that are written unchanged.
 const PLAIN: [&str; 11] = [
     "$id",
     "$anchor",
@@ -31,12 +31,12 @@ const PLAIN: [&str; 11] = [
 ];
 
 impl<'a> Schema<'a> {
-    /// Reads a schema. The text is JSON.
+    /// Reads a schema. The text must be JSON.
     pub(super) fn read(json: &'a str) -> Self {
         Self(Node::read(json).unwrap_or(Node { text: "true", parts: Vec::new() }))
     }
 
-    /// Returns whether values must be objects.
+    /// Returns whether the schema allows only objects.
     pub(super) fn is_object(&self) -> bool {
         self.0.parts.iter().any(|(name, value)| match &**name {
             "type" => value.text == r#""object""#,
@@ -45,8 +45,8 @@ impl<'a> Schema<'a> {
         })
     }
 
-    /// Returns whether it has no members to fill in: Google wants no parameters then, rather than
-    /// an object without properties.
+    /// Returns whether the schema has no properties. Google then wants no parameters at all, not an
+    /// object without properties.
     pub(super) fn has_no_properties(&self) -> bool {
         self.0.parts.iter().all(|(name, value)| match &**name {
             "$ref" => false,
@@ -56,7 +56,7 @@ impl<'a> Schema<'a> {
         })
     }
 
-    /// Writes it for Google. Returns whether something that it says is lost.
+    /// Writes the schema for Google. Returns whether a part of its meaning is lost.
     pub(super) fn write(&self, w: &mut Writer) -> bool {
         let mut writer = SchemaWriter { lost: false };
         writer.schema(&self.0, w);
@@ -64,7 +64,7 @@ impl<'a> Schema<'a> {
     }
 }
 
-/// Returns whether a keyword goes out as it came.
+/// Returns whether a keyword is written unchanged.
 pub(super) fn is_plain(name: &str) -> bool {
     PLAIN.contains(&name)
 }
@@ -74,7 +74,7 @@ pub(super) fn is_idle(name: &str) -> bool {
     matches!(name, "$schema" | "$comment" | "$vocabulary" | "strict")
 }
 
-/// Writes schemas, and notes whether something that they say is lost.
+/// Writes schemas, and notes if a part of their meaning is lost.
 struct SchemaWriter {
     lost: bool,
 }
@@ -102,8 +102,8 @@ impl SchemaWriter {
         let Some(reference) = schema.get("$ref").filter(|_| has_company) else {
             return self.keywords(schema, true, w);
         };
-        // Beside `$ref` Google reads nothing that has no `$` itself: so it moves into an `anyOf`,
-        // if there is no other.
+        // Beside `$ref` Google reads only keywords that begin with `$`. So the reference moves into
+        // an `anyOf`, if there is no other.
         if schema.parts.iter().any(|(name, _)| is_choice(name)) {
             self.lost = true;
             return write_reference(reference.text, w);
@@ -147,7 +147,7 @@ impl SchemaWriter {
                 "type" if value.is_array() => {
                     w.key("type").array(|w| value.elements().for_each(|kind| w.raw(kind.text)));
                 }
-                // One of the wrong kind stays as it is, for Google to judge.
+                // A keyword with a value of the wrong kind stays as it is. Google may judge it.
                 "type" | "items" | "additionalProperties" | "anyOf" | "oneOf" | "prefixItems" | "properties" => {
                     w.name(name).raw(value.text);
                 }
@@ -173,7 +173,7 @@ impl SchemaWriter {
         self.lost |= taken().count() < values.len();
     }
 
-    /// Writes `null` apart from the values of an `enum`: `anyOf` them.
+    /// Writes an `enum` with `null` among its values: an `anyOf` of the other values and `null`.
     fn nullable(&mut self, kinds: &[&str], values: &[&str], w: &mut Writer) {
         w.key("anyOf").array(|w| {
             w.object(|w| {
@@ -191,8 +191,8 @@ impl SchemaWriter {
     }
 }
 
-/// Returns the types of an `enum` where `null` is a value. Google takes no values there but strings
-/// and numbers.
+/// Returns the types of an `enum` that has `null` among its values. Google takes only strings and
+/// numbers there.
 fn nullable<'a>(schema: &Node<'a>) -> Option<Vec<&'a str>> {
     let values = schema.get("enum").filter(|values| values.is_array())?;
     let has_null =

@@ -1,5 +1,5 @@
-//! Tools, which of them may be called, and answers in a format: Google's older models have one or
-//! the other, so these meet here.
+//! This module decides about tools, the choice among them, and answers in a format. They are
+//! together here because Google's older models have either tools or a format.
 
 use super::names::{self, FunctionNames};
 use super::open_api;
@@ -9,17 +9,17 @@ use crate::neutral::traits::Traits;
 use crate::neutral::{Field, FieldRefused, Format, LostFields, Raw, Request, Target, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Writer;
 
-/// What becomes of the tools and the format of a request.
+/// The decisions about the tools and the format of a request.
 #[derive(Debug)]
 pub(super) struct Plan<'r, 'a> {
     pub names: FunctionNames<'r>,
-    /// The functions to declare, and which of them may be called.
+    /// The functions to declare, and the choice among them.
     offer: Offer<'r, 'a>,
-    /// The format, where the API has a field for it.
+    /// The format, if the API has a field for it.
     pub native: Option<&'r Format<'a>>,
     /// The function whose call is the answer, and its name.
     pub answer: Option<(String, AnswerTool<'r>)>,
-    /// What functions take is said in JSON Schema.
+    /// True if the parameters of functions are written in JSON Schema.
     in_json_schema: bool,
 }
 
@@ -88,7 +88,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             });
         });
         let mode = match choice {
-            // Only the answer may be called, and nothing else is declared.
+            // Only the answer's function is declared, so only that may be called.
             _ if tools.is_empty() => "ANY",
             Choice::Never => "NONE",
             Choice::Free if is_free => return,
@@ -152,7 +152,7 @@ fn check(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) -> Res
     Ok(())
 }
 
-/// Writes what a function takes. Returns whether something of it is lost.
+/// Writes the parameters of a function. Returns whether a part of their meaning is lost.
 fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -> bool {
     if in_json_schema {
         schema.write(w.key("parametersJsonSchema"))
@@ -161,7 +161,7 @@ fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -
     }
 }
 
-/// Writes the format as such.
+/// Writes the format into the API's own fields.
 pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &mut LostFields, w: &mut Writer) {
     w.key("responseMimeType").text("application/json");
     match format {

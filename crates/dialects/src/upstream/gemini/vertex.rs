@@ -1,4 +1,5 @@
-//! What is Vertex AI's own: its hosts by region, and paths that name the project.
+//! This module has the parts that only Vertex AI has: its hosts by region, and paths that name the
+//! project.
 
 use super::{COMMON, Service, TRANSLATION, action, request};
 use crate::neutral::{FieldRefused, Request, Target, Written};
@@ -15,7 +16,7 @@ pub static VERTEX: Protocol = Protocol {
         vertex_path(project.unwrap_or_default(), place.unwrap_or(GLOBAL), model, stream).into()
     },
     signs_with: SignsWith::ServiceAccount,
-    // Elsewhere than at the global location some models cost more.
+    // Some models cost more outside the global location.
     prices: |settings| match settings.place.as_deref() {
         Some(GLOBAL) | None => Prices::Listed,
         Some(_) => Prices::Unlisted,
@@ -24,13 +25,13 @@ pub static VERTEX: Protocol = Protocol {
     ..COMMON
 };
 
-/// Where Vertex AI runs a model if nothing else is said.
+/// The location in which Vertex AI runs a model if the account names none.
 const GLOBAL: &str = "global";
 
-/// Returns where Vertex AI is in a location: a region, `global`, or one of the multi-regions `us`
-/// and `eu`.
+/// Returns the base URL of Vertex AI in a location: a region, `global`, or one of the multi-regions
+/// `us` and `eu`.
 fn vertex_base(location: &str) -> String {
-    // Into a host's name goes nothing that could end it.
+    // Nothing that could end the host's name may go into it.
     let location: String = location.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     match location.as_str() {
         "" | "global" => "https://aiplatform.googleapis.com".to_owned(),
@@ -39,8 +40,8 @@ fn vertex_base(location: &str) -> String {
     }
 }
 
-/// Returns what follows the base address for a model. It may be named with its publisher in front
-/// (`publishers/x/models/y`), and a tuned one by its endpoint (`endpoints/123`).
+/// Returns the path after the base URL for a model. The model's name may have its publisher
+/// (`publishers/x/models/y`). A tuned model has its endpoint (`endpoints/123`).
 fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> String {
     let place = format!("/v1/projects/{}/locations/{}", segment(project), segment(location));
     let action = action(stream);

@@ -1,6 +1,6 @@
 //! The kinds of JSON values.
 
-/// What a value is, as its first byte says.
+/// The kind of a value, which its first byte shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `{…}`

@@ -1,30 +1,30 @@
-//! JSON text that comes in pieces, and nothing of which is kept: is it one whole value?
+//! This module checks JSON text that comes in pieces: is it one whole value? It keeps no text.
 //!
-//! It accepts what [`Cursor`](super::Cursor) accepts, however the text is cut between characters;
-//! and at any depth, since nothing recurses here: a level costs a bit. The pieces are UTF-8, and so
-//! is what their escapes stand for: nothing else comes out of a scanned text.
+//! It accepts the same texts as [`Cursor`](super::Cursor), but at any depth, because nothing
+//! recurses here: a level costs one bit. The text may be cut between any two characters. The pieces
+//! are UTF-8, and so are the characters of their escapes, because they come from a scanned text.
 
 use memchr::memchr;
 
 use super::text::escaped;
 
-/// So many levels are in one number.
+/// The number of levels in one number.
 const HELD: usize = 128;
 
-/// What is known of the text so far.
+/// The state after the text so far.
 #[derive(Debug, Clone)]
 pub struct Pieces {
     at: At,
-    /// One bit a level, the innermost lowest: is it an object? Of the innermost levels, up to
-    /// [`HELD`] of them.
+    /// One bit for each level, the innermost one lowest: 1 for an object. It holds up to [`HELD`]
+    /// of the innermost levels.
     objects: u128,
-    /// Of the levels around those, [`HELD`] in each: hardly any text has so many.
+    /// The levels around those, [`HELD`] in each number. Hardly any text has so many.
     around: Vec<u128>,
     depth: usize,
     first: First,
 }
 
-/// What comes next.
+/// The state of the reader, which says what may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Value,
@@ -36,11 +36,11 @@ enum At {
     Colon,
     /// A value has ended.
     After,
-    /// Inside a string, which is a key or not.
+    /// Inside a string. True if the string is a key.
     Text(bool),
-    /// After a backslash.
+    /// After a backslash in a string.
     Escape(bool),
-    /// So many hexadecimal digits.
+    /// Inside a `\u` escape, with the number of digits that are still to come.
     Hex(bool, u8),
     Number(Number),
     /// The rest of `true`, `false` or `null`.
@@ -48,7 +48,7 @@ enum At {
     Broken,
 }
 
-/// Where in a number.
+/// The state inside a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -61,7 +61,7 @@ enum Number {
     Exponent,
 }
 
-/// What the whole text is.
+/// The kind of the whole text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum First {
     Nothing,
@@ -82,7 +82,7 @@ impl Pieces {
         self.bytes(piece.as_bytes());
     }
 
-    /// Takes the next piece, as it stands between the quotes of a literal that was scanned.
+    /// Takes the next piece, as it is between the quotes of a scanned string literal.
     pub fn take_literal(&mut self, inside: &[u8]) {
         let mut rest = inside;
         while let Some(at) = memchr(b'\\', rest) {
@@ -98,23 +98,23 @@ impl Pieces {
         self.bytes(rest);
     }
 
-    /// Returns whether there was nothing but white space.
+    /// Returns whether the text has only white space.
     pub fn is_blank(&self) -> bool {
         self.first == First::Nothing && self.at != At::Broken
     }
 
-    /// Returns whether it is one whole value, and nothing else.
+    /// Returns whether the text is exactly one whole value.
     pub fn is_whole(&self) -> bool {
         use Number::{Exponent, Fraction, Whole, Zero};
         self.depth == 0 && matches!(self.at, At::After | At::Number(Zero | Whole | Fraction | Exponent))
     }
 
-    /// Returns whether that value is an object.
+    /// Returns whether the text is one whole object.
     pub fn is_object(&self) -> bool {
         self.first == First::Object && self.is_whole()
     }
 
-    /// Returns whether that value is `null`.
+    /// Returns whether the text is `null`.
     pub fn is_null(&self) -> bool {
         self.first == First::Null && self.is_whole()
     }
@@ -124,7 +124,7 @@ impl Pieces {
             if self.at == At::Broken {
                 return;
             }
-            // Most of a text is inside of strings.
+            // Most of a text is inside strings.
             if let At::Text(_) = self.at {
                 let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len());
                 if plain > 0 {
@@ -199,7 +199,7 @@ impl Pieces {
         }
     }
 
-    /// Takes what follows a value.
+    /// Takes the byte after a value.
     fn more(&mut self, byte: u8) -> At {
         let in_object = self.objects & 1 == 1;
         match byte {
@@ -221,7 +221,7 @@ impl Pieces {
         At::After
     }
 
-    /// Takes the next byte of a number, or what ends it.
+    /// Takes the next byte of a number, or the byte that ends it.
     fn digit(&mut self, number: Number, byte: u8) -> At {
         use Number::{E, Exponent, Fraction, Minus, Point, Sign, Whole, Zero};
         let next = match (number, byte) {

@@ -1,7 +1,7 @@
-//! What strings and numbers of a scanned text mean.
+//! This module decodes the strings and numbers of a scanned text.
 //!
-//! Spans come from the scanner of the same text; any other span gives nothing, never a panic. A
-//! value is borrowed from the text wherever it stands there as it is.
+//! The spans come from a scan of the same text. Any other span gives an empty result, never a
+//! panic. A value without escapes is borrowed from the text.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use memchr::memchr;
 
 use super::{Cursor, Span, Writer, plain, slice};
 
-/// Returns the decoded value of a string, borrowed if it has no escapes; `None` if the span holds
-/// no string. A lone surrogate becomes U+FFFD.
+/// Returns the decoded value of a string. It is borrowed if the string has no escapes, and `None`
+/// if the span holds no string. A lone surrogate becomes U+FFFD.
 #[inline]
 pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
     let inside = inside(text, string)?;
@@ -20,8 +20,8 @@ pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
     }
 }
 
-/// Returns the decoded bytes of a key that the scanner gave, without checking again that they are
-/// UTF-8. Empty if the span holds no string.
+/// Returns the decoded bytes of a key from the scanner, without a second check that they are UTF-8.
+/// They are empty if the span holds no string.
 #[inline]
 pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
     let inside = inside(text, key).unwrap_or_default();
@@ -31,10 +31,10 @@ pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
     Cow::Borrowed(inside)
 }
 
-/// Returns whether servers that do not tell cases apart take this name for `known`, which is in
-/// lower case. Go's folding knows two letters beyond ASCII.
+/// Returns whether a server that ignores the case of letters takes this name for `known`, which is
+/// in lower case. The folding of Go maps two letters beyond ASCII to ASCII ones.
 pub fn folds_to(name: &[u8], known: &str) -> bool {
-    // Three bytes for one, at most.
+    // A folded letter has at most three bytes for one.
     if name.len() < known.len() || name.len() > known.len() * 3 {
         return false;
     }
@@ -46,8 +46,8 @@ pub fn folds_to(name: &[u8], known: &str) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| name.chars().map(fold).eq(known.chars().map(fold)))
 }
 
-/// Returns how many UTF-8 bytes [`text_of`] would give, without decoding; 0 if the span holds no
-/// string. `Cursor::text_len` gives it in the same pass that finds the span.
+/// Returns the number of UTF-8 bytes in the result of [`text_of`], without decoding; 0 if the span
+/// holds no string. `Cursor::text_len` returns it in the same pass that finds the span.
 pub fn text_len(text: &[u8], string: &Span) -> usize {
     let mut rest = inside(text, string).unwrap_or_default();
     let mut len = 0;
@@ -62,7 +62,7 @@ pub fn text_len(text: &[u8], string: &Span) -> usize {
     len + rest.len()
 }
 
-/// Returns the exact value of a number that is a non-negative integer, be it written `12` or
+/// Returns the exact value of a number that is a non-negative integer, written as `12` or as
 /// `12.0`.
 pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
     let number = slice(text, number);
@@ -79,29 +79,30 @@ pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
     })
 }
 
-/// Returns whether a text is one JSON value, and nothing else.
+/// Returns whether a text is exactly one JSON value.
 pub fn is_whole(text: &[u8]) -> bool {
     let mut cursor = Cursor::new(text);
     cursor.value().and_then(|_| cursor.end()).is_ok()
 }
 
-/// Returns a JSON string literal with this value, free of raw line ends.
+/// Returns a JSON string literal with this value. It has no raw line ends.
 pub fn quote(s: &str) -> String {
     let mut literal = Writer::with_capacity(s.len() + 2);
     literal.text(s);
     String::from_utf8(literal.into_bytes()).unwrap_or_default()
 }
 
-/// Returns what stands between the quotes of a string.
+/// Returns the text between the quotes of a string.
 fn inside<'a>(text: &'a [u8], string: &Span) -> Option<&'a [u8]> {
     slice(text, string).strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// Decodes a string that has escapes; `None` if one is malformed.
+/// Decodes a string with escapes. Returns `None` if one is malformed.
 fn unescape(mut rest: &[u8]) -> Option<String> {
     let mut decoded = Vec::with_capacity(rest.len());
     loop {
-        // Escapes stand close to each other as a rule: what is made for long runs is slower.
+        // Escapes usually stand close to each other. A search that is made for long runs is slower
+        // here.
         let (before, stop) = rest.split_at_checked(plain(rest, &mut 0))?;
         decoded.extend_from_slice(before);
         rest = match stop {
@@ -114,7 +115,7 @@ fn unescape(mut rest: &[u8]) -> Option<String> {
                 }
                 after
             }
-            // No scanner gives a string with these.
+            // A scanned string never contains these bytes.
             [byte, after @ ..] => {
                 decoded.push(*byte);
                 after
@@ -123,8 +124,8 @@ fn unescape(mut rest: &[u8]) -> Option<String> {
     }
 }
 
-/// Returns the character that an escape stands for, from just after its backslash, and what follows
-/// it.
+/// Returns the character that an escape stands for, and the text after the escape. `rest` begins
+/// just after the backslash.
 pub(super) fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
     let (&letter, after) = rest.split_first()?;
     let character = match letter {
@@ -140,8 +141,8 @@ pub(super) fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
     Some((character, after))
 }
 
-/// Returns the character of a `\u` escape, from just after the `u`; a pair of surrogates is one
-/// character.
+/// Returns the character of a `\u` escape, and the text after it. `rest` begins just after the `u`.
+/// A pair of surrogates is one character.
 pub(super) fn code_point(rest: &[u8]) -> Option<(char, &[u8])> {
     let (high, after) = hex4(rest)?;
     if let 0xD800..0xDC00 = high

@@ -1,27 +1,27 @@
-//! JSON written straight into a buffer: no values are built, and what is JSON already goes in as it
-//! is.
+//! A writer writes JSON straight into a buffer. It builds no values, and text that is already JSON
+//! is written unchanged.
 
 use super::plain;
 
-/// A JSON text in the making. Commas come by themselves; that keys stand in objects only is the
-/// caller's care.
+/// A JSON text while it is written. The writer adds the commas. The caller must write keys only in
+/// objects.
 #[derive(Debug, Default)]
 pub struct Writer {
     out: Vec<u8>,
 }
 
 impl Writer {
-    /// Returns an empty text, with room for so many bytes.
+    /// Returns an empty text with room for this number of bytes.
     pub fn with_capacity(room: usize) -> Self {
         Self { out: Vec::with_capacity(room) }
     }
 
-    /// Returns what was written.
+    /// Returns the text.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
     }
 
-    /// Writes an object, whose members `inside` writes.
+    /// Writes an object. `inside` writes its members.
     pub fn object(&mut self, inside: impl FnOnce(&mut Self)) {
         self.comma();
         self.out.push(b'{');
@@ -29,7 +29,7 @@ impl Writer {
         self.out.push(b'}');
     }
 
-    /// Writes an array, whose elements `inside` writes.
+    /// Writes an array. `inside` writes its elements.
     pub fn array(&mut self, inside: impl FnOnce(&mut Self)) {
         self.comma();
         self.out.push(b'[');
@@ -37,8 +37,8 @@ impl Writer {
         self.out.push(b']');
     }
 
-    /// Writes a member's key, of those that we know: there is nothing in it to escape. Its value
-    /// comes next.
+    /// Writes the key of a member. The key is one of ours, so nothing in it needs an escape. The
+    /// value must come next.
     #[inline]
     pub fn key(&mut self, name: &'static str) -> &mut Self {
         debug_assert!(plain(name.as_bytes(), &mut 0) == name.len(), "{name:?} is to be escaped");
@@ -49,7 +49,8 @@ impl Writer {
         self
     }
 
-    /// Writes a member's key, of somebody else's making; its value comes next.
+    /// Writes the key of a member. The key is not one of ours, so it is escaped. The value must
+    /// come next.
     pub fn name(&mut self, name: &str) -> &mut Self {
         self.text(name);
         self.out.push(b':');
@@ -61,14 +62,14 @@ impl Writer {
         members.into_iter().for_each(|(name, text)| self.key(name).text(text));
     }
 
-    /// Writes a member, if there is a value for it.
+    /// Writes a member, if it has a value.
     pub fn optional<T>(&mut self, name: &'static str, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
         if let Some(value) = value {
             write(self.key(name), value);
         }
     }
 
-    /// Writes a member whose value is an object or an array, unless nothing is in it.
+    /// Writes a member whose value is an object or an array, unless the value is empty.
     pub fn filled(&mut self, name: &'static str, value: impl FnOnce(&mut Self)) {
         const EMPTY: usize = 2;
         let start = self.out.len();
@@ -87,7 +88,7 @@ impl Writer {
         self.out.push(b'"');
     }
 
-    /// Writes a whole value that is JSON already.
+    /// Writes a whole value that is already JSON.
     pub fn raw(&mut self, json: &str) {
         self.comma();
         self.out.extend_from_slice(json.as_bytes());
@@ -122,8 +123,8 @@ impl Writer {
         self.raw("null");
     }
 
-    /// Writes the comma between two values, that is unless something was just opened: inside a
-    /// string no bare bracket or colon can be the last byte written.
+    /// Writes the comma between two values, unless something was just opened. A string ends with a
+    /// quote, so a bracket or a colon as the last byte was not written inside a string.
     #[inline]
     fn comma(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':' | b'\n' | b' ')) {
@@ -132,7 +133,7 @@ impl Writer {
     }
 }
 
-/// Appends what stands between the quotes of a string literal.
+/// Appends the escaped text of a string literal, without the quotes.
 pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     loop {
