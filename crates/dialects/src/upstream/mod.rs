@@ -1,5 +1,5 @@
-//! The dialects that accounts speak, a module each: how a request is written for them, and how
-//! their answers, streams and errors are read. Each has one static, its [`Protocol`].
+//! The dialects that accounts speak, each in its own module. A module writes requests and reads
+//! answers, streams and errors. Each dialect has one static, its [`Protocol`].
 
 pub mod anthropic;
 pub mod azure;
@@ -16,7 +16,7 @@ pub mod shared;
 
 pub use protocol::{BaseUrl, Framing, Prices, Protocol, Settings, SignsWith, Translation};
 
-/// Every dialect.
+/// All dialects.
 pub static ALL: [&Protocol; 9] = [
     &openai::PROTOCOL,
     &azure::PROTOCOL,
@@ -29,7 +29,7 @@ pub static ALL: [&Protocol; 9] = [
     &demo::PROTOCOL,
 ];
 
-/// The names of all of them.
+/// The names of all dialects.
 #[expect(clippy::indexing_slicing, reason = "the compiler does it, and would not compile a panic")]
 pub static NAMES: [&str; 9] = {
     let mut names = [""; 9];
@@ -41,8 +41,8 @@ pub static NAMES: [&str; 9] = {
     names
 };
 
-/// The headers that an upstream's own id of a request may stand in, whichever dialect it speaks:
-/// the first that is there counts.
+/// The headers that may have an upstream's own id of a request, in any dialect. The first one that
+/// is there counts.
 pub const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"];
 
 impl Protocol {

@@ -1,8 +1,8 @@
-//! Ollama's own chat: `POST /api/chat`, answered with JSON or with lines of it.
+//! Ollama's own chat: `POST /api/chat`, answered with JSON or with lines of JSON.
 //!
-//! Messages are the callers' own, one to one; but a call's arguments are an object here, pictures
-//! stand beside the text, and nothing makes a model call a tool. Calls come whole, and often
-//! without an id. Numbers that a server counted as nothing it does not say.
+//! Each message of the caller becomes one message, with three differences: the arguments of a call
+//! are an object, pictures stand beside the text, and no field can make a model call a tool. Calls
+//! come whole, and often without an id. The server does not send a count that is zero.
 
 mod answer;
 mod error;
@@ -15,7 +15,7 @@ pub use request::request;
 use super::protocol::{BaseUrl, Framing, Prices, Protocol, Translation};
 use crate::neutral::traits::{Thinking, Traits};
 
-/// Ollama, where it is installed on this machine. What runs there costs what the machine costs.
+/// Ollama, as it is installed on this machine. It has no price, because the machine is what costs.
 pub static PROTOCOL: Protocol = Protocol {
     name: "ollama",
     about: "Ollama's own chat. The server needs no `key`.",
@@ -35,9 +35,9 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// Returns what a model can do, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands for
-/// what is switched on and off here; others than these two kinds refuse to be told. A format holds
-/// for all that is said, so with one no tool can be called.
+/// Returns the abilities of a model, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands
+/// for thinking that is switched on and off. Models of other kinds than `Budget` and `Effort`
+/// refuse to be told. A format holds for the whole answer, so no tool can be called beside it.
 pub fn traits(model: &str) -> Traits {
     let unknown = Traits { forced_tools: false, structured_with_tools: false, ..Traits::UNKNOWN };
     let name = model.rsplit_once('/').map_or(model, |(_, name)| name).to_ascii_lowercase();
@@ -51,7 +51,7 @@ pub fn traits(model: &str) -> Traits {
     Traits { thinking, thinking_off: family != "gpt-oss", images: !BLIND.contains(&family), ..unknown }
 }
 
-/// Families that are known to read only.
+/// Families of models that cannot see pictures.
 const BLIND: [&str; 20] = [
     "codellama",
     "command-r",

@@ -1,7 +1,7 @@
-//! A protocol is all that a gateway asks of a dialect, in one static: how a request is written for
-//! it, where and with which headers it goes, how its answers and errors are read.
+//! A protocol is everything that the gateway needs to know about a dialect, in one static: how to
+//! write a request, where to send it and with which headers, and how to read answers and errors.
 //!
-//! What differs from account to account (a version, a project, a region) is in [`Settings`].
+//! Facts that differ from account to account (a version, a project, a region) are in [`Settings`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,124 +13,127 @@ use crate::neutral::{
     AnswerFault, Emit, ErrorHead, Family, FieldRefused, Reader, Request, Target, UpstreamError, Written,
 };
 
-/// What is the same for all accounts that speak a dialect.
+/// The facts that are the same for all accounts of a dialect.
 pub struct Protocol {
-    /// The word for it in the catalog.
+    /// The dialect's name in the catalog.
     pub name: &'static str,
     /// A sentence about it, for the catalog's schema.
     pub about: &'static str,
-    /// Where its servers are.
+    /// The address of its servers.
     pub base_url: BaseUrl,
-    /// Writes what follows the base URL, the query included, for a model and a stream or none.
+    /// Writes the path after the base URL, including the query. The arguments are the settings, the
+    /// model, and true for a stream.
     pub path: fn(&Settings, &str, bool) -> Cow<'static, str>,
-    /// Returns whether the model stands in the path.
+    /// Returns whether the path has the model.
     pub model_in_path: fn(&Settings) -> bool,
-    /// The header that carries the key; a bearer token where there is none.
+    /// The header that carries the key. If it is `None`, the key is sent as a bearer token.
     pub key_header: Option<&'static str>,
     /// The environment variable that usually holds the key.
     pub key_variable: Option<&'static str>,
-    /// What an account may sign with, instead of sending a key.
+    /// The credential with which an account may sign, instead of sending a key.
     pub signs_with: SignsWith,
-    /// Headers that each request has.
+    /// The headers of every request.
     pub headers: &'static [(&'static str, &'static str)],
-    /// The header of an error that names it.
+    /// The header that names an error.
     pub error_type: Option<&'static str>,
-    /// How a stream is cut into events.
+    /// The framing of a stream's events.
     pub framing: Framing,
-    /// Whose signed thoughts it takes and gives.
+    /// The family whose signed thoughts the dialect takes and gives.
     pub family: Option<Family>,
-    /// Returns what is known of a model by its name.
+    /// Returns the abilities of a model by its name.
     pub traits: fn(&str) -> Traits,
-    /// Returns where the price of a model is to be found.
+    /// Returns where to find the price of a model.
     pub prices: fn(&Settings) -> Prices,
-    /// How requests are written and answers are read; where there is none, both pass through.
+    /// The functions that write requests and read answers. If it is `None`, both pass through.
     pub translation: Option<Translation>,
-    /// Reads an answer whose status says that it is an error.
+    /// Reads an answer whose status is that of an error.
     pub error: fn(&Settings, &ErrorHead<'_>, &[u8]) -> UpstreamError,
-    /// Servers of others imitate it: what an error's body says of its status is not always true.
+    /// True if servers of others imitate the dialect. Then the status in an error's body is not
+    /// always right.
     pub is_imitated: bool,
-    /// Returns what a version does not know, where requests pass through.
+    /// Returns the quirks of an API's version, for a dialect whose requests pass through.
     pub quirks_of_version: Option<fn(Option<&str>) -> &'static Quirks>,
 }
 
-/// How a request of the neutral form is written, and an answer is read into it.
+/// The functions that write a request of the neutral form, and read an answer into it.
 pub struct Translation {
     /// Writes a request.
     pub request: fn(&Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
     /// Reads a buffered answer of this model.
     pub answer: fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>,
-    /// Begins to read a stream of this model.
+    /// Returns a reader for a stream of this model.
     pub reader: fn(&str) -> Box<dyn Reader>,
-    /// Where a request says how long its answer may be: a JSON pointer.
+    /// The place of the maximum of tokens in a request, as a JSON pointer.
     pub max_tokens: &'static str,
 }
 
-/// What an account says of its dialect.
+/// An account's settings for its dialect.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// In what its server differs from the dialect's inventor's.
+    /// The differences between its server and that of the dialect's inventor.
     pub quirks: &'static Quirks,
     /// The version of the API.
     pub version: Option<Arc<str>>,
-    /// The project that it belongs to.
+    /// The project that the account belongs to.
     pub project: Option<Arc<str>>,
-    /// The region or location where it runs.
+    /// The region or location in which it runs.
     pub place: Option<Arc<str>>,
 }
 
-/// Where servers are.
+/// The address of a dialect's servers.
 #[derive(Debug, Clone, Copy)]
 pub enum BaseUrl {
-    /// At one address.
+    /// One address.
     At(&'static str),
-    /// At an address for each region or location.
+    /// An address for each region or location.
     OfPlace {
-        /// The place, where an account names none.
+        /// The place if an account names none.
         usual: &'static str,
         /// Returns the address in a place.
         at: fn(&str) -> String,
     },
-    /// Each account has an address of its own.
+    /// Each account has its own address.
     Own,
-    /// Nowhere: the gateway answers by itself.
+    /// No address: the gateway answers by itself.
     Nowhere,
 }
 
-/// What an account may sign with.
+/// The credential with which an account may sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignsWith {
     /// Nothing.
     Nothing,
-    /// A service account of Google's, for tokens.
+    /// A service account of Google's, to get tokens.
     ServiceAccount,
-    /// An access key of AWS's, each request.
+    /// An access key of AWS's, to sign each request.
     AccessKey,
 }
 
-/// How a stream is cut into events.
+/// The framing of a stream's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// Server-sent events.
     Events,
-    /// A line each.
+    /// One line for each event.
     Lines,
     /// Amazon's binary frames.
     Frames,
 }
 
-/// Where the price of a model is to be found.
+/// The place to find the price of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prices {
-    /// Nothing costs anything.
+    /// Every model is free.
     Free,
-    /// In the list of its provider.
+    /// The provider's list has the price.
     Listed,
-    /// Nowhere: the models have names of their own, or cost what each server costs.
+    /// No list has the price: the models have names of their own, or their cost depends on the
+    /// server.
     Unlisted,
 }
 
 impl Protocol {
-    /// What most dialects have in common: a dialect's own static fills in the rest.
+    /// The values that most dialects share. The static of each dialect replaces the others.
     pub(crate) const COMMON: Protocol = Protocol {
         name: "",
         about: "",
@@ -152,17 +155,18 @@ impl Protocol {
         quirks_of_version: None,
     };
 
-    /// Returns whether requests and answers are OpenAI's own, and pass but for what must change.
+    /// Returns whether requests and answers are in OpenAI's own format. They then pass through,
+    /// except for the parts that must change.
     pub fn passes(&self) -> bool {
         self.translation.is_none()
     }
 
-    /// Returns whether nobody is called.
+    /// Returns whether the gateway answers by itself and calls nobody.
     pub fn is_demo(&self) -> bool {
         matches!(self.base_url, BaseUrl::Nowhere)
     }
 
-    /// Returns what the header `accept` says.
+    /// Returns the value of the header `accept`.
     pub fn accept(&self) -> &'static str {
         match self.framing {
             Framing::Events => "application/json, text/event-stream",
@@ -172,7 +176,7 @@ impl Protocol {
     }
 }
 
-/// Each has a name of its own.
+/// Protocols are equal if their names are, because each has its own name.
 impl PartialEq for Protocol {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -186,6 +190,6 @@ impl fmt::Debug for Protocol {
 }
 
 impl Settings {
-    /// An account that says nothing.
+    /// The settings of an account that sets nothing.
     pub const NONE: Settings = Settings { quirks: &Quirks::NONE, version: None, project: None, place: None };
 }

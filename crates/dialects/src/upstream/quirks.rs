@@ -1,58 +1,58 @@
-//! In what servers that speak OpenAI's format differ from OpenAI: facts, a table a server, and no
-//! code.
+//! Quirks are the differences between OpenAI and a server that speaks its format. They are facts,
+//! one table for each server, and no code.
 //!
-//! Two files of `openai` act on them: `rewrite` on requests, and the reading of answers on the few
-//! that the answers alone do not tell. What a server merely adds, or says in its own words in an
-//! answer, is put right for every server and is not here. A fact that is doubtful is left out: then
-//! the server answers for itself.
+//! Two parts of `openai` use them. `rewrite` uses them on requests. The reader of answers uses the
+//! few that the answers themselves do not show. Additions of a server, and other words in its
+//! answers, are corrected for every server and are not here. A doubtful fact is left out, and then
+//! the server decides.
 
 use Rule::{Cannot, Format, List, Nearest, Omit, OneOf, Rename, ToolChoice};
 
-/// What is different about a server.
+/// The differences of one server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Quirks {
     /// The name in the catalog.
     pub name: &'static str,
-    /// What becomes of a request's top-level fields; those that are not here pass as they are.
+    /// The rules for a request's top-level fields. A field without a rule passes unchanged.
     pub fields: &'static [FieldRule],
-    /// It takes `stream_options`.
+    /// True if the server takes `stream_options`.
     pub stream_options: bool,
-    /// The role `developer` is strange to it; `system` means the same.
+    /// True if the server does not know the role `developer`. The role `system` means the same.
     pub developer_is_system: bool,
-    /// It refuses messages with other fields than these, `name` aside, which it knows in a tool's
-    /// message only.
+    /// The fields that the server takes in messages; it refuses all others. `name` is not in the
+    /// list: such a server takes it only in a tool's message.
     pub message_fields: Option<&'static [&'static str]>,
-    /// It takes ids of tool calls of exactly nine letters and digits only.
+    /// True if the server takes only ids of tool calls with exactly nine letters and digits.
     pub short_call_ids: bool,
-    /// It fetches no pictures: they must be in the request.
+    /// True if the server fetches no pictures. They must be in the request.
     pub inline_images: bool,
-    /// HTTP statuses of its own, and the standard ones that mean the same.
+    /// The server's own HTTP statuses, and the standard ones with the same meaning.
     pub statuses: &'static [(u16, u16)],
-    /// `completion_tokens` leaves the reasoning out.
+    /// True if `completion_tokens` does not include the reasoning.
     pub reasoning_outside: bool,
-    /// It may send the same piece of reasoning twice in a row.
+    /// True if the server may send the same piece of reasoning twice in a row.
     pub repeats_reasoning: bool,
 }
 
-/// Names of fields, and what becomes of each of them.
+/// The names of fields, and the rule for each of them.
 pub type FieldRule = (&'static [&'static str], Rule);
 
-/// What becomes of a field.
+/// The rule for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// The server's name for it is another.
+    /// The server has another name for the field.
     Rename(&'static str),
-    /// The server has nothing like it, but the answer is of use without: a loss, unless the value
-    /// says nothing.
+    /// The server has no such field, but the answer is still useful. The field is left out, and is
+    /// a loss unless its value has no effect.
     Omit,
-    /// The answer would not be what was asked for: the server is not asked at all, unless the value
-    /// says nothing.
+    /// Without the field the answer would not be what was asked for. The request is refused, unless
+    /// the value has no effect.
     Cannot,
-    /// Any other word than these is left out: a loss, too.
+    /// Any word other than these is left out, and is a loss.
     OneOf(&'static [&'static str]),
-    /// Instead of these words the nearest that the server has: a loss.
+    /// These words are replaced by the nearest ones that the server has. That is a loss.
     Nearest(&'static [(&'static str, &'static str)]),
-    /// A lone string becomes a list.
+    /// A single string becomes a list.
     List,
     /// `tool_choice`.
     ToolChoice(Choices),
@@ -60,30 +60,30 @@ pub enum Rule {
     Format(Formats),
 }
 
-/// What a server can be told about calling tools.
+/// The orders about calling tools that a server takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choices {
-    /// Everything, but `required` is called `any`.
+    /// All orders, but `required` is called `any`.
     Any,
     /// The words, but no tool by its name.
     Words,
-    /// Nothing: it does as the model likes. Without tools it calls none.
+    /// None. The server does as the model likes. Without tools it calls none.
     Auto,
 }
 
-/// In which formats a server can be made to answer.
+/// The formats in which a server can be made to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Formats {
-    /// In some JSON, but in none of a schema.
+    /// JSON, but not JSON of a schema.
     NoSchema,
-    /// In JSON of a schema only.
+    /// Only JSON of a schema.
     SchemaOnly,
-    /// In JSON of a schema, which it wants as `{"type":"json","value":…}`.
+    /// JSON of a schema, in the form `{"type":"json","value":…}`.
     Grammar,
 }
 
 impl Quirks {
-    /// A server like OpenAI's own.
+    /// The quirks of a server without differences.
     pub const NONE: Quirks = Quirks {
         name: "none",
         fields: &[],
@@ -102,29 +102,29 @@ impl Quirks {
         ALL.iter().copied().find(|quirks| quirks.name == name)
     }
 
-    /// Returns what becomes of a top-level field, with the field's name.
+    /// Returns the rule for a top-level field, with the field's name.
     pub(crate) fn rule(&self, name: &str) -> Option<(&'static str, Rule)> {
         let named = |names: &'static [&'static str]| names.iter().find(|known| **known == name);
         self.fields.iter().find_map(|(names, rule)| Some((*named(names)?, *rule)))
     }
 
-    /// Returns whether the messages must be read to write a request.
+    /// Returns whether a request cannot be written without reading the messages.
     pub(crate) fn touches_messages(&self) -> bool {
         self.developer_is_system || self.message_fields.is_some() || self.short_call_ids || self.inline_images
     }
 
-    /// Returns whether a request may have to be changed at all.
+    /// Returns whether a request may need any change.
     pub(crate) fn touches_requests(&self) -> bool {
         !self.fields.is_empty() || !self.stream_options || self.touches_messages()
     }
 
-    /// Returns the standard status that this server's status stands for.
+    /// Returns the standard status for this server's status.
     pub fn status(&self, status: u16) -> u16 {
         self.statuses.iter().find(|(own, _)| *own == status).map_or(status, |(_, standard)| *standard)
     }
 }
 
-/// Every server that has a name here.
+/// All servers that have a name here.
 pub const ALL: &[&Quirks] = &[
     &Quirks::NONE,
     &MISTRAL,
@@ -143,13 +143,14 @@ pub const ALL: &[&Quirks] = &[
     &OLLAMA,
 ];
 
-/// `max_tokens` is what most servers began with, and all that older versions of them know.
+/// Renames the maximum of tokens to `max_tokens`. Most servers began with that name, and their
+/// older versions know no other.
 pub(super) const MAX_TOKENS: FieldRule = (&["max_completion_tokens"], Rename("max_tokens"));
-/// For those who know three grades.
+/// Maps the efforts for servers that know three.
 const THREE_EFFORTS: FieldRule =
     (&["reasoning_effort"], Nearest(&[("minimal", "low"), ("xhigh", "high"), ("max", "high")]));
 
-/// api.mistral.ai. Unknown fields are answered with 422, in messages too. It counts tokens without
+/// api.mistral.ai. It answers 422 to unknown fields, in messages too. It counts tokens without
 /// being asked.
 pub const MISTRAL: Quirks = Quirks {
     name: "mistral",
@@ -165,7 +166,7 @@ pub const MISTRAL: Quirks = Quirks {
     stream_options: false,
     developer_is_system: true,
     message_fields: Some(&["role", "content", "tool_calls", "tool_call_id", "prefix"]),
-    // 400, code 3280
+    // Other ids get a 400 with the code 3280.
     short_call_ids: true,
     ..Quirks::NONE
 };
@@ -173,7 +174,7 @@ pub const MISTRAL: Quirks = Quirks {
 /// api.x.ai.
 pub const XAI: Quirks = Quirks { name: "xai", reasoning_outside: true, repeats_reasoning: true, ..Quirks::NONE };
 
-/// api.groq.com. Unknown fields are answered with 400, in messages too.
+/// api.groq.com. It answers 400 to unknown fields, in messages too.
 pub const GROQ: Quirks = Quirks {
     name: "groq",
     fields: &[
@@ -199,7 +200,7 @@ pub const DEEPSEEK: Quirks = Quirks {
     ..Quirks::NONE
 };
 
-/// openrouter.ai: it does for its providers what this file does for ours.
+/// openrouter.ai. It does for its providers what this file does for ours.
 pub const OPENROUTER: Quirks = Quirks { name: "openrouter", ..Quirks::NONE };
 
 /// api.perplexity.ai. It counts tokens without being asked.
@@ -217,7 +218,7 @@ pub const PERPLEXITY: Quirks = Quirks {
     ..Quirks::NONE
 };
 
-/// api.together.xyz. Its `logprobs` are a number, and so are the answer's.
+/// api.together.xyz. `logprobs` is a number in its requests and in its answers.
 pub const TOGETHER: Quirks = Quirks {
     name: "together",
     fields: &[MAX_TOKENS, THREE_EFFORTS, (&["stop"], List), (&["logprobs", "top_logprobs"], Cannot)],
@@ -229,7 +230,7 @@ pub const TOGETHER: Quirks = Quirks {
 pub const FIREWORKS: Quirks =
     Quirks { name: "fireworks", fields: &[THREE_EFFORTS], developer_is_system: true, ..Quirks::NONE };
 
-/// api.cerebras.ai. What it does not know is answered with 400.
+/// api.cerebras.ai. It answers 400 to unknown fields.
 pub const CEREBRAS: Quirks = Quirks {
     name: "cerebras",
     fields: &[
@@ -244,7 +245,7 @@ pub const CEREBRAS: Quirks = Quirks {
 /// vLLM.
 pub const VLLM: Quirks = Quirks { name: "vllm", fields: &[MAX_TOKENS], developer_is_system: true, ..Quirks::NONE };
 
-/// llama.cpp's server. It takes a `tool_choice` that is no string for `auto`.
+/// llama.cpp's server. It treats a `tool_choice` that is no string as `auto`.
 pub const LLAMA_CPP: Quirks = Quirks {
     name: "llama_cpp",
     fields: &[MAX_TOKENS, (&["tool_choice"], ToolChoice(Choices::Words))],
@@ -255,24 +256,23 @@ pub const LLAMA_CPP: Quirks = Quirks {
 /// SGLang.
 pub const SGLANG: Quirks = Quirks { name: "sglang", fields: &[MAX_TOKENS], developer_is_system: true, ..Quirks::NONE };
 
-/// Hugging Face's Text Generation Inference. Fields of another type than its own are answered with
-/// 422.
+/// Hugging Face's Text Generation Inference. It answers 422 to fields of the wrong type.
 pub const TGI: Quirks = Quirks {
     name: "tgi",
     fields: &[
         MAX_TOKENS,
         (&["stop"], List),
         (&["response_format"], Format(Formats::Grammar)),
-        // Wants a list, and does nothing with it.
+        // It wants a list, and ignores it.
         (&["logit_bias"], Omit),
-        // Reads it, and does nothing with it.
+        // It reads the field, and ignores it.
         (&["n"], Cannot),
     ],
     developer_is_system: true,
     ..Quirks::NONE
 };
 
-/// Ollama's imitation of OpenAI. What it does not know it passes over in silence.
+/// Ollama's imitation of OpenAI. It silently ignores unknown fields.
 pub const OLLAMA: Quirks = Quirks {
     name: "ollama",
     fields: &[

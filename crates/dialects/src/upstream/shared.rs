@@ -1,4 +1,4 @@
-//! What several dialects have in common.
+//! The parts that several dialects share.
 
 pub(crate) mod flat;
 pub mod lenient;

@@ -73,7 +73,7 @@ pub(crate) struct Situation<'t, 'r, 'a> {
     pub(crate) api: Api,
     pub(crate) traits: &'t Traits,
     pub(crate) conversation: &'t Conversation<'t, 'r, 'a>,
-    /// The tools that were called before and that nobody offers.
+    /// The tools that were called before, and that nobody offers.
     pub(crate) stubs: Vec<&'r str>,
 }
 

@@ -48,7 +48,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 /// The reader of a stream.
 #[derive(Debug, Default)]
 pub struct CohereReader {
-    /// The call that was begun last, until it ends.
+    /// The last call that began, until it ends.
     open: Option<OpenCall>,
 }
 

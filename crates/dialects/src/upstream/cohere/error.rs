@@ -16,7 +16,7 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
         498 if error.message == openai::NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
         498 => filtered(&mut error),
         400 if words.starts_with("blocked input") || words.starts_with("blocked output") => filtered(&mut error),
-        // "The request was cancelled", which was not by us.
+        // "The request was cancelled", but not by us.
         499 => error.status = Some(502),
         // The calls of a trial key for this month are used up. To wait a minute does not help.
         429 if is_monthly(&words) => {

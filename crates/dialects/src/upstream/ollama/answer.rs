@@ -1,5 +1,5 @@
-//! Reads Ollama's answers: one object, or a line of it at a time. Both say the same; the last line
-//! says that it is.
+//! This module reads Ollama's answers: one object, or one object in each line. Both have the same
+//! fields. The last line says that it is the last.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,7 +21,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     Ok(())
 }
 
-/// The reading of a stream. No line needs to know another.
+/// The reader of a stream. It has no state, because no line depends on another.
 #[derive(Debug, Default)]
 pub struct OllamaReader;
 
@@ -104,7 +104,7 @@ impl Line<'_> {
         if self.done != Some(true) {
             return;
         }
-        // Nothing is what is not said, and what was in the cache is not counted.
+        // A missing count is zero, and cached tokens are not counted. So a zero is no real count.
         let counted = |count: Count| count.0.filter(|count| *count > 0);
         let tokens = Tokens {
             prompt: counted(self.prompt_eval_count),

@@ -1,20 +1,20 @@
-//! Reads Ollama's errors: `{"error": "text"}`, as a body or as a line of a stream.
+//! This module reads Ollama's errors: `{"error": "text"}`, as a body or as a line of a stream.
 
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
 use crate::upstream::shared::flat::is_overflow;
 
-/// Reads the body of an answer of another status than 200.
+/// Reads the body of an answer with a status other than 200.
 pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     corrected(openai::error(body, content_type), status)
 }
 
-/// Reads an error that came with status 200: nothing but its words says what kind it is.
+/// Reads an error that came with the status 200. Only its text says what kind it is.
 pub(super) fn hidden(json: &[u8]) -> UpstreamError {
     corrected(openai::error(json, None), 200)
 }
 
-/// Returns the error of a model that was loaded, or unloaded, but not asked. It may answer next
+/// Returns the error of a model that was loaded or unloaded, but not asked. It may answer the next
 /// time.
 pub(super) fn unanswered(reason: &str) -> UpstreamError {
     UpstreamError {
@@ -25,13 +25,13 @@ pub(super) fn unanswered(reason: &str) -> UpstreamError {
     }
 }
 
-/// Corrects an error by what its words say more exactly than the status, if there is one. They may
-/// quote the request, and what a caller wrote must not speak for the account: only how a sentence
-/// begins counts, but for a prompt that was refused.
+/// Corrects an error if its text is more exact than its status. A message may quote the request,
+/// and a caller's text must not decide anything about the account. So only the beginning of a
+/// sentence counts, except for a prompt that was refused.
 fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));
-    // A model's name, in quotes or not.
+    // The text after the model's name, which may be in quotes.
     let after_first = words.split_once(' ').map(|(_, rest)| rest).unwrap_or_default();
     let after_model =
         words.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest).unwrap_or_default();
@@ -42,8 +42,8 @@ fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     } else if after_first.starts_with("does not support ")
         || begins(&["this model is missing data required for image input"])
     {
-        // "registry.ollama.ai/library/gemma:2b does not support tools"; the other is said with
-        // status 500.
+        // "registry.ollama.ai/library/gemma:2b does not support tools". The other message comes
+        // with the status 500.
         (400, "unsupported_parameter")
     } else if after_model.starts_with("not found") {
         // "model 'x' not found, try pulling it first"

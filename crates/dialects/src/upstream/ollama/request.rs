@@ -1,4 +1,4 @@
-//! Writes a request in Ollama's words.
+//! This module writes a request for Ollama.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::wire::json::Writer;
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     flat::refuse(request, traits, false)?;
-    // Nothing makes a model call a tool, whatever the catalog says of it.
+    // No field can make a model call a tool, whatever the catalog says about the model.
     let offer = flat::offer(request, &Traits { forced_tools: false, ..*traits })?;
     let has_tools = offer.may_call();
     if request.format.is_some() && has_tools && !traits.structured_with_tools {
@@ -30,7 +30,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         w.key("model").text(target.model);
-        // It would stream if nothing were said.
+        // Without this field the server would stream.
         w.key("stream").bool(target.stream);
         w.key("messages").array(|w| {
             let mut names = HashMap::new();
@@ -50,8 +50,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo::default() })
 }
 
-/// Writes a message. `names` are the functions of the calls so far, by their ids: a result must say
-/// whose it is.
+/// Writes a message. `names` has the functions of the calls so far, by the calls' ids, because a
+/// result must name its function.
 fn write_message<'r>(
     w: &mut Writer,
     message: &'r Message<'_>,
@@ -90,12 +90,12 @@ fn write_message<'r>(
     });
 }
 
-/// Writes the pictures, which stand beside the text as bare base64.
+/// Writes the pictures beside the text, as base64 without a data URL.
 fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) {
     w.filled("images", |w| {
         w.array(|w| {
             for part in &message.content {
-                // Pictures elsewhere were refused before.
+                // Pictures at other places were refused before.
                 let PartKind::Image(Media::Inline(_, bytes), detail) = &part.kind else { continue };
                 w.text(bytes);
                 losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
@@ -149,7 +149,7 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
 fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut LostFields) {
     let asks_none = effort == Effort::None;
     match traits.thinking {
-        // How hard it thinks is its own affair: what is neither off nor ordinary is weakened.
+        // The model decides how hard it thinks. Any effort other than off and medium is weakened.
         Thinking::Budget => {
             losses.add_if(
                 asks_none && !traits.thinking_off || !matches!(effort, Effort::None | Effort::Medium),
@@ -169,7 +169,7 @@ fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut 
             losses.add_if(!is_meant, Field::Effort);
             w.key("think").text(word);
         }
-        // Whoever cannot think takes this order, and no other.
+        // A model that cannot think accepts this order, and no other.
         Thinking::Unknown if asks_none => w.key("think").bool(false),
         Thinking::None if asks_none => {}
         Thinking::Unknown | Thinking::None => losses.add(Field::Effort),

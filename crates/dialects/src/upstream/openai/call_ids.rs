@@ -1,7 +1,9 @@
-//! Ids of tool calls for a server that takes none but nine letters and digits: Mistral's.
+//! This module makes ids of tool calls for Mistral's server, which takes only ids of nine letters
+//! and digits.
 //!
-//! A call and its result must still have the same id, two calls must not, and the same conversation
-//! must give the same ids each time it is sent, or no prompt cache would know it again.
+//! A call and its result must still have the same id, and two calls must not share one. The same
+//! conversation must get the same ids each time it is sent, because a prompt cache would not know
+//! it otherwise.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::wire::json::{Span, text_of};
 use crate::wire::splice::Edits;
 
-/// An id as the server wants it.
+/// An id in the server's form.
 type Short = [u8; 9];
 
-/// Gives the ids that stand at these places the form that the server wants. Those that have it
-/// stay.
+/// Gives the ids at these places the server's form. An id that already has this form stays.
 pub(super) fn shorten(places: &[Span], edits: &mut Edits<'_>) {
     let text = edits.text();
     let ids: Vec<(&Span, Cow<'_, str>)> =
@@ -27,16 +28,17 @@ pub(super) fn shorten(places: &[Span], edits: &mut Edits<'_>) {
     }
 }
 
-/// Returns the id, if it has the form already.
+/// Returns the id, if it already has the server's form.
 fn as_short(id: &str) -> Option<Short> {
     Short::try_from(id.as_bytes()).ok().filter(|id| id.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// Returns a short id that is not taken, and notes it as taken. `count` ids were renamed before.
+/// Returns a short id that is not taken, and notes it as taken. `count` is the number of ids that
+/// were renamed before.
 fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
     let hash = fnv(id.as_bytes());
-    // Other salts for others of the same hash: whoever makes such ids on purpose would have us try
-    // them all.
+    // Ids with the same hash get different salts. Without that, a caller who makes such ids on
+    // purpose would cost us a try for each of them.
     let salts = std::iter::once(0).chain(count as u64 + 1..);
     let mut short = [0; 9];
     for salt in salts {
@@ -53,7 +55,7 @@ fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// Mixes bits by SplitMix64's last step: every bit depends on every other.
+/// Mixes bits with the last step of SplitMix64. Every bit then depends on every other.
 fn mixed(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,4 +1,5 @@
-//! Content as a string. Mistral and others send a list of parts, with their thinking among them.
+//! This module makes content a string. Mistral and others send a list of parts, with their thinking
+//! among the parts.
 
 use super::calls::between_quotes;
 use super::parts::parts;
@@ -6,9 +7,9 @@ use super::shape::MessageShape;
 use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
 
-/// Makes the content of a delta or message a string; returns how long it is. Thinking that came
-/// among its parts goes beside it, where it is shown. Parts that are no text (references, images)
-/// are left out: a string cannot hold them.
+/// Makes the content of a delta or a message a string. Returns the length of its text. Thinking
+/// among the parts moves into a field beside the content, if thinking is shown. Parts that are no
+/// text (references, images) are left out, because a string cannot hold them.
 pub(super) fn edit(body: &MessageShape, show_reasoning: bool, edits: &mut Edits<'_>) -> Result<usize, &'static str> {
     let text = edits.text();
     let Some(member) = &body.content else { return Ok(0) };
@@ -29,7 +30,7 @@ pub(super) fn edit(body: &MessageShape, show_reasoning: bool, edits: &mut Edits<
     }
 }
 
-/// Takes the content of a delta or message, as [`edit`] leaves it.
+/// Takes the content of a delta or a message into `to`, as [`edit`] leaves it.
 pub(super) fn take(text: &[u8], body: &MessageShape, to: &mut Pieces) {
     match (body.parts_of_content(text), &body.content) {
         (Some(content), _) => to.take(&parts(content).text),

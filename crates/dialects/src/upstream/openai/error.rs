@@ -1,7 +1,7 @@
-//! Errors in every shape that servers put them, read into one.
+//! This module reads errors in every form that servers send.
 //!
-//! Reading never fails and what it returns is bounded. Texts are the upstream's own: whoever shows
-//! them scrubs them first.
+//! **Invariant:** reading never fails, and its result is bounded. The texts are the upstream's own;
+//! they must be scrubbed before they are shown.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::finish::{self, Finish};
 use crate::neutral::UpstreamError;
 use crate::upstream::quirks::Quirks;
 
-/// Reads an answer whose status says that it is an error, as this server means it.
+/// Reads an answer whose status is that of an error. The server's quirks may change the status.
 pub fn refusal(quirks: &Quirks, status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
     let error = error(body, content_type);
     let meant = Some(quirks.status(status)).filter(|meant| *meant != status);
     UpstreamError { status: meant.or(error.status), ..error }
 }
 
-/// Reads the body of an answer whose status says that it is an error.
+/// Reads the body of an answer whose status is that of an error.
 pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     if let Some(object) = object(body) {
         let error = of(&object);
@@ -33,7 +33,7 @@ pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     UpstreamError { message: message.to_owned(), ..UpstreamError::default() }.with_excerpt(body)
 }
 
-/// Finds the error in what was announced as an answer or a chunk, if there is one.
+/// Finds the error in a body or an event that should be an answer or a chunk, if it has one.
 pub(super) fn hidden(json: &[u8]) -> Option<UpstreamError> {
     let object = object(Some(json).filter(|json| json.len() <= MAX_HIDDEN)?)?;
     if object.get("error").is_some_and(speaks) {
@@ -54,7 +54,7 @@ pub(super) fn hidden(json: &[u8]) -> Option<UpstreamError> {
     })
 }
 
-/// Returns the error that a finish reason like `error` or `abort` stands for, where nothing says
+/// Returns the error for a finish reason such as `error` or `abort`, if the upstream says nothing
 /// more.
 pub(crate) fn gave_up(word: &str) -> UpstreamError {
     UpstreamError {
@@ -64,23 +64,24 @@ pub(crate) fn gave_up(word: &str) -> UpstreamError {
     }
 }
 
-/// Returns an error that says nothing of itself.
+/// Returns an error without any details.
 pub(super) fn without_reason() -> UpstreamError {
     UpstreamError { message: NO_REASON.to_owned(), ..UpstreamError::default() }
 }
 
-/// Errors are small. What is larger is not read into memory ten times its size.
+/// The largest body in which an error is looked for. Errors are small, and reading takes ten times
+/// a body's size in memory.
 const MAX_HIDDEN: usize = 256 * 1024;
-/// The message where there was none.
+/// The message of an error that has none.
 pub(crate) const NO_REASON: &str = "the upstream gave no reason";
-/// The upstream's words are kept to this length: some quote the whole request.
+/// The longest message of an upstream that is kept. Some messages quote the whole request.
 const MAX_MESSAGE: usize = 1024;
-/// A type, a code, a field's name.
+/// The longest type, code, or name of a field.
 const MAX_WORD: usize = 128;
-/// What a log may get of a body that nobody understands.
+/// The longest excerpt, for a log, of a body in an unknown form.
 const MAX_EXCERPT: usize = 512;
 
-/// Returns the object that a body holds; Gemini's errors come as an array of one.
+/// Returns the object in a body. Gemini's errors come as an array of one.
 fn object(body: &[u8]) -> Option<Map<String, Value>> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let mut value: Value = serde_json::from_slice(body).ok()?;
@@ -90,7 +91,8 @@ fn object(body: &[u8]) -> Option<Map<String, Value>> {
     if let Value::Object(object) = value { Some(object) } else { None }
 }
 
-/// Returns whether an `error` member reports anything: many servers always send it, as `null`.
+/// Returns whether an `error` member reports an error. Many servers always send the member, with
+/// the value `null`.
 fn speaks(error: &Value) -> bool {
     match error {
         Value::Null | Value::Bool(false) => false,
@@ -99,7 +101,7 @@ fn speaks(error: &Value) -> bool {
     }
 }
 
-/// Returns whether an object without `choices` is an error whose fields stand at the top.
+/// Returns whether an object without `choices` is an error whose fields are at the top.
 fn is_flat_error(object: &Map<String, Value>) -> bool {
     let is = |name, word| object.get(name).and_then(Value::as_str) == Some(word);
     let has_text = |name| object.get(name).is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty()));
@@ -137,20 +139,21 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
         excerpt: None,
     };
     if error.kind.as_deref() == Some("exceed_context_size_error") || is_too_long(&error.message) {
-        // 422 and even 403 elsewhere: seen at TGI and Together.
+        // Other servers use 422, and even 403: seen at TGI and Together.
         (error.code, error.status) = (Some("context_length_exceeded".to_owned()), Some(400));
     } else if error.is_filtered() {
         error.status = Some(400);
     } else if is_filtered(&error, inner, object) {
         (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
     } else if error.message.starts_with("Incorrect API key") {
-        // 400 at xAI, as if it were the caller's.
+        // xAI answers 400, as if the caller were at fault.
         error.status = Some(401);
     }
     error
 }
 
-/// Returns whether a server says in its own words that the prompt is too long for the model.
+/// Returns whether the message says, in a server's own words, that the prompt is too long for the
+/// model.
 fn is_too_long(message: &str) -> bool {
     const WORDS: [&str; 5] = [
         // OpenAI, vLLM, DeepSeek, Mistral, Fireworks, OpenRouter
@@ -167,20 +170,19 @@ fn is_too_long(message: &str) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
-/// Returns whether a server says in its own words that it does not answer because of what was
-/// asked, or of what the answer would have been. Some say so with 403, but it is not the account
-/// that is refused.
+/// Returns whether an error says, in a server's own words, that a filter stopped the prompt or the
+/// answer. Some servers use 403 for this, but it is not the account that is refused.
 fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<String, Value>) -> bool {
-    // Moonshot and Alibaba, who have another code beside the type or none
+    // Moonshot and Alibaba, whose errors have another code beside the type, or none.
     const WORDS: [&str; 4] =
         ["content_filter", "content_policy_violation", "data_inspection_failed", "DataInspectionFailed"];
-    // Only what a message begins with: further on it may quote.
+    // Only the beginning of a message counts. A later part may be a quotation.
     const SENTENCES: [&str; 5] = [
         // OpenAI
         "Invalid prompt: your prompt was flagged",
-        // Azure, where somebody between us lost the code
+        // Azure, if a proxy between us lost the code.
         "The response was filtered due to the prompt triggering",
-        // xAI, with 403
+        // xAI, with 403.
         "Content violates usage guidelines",
         // DeepSeek
         "Content Exists Risk",
@@ -188,16 +190,16 @@ fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<S
         "Output blocked by content filtering policy",
     ];
     let is_word = |said: &Option<String>| said.as_deref().is_some_and(|said| WORDS.contains(&said));
-    // OpenRouter's moderation, with 403
+    // OpenRouter's moderation, with 403.
     let is_flagged = || inner.get("metadata").is_some_and(|metadata| metadata.get("flagged_input").is_some());
-    // Zhipu, beside a number for a code
+    // Zhipu, beside a number as the code.
     let has_levels = || object.get("contentFilter").is_some_and(Value::is_array);
     let begins = || SENTENCES.iter().any(|sentence| error.message.starts_with(sentence));
     is_word(&error.kind) || is_word(&error.code) || is_flagged() || has_levels() || begins()
 }
 
-/// Reads how long to wait, where a message says it: "Please retry after 6 seconds.", "Please try
-/// again in 1m2.5s."
+/// Reads the time to wait from a message: "Please retry after 6 seconds.", "Please try again in
+/// 1m2.5s."
 fn wait(message: &str) -> Option<Duration> {
     let (_, mut rest) = ["retry after ", "try again in "].iter().find_map(|words| message.split_once(words))?;
     let mut seconds = None;
@@ -217,10 +219,10 @@ fn wait(message: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds?.min(MAX_WAIT)).ok()
 }
 
-/// A longer wait than a day is none that anybody would keep.
+/// The longest wait in seconds. Nobody would wait longer than a day.
 const MAX_WAIT: f64 = 86_400.0;
 
-/// Finds a text, whatever it is wrapped in.
+/// Finds the text in a value of any form.
 fn words(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null | Value::Bool(_) => return None,
@@ -254,7 +256,7 @@ fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String>
     })
 }
 
-/// Returns the status that an error names for itself, as a number or its digits.
+/// Returns the status that an error has for itself, as a number or as digits.
 fn status(object: &Map<String, Value>) -> Option<u16> {
     ["status_code", "http_status_code", "statusCode", "status", "code"].iter().find_map(|name| {
         let status = match object.get(*name)? {
@@ -266,7 +268,8 @@ fn status(object: &Map<String, Value>) -> Option<u16> {
     })
 }
 
-/// Returns at most so many bytes, on one line.
+/// Returns the start of a text as one line. It has at most `limit` bytes, and an ellipsis if the
+/// text was longer.
 fn cut(text: &str, limit: usize) -> String {
     let end = text.floor_char_boundary(limit);
     let kept = text.get(..end).unwrap_or_default();

@@ -1,11 +1,13 @@
-//! A chunk on its way out, as one event; and the usage in it, which is shown once and at the end.
+//! This module writes a chunk as one event. It also edits the usage in the chunk, because the usage
+//! is shown once and at the end.
 
 use super::shape::Shape;
 use crate::wire::json::{Cursor, Span, slice};
 use crate::wire::splice::Edits;
 
-/// Takes usage out of a chunk that is not the last: it would be counted there, and the last one
-/// lost. Where the caller asked for usage, the member is there and `null`.
+/// Removes the usage from a chunk that is not the last one. A client would count it there, and
+/// might miss the last one. If the caller asked for the usage, the member stays with the value
+/// `null`.
 pub(super) fn edit_usage(shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
     let text = edits.text();
     if let Some(usage) = &shape.usage {
@@ -22,7 +24,7 @@ pub(super) fn edit_usage(shape: &Shape, show_usage: bool, edits: &mut Edits<'_>)
     }
 }
 
-/// Finds key and value of the usage in Groq's `x_groq`.
+/// Finds the key and the value of the usage in Groq's `x_groq`.
 pub(super) fn groq_usage(text: &[u8], shape: &Shape) -> Option<(Span, Span)> {
     let mut found = None;
     let read = Cursor::starting_at(text, shape.x_groq.as_ref()?.value.start).members(|key, value| {
@@ -33,14 +35,15 @@ pub(super) fn groq_usage(text: &[u8], shape: &Shape) -> Option<(Span, Span)> {
     read.ok().and(found)
 }
 
-/// Appends one event; JSON that came over several lines goes out on one.
+/// Appends one event. JSON that came over several lines is written on one.
 pub(super) fn write_event(edits: &mut Edits<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     let start = out.len();
     edits.apply_into(out);
     let written = out.get_mut(start..).unwrap_or_default();
     if memchr::memchr2(b'\n', b'\r', written).is_some() {
-        // Raw line ends stand only between tokens: the scanner refuses them inside strings.
+        // Line ends can stand only between tokens here, because the scanner refuses them inside
+        // strings.
         written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     }
     out.extend_from_slice(b"\n\n");

@@ -1,27 +1,27 @@
-//! Why an answer ended: any server's word → one of OpenAI's five, or a failure.
+//! This module maps any server's finish reason to one of OpenAI's five, or to a failure.
 //!
-//! Nothing is made up: a reason that was not given stays not given.
+//! **Invariant:** no reason is invented. A missing reason stays missing.
 
 use crate::wire::json::{Span, text_of};
 
-/// What a `finish_reason` says.
+/// The meaning of a `finish_reason`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Finish {
-    /// Not yet: `null`, an empty string, or no string at all.
+    /// The choice goes on: the value is `null`, an empty string, or no string.
     Unsaid,
-    /// It ended, for one of OpenAI's reasons.
+    /// The choice ended, for one of OpenAI's reasons.
     Ended(&'static str),
-    /// It ended, with a word that nobody knows. It is `stop` to the caller, since the upstream did
-    /// say that this is the end; its own word is kept beside it as `native_finish_reason`.
+    /// The choice ended, with an unknown reason. The caller sees `stop`, because the upstream did
+    /// say that this is the end. The upstream's word is kept beside it as `native_finish_reason`.
     EndedBy(String),
-    /// The upstream gave up. What came so far is not the answer.
+    /// The upstream gave up. The text so far is not the answer.
     Failed(&'static str),
 }
 
-/// What an unknown word becomes.
+/// The reason that an unknown word becomes.
 pub(super) const STOP: &str = "stop";
 
-/// What was not allowed to be said.
+/// The reason of an answer that a filter stopped.
 pub(super) const FILTERED: &str = "content_filter";
 
 /// Reads the value of a `finish_reason`.
@@ -29,13 +29,13 @@ pub(super) fn read(text: &[u8], value: &Span) -> Finish {
     text_of(text, value).map_or(Finish::Unsaid, |word| of(&word))
 }
 
-/// Reads the word itself.
+/// Reads the word of a `finish_reason`.
 pub(super) fn of(word: &str) -> Finish {
     let word = word.trim();
     if word.is_empty() {
         return Finish::Unsaid;
     }
-    // Gemini behind Google's server for OpenAI's clients: `content_filter: SAFETY`
+    // Gemini, through Google's server for OpenAI's clients: `content_filter: SAFETY`.
     let word = word.strip_prefix("content_filter:").map_or(word, |_| FILTERED);
     let is_it = |known: &&&str| word.eq_ignore_ascii_case(known);
     if let Some((reason, _)) = KNOWN.iter().find(|(_, words)| words.iter().any(|known| is_it(&known))) {
@@ -47,36 +47,37 @@ pub(super) fn of(word: &str) -> Finish {
     }
 }
 
-/// Returns the reason that is shown: `tool_calls` if calls were made, unless they may be cut short.
+/// Returns the reason that is shown. It is `tool_calls` if calls were made, unless the last call
+/// may be cut short.
 pub(super) fn shown(reason: &'static str, made_calls: bool) -> &'static str {
     if made_calls && !is_cut(reason) { "tool_calls" } else { reason }
 }
 
-/// Returns whether what was said last may be cut short.
+/// Returns whether an answer with this reason may be cut short.
 pub(super) fn is_cut(reason: &str) -> bool {
     matches!(reason, "length" | FILTERED)
 }
 
-/// OpenAI's reasons, and words that mean them.
+/// OpenAI's reasons, and other words for them.
 const KNOWN: [(&str, &[&str]); 11] = [
     (STOP, &["stop"]),
     ("length", &["length"]),
     ("tool_calls", &["tool_calls", "tool_call", "tool_use"]),
     (FILTERED, &["content_filter"]),
     ("function_call", &["function_call"]),
-    // Together, TGI, Cohere, Bedrock and Claude behind proxies
+    // Together, TGI, Cohere, and Bedrock and Claude behind proxies.
     (STOP, &["eos", "eos_token", "stop_token", "stop_sequence", "end_turn", "complete", "completed"]),
     // Mistral, Bedrock
     ("length", &["max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"]),
     (FILTERED, &["content_filtered", "guardrail_intervened", "refusal"]),
-    // Gemini's words behind proxies
+    // Gemini's words behind proxies.
     (FILTERED, &["safety", "recitation", "prohibited_content", "blocklist", "spii", "model_armor"]),
     (FILTERED, &["image_safety", "image_prohibited_content", "image_recitation"]),
     // Zhipu, Cohere
     (FILTERED, &["sensitive", "error_toxic"]),
 ];
 
-/// Words of servers that gave up.
+/// The words of servers that gave up.
 const FAILED: [&[&str]; 5] = [
     &["error"],
     // vLLM, SGLang

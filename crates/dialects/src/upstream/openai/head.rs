@@ -1,17 +1,19 @@
-//! What is the same in every chunk of a stream, and stands at the top of an answer.
+//! A head is the fields that are the same in every chunk of a stream. They also stand at the top of
+//! a whole answer.
 
 use super::shape::{Shape, set};
 use crate::neutral::AnswerHeader;
 use crate::wire::json;
 use crate::wire::splice::Edits;
 
-/// Id, time and model, as literals.
+/// The id, the time and the model, as literals.
 #[derive(Debug)]
 pub(super) struct Head {
     model: Vec<u8>,
     id: Vec<u8>,
     created: Vec<u8>,
-    /// The upstream's own is taken until the first chunk has gone out; then they stay.
+    /// True if the id is final. The upstream's id is taken until the first chunk has left; then it
+    /// stays. The same holds for `has_created`.
     has_id: bool,
     has_created: bool,
 }
@@ -27,7 +29,7 @@ impl Head {
         }
     }
 
-    /// Takes id and time from the upstream while nothing has gone out.
+    /// Takes the id and the time from the upstream, if they are not final yet.
     pub(super) fn learn(&mut self, text: &[u8], shape: &Shape) {
         if !self.has_id
             && let Some(id) = shape.id(text)
@@ -44,7 +46,7 @@ impl Head {
         }
     }
 
-    /// Makes id, object, created and model what they should be; from then on they stay.
+    /// Sets id, object, created and model. From then on they stay the same.
     pub(super) fn edit<'e>(&'e mut self, shape: &Shape, object: &'static [u8], edits: &mut Edits<'e>) {
         (self.has_id, self.has_created) = (true, true);
         set(edits, shape.open, br#""id""#, &shape.id, self.id.as_slice());

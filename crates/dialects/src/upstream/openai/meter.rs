@@ -1,7 +1,7 @@
-//! An upstream's usage object → true numbers, and back.
+//! This module reads an upstream's usage object into correct numbers, and writes it back.
 //!
-//! Only the numbers that a usage must have are ever changed, the rest stays as it came. A usage in
-//! which everything is zero or null counts nothing and is as good as none.
+//! Only the numbers that a usage must have are changed; everything else stays as it came. A usage
+//! in which every number is zero or null counts nothing, and is treated as missing.
 
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MOST, Source, Usage, estimate};
@@ -10,7 +10,7 @@ use crate::upstream::shared::lenient::Count;
 use crate::wire::json::{Cursor, Kind, Span, slice};
 use crate::wire::splice::Edits;
 
-/// The numbers of a usage object, as far as it has them.
+/// The numbers of a usage object. A missing number is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     prompt: Option<u64>,
@@ -19,17 +19,17 @@ pub(super) struct Counts {
     cached: Option<u64>,
     cache_write: Option<u64>,
     reasoning: Option<u64>,
-    /// What no answer can have: then none of the others is kept.
+    /// The name of a number that no answer can have. Then none of the others is kept.
     doubted: Option<&'static str>,
 }
 
 impl Counts {
-    /// Returns whether the object that they were read from is worth passing on.
+    /// Returns whether the object with these numbers may be passed on.
     pub(super) fn are_believed(&self) -> bool {
         self.doubted.is_none()
     }
 
-    /// Reads a usage object; `None` if it is none, or counts nothing.
+    /// Reads a usage object. Returns `None` if it is no object, or counts nothing.
     pub(super) fn read(text: &[u8], usage: &Span) -> Option<Self> {
         let object = slice(text, usage);
         let (mut counts, mut doubted) = (Self::default(), None);
@@ -70,7 +70,7 @@ impl Counts {
                 Ok(())
             })
             .ok()?;
-        // Some leave a part out of its whole: then both together are the count.
+        // Some servers do not include a part in its whole, and then the sum of both is the count.
         for (whole, part, name) in
             [(counts.prompt, counts.cached, "cached_tokens"), (counts.completion, counts.reasoning, "reasoning_tokens")]
         {
@@ -84,7 +84,7 @@ impl Counts {
         [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0).then_some(counts)
     }
 
-    /// Returns the usage that they stand for; what is missing comes from the total, else from an
+    /// Returns the usage for these numbers. A missing number comes from the total, else from an
     /// estimate.
     pub(super) fn settle(self, quirks: &Quirks, prompt_bytes: u64, completion_bytes: u64) -> Usage {
         let mut source = Source::Reported;
@@ -106,7 +106,7 @@ impl Counts {
         };
         let cached = self.cached.unwrap_or(0);
         if cached > prompt {
-            // Seen at xAI: what came from the cache is left out of the prompt.
+            // Seen at xAI: the prompt does not include cached tokens.
             prompt = prompt.saturating_add(cached);
         }
         Usage {
@@ -120,8 +120,8 @@ impl Counts {
         }
     }
 
-    /// Returns how much reasoning stands outside the completion. Seen at xAI: only the total has
-    /// it.
+    /// Returns the number of reasoning tokens that the completion does not include. Seen at xAI:
+    /// only the total includes them.
     fn reasoning_outside(self, quirks: &Quirks, prompt: u64, completion: u64, total: Option<u64>) -> u64 {
         let reasoning = self.reasoning.unwrap_or(0);
         let without = prompt.saturating_add(completion);
@@ -134,8 +134,8 @@ impl Counts {
     }
 }
 
-/// Writes the usage object with its numbers made true, and what it cost if that is shown; a new one
-/// if there was none.
+/// Writes the usage object with correct numbers, and with the cost if it is shown. Writes a new
+/// object if there was none.
 pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Vec<u8> {
     let numbers = [
         (&br#""prompt_tokens""#[..], usage.prompt),

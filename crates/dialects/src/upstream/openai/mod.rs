@@ -1,11 +1,13 @@
-//! OpenAI's chat completions, towards servers that speak them more or less.
+//! OpenAI's chat completions, for all servers that speak them more or less.
 //!
-//! Requests and answers pass as the bytes they are: they are scanned, and only the spans that are
-//! not as the standard, or a server's [`Quirks`](super::quirks::Quirks), want them are edited. So
-//! unknown fields, key order and number forms survive. What always holds of an answer, whatever the
-//! upstream left out: an id, a time, the right `object`, the caller's model id, numbered choices
-//! with role and finish reason, and a usage whose total is true. A whole answer is never made out
-//! of half a one: where the end is missing, the answer is a fault.
+//! Requests and answers keep their bytes. They are scanned, and only spans that the standard, or a
+//! server's [`Quirks`](super::quirks::Quirks), want otherwise are edited. So unknown fields, the
+//! order of keys and the form of numbers survive.
+//!
+//! **Invariant:** every answer has an id, a time, the right `object`, the caller's model id,
+//! numbered choices with role and finish reason, and a usage whose total is true, whatever the
+//! upstream left out. Half an answer never becomes a whole one: an answer without its end is a
+//! fault.
 
 mod answer;
 mod call_ids;
@@ -50,7 +52,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// Returns a JSON number for a small count, without allocation in the ordinary case.
+/// Returns a small count as a JSON number. Usually nothing is allocated.
 fn digits(number: usize) -> Cow<'static, [u8]> {
     const ONE: &[u8; 10] = b"0123456789";
     match ONE.get(number..=number) {
@@ -59,7 +61,7 @@ fn digits(number: usize) -> Cow<'static, [u8]> {
     }
 }
 
-/// Returns a string's literal as the text has it, if it is a string and not empty.
+/// Returns the literal of a string as it stands in the text, if it is a string and not empty.
 fn filled<'a>(text: &'a [u8], span: &Span) -> Option<&'a [u8]> {
     let literal = slice(text, span);
     (literal.len() > 2 && literal.starts_with(b"\"")).then_some(literal)

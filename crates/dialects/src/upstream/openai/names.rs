@@ -1,16 +1,16 @@
-//! The names that servers give to thinking.
+//! This module has the names that servers give to the field of thinking.
 
-/// The name that DeepSeek gave it, which is the callers' one.
+/// DeepSeek's name, which is also the name that callers know.
 pub(super) const STANDARD: &[u8] = br#""reasoning_content""#;
 /// Newer vLLM, Groq, OpenRouter, Together, Ollama.
 pub(super) const SHORT: &[u8] = br#""reasoning""#;
-/// OpenRouter's list, with signatures and summaries in it.
+/// OpenRouter's list, which may have signatures and summaries.
 pub(super) const DETAILS: &[u8] = br#""reasoning_details""#;
-/// LiteLLM's list, signatures and all.
+/// LiteLLM's list, including signatures.
 pub(super) const BLOCKS: &[u8] = br#""thinking_blocks""#;
-/// Its object of whatever the provider said besides, the same list included.
+/// LiteLLM's object for additional fields of a provider. It repeats the same list.
 pub(super) const BESIDES: &[u8] = br#""provider_specific_fields""#;
 /// GitHub Copilot.
 pub(super) const TEXT: &[u8] = br#""reasoning_text""#;
-/// All of them.
+/// All names.
 pub(super) const NAMES: [&[u8]; 6] = [STANDARD, SHORT, DETAILS, BLOCKS, BESIDES, TEXT];

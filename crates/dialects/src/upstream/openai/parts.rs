@@ -1,8 +1,8 @@
-//! Content that is a list of parts: its text, and the thinking among it.
+//! This module reads content that is a list of parts: its text, and the thinking among the parts.
 
 use crate::wire::json::{Broken, Cursor, Kind, slice, text_of};
 
-/// What the parts say.
+/// The text and the thinking of the parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
     pub(super) text: String,
@@ -54,7 +54,7 @@ fn texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
     read.map(drop)
 }
 
-/// Appends a string; any other value says nothing.
+/// Appends a string. Any other value is ignored.
 fn append(to: &mut String, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
     let value = cursor.value()?;
     to.push_str(&text_of(cursor.text(), &value).unwrap_or_default());

@@ -1,9 +1,11 @@
-//! What one chunk has in common with the next: all but its text, as a rule.
+//! A pattern is the part of a chunk that stays the same from one chunk to the next. Usually that is
+//! everything but the text.
 //!
-//! Most chunks of a stream repeat the one before byte for byte, except for one string. Once a chunk
-//! was read, judged and edited the long way, what stood around its text, and what became of it, is
-//! kept; a chunk that stands in the same surroundings is written without reading them again. It
-//! gives exactly what the long way would: the surroundings decide everything but how much was said.
+//! Most chunks of a stream repeat the one before byte for byte, except for one string. The first
+//! such chunk is read, judged and edited in full. The bytes around its text are then kept, both as
+//! they came and as they were written. A later chunk with the same bytes around its text is written
+//! without reading them again. The result is exactly the same, because these bytes decide
+//! everything except the length of the text.
 
 use memchr::memmem;
 
@@ -11,25 +13,25 @@ use super::filled;
 use super::shape::Shape;
 use crate::wire::json::{Cursor, Kind, Span, slice};
 
-/// The surroundings of the last chunk's text.
+/// The bytes around the last chunk's text.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    /// The fixed parts, between which the strings stand. None: nothing is known.
+    /// The fixed parts. The strings stand between them. If the list is empty, no pattern is known.
     parts: Vec<FixedPart>,
-    /// Which of the strings is the text; another is padding.
+    /// The index of the string that is the text. Another string is padding.
     text_at: usize,
-    /// Learning costs as much as reading: it must pay.
+    /// The budget for learning. Learning costs as much as reading, so it must pay.
     credit: u8,
 }
 
-/// A fixed part, as it comes and as it goes out.
+/// A fixed part, as it comes and as it is written.
 #[derive(Debug, Default)]
 struct FixedPart {
     read: Vec<u8>,
     shown: Vec<u8>,
 }
 
-/// A chunk in which other strings stand where the next ones will differ.
+/// A chunk with placeholders in place of the strings that change.
 pub(super) struct Probe {
     pub(super) text: Vec<u8>,
     reads: Vec<Vec<u8>>,
@@ -37,17 +39,17 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Returns how much of what it says is its text: all of it, or the next chunks' would be
-    /// counted wrongly.
+    /// Returns the number of bytes that the placeholder of the text adds. If the chunk adds a
+    /// different number, later chunks would be counted wrongly.
     pub(super) fn says(&self) -> u64 {
-        // Without the quotes; there are no escapes in it.
+        // The length without the quotes. The placeholder has no escapes.
         HOLES.get(self.text_at).map_or(0, |hole| hole.len() as u64 - 2)
     }
 }
 
-/// The strings that stand in a probe.
+/// The placeholders.
 const HOLES: [&[u8]; 2] = [br#""portcullis: here goes string 1""#, br#""portcullis: here goes string 2""#];
-/// A chunk that is longer is no ordinary one.
+/// The longest chunk that is learned. A longer one is not typical.
 const MAX_LEARNT: usize = 2 * 1024;
 const COST: u8 = 4;
 const MAX_CREDIT: u8 = 32;
@@ -59,8 +61,8 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// Writes a chunk if it stands in the known surroundings; returns its text's literal, and how
-    /// many bytes of UTF-8 that says.
+    /// Writes a chunk if it fits the pattern. Returns the literal of its text, and the number of
+    /// UTF-8 bytes in that text.
     pub(super) fn follow<'a>(&mut self, data: &'a [u8], out: &mut Vec<u8>) -> Option<(&'a [u8], usize)> {
         let (first, others) = self.parts.split_first()?;
         let mut rest = data.strip_prefix(first.read.as_slice())?;
@@ -88,13 +90,13 @@ impl Pattern {
         strings.get(self.text_at).copied()
     }
 
-    /// Drops what is known: something came that may change what the same surroundings mean.
+    /// Drops the pattern, because an event came that may change the meaning of the same bytes.
     pub(super) fn forget(&mut self) {
         self.parts.clear();
     }
 
-    /// Returns the chunk to learn from, if this one is of a kind that may come again and it is
-    /// worth a try.
+    /// Returns the chunk to learn from. Returns `None` if this chunk is not of a kind that may come
+    /// again, or if learning does not pay.
     pub(super) fn probe(&mut self, text: &[u8], shape: &Shape) -> Option<Probe> {
         if self.credit < COST || text.len() > MAX_LEARNT {
             return None;
@@ -125,11 +127,10 @@ impl Pattern {
         is_clear.then_some(probe)
     }
 
-    /// Learns what became of the probe.
+    /// Learns the pattern from the probe and from the output for it.
     pub(super) fn learn(&mut self, probe: Probe, written: &[u8]) {
         let count = probe.reads.len();
-        // What was written holds more than the chunk: a first id, say, that happens to look like a
-        // hole.
+        // The output has more than the chunk. For example, a first id may look like a placeholder.
         let is_once = |hole: &&[u8]| memmem::find_iter(written, *hole).count() == 1;
         if !HOLES.iter().take(count.saturating_sub(1)).all(is_once) {
             return;
@@ -137,7 +138,7 @@ impl Pattern {
         let mut rest = written;
         let mut parts = Vec::with_capacity(count);
         for (read, hole) in probe.reads.into_iter().zip(HOLES.iter().map(Some).chain([None])) {
-            // After the last fixed part there is no hole.
+            // No placeholder comes after the last fixed part.
             let hole = hole.filter(|_| parts.len() + 1 < count);
             let end = match hole {
                 Some(hole) => memmem::find(rest, hole),
@@ -152,8 +153,8 @@ impl Pattern {
     }
 }
 
-/// Returns where the only text of a chunk stands, if the same chunk with another text could follow:
-/// if nothing in it but the text adds to what is known of the stream.
+/// Returns the place of a chunk's only text, if the same chunk with another text could follow. This
+/// is so if only the text adds to the state of the stream.
 fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
     let [entry] = shape.list.as_slice() else { return None };
     let body = entry.in_delta.as_ref()?;
@@ -165,7 +166,7 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
         || entry.finish.as_ref().is_some_and(|finish| !is_null(&finish.value))
         || body.has_lists
         || body.is_special
-        // Which of two names thinking keeps depends on what both say.
+        // Which of the two fields of thinking stays depends on the text in both.
         || (body.has_reasoning && body.has_reasoning_content);
     if adds {
         return None;

@@ -1,9 +1,9 @@
-//! Thinking: under the name that callers know, `reasoning_content`, or not at all.
+//! This module shows thinking under the name that callers know, `reasoning_content`, or removes it.
 //!
-//! Servers say it under one of [`NAMES`], or under several at once, or among the parts of the
-//! content. A body without any of them is not looked at here. What becomes of a member depends on
-//! which others stand beside it, never on what it says, as far as [`pattern`](super::pattern)
-//! learns such bodies: there only the text differs.
+//! Servers send thinking under one of [`NAMES`], under several of them at once, or among the parts
+//! of the content. A body without any of them is not touched here. In a body that
+//! [`pattern`](super::pattern) learns, the edits of a member depend only on the other members
+//! beside it, never on its text, because in later chunks only the text differs.
 
 use super::names::{NAMES, SHORT, STANDARD};
 use super::parts::parts;
@@ -11,7 +11,7 @@ use super::shape::{MessageShape, is_hollow};
 use crate::wire::json::{Cursor, Span, slice};
 use crate::wire::splice::Edits;
 
-/// Puts right the thinking of a delta or message, all but the parts of its content.
+/// Corrects the thinking of a delta or a message, except thinking in the parts of its content.
 pub(super) fn edit(body: &MessageShape, show: bool, edits: &mut Edits<'_>) {
     let text = edits.text();
     if show {
@@ -27,8 +27,8 @@ pub(super) fn edit(body: &MessageShape, show: bool, edits: &mut Edits<'_>) {
     }
 }
 
-/// Gives `reasoning` the standard's name, unless thinking already has that; then what only says it
-/// again goes.
+/// Renames `reasoning` to the standard's name. If the body already has thinking under the
+/// standard's name, `reasoning` is removed if it is empty or repeats the same text.
 fn rename(body: &MessageShape, edits: &mut Edits<'_>) {
     let text = edits.text();
     let (mut standard, mut short) = (None, None);
@@ -51,7 +51,7 @@ fn rename(body: &MessageShape, edits: &mut Edits<'_>) {
     edits.replace(key, STANDARD);
 }
 
-/// Counts the bytes of thinking in a body, if there is nothing beside it that a caller could use.
+/// Returns the bytes of thinking in a body, if the body has nothing else that a caller could use.
 pub(super) fn only(text: &[u8], body: &MessageShape) -> Option<usize> {
     if !(body.thinks || body.parts_of_content(text).is_some()) || body.has_odd_calls(text) {
         return None;
@@ -71,7 +71,7 @@ pub(super) fn only(text: &[u8], body: &MessageShape) -> Option<usize> {
     (thinks && !tells).then_some(said)
 }
 
-/// Gives each member's key and value.
+/// Calls `each` with the key and the value of every member.
 fn members(text: &[u8], body: &MessageShape, each: impl FnMut(Span, Span)) {
     // The text was scanned before, so this cannot fail.
     let _read = Cursor::starting_at(text, body.open).members(each);

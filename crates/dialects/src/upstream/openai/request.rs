@@ -1,4 +1,5 @@
-//! The caller's request → the account's: the same bytes, but for the spans that must change.
+//! This module turns the caller's request into the account's request. The bytes stay the same,
+//! except for the spans that must change.
 
 use bytes::Bytes;
 
@@ -9,24 +10,24 @@ use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Cursor, Span, slice};
 use crate::wire::splice::{Edits, Part};
 
-/// Whom a request is written for.
+/// The target for which a request is written.
 #[derive(Debug, Clone, Copy)]
 pub struct To<'a> {
     /// The target's name for the model.
     pub model: &'a str,
-    /// Streams: ask for usage. Where not, because the server refuses the field, the caller's own
-    /// `stream_options` goes too.
+    /// True if a stream is asked for its usage. It is false if the server refuses the field; then
+    /// the caller's own `stream_options` is removed too.
     pub ask_usage: bool,
-    /// `max_tokens` where the request is silent about it.
+    /// The `max_tokens` for a request that does not have it.
     pub fill_max_tokens: Option<u64>,
-    /// In what the server differs from OpenAI's.
+    /// The differences between the server and OpenAI's.
     pub quirks: &'static Quirks,
 }
 
-/// Writes the request, and says what of it is lost.
+/// Writes the request, and returns the losses.
 ///
-/// Comes in parts, to be sent one after the other: of a large body, what stays as it was is not
-/// copied.
+/// The result has several parts, which are sent one after the other. So the unchanged spans of a
+/// large body are not copied.
 pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<Bytes>, Losses), Refused> {
     let mut edits = Edits::new(body);
     if envelope.model != to.model {
@@ -46,7 +47,7 @@ pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<By
     Ok((apply(body, &mut edits), losses))
 }
 
-/// Up to this size one copy is cheaper than several parts.
+/// The size up to which one copy is cheaper than several parts.
 const COPIED: usize = 64 * 1024;
 
 fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
@@ -64,7 +65,7 @@ fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
     parts
 }
 
-/// Asks for the usage, or makes sure that `stream_options` are not sent at all.
+/// Asks for the usage, or removes `stream_options`.
 fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
     let body = edits.text();
     match (&envelope.stream_options, &envelope.include_usage_span) {
@@ -84,7 +85,7 @@ fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
     }
 }
 
-/// Finds key and value of a member of the top object.
+/// Finds the key and the value of a member of the top object.
 fn top_member(body: &[u8], name: &str) -> Option<(Span, Span)> {
     let mut found = None;
     let read = Cursor::new(body).members(|key, value| {

@@ -1,8 +1,8 @@
-//! What a server's quirks change of a request: edits on its bytes, what gets lost by them, and what
-//! cannot be asked for at all.
+//! This module changes a request as a server's quirks require. It gathers edits on the bytes and
+//! losses, and refuses what the server cannot do at all.
 //!
-//! The body was read before, so its grammar is known to be good and no top-level field comes twice.
-//! Whatever a quirk does not name stays as it was written.
+//! The body was read before, so its grammar is valid, and no top-level field comes twice.
+//! Everything that no quirk names stays as it was written.
 
 use std::borrow::Cow;
 
@@ -20,13 +20,12 @@ struct Field<'a> {
     value: Span,
 }
 
-/// Gathers the edits that `quirks` call for; `stream_options` of a stream is somebody else's
-/// business.
+/// Gathers the edits that `quirks` require. The `stream_options` of a stream are edited elsewhere.
 pub(super) fn rewrite(stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let body = edits.text();
     let mut fields = Vec::with_capacity(16);
     let mut messages = Messages { quirks, index: 0, call_ids: Vec::new(), losses: Losses::default(), refused: None };
-    // Cannot fail: see above.
+    // This cannot fail, because the body was read before.
     let _read = Cursor::new(body).object(|cursor, key| {
         let name = json::name_of(body, &key);
         let value = match name.as_ref() {
@@ -54,7 +53,7 @@ pub(super) fn rewrite(stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> R
     Ok(top.losses)
 }
 
-/// The top-level fields, and what becomes of them.
+/// The top-level fields, and the edits and losses that they cause.
 struct Top<'t, 'e> {
     fields: &'t [Field<'e>],
     edits: &'t mut Edits<'e>,
@@ -159,14 +158,14 @@ impl Top<'_, '_> {
 struct AskedFormat<'a> {
     kind: Option<Cow<'a, str>>,
     schema: Option<&'a [u8]>,
-    /// It is in TGI's own words already.
+    /// True if the format is already in TGI's own form.
     is_grammar: bool,
 }
 
 impl<'a> AskedFormat<'a> {
     fn read(text: &'a [u8]) -> Self {
         let mut format = Self::default();
-        // What is no object names no kind.
+        // A value that is no object has no kind.
         let _read = Cursor::new(text).object(|cursor, key| {
             match &*json::name_of(text, &key) {
                 b"type" => format.kind = text_of(text, &cursor.value()?),
@@ -188,17 +187,17 @@ impl<'a> AskedFormat<'a> {
     }
 }
 
-/// The reading of the messages.
+/// The reader of the messages.
 struct Messages<'q> {
     quirks: &'q Quirks,
     index: usize,
-    /// Where ids of tool calls stand.
+    /// The places of the ids of tool calls.
     call_ids: Vec<Span>,
     losses: Losses,
     refused: Option<Refused>,
 }
 
-/// More names of lost fields help nobody.
+/// The most names of lost fields of messages. More names do not help anybody.
 const MAX_NAMES: usize = 32;
 
 impl Messages<'_> {
@@ -250,7 +249,7 @@ impl Messages<'_> {
         self.quirks.message_fields.is_none_or(|known| known.iter().any(|known| known.as_bytes() == field))
     }
 
-    /// Takes a field out of a message if the server refuses it there.
+    /// Removes a field from a message if the server refuses it there.
     fn unknown(&mut self, field: &[u8], (key, value): (&Span, &Span), edits: &mut Edits<'_>) {
         if self.knows(field) {
             return;
@@ -280,7 +279,7 @@ impl Messages<'_> {
         })
     }
 
-    /// Looks for pictures that would have to be fetched.
+    /// Looks for pictures that the server would have to fetch.
     fn parts(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
         let text = cursor.text();
         cursor.maybe_array(|cursor, at| {
@@ -314,13 +313,13 @@ impl Messages<'_> {
     }
 }
 
-/// Returns whether a picture's address is one, and not the picture itself.
+/// Returns whether a picture's URL is an address, and not the picture itself.
 fn is_elsewhere(text: &[u8], url: &Span) -> bool {
     let inside = slice(text, url).get(1..).unwrap_or_default();
     inside.get(..5).is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"data:"))
 }
 
-/// Returns whether a value is what counts anyway where the field is absent.
+/// Returns whether a value has the same meaning as an absent field.
 fn says_nothing(name: &str, value: &[u8]) -> bool {
     let integer = || integer_of(value, &(0..value.len()));
     let is_empty = |open: &[u8], close: &[u8]| {

@@ -1,8 +1,8 @@
-//! Lines in an event stream that are no events: a server that fails in the middle of a stream may
-//! write its error as a bare line of JSON, or as a field `error` (old llama.cpp).
+//! A stray is a line in an event stream that belongs to no event. A server that fails in the middle
+//! of a stream may write its error as a plain line of JSON, or as a field `error` (old llama.cpp).
 //!
-//! The decoder drops such lines, as the specification wants; this watches for them beside it. Only
-//! lines that begin like one are kept, up to a bound.
+//! The decoder drops such lines, as the specification requires. This module looks for them at the
+//! same time. It keeps only lines that begin like an error, up to a limit.
 
 use memchr::memchr2;
 use serde::de::IgnoredAny;
@@ -10,23 +10,23 @@ use serde::de::IgnoredAny;
 use super::error;
 use crate::neutral::UpstreamError;
 
-/// The watch over one stream.
+/// The search for strays in one stream.
 #[derive(Debug, Default)]
 pub struct Strays {
-    /// Something of the current line was seen.
+    /// True if a part of the current line was seen.
     inside: bool,
-    /// The current line is being kept.
+    /// True if the current line is kept.
     keeps: bool,
-    /// The lines kept: one, or the start of a JSON text over several.
+    /// The lines that are kept: one line, or the start of a JSON text over several lines.
     text: Vec<u8>,
 }
 
-/// An error's text is short.
+/// The most bytes that are kept. An error's text is short.
 const LIMIT: usize = 16 * 1024;
 
 impl Strays {
-    /// Looks through one network read; the first error that stands bare in it and where it ends, if
-    /// there is one.
+    /// Looks through one network read. Returns the first error that is a stray, and the place in
+    /// the read where it ends.
     pub fn watch(&mut self, bytes: &[u8]) -> Option<(Box<UpstreamError>, usize)> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -43,7 +43,7 @@ impl Strays {
         None
     }
 
-    /// Ends the last line at the end of the stream, where the line end may be missing.
+    /// Ends the last line at the end of the stream, because its line end may be missing.
     pub fn finish(&mut self) -> Option<UpstreamError> {
         self.end_of_line()
     }
@@ -52,7 +52,8 @@ impl Strays {
         let Some(first) = piece.first() else { return };
         if !self.inside {
             self.inside = true;
-            // `e` may be `error:`. A JSON text that has begun goes on until an event does.
+            // `e` may begin `error:`. A JSON text over several lines goes on until a line of an
+            // event comes.
             let begins = matches!(first, b'{' | b'[' | b'e');
             let goes_on = !self.text.is_empty() && !matches!(first, b'd' | b'e' | b':' | b'i' | b'r');
             if !goes_on {

@@ -1,8 +1,8 @@
-//! What the dialects have in common whose messages are the callers' own, one to one:
-//! [`cohere`](crate::upstream::cohere), [`ollama`](crate::upstream::ollama).
+//! This module is shared by the dialects in which each message of the caller becomes one message:
+//! [`cohere`](crate::upstream::cohere) and [`ollama`](crate::upstream::ollama).
 //!
-//! First comes what is refused, then what is lost, so that the writing itself cannot fail. Nothing
-//! here knows either dialect.
+//! Refusals come first and losses second, so that the writing itself cannot fail. Nothing here
+//! knows either dialect.
 
 pub(crate) mod shapes;
 
@@ -18,9 +18,9 @@ use crate::neutral::{
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
-/// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in
-/// messages besides text, but for pictures in the user's that are here, or at a URL where the
-/// provider fetches those (`urls`).
+/// Refuses what neither dialect can send: several choices, probabilities, sound, and content of
+/// messages other than text and a user's pictures. A picture must be in the request, or at a URL if
+/// the provider fetches URLs (`urls`).
 pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Result<(), FieldRefused> {
     FieldRefused::any([
         (request.n.is_some(), Field::Choices, "This model gives one choice an answer."),
@@ -50,8 +50,8 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
     Ok(())
 }
 
-/// Returns whether a message says anything: providers refuse those that do not, or their models
-/// wonder at them.
+/// Returns whether a message has any content. Providers refuse messages without content, or their
+/// models answer them badly.
 pub(crate) fn speaks(message: &Message<'_>) -> bool {
     let has_thought = message.reasoning.as_ref().is_some_and(|text| !text.is_empty());
     matches!(message.role, Role::Tool | Role::Function)
@@ -60,7 +60,7 @@ pub(crate) fn speaks(message: &Message<'_>) -> bool {
         || has_thought
 }
 
-/// Checks that a part can be carried; else it says why not.
+/// Checks that a part can be sent. The error says why it cannot.
 fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(), &'static str> {
     let media = match &part.kind {
         PartKind::Text(_) => return Ok(()),
@@ -83,7 +83,7 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
     Err(why)
 }
 
-/// Names what neither dialect can say and what it can do without.
+/// Notes the fields that neither dialect can send, and without which the answer is still useful.
 pub(crate) fn lost(request: &Request<'_>, losses: &mut LostFields) {
     request.messages.iter().for_each(|message| of_message(message, losses));
     losses.add_if(request.tools.iter().any(|tool| tool.cache.is_some()), Field::CacheHint);
@@ -98,10 +98,10 @@ fn of_message(message: &Message<'_>, losses: &mut LostFields) {
     let is_result = matches!(message.role, Role::Tool | Role::Function);
     let has_cache_hint = message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some());
     let has_signed_call = message.calls.iter().any(|call| call.signature.is_some());
-    // The name of a function is said by its result.
+    // A result has the name of its function.
     losses.add_if(message.name.is_some() && !is_result, Field::ParticipantName);
     losses.add_if(has_cache_hint, Field::CacheHint);
-    // Signatures are another provider's, and without it worth nothing.
+    // Signatures are another provider's. A thought without its signature has no value.
     losses.add_if(!message.thoughts.is_empty(), Field::Thoughts);
     losses.add_if(has_signed_call, Field::CallSignature);
     for call in message.calls.iter().filter(|call| call.object().is_none()) {
@@ -112,8 +112,8 @@ fn of_message(message: &Message<'_>, losses: &mut LostFields) {
     }
 }
 
-/// Decides which tools are shown and which must be called. A choice among tools is made by showing
-/// no others.
+/// Decides which tools are shown and which must be called. To choose some tools, only these are
+/// shown.
 pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result<Offer<'r, 'a>, FieldRefused> {
     let is_function = |tool: &Tool<'_>| matches!(tool.kind, ToolKind::Function(..));
     let must_not_call = request.tool_choice == Some(ToolChoice::None);
@@ -135,7 +135,7 @@ pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
     Ok(offer)
 }
 
-/// Returns the parameters of a tool, which must be said even if there are none.
+/// Returns the parameters of a tool. They must be there even if they are empty.
 pub(crate) fn parameters<'a>(tool: &Tool<'a>) -> Raw<'a> {
     match tool.kind {
         ToolKind::Function(Some(schema), _) => schema,
@@ -155,12 +155,12 @@ pub(crate) fn write_tool(w: &mut Writer, name: &str, description: Option<&str>, 
     });
 }
 
-/// Returns whether a tool's calls must keep to its parameters.
+/// Returns whether the calls of a tool must match its parameters exactly.
 pub(crate) fn is_strict(tool: &Tool<'_>) -> bool {
     matches!(tool.kind, ToolKind::Function(_, Some(true)))
 }
 
-/// Returns the arguments of a call, as an object: what is none is wrapped in one.
+/// Returns the arguments of a call as an object. Arguments that are no object are put into one.
 pub(crate) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
     match call.object() {
         Some(object) => Cow::Borrowed(object),
@@ -168,7 +168,7 @@ pub(crate) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
     }
 }
 
-/// Returns whether an upstream's words say that the prompt is longer than the model can read.
+/// Returns whether an upstream's message says that the prompt is too long for the model.
 pub(crate) fn is_overflow(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     let any = |list: &[&str]| list.iter().any(|word| words.contains(word));

@@ -1,5 +1,5 @@
-//! Values that servers write in several ways: counts, and the inputs of calls. An answer does not
-//! fail for any of them.
+//! This module reads values that servers write in several ways: counts, and the inputs of calls. An
+//! answer does not fail because of such a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,22 +10,22 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A count: an integer, a float that is one, or either in quotes. Any other value is as good as
-/// absent.
+/// A count: an integer, a float with an integer's value, or either of them in quotes. Any other
+/// value counts as absent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 
 impl Count {
-    /// A number that counts nothing, such as -1, a half, or one that is too large: more than
-    /// anything has.
+    /// The count for a number that counts nothing, such as -1, a half, or one that is too large. It
+    /// is larger than any real count.
     pub const IMPOSSIBLE: u64 = u64::MAX;
 
-    /// Returns this count; where it is absent, the other one.
+    /// Returns this count, or the other one if this one is absent.
     pub fn or(self, other: Self) -> Self {
         Self(self.0.or(other.0))
     }
 
-    /// Reads a value of JSON.
+    /// Reads a JSON value.
     pub fn read(json: &str) -> Self {
         let number = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(json);
         if let Ok(count) = number.parse() {
@@ -74,13 +74,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads an object of counts. Any other value is as good as absent.
+/// Reads an object of counts. Any other value counts as absent.
 pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let json = <&RawValue>::deserialize(from)?.get();
     Ok(json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten())
 }
 
-/// Returns a call's input. Some servers that imitate an API write it as a string, as OpenAI does.
+/// Returns a call's input. Some servers that imitate an API write the input as a string, as OpenAI
+/// does.
 pub fn unquoted(input: &RawValue) -> Cow<'_, str> {
     let input = input.get();
     let quoted: Option<String> = input.starts_with('"').then(|| serde_json::from_str(input).ok()).flatten();

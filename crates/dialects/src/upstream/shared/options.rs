@@ -1,24 +1,25 @@
 //! Options are the fields of a request beside the conversation, the tools and the format. Each
-//! dialect has tables of what its provider takes of them; what reads the tables is here.
+//! dialect has tables of the options that its provider takes. The functions that read these tables
+//! are here.
 
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{Field, LostFields, Number, Request};
 use crate::wire::json::Writer;
 
-/// How a provider takes a number.
+/// The range of a number that a provider takes.
 pub(crate) struct Range {
-    /// What it is.
+    /// The field.
     pub(crate) field: Field,
-    /// What the provider calls it.
+    /// The provider's name for the field.
     pub(crate) key: &'static str,
-    /// The least that it takes.
+    /// The smallest number.
     pub(crate) least: &'static str,
-    /// The most that it takes; empty if nothing is too much.
+    /// The largest number; empty if there is none.
     pub(crate) most: &'static str,
 }
 
 impl Range {
-    /// Writes a number, or the bound that it is beyond, if there is one.
+    /// Writes a number, if there is one. A number outside the range becomes the nearest bound.
     pub(crate) fn write(&self, w: &mut Writer, number: Option<Number<'_>>, losses: &mut LostFields) {
         let Some(number) = number else { return };
         let bound = |text: &str| text.parse().unwrap_or(number.value);
@@ -32,8 +33,8 @@ impl Range {
     }
 }
 
-/// Returns the tier to ask for. The table has the caller's words, and the provider's for each: none
-/// where that is what silence means. Any other word is lost.
+/// Returns the tier to ask for. The table has the caller's words, and the provider's word for each.
+/// It has `None` if the provider needs no word for it. A word that is not in the table is lost.
 pub(crate) fn tier(
     request: &Request<'_>,
     table: &[(&str, Option<&'static str>)],
@@ -45,14 +46,14 @@ pub(crate) fn tier(
     known.and_then(|(_, word)| *word)
 }
 
-/// Returns the seed, if the provider takes such a number.
+/// Returns the seed, if it fits the provider's type.
 pub(crate) fn seed<N: TryFrom<i64>>(request: &Request<'_>, losses: &mut LostFields) -> Option<N> {
     let seed = N::try_from(request.seed?).ok();
     losses.add_if(seed.is_none(), Field::Seed);
     seed
 }
 
-/// Returns the most tokens to ask for.
+/// Returns the maximum of tokens to ask for.
 pub(crate) fn max_tokens(
     request: &Request<'_>,
     default: Option<u64>,
@@ -65,7 +66,7 @@ pub(crate) fn max_tokens(
     Some(allowed)
 }
 
-/// Returns `temperature` and `top_p`, as far as the model lets them be said.
+/// Returns `temperature` and `top_p`, as far as the model allows them.
 pub(crate) fn sampling<'a>(
     request: &Request<'a>,
     traits: &Traits,
@@ -81,7 +82,7 @@ pub(crate) fn sampling<'a>(
     (temperature, top_p)
 }
 
-/// Notes the other fields of a request, which no provider takes.
+/// Notes the other fields of a request as lost, because no provider takes them.
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
     request.others.iter().for_each(|(name, _)| losses.add(Field::Other(name.to_string())));
 }

@@ -1,4 +1,5 @@
-//! Texts: as servers write them, where they may be `null`, and as the parts of a message.
+//! This module has two kinds of texts: strings as servers write them, which may be `null`, and the
+//! texts in the parts of a message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use crate::neutral::{Emit, Event, Part, PartKind};
 
-/// A string, borrowed where it has no escapes; `null` is none.
+/// A string, borrowed if it has no escapes. `null` is `None`.
 #[derive(Debug, Default)]
 pub struct Text<'a>(pub Option<Cow<'a, str>>);
 
@@ -23,7 +24,7 @@ impl Text<'_> {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Emits the string as this event, if there is one and it is not empty.
+    /// Emits the string as this event, if it is there and not empty.
     pub fn emit<'t>(&'t self, event: impl FnOnce(&'t str) -> Event<'t>, emit: Emit<'_>) {
         if let Some(text) = self.filled() {
             emit(event(text));
@@ -53,7 +54,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Returns the texts of a message as one, a line each.
+/// Returns the texts of a message as one text, with a line for each.
 pub(crate) fn joined<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
     let mut texts = content.iter().filter_map(|part| match &part.kind {
         PartKind::Text(text) => Some(&**text),

@@ -1,26 +1,26 @@
-//! Unique names: each is given once, and what is wanted a second time gets a number.
+//! This module gives each name only once. If a name is wanted a second time, it gets a number.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// No name is longer. Newer versions of Anthropic's API take 128 for names of tools; 64 is right
-/// for all APIs, and for ids too.
+/// The longest name. Newer versions of Anthropic's API take 128 characters for names of tools. 64
+/// is valid for all APIs, and for ids too.
 pub(crate) const MAX: usize = 64;
 
-/// Gives out names, each once. They are ASCII.
+/// Gives names, each only once. They are ASCII.
 #[derive(Debug, Default)]
 pub(crate) struct Unique<'a> {
-    /// With the number to try for the next one of the same name.
+    /// The names that were given. Each has the number to try for the next name of the same form.
     given: BTreeMap<Cow<'a, str>, u64>,
 }
 
 impl<'a> Unique<'a> {
-    /// Keeps this name from being given.
+    /// Reserves this name, so that it is not given.
     pub(crate) fn reserve(&mut self, name: &'a str) {
         self.given.entry(Cow::Borrowed(name)).or_insert(2);
     }
 
-    /// Gives this name if it is free, else one like it.
+    /// Gives this name if it is free, else a similar one.
     pub(crate) fn take(&mut self, wanted: Cow<'a, str>) -> Cow<'a, str> {
         let Some(next) = self.given.get(&wanted) else {
             self.given.insert(wanted.clone(), 2);
@@ -39,7 +39,7 @@ impl<'a> Unique<'a> {
     }
 }
 
-/// Returns the name with a number, no longer than it may be.
+/// Returns the name with a number, shortened to the longest length.
 pub(crate) fn numbered(name: &str, number: u64) -> String {
     let number = format!("_{number}");
     let start = name.get(..MAX.saturating_sub(number.len())).unwrap_or(name);

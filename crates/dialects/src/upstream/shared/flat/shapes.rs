@@ -1,4 +1,4 @@
-//! Lists that servers are not strict about.
+//! This module reads lists that some servers write in another form.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,14 +11,14 @@ use crate::upstream::shared::lenient::Object;
 /// A list; one object that stands alone is a list of one, and `null` is none.
 #[derive(Debug)]
 pub(crate) enum Several<T> {
-    /// One.
+    /// A single object.
     One(T),
-    /// As many as there are.
+    /// A list.
     Many(Vec<T>),
 }
 
 impl<T> Several<T> {
-    /// Returns all of them.
+    /// Returns the elements.
     pub(crate) fn list(&self) -> &[T] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
