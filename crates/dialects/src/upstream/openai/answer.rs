@@ -1,7 +1,7 @@
-//! A buffered answer, made standard.
+//! This module makes a buffered answer standard.
 //!
-//! It is whole because its JSON is: nothing of it was cut. So a finish reason that is missing here
-//! is `stop` (or `tool_calls`), while in a stream it would be a cut.
+//! A buffered answer is whole because its JSON is whole. So a missing finish reason is `stop` here
+//! (or `tool_calls`). In a stream it would mean that the answer was cut.
 
 use super::choice::{Choice, Common, Ended, Finishes};
 use super::chunks::Chunks;
@@ -15,7 +15,7 @@ use crate::upstream::quirks::Quirks;
 use crate::wire::json::{integer_of, slice};
 use crate::wire::splice::Edits;
 
-/// Reads a buffered answer. An event stream is none, even if it holds a whole answer.
+/// Reads a buffered answer. An event stream is refused, even if it has a whole answer.
 pub fn answer(
     header: &AnswerHeader,
     quirks: &'static Quirks,
@@ -63,7 +63,7 @@ pub fn answer(
     Ok(Answer { body, usage, declined: declines && !answers, flaws })
 }
 
-/// Reads a buffered answer that came where a stream was asked for, and writes it as one.
+/// Reads a buffered answer in place of a stream that was asked for, and writes it as a stream.
 pub fn converted(
     header: &AnswerHeader,
     quirks: &'static Quirks,
@@ -79,7 +79,7 @@ pub fn converted(
     Ok(Answer { body: events, usage, declined, flaws })
 }
 
-/// Returns the index of each choice: its own if they fit together, else its place.
+/// Returns the index of each choice: its own if the indexes are complete, else its place.
 fn indices(text: &[u8], choices: &[ChoiceShape]) -> Vec<usize> {
     let mut seen = vec![false; choices.len()];
     let own = choices.iter().map(|choice| {
@@ -90,7 +90,7 @@ fn indices(text: &[u8], choices: &[ChoiceShape]) -> Vec<usize> {
     own.collect::<Option<Vec<_>>>().unwrap_or_else(|| (0..choices.len()).collect())
 }
 
-/// Puts right an entry of `choices`; returns how many bytes it says.
+/// Corrects an entry of `choices`. Returns the number of bytes of its text.
 fn edit_choice(
     choice: &mut Choice,
     entry: &ChoiceShape,
@@ -102,7 +102,7 @@ fn edit_choice(
     let body = match (&entry.in_message, &entry.in_delta, &entry.delta) {
         (Some(message), ..) => message,
         (None, Some(delta), Some(member)) => {
-            // A chunk in the place of an answer.
+            // This is a chunk in place of an answer.
             if let Some(null) = &entry.message {
                 edits.remove_member(&null.key, &null.value);
             }
@@ -112,7 +112,7 @@ fn edit_choice(
         (None, ..) => return Err(AnswerFault::Nonsense("a choice has no message")),
     };
     let mut said = choice.edit_body(body, common, edits).map_err(AnswerFault::Nonsense)?;
-    // A delta beside the message only repeats it.
+    // A delta beside the message only repeats the message.
     if let (Some(_), Some(delta)) = (&entry.in_message, &entry.in_delta)
         && !common.show_reasoning
     {

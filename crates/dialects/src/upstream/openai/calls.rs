@@ -1,9 +1,9 @@
-//! Tool calls: numbered from 0 as they arrive, each introduced once with its id and name, then only
-//! added to.
+//! This module corrects tool calls. They are numbered from 0 as they arrive. A call is introduced
+//! once with its id and name, and later fragments only add to it.
 //!
-//! Servers number them wrongly or not at all, repeat id and name in every fragment, send parallel
-//! calls under one number, or arguments as an object. Clients glue fragments together by number, so
-//! a fragment under the wrong one makes garbage of two calls.
+//! Servers number calls wrongly or not at all, repeat the id and the name in every fragment, send
+//! parallel calls under one number, or send arguments as an object. Clients join fragments by the
+//! number, so a fragment with a wrong number destroys two calls.
 
 use std::borrow::Cow;
 
@@ -23,21 +23,21 @@ pub(super) struct Calls {
     scratch: Vec<u8>,
 }
 
-/// A call that fragments may still be added to.
+/// A call to which fragments may still be added.
 #[derive(Debug, Default)]
 struct OpenCall {
-    /// The number that the upstream gave it.
+    /// The number that the upstream gave the call.
     number: Option<u64>,
-    /// Literals, empty while unknown.
+    /// The literal of the id; empty while it is unknown. The same holds for `name`.
     id: Vec<u8>,
     name: Vec<u8>,
-    /// Our number, once the caller has seen it.
+    /// Our number, once the caller has seen the call.
     index: Option<usize>,
-    /// Arguments that came before the name did, as they stand inside a literal.
+    /// Arguments that came before the name, as they stand inside a literal.
     held: Vec<u8>,
-    /// It is a function's, and the caller has seen no arguments yet.
+    /// True if the call is a function's, and the caller has seen no arguments yet.
     is_empty: bool,
-    /// What the arguments are so far.
+    /// The state of the arguments so far.
     arguments: Pieces,
 }
 
@@ -47,9 +47,10 @@ pub(super) struct Ids {
     seed: String,
 }
 
-/// Arguments wait for a name that should have come first: not for long.
+/// The most bytes of arguments that wait for a name. The name should have come first, so the wait
+/// is short.
 const MAX_HELD: usize = 64 * 1024;
-/// A name that comes in pieces ends somewhere.
+/// The longest name that may come in pieces.
 const MAX_NAME: usize = 1024;
 
 /// A fragment of a call as it goes out. Unknown fields stay.
@@ -59,13 +60,14 @@ struct Fragment<'a> {
     index: usize,
     /// The id's literal, if the fragment introduces the call.
     id: Option<&'a [u8]>,
-    /// The literal of the name, or of another piece of it.
+    /// The literal of the name, or of a further piece of the name.
     name: Option<&'a [u8]>,
     arguments: &'a [u8],
 }
 
 impl OpenCall {
-    /// Returns whether another name is a piece of its own: names come before arguments.
+    /// Returns whether a different name is a further piece of this call's name. Names come before
+    /// arguments.
     fn goes_on(&self, name: &[u8]) -> bool {
         self.is_empty && self.name != name && self.name.len() + name.len() <= MAX_NAME
     }
@@ -77,35 +79,36 @@ impl Calls {
         Self { choice, ..Self::default() }
     }
 
-    /// Returns whether the caller has seen any.
+    /// Returns whether the caller has seen a call.
     pub(super) fn any(&self) -> bool {
         self.introduced > 0
     }
 
-    /// Returns whether a call never got a name, so that the caller knows nothing of it.
+    /// Returns whether a call has no name yet. The caller has not seen such a call.
     pub(super) fn any_unnamed(&self) -> bool {
         self.introduced < self.list.len()
     }
 
-    /// Returns how many have arguments that are no object, where all of them have come.
+    /// Returns the number of calls whose arguments are no object. All arguments must have come.
     pub(super) fn broken(&self) -> u32 {
         let broken = self.list.iter().filter(|open| flaws::is_broken(&open.arguments));
         u32::try_from(broken.count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns what the arguments of the call at this place are so far.
+    /// Returns the state of the arguments of the call at this place.
     pub(super) fn arguments_of(&mut self, slot: usize) -> Option<&mut Pieces> {
         self.list.get_mut(slot).map(|open| &mut open.arguments)
     }
 
-    /// Writes the fragments that complete the calls without arguments: such a call takes none.
+    /// Writes the fragments that complete the calls without arguments. Such a call belongs to a
+    /// function without parameters.
     pub(super) fn empty(&self) -> String {
         let empty = self.list.iter().filter(|open| open.is_empty).filter_map(|open| open.index);
         let fragments = empty.map(|index| format!(r#"{{"index":{index},"function":{{"arguments":"{{}}"}}}}"#));
         fragments.collect::<Vec<_>>().join(",")
     }
 
-    /// Puts right the `tool_calls` of a delta; returns the bytes of their arguments.
+    /// Corrects the `tool_calls` of a delta. Returns the bytes of their arguments.
     pub(super) fn edit(
         &mut self,
         member: &Member,
@@ -130,7 +133,7 @@ impl Calls {
         Ok(said)
     }
 
-    /// Appends a fragment as it should be; returns whether that is how it came.
+    /// Appends the corrected fragment. Returns whether it is the same as the fragment that came.
     fn fragment(&mut self, text: &[u8], call: &CallShape, ids: &Ids, out: &mut Vec<u8>) -> Result<bool, &'static str> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
@@ -176,13 +179,14 @@ impl Calls {
         Ok(has_id && has_kind && was_text && held.is_empty() && is_number(text, call, introduced))
     }
 
-    /// Returns the place of the call that a fragment belongs to; of a new one where it begins one.
+    /// Returns the place of the call that a fragment belongs to. A fragment that begins a call gets
+    /// a new place.
     pub(super) fn place(&mut self, text: &[u8], call: &CallShape) -> Result<usize, &'static str> {
         let (id, name) = (id_of(text, call), name_of(text, call));
         let number = call.index.as_ref().and_then(|index| integer_of(text, &index.value));
         let known = match (number, id, name) {
-            // Servers that send parallel calls under one number: a new id or name means a new call.
-            // A new id without a name is only an id that changes with every fragment, and a new
+            // Some servers send parallel calls under one number, so a new id or name means a new
+            // call. A new id without a name is only an id that changes with every fragment. A new
             // name without an id may be the rest of the name.
             (Some(number), ..) => self.list.iter().rposition(|open| open.number == Some(number)).filter(|slot| {
                 let Some(name) = name else { return true };
@@ -193,7 +197,7 @@ impl Calls {
                 })
             }),
             (None, Some(id), _) => self.list.iter().rposition(|open| open.id == id),
-            // Whole calls without number or id.
+            // Whole calls without a number or an id.
             (None, None, Some(_)) => None,
             (None, None, None) => self.list.len().checked_sub(1),
         };
@@ -207,8 +211,8 @@ impl Calls {
         Ok(slot)
     }
 
-    /// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of
-    /// their arguments.
+    /// Corrects the `tool_calls` of a whole message. `is_cut` says that the message may be cut
+    /// short. Returns the bytes of their arguments.
     pub(super) fn edit_whole(
         &mut self,
         calls: &[CallShape],
@@ -237,7 +241,7 @@ impl Calls {
             let mut open = OpenCall::default();
             open.arguments.take_literal(&inside);
             self.list.push(open);
-            // A whole call without arguments is one that takes none.
+            // A whole call without arguments belongs to a function without parameters.
             let takes_none = inside.is_empty() && !is_cut;
             if takes_none || call.arguments.as_ref().is_none_or(|arguments| arguments.kind(text) != Kind::String) {
                 let inside: &[u8] = if takes_none { b"{}" } else { &inside };
@@ -249,10 +253,10 @@ impl Calls {
     }
 }
 
-/// Takes the arguments of a call of the old kind (`function_call`), of which there is one at most.
+/// Takes the arguments of a call of the old kind (`function_call`). A message has at most one.
 pub(super) fn take_old(text: &[u8], member: &Member, to: &mut Pieces) {
     let call = slice(text, &member.value);
-    // The text was scanned before; what is no object has none.
+    // The text was scanned before. A value that is no object has no arguments.
     let _read = Cursor::new(call).members(|key, value| {
         if slice(call, &key) == br#""arguments""# && slice(call, &value).starts_with(b"\"") {
             to.take_literal(between_quotes(slice(call, &value)));
@@ -260,14 +264,14 @@ pub(super) fn take_old(text: &[u8], member: &Member, to: &mut Pieces) {
     });
 }
 
-/// Returns what stands between the quotes of a literal.
+/// Returns the text between the quotes of a literal.
 pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
     literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
 }
 
 impl Ids {
-    /// Returns ids that are built on the answer's own, so that calls of two answers in one
-    /// conversation differ.
+    /// Returns a maker of ids. The ids build on the answer's own id, so that calls of two answers
+    /// in one conversation differ.
     pub(super) fn new(header: &AnswerHeader) -> Self {
         // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
         let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -324,7 +328,7 @@ fn copy_others(object: &[u8], known: &[&[u8]], out: &mut Vec<u8>) {
     });
 }
 
-/// Returns the id's literal. Mistral's old servers say "null" for none.
+/// Returns the id's literal. Mistral's old servers send "null" if there is no id.
 fn id_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
     filled(text, &call.id.as_ref()?.value).filter(|id| *id != br#""null""#)
 }
@@ -351,8 +355,8 @@ fn arguments_len(text: &[u8], call: &CallShape) -> usize {
     })
 }
 
-/// Returns the arguments as they stand between the quotes of a literal: text as it is, all else as
-/// JSON text.
+/// Returns the arguments as they stand between the quotes of a literal: text as it is, any other
+/// value as JSON text.
 fn arguments<'a>(text: &'a [u8], call: &CallShape) -> Cow<'a, [u8]> {
     let Some(member) = &call.arguments else { return Cow::Borrowed(b"") };
     let value = slice(text, &member.value);

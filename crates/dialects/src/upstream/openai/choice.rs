@@ -1,5 +1,5 @@
-//! One choice of a stream: what it has shown so far, and so what its next chunk must still show, or
-//! no more.
+//! This module has the state of one choice of a stream. It decides what the next chunk of the
+//! choice must still show, and what it must not show again.
 
 use super::calls::{self, Calls, Ids};
 use super::finish::{self, Finish};
@@ -12,41 +12,43 @@ use crate::wire::splice::Edits;
 /// A choice of a stream, or of a whole answer.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// Its index to the upstream.
+    /// The index at the upstream.
     number: u64,
-    /// Its index to the caller, which is its place in the list.
+    /// The index that the caller sees, which is the choice's place in the list.
     pub(super) index: usize,
     pub(super) has_role: bool,
-    /// Content came in `delta`, so a `message` beside it only repeats it.
+    /// True if content came in `delta`. A `message` beside it then only repeats it.
     has_delta: bool,
     pub(super) calls: Calls,
-    /// Entries of each of [`LISTS`].
+    /// The number of entries so far in each of [`LISTS`].
     listed: [usize; LISTS.len()],
-    /// It said something that a caller can use: text, a call, audio, a picture. Thinking is none.
+    /// True if the choice has something that a caller can use: text, a call, audio, a picture.
+    /// Thinking does not count.
     ///
-    /// Chunks that the pattern follows need not be looked at: they say more of what the chunk
-    /// before them said.
+    /// A chunk that follows the pattern need not be checked for this, because it continues the
+    /// content of the chunk before it.
     pub(super) answers: bool,
     pub(super) refuses: bool,
     pub(super) ended: Option<Ended>,
-    /// A spoken answer ends with the time when its audio expires, and may have no finish.
+    /// True if the audio has a time of expiry. A spoken answer ends with that time, and may have no
+    /// finish.
     pub(super) has_ended_audio: bool,
-    /// The chunk that brought the finish, held back.
+    /// The chunk with the finish, which is held back.
     pub(super) last: Vec<u8>,
-    /// The content so far, where it must be JSON.
+    /// The content so far, if it must be JSON.
     pub(super) content: Pieces,
-    /// The arguments of a call of the old kind so far, if there is one.
+    /// The arguments so far of a call of the old kind, if there is one.
     old_call: Option<Pieces>,
     /// The last piece of reasoning, for servers that send pieces twice.
     last_reasoning: Vec<u8>,
 }
 
-/// What is the same for all choices of an answer.
+/// The settings that all choices of an answer share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) ids: Ids,
     pub(super) show_reasoning: bool,
-    /// The content must be JSON.
+    /// True if the content must be JSON.
     pub(super) wants_json: bool,
 }
 
@@ -56,16 +58,16 @@ impl Common {
     }
 }
 
-/// How a choice ended.
+/// The end of a choice.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) reason: &'static str,
-    /// The upstream's own word, where nobody knows it.
+    /// The upstream's own word, if it is unknown.
     pub(super) native: Option<String>,
 }
 
 impl Ended {
-    /// Reads how an entry's choice ended; `None` if it does not say so.
+    /// Reads the end of an entry's choice. Returns `None` if the entry has no end.
     pub(super) fn read(text: &[u8], entry: &ChoiceShape) -> Result<Option<Self>, UpstreamError> {
         let Some(member) = &entry.finish else { return Ok(None) };
         match finish::read(text, &member.value) {
@@ -77,7 +79,7 @@ impl Ended {
     }
 }
 
-/// Whether a chunk's finish is shown or goes out as `null`.
+/// Says if a chunk's finish is shown, or goes out as `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finishes {
     Held,
@@ -85,13 +87,14 @@ pub(super) enum Finishes {
 }
 
 impl Choice {
-    /// Returns a choice that has shown nothing: the upstream's `number`, and the caller's `index`.
+    /// Returns a choice that has shown nothing. `number` is the upstream's index, and `index` is
+    /// the caller's.
     pub(super) fn new(number: u64, index: usize) -> Self {
         Self { number, index, calls: Calls::of_choice(index), ..Self::default() }
     }
 
-    /// Returns what to read of an entry: its delta; its message only while no delta has said
-    /// anything. Then the flag is true: seen at Perplexity and at proxies.
+    /// Returns the part of an entry to read. This is its delta, or its message while no delta had
+    /// content. The flag is true for a message; messages were seen at Perplexity and at proxies.
     pub(super) fn body<'s>(
         &self,
         text: &[u8],
@@ -108,13 +111,12 @@ impl Choice {
         }
     }
 
-    /// Returns whether it says that there will be no answer, or no more of it.
+    /// Returns whether the choice says that there will be no answer, or no more of it.
     pub(super) fn declines(&self) -> bool {
         self.refuses || self.ended.as_ref().is_some_and(|ended| ended.reason == finish::FILTERED)
     }
 
-    /// Returns what is wrong with it, now that it is whole. Nothing is where it says that it may be
-    /// cut short.
+    /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
     pub(super) fn flaws(&self, wants_json: bool) -> Flaws {
         if self.refuses || self.ended.as_ref().is_none_or(|ended| finish::is_cut(ended.reason)) {
             return Flaws::default();
@@ -127,10 +129,10 @@ impl Choice {
         }
     }
 
-    /// Counts the bytes of thinking that an entry holds, if it has nothing beside it and neither
-    /// begins nor ends the choice.
+    /// Returns the bytes of thinking in an entry, if the entry has nothing else and neither begins
+    /// nor ends the choice.
     pub(super) fn only_thinks(&mut self, text: &[u8], entry: &ChoiceShape) -> Result<Option<usize>, StreamFault> {
-        // Choices must appear in their order, whatever is hidden of them.
+        // Choices must be shown in their order, even if a part of them is hidden.
         if !self.has_role || entry.finish.as_ref().is_some_and(|finish| finish.speaks(text)) {
             return Ok(None);
         }
@@ -139,8 +141,8 @@ impl Choice {
         Ok(reasoning::only(text, body))
     }
 
-    /// Returns whether an entry only says again the piece of reasoning that came before it. A short
-    /// one may well be meant twice.
+    /// Returns whether an entry only repeats the piece of reasoning before it. A short piece may be
+    /// meant twice.
     pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &ChoiceShape) -> bool {
         let Some(span) = entry.in_delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
         let piece = slice(text, span);
@@ -154,8 +156,8 @@ impl Choice {
         false
     }
 
-    /// Puts right an entry of a chunk's `choices`, all but its finish. Returns how many bytes it
-    /// says, and whether it says anything.
+    /// Corrects an entry of a chunk's `choices`, except its finish. Returns the number of bytes of
+    /// its text, and whether it has any content.
     pub(super) fn edit(
         &mut self,
         entry: &ChoiceShape,
@@ -192,7 +194,7 @@ impl Choice {
         Ok((bytes, body.speaks))
     }
 
-    /// Puts right what an entry holds beside its delta or message.
+    /// Corrects the parts of an entry beside its delta or message.
     pub(super) fn edit_entry(&self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
         set(edits, entry.open, br#""index""#, &entry.index, digits(self.index));
         if let Some(logprobs) = &entry.logprobs
@@ -202,7 +204,8 @@ impl Choice {
         }
     }
 
-    /// Puts right a delta or message, all but its calls and lists; returns how many bytes it says.
+    /// Corrects a delta or a message, except its calls and lists. Returns the number of bytes of
+    /// its text.
     pub(super) fn edit_body(
         &mut self,
         body: &MessageShape,
@@ -228,7 +231,7 @@ impl Choice {
         Ok(bytes)
     }
 
-    /// Puts right an entry without anything to say: the delta is there nonetheless.
+    /// Corrects an entry without content. It gets a delta nevertheless.
     fn edit_empty(&mut self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
         let delta = if std::mem::replace(&mut self.has_role, true) {
             &br#"{}"#[..]
@@ -250,7 +253,7 @@ impl Choice {
         }
     }
 
-    /// Shows why the choice ended, or that it has not.
+    /// Writes the reason of the end, or `null`.
     pub(super) fn edit_finish(&self, entry: &ChoiceShape, finishes: Finishes, edits: &mut Edits<'_>) {
         let Some(ended) = self.ended.as_ref().filter(|_| finishes == Finishes::Shown) else {
             if let Some(member) = &entry.finish
@@ -268,7 +271,7 @@ impl Choice {
         }
     }
 
-    /// Gives the entries of lists the `index` that clients merge them by.
+    /// Gives the entries of lists an `index`, because clients merge them by it.
     fn number_lists(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {
         let text = edits.text();
         // The text was scanned before, so this cannot fail.
@@ -294,15 +297,16 @@ impl Choice {
     }
 }
 
-/// From this length on, quotes included, the same piece of text twice in a row is no chance.
+/// The shortest piece of text, quotes included, whose repetition is no coincidence.
 const REPEATED_FROM: usize = 24;
-/// One that is longer is not remembered.
+/// The longest piece that is remembered, quotes included.
 const MAX_REPEATED: usize = 16 * 1024;
 
-/// A list that is longer is no list of citations, and would need an edit an entry.
+/// The longest list whose entries get an index. A longer list is no list of citations, and each
+/// entry would need an edit.
 const MAX_LISTED: usize = 1024;
 
-/// Returns an entry's choice, by the upstream's index (or its place, where it has none).
+/// Returns an entry's choice, by the upstream's index, or by the entry's place if it has none.
 pub(super) fn choice_of<'c>(
     choices: &'c mut Vec<Choice>,
     text: &[u8],

@@ -1,8 +1,8 @@
-//! The chunks of a stream, each made standard while it passes.
+//! This module makes the chunks of a stream standard while they pass.
 //!
-//! What goes out is the upstream's own chunk with the wrong spans edited. A choice's finish is held
-//! back until the stream has ended: so it comes last and once, however often and early the upstream
-//! says it, and nothing that follows it is lost.
+//! Each chunk that goes out is the upstream's own chunk, in which the wrong spans are edited. The
+//! finish of a choice is held back until the stream has ended. So the finish comes last and once,
+//! however often and early the upstream sends it, and nothing after it is lost.
 
 use super::calls::between_quotes;
 use super::choice::{Choice, Common, Ended, Finishes, choice_of};
@@ -22,10 +22,10 @@ use crate::wire::splice::Edits;
 /// The data of the event that ends a stream.
 const DONE: &[u8] = b"[DONE]";
 const OBJECT: &[u8] = br#""chat.completion.chunk""#;
-/// Chunks that are held back are short ones; what is longer goes out at once.
+/// The longest chunk that is held back. A longer one goes out at once.
 const MAX_HELD: usize = 16 * 1024;
 
-/// The state behind a stream.
+/// The state of a stream.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     quirks: &'static Quirks,
@@ -36,20 +36,20 @@ pub(crate) struct Chunks {
     prompt_bytes: u64,
     shape: Shape,
     pub(super) pattern: Pattern,
-    /// What the text belongs to that the pattern follows.
+    /// The text that the pattern continues.
     followed: Followed,
     choices: Vec<Choice>,
     pub(super) reported: Reported,
-    /// What the answer cites, where that came in a chunk that is not shown.
+    /// The citations from a chunk that is not shown.
     citations: Vec<u8>,
-    /// UTF-8 bytes passed on, for the estimate.
+    /// The UTF-8 bytes that were passed on, for the estimate.
     pub(super) said: u64,
-    /// Something was said that an answer may begin with.
+    /// True if the answer has begun.
     pub(crate) opened: bool,
 }
 
-/// What a text goes on with, as far as somebody looks at it: the places of a choice, and of its
-/// call.
+/// The text that a chunk continues, if the text is checked: the index of a choice, and the place of
+/// its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Followed {
     Nothing,
@@ -62,14 +62,14 @@ enum Followed {
 pub(super) struct Reported {
     counts: Option<Counts>,
     object: Vec<u8>,
-    /// The chunk made for it, if it came in one.
+    /// The chunk that had only the usage, if there was one.
     chunk: Vec<u8>,
-    /// It is an estimate that this gateway made itself.
+    /// True if the upstream is a gateway like this one, and its usage is an estimate.
     pub(super) is_estimate: bool,
 }
 
 impl Chunks {
-    /// Returns the state of a stream at its start.
+    /// Returns the state at the start of a stream.
     pub(crate) fn new(header: &AnswerHeader, quirks: &'static Quirks, show_reasoning: bool) -> Self {
         Self {
             quirks,
@@ -89,7 +89,7 @@ impl Chunks {
         }
     }
 
-    /// Takes one event; returns whether it is the `[DONE]` of an answer that is whole.
+    /// Takes one event. Returns whether it is the `[DONE]` of a whole answer.
     #[inline]
     pub(crate) fn event(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let data = data.trim_ascii();
@@ -107,7 +107,7 @@ impl Chunks {
         self.other(data, out)
     }
 
-    /// Takes an event that is not as the one before.
+    /// Takes an event that does not follow the pattern.
     #[inline(never)]
     fn other(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         if data == DONE {
@@ -121,7 +121,8 @@ impl Chunks {
         Ok(false)
     }
 
-    /// Takes the last event, which may lack its empty line. One that is itself cut is no event.
+    /// Takes the last event, which may lack its empty line. An event that was itself cut is
+    /// ignored.
     pub(crate) fn last(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let is_whole = name == b"error" || data.trim_ascii() == DONE || json::is_whole(data);
         if is_whole { self.event(name, data, out) } else { Ok(false) }
@@ -129,8 +130,8 @@ impl Chunks {
 
     #[cold]
     fn unreadable(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        // The specification has invalid UTF-8 replaced, not refused: a model may well emit half a
-        // character.
+        // The specification requires that invalid UTF-8 is replaced, not refused. A model may emit
+        // half a character.
         if std::str::from_utf8(data).is_err() {
             let text = String::from_utf8_lossy(data);
             if self.shape.read(text.as_bytes()).is_ok() {
@@ -155,8 +156,8 @@ impl Chunks {
         }
         self.reported.take(text, shape, self.show_usage);
         self.head.learn(text, shape);
-        // Azure's first chunk, a usage chunk, a vendor's notice: nothing that a caller could use
-        // now.
+        // A chunk without choices has nothing that a caller could use now: Azure's first chunk, a
+        // usage chunk, a vendor's notice.
         if shape.list.is_empty() {
             self.keep_citations(text);
             return Ok(());
@@ -175,18 +176,17 @@ impl Chunks {
             return Ok(());
         }
         self.write(text, Finishes::Held, out)?;
-        // A call that still waits for its name is not yet what it will be.
+        // A call that still waits for its name may change the following chunks.
         if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
             return Ok(());
         }
-        // Pieces that may be repeated must all be looked at.
+        // Pieces of reasoning that may be repeated must all be checked.
         let is_reasoning =
             |entry: &ChoiceShape| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
         if self.quirks.repeats_reasoning && self.shape.list.iter().any(is_reasoning) {
             return Ok(());
         }
-        // Of thinking that is hidden, it depends on the text beside it whether the chunk goes out
-        // at all.
+        // If thinking is hidden, the text beside it decides if the chunk goes out at all.
         if !self.common.show_reasoning && self.shape.list.iter().any(ChoiceShape::thinks) {
             return Ok(());
         }
@@ -196,11 +196,11 @@ impl Chunks {
         }
     }
 
-    /// Finds out what becomes of chunks like the one just written.
+    /// Learns the output for chunks like the one that was just written.
     fn learn(&mut self, text: &[u8], probe: Probe) -> Result<(), StreamFault> {
         let (said, opened) = (self.said, self.opened);
         self.followed = self.goes_on_with(text)?;
-        // What is tried out was not said.
+        // The probe's text is not part of the answer.
         let so_far = self.pieces().map(std::mem::take);
         let mut written = Vec::new();
         if self.shape.read(&probe.text).is_ok() {
@@ -216,7 +216,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// Returns what the only text of the chunk in the shape goes on with.
+    /// Returns the text that the only text of the chunk in the shape continues.
     fn goes_on_with(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
         let [entry] = self.shape.list.as_slice() else { return Ok(Followed::Nothing) };
         let Some(body) = &entry.in_delta else { return Ok(Followed::Nothing) };
@@ -231,7 +231,7 @@ impl Chunks {
         })
     }
 
-    /// Returns what is known of what is followed.
+    /// Returns the state of the text that the pattern continues.
     #[inline]
     fn pieces(&mut self) -> Option<&mut Pieces> {
         match self.followed {
@@ -241,7 +241,8 @@ impl Chunks {
         }
     }
 
-    /// Keeps the citations of a chunk without choices, unless it is shown as it is: with the usage.
+    /// Keeps the citations of a chunk without choices. A chunk with the usage that will be shown
+    /// keeps its own.
     fn keep_citations(&mut self, text: &[u8]) {
         let is_shown = self.show_usage && self.shape.usage.is_some();
         let Some(member) = self.shape.citations.as_ref().filter(|_| !is_shown) else { return };
@@ -252,8 +253,8 @@ impl Chunks {
         }
     }
 
-    /// Returns whether a chunk holds nothing but thinking, of which nothing would be left; it still
-    /// counts.
+    /// Returns whether a chunk has only thinking that is hidden, so that nothing of it would be
+    /// left. The thinking is counted nevertheless.
     fn hides(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
         if self.shape.citations.as_ref().is_some_and(|citations| citations.speaks(text)) {
             return Ok(false);
@@ -274,7 +275,8 @@ impl Chunks {
         Ok(choice_of(&mut self.choices, text, entry, 0)?.repeats_reasoning(text, entry))
     }
 
-    /// Notes which choices end with this chunk. If it does nothing but end one, which that is.
+    /// Notes the choices that end with this chunk. Returns the index of a choice if the chunk has
+    /// nothing but the end of that choice.
     fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
         let mut only = None;
         for (place, entry) in self.shape.list.iter().enumerate() {
@@ -283,7 +285,7 @@ impl Chunks {
             choice.ended = Some(ended);
             self.opened = true;
             let speaks = choice.body(text, entry)?.is_some_and(|(body, _)| body.speaks);
-            // A choice must have appeared before it ends.
+            // A choice must be shown before it ends.
             only = (!speaks && choice.has_role).then_some(choice.index);
         }
         let is_short = self.shape.list.len() == 1 && text.len() <= MAX_HELD;
@@ -306,28 +308,28 @@ impl Chunks {
         Ok(())
     }
 
-    /// Returns whether every choice has its finish: the answer is whole, and only usage or `[DONE]`
-    /// may be missing.
+    /// Returns whether every choice has its finish. Then the answer is whole, and only the usage or
+    /// `[DONE]` may be missing.
     pub(crate) fn whole(&self) -> bool {
         let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
         !self.choices.is_empty() && self.choices.iter().all(has_end)
     }
 
-    /// Returns whether nothing was said that is an answer, but that there will be none. As long as
-    /// one of several choices is open, it may answer.
+    /// Returns whether the model has only said that it will not answer. While one of several
+    /// choices is open, the model may still answer.
     pub(crate) fn declined(&self) -> bool {
         let is_settled = |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
         self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
     }
 
-    /// Returns what is wrong with what was said, once all of it was.
+    /// Returns the flaws of the answer. They are complete when the answer is whole.
     pub(crate) fn flaws(&self) -> Flaws {
         let mut flaws = Flaws::default();
         self.choices.iter().for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
         flaws
     }
 
-    /// Returns the usage, unless nothing was said or counted.
+    /// Returns the usage so far. It is empty if nothing was written or counted.
     pub(crate) fn usage_so_far(&self) -> Usage {
         if self.reported.counts.is_none() && !self.opened { Usage::default() } else { self.usage() }
     }
@@ -343,8 +345,8 @@ impl Chunks {
         usage
     }
 
-    /// Appends the finishes, the usage if it was asked for, with `trail`, and `[DONE]`; or says why
-    /// there can be none.
+    /// Appends the finishes, then the usage with `trail` if it was asked for, then `[DONE]`. Fails
+    /// if the answer is not whole.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         if !self.whole() {
             return Err(StreamFault::Cut);
@@ -372,7 +374,7 @@ impl Chunks {
         Ok(usage)
     }
 
-    /// Returns what chunks of ours end with where the usage will be shown.
+    /// Returns the end of our own chunks, which has an empty usage if the usage will be shown.
     fn no_usage(&self) -> &'static str {
         if self.show_usage { r#","usage":null"# } else { "" }
     }
@@ -398,7 +400,7 @@ impl Chunks {
             );
             self.write_ours(text.as_bytes(), None, out);
         } else if self.shape.read(&last).is_ok() {
-            // It was read before it was held.
+            // The chunk was read before it was held.
             self.write(&last, Finishes::Shown, out)?;
         }
         Ok(())
@@ -412,7 +414,7 @@ impl Chunks {
         self.write_ours(&chunk, Some((object, mark::write(usage.source, trail))), out);
     }
 
-    /// Writes a chunk that has no choice to look after, with this usage and our mark.
+    /// Writes a chunk of ours whose choices need no edits, with this usage and our mark.
     fn write_ours(&mut self, text: &[u8], usage: Option<(Vec<u8>, Option<String>)>, out: &mut Vec<u8>) {
         if self.shape.read(text).is_err() {
             return;
@@ -424,7 +426,7 @@ impl Chunks {
                 edits.remove_member(&key, &value);
             }
             set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
-            // What an upstream like this one tried is none of the caller's business.
+            // An upstream gateway's own trail is not for the caller.
             match (&self.shape.x_portcullis, mark) {
                 (member, Some(mark)) => {
                     set(&mut edits, self.shape.open, br#""x_portcullis""#, member, mark.into_bytes());
@@ -442,8 +444,8 @@ impl Chunks {
 }
 
 impl Reported {
-    /// Takes the usage of a chunk, wherever it stands. The last one counts, so that one which grows
-    /// from chunk to chunk, or comes twice, is counted once.
+    /// Takes the usage of a chunk from any place. The last usage counts, so a usage that grows from
+    /// chunk to chunk, or comes twice, is counted once.
     fn take(&mut self, text: &[u8], shape: &Shape, keeps_chunk: bool) {
         let in_groq = groq_usage(text, shape).map(|(_, value)| value);
         let in_choice = shape.list.iter().find_map(|choice| choice.usage.as_ref()).map(|usage| usage.value.clone());

@@ -1,7 +1,8 @@
-//! What we need to know of a chunk or an answer, found in one scan: where its members stand.
+//! A shape is the places of the members in a chunk or an answer, as far as we need them. One scan
+//! finds them.
 //!
-//! Nothing is judged here but JSON's grammar and that choices are objects. Keys are compared as
-//! they are written: nobody escapes the letters of a field name.
+//! The scan checks only that the text is valid JSON and that choices are objects. Keys are compared
+//! as they are written, because no server escapes the letters of a field name.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,7 @@ use crate::neutral::UpstreamError;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice};
 use crate::wire::splice::Edits;
 
-/// A member of an object: key (with its quotes) and value.
+/// A member of an object: the key with its quotes, and the value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Member {
     pub(super) key: Span,
@@ -19,13 +20,13 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Returns whether the value says anything at all: not `null`, `false`, nor an empty string.
+    /// Returns whether the value has any content: it is not `null`, `false` or an empty string.
     pub(super) fn speaks(&self, text: &[u8]) -> bool {
         !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
     }
 
-    /// Returns whether it is what clients read as `logprobs`, or `null`. Together has a bare
-    /// number, or, as Fireworks, lists of the older API.
+    /// Returns whether the value is `logprobs` in the form that clients read, or `null`. Together
+    /// sends a bare number. Together and Fireworks also send the lists of the older API.
     pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
         let value = slice(text, &self.value);
         match self.kind(text) {
@@ -42,14 +43,14 @@ impl Member {
         }
     }
 
-    /// Returns what kind of value it is.
+    /// Returns the kind of the value.
     pub(super) fn kind(&self, text: &[u8]) -> Kind {
         slice(text, &self.value).first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null)
     }
 }
 
-/// Gives a member this value, unless it has it; puts the member into the object that opens at
-/// `open` where there is none.
+/// Gives a member this value, unless it already has it. If there is no member, inserts one into the
+/// object that opens at `open`.
 pub(super) fn set<'e>(
     edits: &mut Edits<'e>,
     open: usize,
@@ -65,15 +66,16 @@ pub(super) fn set<'e>(
     }
 }
 
-/// The official Node client refuses more.
+/// The most choices. The official Node client refuses more.
 pub(super) const MAX_CHOICES: usize = 128;
-/// The same.
+/// The most calls of a choice. The official Node client refuses more.
 pub(super) const MAX_CALLS: usize = 128;
 
-/// A chunk or an answer. Kept from one chunk to the next, so that its lists are allocated once.
+/// The places in a chunk or an answer. The shape is kept from one chunk to the next, so that its
+/// lists are allocated once.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
-    /// Where its `{` stands.
+    /// The place of the `{`.
     pub(super) open: usize,
     pub(super) id: Option<Member>,
     pub(super) object: Option<Member>,
@@ -82,18 +84,18 @@ pub(super) struct Shape {
     pub(super) choices: Option<Member>,
     pub(super) usage: Option<Member>,
     pub(super) error: Option<Member>,
-    /// Groq's own object, which may hold the usage, or an error.
+    /// Groq's own object, which may have the usage or an error.
     pub(super) x_groq: Option<Member>,
-    /// Our own mark, where the upstream is a gateway like this one.
+    /// Our own mark, if the upstream is a gateway like this one.
     pub(super) x_portcullis: Option<Member>,
     /// OpenAI's random padding.
     pub(super) obfuscation: Option<Member>,
-    /// Where xAI and Perplexity found what they say.
+    /// The sources of xAI's and Perplexity's answers.
     pub(super) citations: Option<Member>,
     pub(super) list: Vec<ChoiceShape>,
-    /// There are more of something than anybody asked for; the rest was not kept.
+    /// The reason why a list is too long. The rest of the list was not kept.
     pub(super) too_many: Option<&'static str>,
-    /// The tool calls of all choices; each [`MessageShape`] has its range.
+    /// The tool calls of all choices. Each [`MessageShape`] has its range.
     pub(super) calls: Vec<CallShape>,
 }
 
@@ -111,9 +113,9 @@ pub(super) struct ChoiceShape {
     /// Seen at OpenRouter.
     pub(super) error: Option<Member>,
     pub(super) has_native_finish: bool,
-    /// What is in `delta`, where that is an object.
+    /// The members of `delta`, if it is an object.
     pub(super) in_delta: Option<MessageShape>,
-    /// What is in `message`, where that is an object.
+    /// The members of `message`, if it is an object.
     pub(super) in_message: Option<MessageShape>,
 }
 
@@ -124,40 +126,40 @@ pub(super) struct MessageShape {
     pub(super) role: Option<Member>,
     pub(super) content: Option<Member>,
     pub(super) calls: Option<Member>,
-    /// The range of its calls in [`Shape::calls`].
+    /// The range of the message's calls in [`Shape::calls`].
     pub(super) call_range: Span,
-    /// Whether it holds any content, reasoning, refusal, audio, image or call.
+    /// True if the message has content, reasoning, a refusal, audio, an image or a call.
     pub(super) speaks: bool,
-    /// Whether it holds a refusal, audio or a call of the old kind.
+    /// True if the message has a refusal, audio or a call of the old kind.
     pub(super) is_special: bool,
-    /// Whether it holds a refusal.
+    /// True if the message has a refusal.
     pub(super) refuses: bool,
     /// A call of the old kind.
     pub(super) old_call: Option<Member>,
-    /// Whether it holds a call, audio or pictures, or content that is a string.
+    /// True if the message has a call, audio, pictures, or content that is a string.
     has_answer: bool,
-    /// Whether it holds thinking under any name of its own, be it `null`.
+    /// True if the message has a field of thinking under any name, even if it is `null`.
     pub(super) has_thinking: bool,
-    /// Whether such a member says anything.
+    /// True if a field of thinking has any content.
     pub(super) thinks: bool,
-    /// Whether there is `reasoning_content`, be it `null`.
+    /// True if the message has `reasoning_content`, even if it is `null`.
     pub(super) has_reasoning_content: bool,
-    /// Whether there is `reasoning`, and it is a string.
+    /// True if the message has `reasoning`, and it is a string.
     pub(super) has_reasoning: bool,
-    /// Whether one of [`LISTS`] is an array with something in it.
+    /// True if one of [`LISTS`] is an array with entries.
     pub(super) has_lists: bool,
-    /// The audio says when it expires, which is how a spoken answer ends.
+    /// True if the audio has a time of expiry, which is how a spoken answer ends.
     pub(super) ends_audio: bool,
-    /// UTF-8 bytes of reasoning and refusal.
+    /// The UTF-8 bytes of reasoning, of a refusal, and of a call of the old kind.
     pub(super) said: usize,
-    /// How many strings of content or reasoning it holds, not counting empty ones.
+    /// The number of strings of content or reasoning, except empty ones.
     pub(super) texts: usize,
-    /// Where that string stands, if it is one.
+    /// The place of that string, if there is exactly one.
     pub(super) only_text: Option<Span>,
 }
 
-/// Arrays of objects that may stand in a delta. The official Python client merges the entries by
-/// their `index`, and crashes on one that has none.
+/// The arrays of objects that may stand in a delta. The official Python client merges the entries
+/// by their `index`, and crashes on an entry without one.
 pub(super) const LISTS: [&[u8]; 3] = [br#""annotations""#, names::DETAILS, br#""images""#];
 
 /// An entry of `tool_calls`.
@@ -170,12 +172,12 @@ pub(super) struct CallShape {
     pub(super) function: Option<Member>,
     pub(super) name: Option<Member>,
     pub(super) arguments: Option<Member>,
-    /// Not a function but a custom tool.
+    /// True if the call is of a custom tool, not of a function.
     pub(super) is_custom: bool,
 }
 
 impl Shape {
-    /// Reads one whole text; whatever was here before is gone.
+    /// Reads one whole text. Replaces everything that was read before.
     pub(super) fn read(&mut self, text: &[u8]) -> Result<(), Broken> {
         let (mut list, mut calls) = (std::mem::take(&mut self.list), std::mem::take(&mut self.calls));
         list.clear();
@@ -186,7 +188,7 @@ impl Shape {
         let span = cursor.object(|cursor, key| {
             let slot = match slice(text, &key) {
                 br#""choices""# => {
-                    // Of a key that comes twice, the last one counts, as it does for clients.
+                    // If a key comes twice, the last one counts, as it does for clients.
                     self.list.clear();
                     self.calls.clear();
                     let value = cursor.maybe_array(|cursor, _| self.choice(cursor))?;
@@ -212,7 +214,7 @@ impl Shape {
         cursor.end()
     }
 
-    /// Returns the error that stands in the place of a chunk or an answer, or inside it.
+    /// Returns the error in the place of a chunk or an answer, or inside one.
     pub(super) fn error(&self, text: &[u8]) -> Option<UpstreamError> {
         let speaks = |member: &Option<Member>| member.as_ref().is_some_and(|member| member.speaks(text));
         let is_error = speaks(&self.error) || self.list.iter().any(|choice| speaks(&choice.error));
@@ -224,7 +226,7 @@ impl Shape {
         error::hidden(text).or_else(|| is_error.then(error::without_reason))
     }
 
-    /// Returns the upstream's id as a literal, if it has a decent one.
+    /// Returns the upstream's id as a literal, if it is a string of a reasonable length.
     pub(super) fn id<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         filled(text, &self.id.as_ref()?.value).filter(|id| id.len() <= 256)
     }
@@ -277,36 +279,36 @@ impl Shape {
 }
 
 impl ChoiceShape {
-    /// Returns whether there is thinking in it.
+    /// Returns whether the choice has thinking.
     pub(super) fn thinks(&self) -> bool {
         [&self.in_delta, &self.in_message].into_iter().flatten().any(|body| body.thinks)
     }
 }
 
 impl MessageShape {
-    /// Returns whether `tool_calls` is there, but is nothing that a client could read.
+    /// Returns whether `tool_calls` is there, but has a form that no client can read.
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
     }
 
-    /// Returns whether it holds anything that a caller can use: neither thinking nor a refusal, and
-    /// more than a citation.
+    /// Returns whether the message has anything that a caller can use. Thinking, a refusal or a
+    /// citation alone is not enough.
     pub(super) fn answers(&self, text: &[u8]) -> bool {
         self.has_answer || self.parts_of_content(text).is_some_and(|content| !parts(content).text.is_empty())
     }
 
-    /// Returns the content, if it stands in parts.
+    /// Returns the content, if it is in parts.
     pub(super) fn parts_of_content<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         let content = self.content.as_ref()?;
         matches!(content.kind(text), Kind::Array | Kind::Object).then(|| slice(text, &content.value))
     }
 
-    /// Returns whether the only string of text or reasoning is its content.
+    /// Returns whether the only string of content or reasoning is the content.
     pub(super) fn is_only_content(&self) -> bool {
         self.content.as_ref().is_some_and(|content| self.only_text.as_ref() == Some(&content.value))
     }
 
-    /// Returns where a piece of reasoning stands, if there is nothing beside it.
+    /// Returns the place of a piece of reasoning, if the message has nothing else.
     pub(super) fn only_reasoning(&self, text: &[u8]) -> Option<&Span> {
         let has_more = self.is_only_content() || self.is_special || self.has_lists || !self.call_range.is_empty();
         self.only_text.as_ref().filter(|_| !has_more).filter(|span| slice(text, span).starts_with(b"\""))
@@ -342,7 +344,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<CallShape>) -> Result<(Sp
             br#""tool_calls""# => {
                 calls.truncate(first_call);
                 let value = cursor.maybe_array(|cursor, at| {
-                    // One too many shows that there are too many.
+                    // One call too many shows that there are too many.
                     if at > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
                         return cursor.value().map(drop);
                     }
@@ -365,12 +367,12 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<CallShape>) -> Result<(Sp
                 if matches!(name, names::STANDARD | names::SHORT) {
                     body.note_text(text, &value);
                 }
-                // The same text under two names at servers in transition: it counts once.
+                // Some servers send the same text under two names. It counts once.
                 if name != names::BLOCKS {
                     reasoned = reasoned.max(json::text_len(text, &value));
                 }
             }
-            // There may be thinking in it, or not.
+            // The value may or may not have thinking.
             names::BESIDES => {
                 cursor.value()?;
                 body.has_thinking = true;
@@ -395,7 +397,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<CallShape>) -> Result<(Sp
             name if LISTS.contains(&name) => {
                 let value = cursor.value()?;
                 let full = !is_hollow(slice(text, &value));
-                // A citation alone is no answer yet; reasoning and images are.
+                // A citation alone does not begin an answer. Reasoning and images do.
                 body.speaks |= full && name != br#""annotations""#;
                 body.has_answer |= full && name == br#""images""#;
                 body.has_lists |= full && slice(text, &value).starts_with(b"[");
@@ -449,12 +451,12 @@ fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
     Ok(call)
 }
 
-/// Returns whether a value says nothing.
+/// Returns whether a value has no content.
 pub(super) fn is_hollow(value: &[u8]) -> bool {
     matches!(value, b"null" | b"\"\"" | b"[]" | b"{}" | b"false")
 }
 
-/// Returns whether audio names the time when it expires.
+/// Returns whether the audio has a time of expiry.
 fn expires(audio: &[u8]) -> bool {
     let mut found = false;
     let read = Cursor::new(audio).object(|cursor, key| {
