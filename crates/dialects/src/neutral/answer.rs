@@ -1,7 +1,8 @@
-//! This module builds an answer for a caller; all front doors share it. A `Draft` is one answer in
-//! the making. Its `AnswerProgress` follows the events. It decides what each dialect would
-//! otherwise decide for itself: role, ids, indexes, names, the reason of the end, and the usage. It
-//! tells a front door's `AnswerWriter` what to write.
+//! A `Draft` is one answer in the making; all front doors use it.
+//!
+//! Its `AnswerProgress` follows the events. It decides what each dialect would otherwise decide for
+//! itself: role, ids, indexes, names, the reason of the end, and the usage. It tells a front door's
+//! `AnswerWriter` what to write.
 //!
 //! A `Draft` is one answer. Its `AnswerProgress` follows the events and decides what every dialect
 //! would else decide for itself: role, ids, indexes, names, the reason of the end, and the usage.

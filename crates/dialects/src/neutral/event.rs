@@ -19,7 +19,7 @@ pub enum Event<'a> {
     Signed(&'a str),
     /// Thinking that nobody may read. It must come back as it is.
     Redacted(&'a str),
-    /// The begin of a call. The call lasts until the choice's next call or finish. Without
+    /// The start of a call. The call lasts until the choice's next call or finish. Without
     /// [`Event::Arguments`] its arguments are `{}`.
     Call {
         /// The choice that calls.

@@ -1,5 +1,5 @@
-//! This module estimates the size of a written request. The buffer then need not grow while it is
-//! written, even if the request has a picture of megabytes.
+//! The room of a request is the estimated size of its written form. A buffer with this room need
+//! not grow while the request is written, even if the request has a picture of megabytes.
 
 use super::request::{Media, Message, Part, PartKind, Raw, Request, Tool, ToolKind};
 

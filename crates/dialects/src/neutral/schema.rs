@@ -1,4 +1,5 @@
-//! This module reads a JSON Schema into nodes. A node is a JSON value with the values in it.
+//! A node is a JSON value of a schema, with the values in it. This module reads a JSON Schema into
+//! nodes.
 //!
 //! Numbers, names and values keep their text and their order, because a model answers in the order
 //! of the properties. The meaning of a keyword is left to the code that writes the schema for a

@@ -1,5 +1,5 @@
-//! This module has the data that a dialect gets to write a request, and the data that it gives
-//! back.
+//! A target is one way to serve a model. This module has the data about a target that a dialect
+//! gets to write a request, and the data that the dialect gives back.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! This module edits a JSON text. The edits are gathered by span and applied in one pass.
-//! Everything else stays byte for byte.
+//! An edit replaces, inserts or removes a part of a JSON text. Edits are gathered by span and
+//! applied in one pass. Everything else stays byte for byte.
 //!
 //! The spans must come from one scan of the same text. An edit inside a removed or replaced span is
 //! dropped with it. New text is not checked; the one who adds it must make sure that it fits.

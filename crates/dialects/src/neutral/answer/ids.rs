@@ -1,4 +1,4 @@
-//! This module makes the ids of calls unique. It keeps the upstream's id, and makes one if the
+//! The id of a call is unique in its answer. It is the upstream's id, or one of ours if the
 //! upstream gives none or gives one twice.
 
 use std::borrow::Cow;

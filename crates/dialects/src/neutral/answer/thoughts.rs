@@ -1,5 +1,5 @@
-//! This module gathers the thoughts that must come back with the call that they led to, while they
-//! pass.
+//! Signed thoughts must come back with the call that they led to. This module gathers them while
+//! they pass.
 //!
 //! Providers want all thoughts of a turn back unchanged, or none. So thoughts that are too much to
 //! keep are dropped as a whole, not in part.

@@ -116,7 +116,7 @@ impl<'a> Block<'a> {
         Self { kind: Text(Some(Cow::Borrowed("text"))), text: Text(Some(text)), ..Self::default() }
     }
 
-    /// Emits the whole block. In a stream this is the begin of the block.
+    /// Emits the whole block. In a stream this is the start of the block.
     pub(super) fn emit(&self, emit: Emit<'_>) {
         match self.kind.as_str() {
             "text" => self.text.emit(|text| Event::Text(0, text), emit),

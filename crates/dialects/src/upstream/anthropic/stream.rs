@@ -33,7 +33,7 @@ enum OpenBlock {
     Other(Option<u64>),
     Call {
         index: Option<u64>,
-        /// True if the arguments came with the begin of the call.
+        /// True if the arguments came with the start of the call.
         is_whole: bool,
     },
 }

@@ -40,7 +40,7 @@ pub struct ConverseReader {
     is_claude: bool,
     has_stopped: bool,
     has_usage: bool,
-    /// The block to which fragments of a call belong. A text block may come without a begin, so it
+    /// The block to which fragments of a call belong. A text block may come without a start, so it
     /// changes nothing here.
     open: Option<OpenBlock>,
 }

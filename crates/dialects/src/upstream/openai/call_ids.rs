@@ -37,8 +37,8 @@ fn as_short(id: &str) -> Option<Short> {
 /// were renamed before.
 fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
     let hash = fnv(id.as_bytes());
-    // Ids with the same hash get different salts. Without that, a caller who makes such ids on
-    // purpose would cost us a try for each of them.
+    // Each id begins its retries with a salt of its own. Otherwise a caller who makes ids of one
+    // hash on purpose would make us try all earlier salts each time.
     let salts = std::iter::once(0).chain(count as u64 + 1..);
     let mut short = [0; 9];
     for salt in salts {

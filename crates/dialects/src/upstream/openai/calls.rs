@@ -1,5 +1,5 @@
-//! This module corrects tool calls. They are numbered from 0 as they arrive. A call is introduced
-//! once with its id and name, and later fragments only add to it.
+//! A tool call comes in fragments, and this module corrects them. Calls are numbered from 0 as they
+//! arrive. A call is introduced once with its id and name, and later fragments only add to it.
 //!
 //! Servers number calls wrongly or not at all, repeat the id and the name in every fragment, send
 //! parallel calls under one number, or send arguments as an object. Clients join fragments by the

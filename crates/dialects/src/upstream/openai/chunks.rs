@@ -1,4 +1,4 @@
-//! This module makes the chunks of a stream standard while they pass.
+//! A chunk is one event of a stream. This module makes chunks standard while they pass.
 //!
 //! Each chunk that goes out is the upstream's own chunk, in which the wrong spans are edited. The
 //! finish of a choice is held back until the stream has ended. So the finish comes last and once,

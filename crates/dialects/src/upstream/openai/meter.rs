@@ -1,4 +1,4 @@
-//! This module reads an upstream's usage object into correct numbers, and writes it back.
+//! A meter reads an upstream's usage object into correct numbers, and writes the object back.
 //!
 //! Only the numbers that a usage must have are changed; everything else stays as it came. A usage
 //! in which every number is zero or null counts nothing, and is treated as missing.

@@ -1,4 +1,5 @@
-//! This module reads content that is a list of parts: its text, and the thinking among the parts.
+//! A part is one element of content that is a list. This module reads the text of the parts, and
+//! the thinking among them.
 
 use crate::wire::json::{Broken, Cursor, Kind, slice, text_of};
 

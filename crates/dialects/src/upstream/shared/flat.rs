@@ -1,5 +1,6 @@
-//! This module is shared by the dialects in which each message of the caller becomes one message:
-//! [`cohere`](crate::upstream::cohere) and [`ollama`](crate::upstream::ollama).
+//! A flat dialect is one in which each message of the caller becomes one message:
+//! [`cohere`](crate::upstream::cohere) and [`ollama`](crate::upstream::ollama). This module has
+//! what they share.
 //!
 //! Refusals come first and losses second, so that the writing itself cannot fail. Nothing here
 //! knows either dialect.

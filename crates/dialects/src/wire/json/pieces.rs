@@ -1,4 +1,5 @@
-//! This module checks JSON text that comes in pieces: is it one whole value? It keeps no text.
+//! [`Pieces`] is JSON text that comes in pieces. It keeps no text, but knows if the text is one
+//! whole value.
 //!
 //! It accepts the same texts as [`Cursor`](super::Cursor), but at any depth, because nothing
 //! recurses here: a level costs one bit. The text may be cut between any two characters. The pieces
