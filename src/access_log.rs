@@ -175,7 +175,7 @@ impl Sink {
             {
                 match open(path) {
                     Ok(new) => file = Some(new),
-                    Err(why) => log::error!("{why}; still writing to the old file"),
+                    Err(why) => log::error!("{why}; access lines still go to the old file"),
                 }
             }
             let _writing = self.writing.lock();
@@ -190,7 +190,7 @@ impl Sink {
                 self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
                 // Once an outage.
                 if !has_failed {
-                    log::error!("the access log cannot be written, its lines are dropped: {why}");
+                    log::error!("the access log cannot be written, so its lines are dropped: {why}");
                 }
             } else if has_failed {
                 log::info!("the access log can be written again");

@@ -180,7 +180,7 @@ impl Pages {
             return (421, PLAIN, host::refusal(host));
         }
         let Ok(_asking) = self.asking.try_acquire() else {
-            return (503, PLAIN, "too many ask at once: try again\n".to_owned());
+            return (503, PLAIN, "too many requests to the admin listener at once: try again\n".to_owned());
         };
         let (path, query) = (header.uri.path(), header.uri.query().unwrap_or(""));
         let reads = matches!(header.method, http::Method::GET | http::Method::HEAD);
@@ -188,7 +188,7 @@ impl Pages {
             Some(account) if header.method == http::Method::POST && is_from_here(header) => {
                 reset(&self.books.live, account)
             }
-            Some(_) => (405, PLAIN, "use POST, and not from another site's page\n".to_owned()),
+            Some(_) => (405, PLAIN, "use POST, and do not send it from a web page of another site\n".to_owned()),
             None if !reads => (405, PLAIN, "use GET\n".to_owned()),
             None => match path {
                 "/usage" => usage(&self.books.ledger, query).await,
@@ -204,7 +204,7 @@ impl Pages {
                     (200, "application/json", page + "\n")
                 }
                 _ => {
-                    let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
+                    let paths = "no such page. Use /status, /limits, /usage, /metrics, /livez, /readyz, or POST /accounts/NAME/reset\n";
                     (404, PLAIN, paths.to_owned())
                 }
             },
@@ -258,16 +258,16 @@ async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
     if !ledger.is_on() {
-        return (404, PLAIN, "there is no ledger: `ledger.enabled` in server.yaml\n".to_owned());
+        return (404, PLAIN, "the ledger is switched off: `ledger.enabled` is false in server.yaml\n".to_owned());
     }
     let deadline = Instant::now() + PATIENCE.mul_f64(0.8);
     let ledger = ledger.clone();
     let answer = move || ledger.answer(&query, deadline).map(|answer| answer.map(|answer| answer.json()));
     match tokio::task::spawn_blocking(answer).await {
         Ok(Ok(Some(json))) => (200, "application/json", json),
-        Ok(Ok(None)) => (503, PLAIN, "the ledger has no file\n".to_owned()),
+        Ok(Ok(None)) => (503, PLAIN, "the ledger has no file yet\n".to_owned()),
         Ok(Err(why)) => (if let Unanswered::TooMuch(_) = why { 400 } else { 503 }, PLAIN, format!("{why}\n")),
-        Err(why) => (500, PLAIN, format!("the ledger was not read: {why}\n")),
+        Err(why) => (500, PLAIN, format!("the ledger could not be read: {why}\n")),
     }
 }
 
@@ -307,9 +307,9 @@ fn reset(live: &Live, account: &str) -> Page {
     match snapshot.states.iter().find(|state| *state.id == *account) {
         Some(state) => {
             state.reset();
-            log::info!("account {account}: its rests are ended and its breakers closed, as was asked for");
+            log::info!("account {account} was reset by an operator: its rests have ended, and its breakers are closed");
             (204, PLAIN, String::new())
         }
-        None => (404, PLAIN, "no account of this name is in the catalog\n".to_owned()),
+        None => (404, PLAIN, "the catalog has no account with this name\n".to_owned()),
     }
 }

@@ -238,8 +238,8 @@ impl Refusal {
     /// Makes the refusal for failures that only the operator can end. It does not say whose
     /// credential is wrong, or why.
     pub fn for_the_operator(what: What) -> Refusal {
-        let message = "No upstream account of this model can be used until the gateway's operator acts. Trying again does \
-                       not help: give the operator the request id.";
+        let message = "No upstream account of this model can be used until the gateway's operator fixes \
+                       it. Trying again does not help: give the operator the request id.";
         Refusal::new(what, message).in_vain()
     }
 
@@ -247,7 +247,8 @@ impl Refusal {
     pub fn invalid_key() -> Refusal {
         Refusal::new(
             What::InvalidKey,
-            "No valid API key was given. Send one that is enabled, not expired and allowed from your address, as `Authorization: Bearer <key>`.",
+            "The request has no valid API key. Send a key that is enabled, not expired and \
+             allowed from your address, as `Authorization: Bearer <key>`.",
         )
     }
 
@@ -256,7 +257,9 @@ impl Refusal {
         let shown: String = model.chars().take(80).collect();
         Refusal::new(
             What::ModelNotFound,
-            format!("The model `{shown}` does not exist or this key may not use it. GET /v1/models lists the models of this key."),
+            format!(
+                "The model `{shown}` does not exist, or this key may not use it. GET /v1/models lists the models of this key."
+            ),
         )
         .param("model")
     }
@@ -265,7 +268,7 @@ impl Refusal {
     pub fn no_room() -> Refusal {
         Refusal::new(
             What::NoCapacity,
-            "The gateway's memory for requests is full, or this caller's part of it is. Try again shortly.",
+            "The gateway has no memory left for this request, or this caller's part of the memory is used up. Try again shortly.",
         )
         .retry_after(1)
     }

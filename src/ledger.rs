@@ -68,7 +68,7 @@ impl Ledger {
         ledger.instance = OnceLock::from(instance);
         match std::thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run()) {
             Ok(_) => ledger.sink = Some(sink),
-            Err(why) => log::error!("there is no ledger, since its thread cannot be started: {why}"),
+            Err(why) => log::error!("the ledger is off, because its thread cannot be started: {why}"),
         }
         ledger
     }
@@ -118,7 +118,10 @@ impl Ledger {
         let past = read.unwrap_or_else(|why| {
             // While the file cannot be written, the log has said why.
             let level = if failing { log::Level::Warn } else { log::Level::Error };
-            log::log!(level, "what was spent before is not known yet: until it is, new limits begin at zero: {why}");
+            log::log!(
+                level,
+                "the use before this start is unknown, so limits begin at zero until the ledger can be read: {why}"
+            );
             None
         });
         let mut past = past.unwrap_or_default();

@@ -136,16 +136,12 @@ impl Default for Metrics {
             first_byte: times(r, "first_byte_seconds", "From the request's head to the answer's first byte", SECONDS),
             own: times(r, "own_seconds", "Time that an exchange spent running in Portcullis itself", OWN),
             tokens: add(r, "tokens", "Tokens, as counted or estimated"),
-            cost: add(r, "cost_usd", "What tokens cost, where their price is known"),
+            cost: add(r, "cost_usd", "US dollars that tokens cost, where their price is known"),
             unpriced: add(r, "cost_unknown", "Answers whose price is not known"),
             limited: add(r, "limited", "Requests refused by a limit of their caller, key or key's model"),
-            attempts: add(r, "attempts", "Tries at upstream accounts by how they ended"),
+            attempts: add(r, "attempts", "Attempts at upstream accounts by how they ended"),
             estimated: add(r, "usage_estimated", "Exchanges whose tokens had to be estimated"),
-            losses: add(
-                r,
-                "dropped_params",
-                "Fields of requests that could not be expressed in the upstream's language",
-            ),
+            losses: add(r, "dropped_params", "Fields of requests that the upstream's format cannot express"),
         };
         let accounts = AccountMetrics {
             in_flight: add(r, "in_flight", "Requests in flight at an account"),
@@ -154,23 +150,27 @@ impl Default for Metrics {
             headroom: add(
                 r,
                 "headroom_ratio",
-                "What is left of an account's tightest quota, as its provider said last",
+                "Share that is left of an account's tightest quota, as its provider last reported",
             ),
         };
         let models = ModelMetrics {
             hedges: add(r, "hedges", "Second attempts beside a slow first one, by whether they were faster"),
-            waiting: add(r, "waiting", "Requests that wait for a place at a model"),
+            waiting: add(r, "waiting", "Requests that wait in the queue of a model"),
             shed: add(r, "shed", "Requests refused because all accounts were busy and the queue was full"),
             spared: add(
                 r,
                 "retries_spared",
                 "Requests that failed and were not tried again because of the retry budget",
             ),
-            unused: add(r, "unused_tokens", "Tokens that may be charged for attempts whose answer nobody got"),
+            unused: add(
+                r,
+                "unused_tokens",
+                "Tokens that a provider may charge for attempts whose answer no caller got",
+            ),
         };
         let catalog = CatalogMetrics {
             old_hashes: add(r, "old_hash_uses", "Requests with a secret that is being replaced"),
-            generation: add(r, "catalog_generation", "How many catalogs were taken since the start"),
+            generation: add(r, "catalog_generation", "Number of catalogs that were taken since the start"),
             last_success: add(r, "catalog_last_success_seconds", "Unix time at which the present catalog was taken"),
             refusals: add(r, "catalog_refusals", "Changes of the catalog that were refused"),
             reload_failed: add(r, "reload_failed", "1 while the files hold a catalog that was refused"),
@@ -182,33 +182,33 @@ impl Default for Metrics {
             edit_waits: add(
                 r,
                 "catalog_waiting_seconds",
-                "How long the oldest change of the files waits to be live; 0 if none does",
+                "Seconds that the oldest change of the files waits to be live; 0 if no change waits",
             ),
         };
         let process = ProcessMetrics {
             lines_dropped: add(
                 r,
                 "access_lines_dropped",
-                "Access lines dropped because their sink stalled or refused them",
+                "Access lines dropped because they could not be written, or not fast enough",
             ),
             refused_connections: add(
                 r,
                 "connections_refused",
                 "Connections closed at once because of limits.connections",
             ),
-            panics: add(r, "panics", "Exchanges that ended in a panic of ours"),
+            panics: add(r, "panics", "Exchanges that ended in a panic, which is a bug of Portcullis"),
         };
         let stores = StoreMetrics {
             ledger_rows: add(r, "ledger_rows", "Rows written to the ledger"),
             ledger_dropped: add(r, "ledger_dropped", "Rows dropped because the ledger could not be written for long"),
-            up: add(r, "store_up", "1 while the store that instances share decides over limits"),
+            up: add(r, "store_up", "1 while the store that gateways share decides over limits"),
             errors: add(
                 r,
                 "store_errors",
-                "Admissions that the store did not answer in time, and connections lost or not had",
+                "Admissions that the store did not answer in time, and its connections that failed",
             ),
-            seconds: times(r, "store_seconds", "From asking the store for an admission to its answer", OWN),
-            ledger_up: add(r, "ledger_up", "1 while the ledger can be written; 0 also where it is switched off"),
+            seconds: times(r, "store_seconds", "Time that the store takes to answer an admission", OWN),
+            ledger_up: add(r, "ledger_up", "1 while the ledger can be written; 0 if not, or if it is switched off"),
         };
         Metrics { registry, exchanges, accounts, models, catalog, process, stores }
     }

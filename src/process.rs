@@ -116,6 +116,6 @@ fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
                 scopes.used.touch(now.min(*at));
             }
         }
-        Err(why) => log::warn!("when keys were last used is not known: {why}"),
+        Err(why) => log::warn!("the times when keys were last used are unknown: {why}"),
     }
 }

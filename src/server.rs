@@ -85,8 +85,10 @@ fn ports(server: &config::Server) -> Result<(), String> {
         // All are held until each is bound, since they may be in each other's way.
         let listener = TcpListener::bind(address).map_err(|e| {
             let (by, hint) = match held.iter().find(|(other, _)| other.port() == address.port()) {
-                Some((other, _)) => (format!(", by {other};"), ", or --listen, name the same port twice"),
-                None => ("; is another process listening there?".to_owned(), " say where"),
+                Some((other, _)) => {
+                    (format!(": {other} has the same port;"), ", or --listen, name the same port twice")
+                }
+                None => (". Does another process listen there?".to_owned(), " set the address"),
             };
             format!("cannot listen on {address}: {e}{by} `listen` and `admin` in server.yaml{hint}")
         })?;
@@ -275,7 +277,7 @@ impl Background {
             self.nudge.now();
             for certificate in &self.certificates {
                 if let Err(why) = certificate.reload() {
-                    log::error!("{why}; the old certificate stays in use");
+                    log::error!("{why}; the gateway still uses the old certificate");
                 }
             }
         }
@@ -298,7 +300,9 @@ impl ShutdownSignalWatch for Signals {
         let drain = self.process.settings.drain;
         self.process.books.drain.enter(Phase::Delaying);
         let (run, time) = (self.process.books.drain.exchanges(), drain.delay + drain.grace);
-        let what = format!("asked to stop: {run} exchanges run, they have {time:?}; a second signal ends at once");
+        let what = format!(
+            "stopping on a signal: {run} exchanges run and have {time:?} to end; a second signal ends the process at once"
+        );
         say(log::Level::Info, what);
         tokio::select! {
             () = tokio::time::sleep(drain.delay) => {}
@@ -333,7 +337,7 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => {
-            log::error!("cannot drain: {why}");
+            log::error!("cannot wait for running exchanges: {why}");
             end(process, 1);
         }
     };
@@ -343,7 +347,10 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
             tokio::time::sleep(Duration::from_millis(20)).await;
             if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle()).await.is_err() {
                 let run = process.books.drain.exchanges();
-                say(log::Level::Warn, format!("{run} exchanges did not end in time: they are cut, and told so"));
+                say(
+                    log::Level::Warn,
+                    format!("{run} exchanges did not end in time: they are cut, and their callers get an error"),
+                );
                 cut(process, CUT).await;
             }
             0
@@ -388,7 +395,8 @@ fn end(process: &Process, code: i32) -> ! {
     }
     let lost = process.books.ledger.status().waiting;
     if lost > 0 {
-        let what = format!("{lost} rows of the ledger are lost, since it could not be written up to the end");
+        let what =
+            format!("{lost} rows of the ledger are lost, because it could not be written before the process ended");
         say(log::Level::Error, what);
     }
     say(log::Level::Info, "stopped".to_owned());

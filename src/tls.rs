@@ -55,6 +55,6 @@ fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
         .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
     CertifiedKey::from_der(chain, key_der, provider).map_err(|e| {
-        format!("the certificate {} and the key {} do not go together: {e}", cert.display(), key.display())
+        format!("the certificate {} and the key {} do not belong together: {e}", cert.display(), key.display())
     })
 }

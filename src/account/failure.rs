@@ -237,7 +237,7 @@ impl Failure {
     /// Returns the failure of a request that, the upstream said, was not looked at on a new
     /// connection neither.
     pub fn unread() -> Failure {
-        Failure::Unreachable("it looked at no request, on a new connection neither".to_owned())
+        Failure::Unreachable("it did not read the request, not even on a new connection".to_owned())
     }
 
     /// Returns what the caller is told when this was the last attempt. `tries` is how many there
@@ -263,9 +263,9 @@ const INSECURE: &str =
     "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.";
 const CLOSED: &str = "The upstream closed the connection without an answer. Try again.";
 const NOT_READ: &str = "The upstream stopped reading the request. Try again later.";
-const NOT_BEGUN: &str = "The upstream did not begin to answer in time. Try again, or ask for less.";
-const SILENT: &str = "The upstream fell silent before its answer was complete. Try again.";
-const NOT_FINISHED: &str = "The upstream did not finish in time. Try again, or ask for less.";
+const NOT_BEGUN: &str = "The upstream did not begin to answer in time. Try again, or send a smaller request.";
+const SILENT: &str = "The upstream stopped sending before its answer was complete. Try again.";
+const NOT_FINISHED: &str = "The upstream did not finish its answer in time. Try again, or send a smaller request.";
 const NONSENSE: &str =
     "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.";
 const BROKEN_CALL: &str = "The upstream's answer calls a tool with arguments that are not a JSON object. Try again.";
@@ -314,10 +314,11 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
             What::BadUpstreamResponse,
             "The upstream account does not serve this model. Ask the gateway's operator, with the request id.",
         ),
-        Class::Rate => {
-            Refusal::new(What::UpstreamRateLimited, "The upstream is limiting the rate of requests. Try again later.")
-                .retry_after(5)
-        }
+        Class::Rate => Refusal::new(
+            What::UpstreamRateLimited,
+            "The upstream refused the request because of its rate limit. Try again later.",
+        )
+        .retry_after(5),
         Class::Transient | Class::Ours => {
             let status = status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
             Refusal::new(What::BadUpstreamResponse, format!("The upstream failed{status}. Try again later."))

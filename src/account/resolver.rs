@@ -90,9 +90,9 @@ impl Addresses {
         let _one_at_a_time = self.looking.lock().await;
         if let Err(why) = self.resolve(account).await {
             let known = if self.known.load().is_some() {
-                "the addresses known before stay in use"
+                "the gateway still uses the addresses from before"
             } else {
-                "it cannot be reached"
+                "the account cannot be reached"
             };
             log::warn!("account {}: {why}; {known}", account.id);
         }
@@ -102,7 +102,8 @@ impl Addresses {
         let host = &account.base.host;
         let failed = |why: &str| Some(Arc::new(Failed { host: host.clone(), why: why.to_owned(), at: Instant::now() }));
         // Who asks may give up first, and the next would begin anew.
-        let mut unless_it_ends = OnDrop(Some(|| self.failed.store(failed(&format!("{host} is not resolved in time")))));
+        let mut unless_it_ends =
+            OnDrop(Some(|| self.failed.store(failed(&format!("{host} was not resolved in time")))));
         let found = tokio::time::timeout(PATIENCE, look_up(account)).await;
         unless_it_ends.0 = None;
         match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs())))
@@ -158,7 +159,11 @@ async fn look_up(account: &Account) -> Result<Vec<SocketAddr>, String> {
         .map_err(|e| format!("cannot resolve {host}: {e}"))?;
     let mut addresses: Vec<SocketAddr> = found.filter(|a| allowed(account, a.ip())).collect();
     addresses.dedup();
-    if addresses.is_empty() { Err(format!("{host} resolves to no address that may be used")) } else { Ok(addresses) }
+    if addresses.is_empty() {
+        Err(format!("{host} resolves only to addresses that the gateway may not use"))
+    } else {
+        Ok(addresses)
+    }
 }
 
 /// Link-local and metadata addresses never; plain HTTP to the public Internet only if the account

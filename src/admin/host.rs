@@ -69,10 +69,11 @@ fn plain(name: &str) -> String {
 pub(super) fn refusal(host: &str) -> String {
     let shown = name(host).filter(|name| name.len() <= 253);
     let written = shown.as_deref().unwrap_or("NAME");
-    let by = shown.as_deref().map_or_else(|| "what `Host` says".to_owned(), |name| format!("\"{name}\""));
+    let by = shown.as_deref().map_or_else(|| "the name in the header `Host`".to_owned(), |name| format!("\"{name}\""));
     format!(
-        "the admin listener does not answer to {by}, since a web page could make a public name of its own mean this address. Ask by an IP address or by \
-         a name without a dot; or write in server.yaml, if the name is yours: `admin: {{ address: …, hosts: [{written}] }}`\n"
+        "the admin listener refuses requests to {by}: it is a public name, and any web page could use a \
+         public name to reach this address. Use an IP address or a name without a dot. If the name is \
+         yours, write in server.yaml: `admin: {{ address: …, hosts: [{written}] }}`\n"
     )
 }
 

@@ -46,7 +46,8 @@ impl FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "must be an address or a range of them, such as 10.0.0.0/8, 192.0.2.7 or fd00::/8".to_owned();
+        let wrong =
+            || "must be an IP address or a range of addresses, such as 10.0.0.0/8, 192.0.2.7 or fd00::/8".to_owned();
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -59,7 +60,7 @@ impl FromStr for Cidr {
                 .parse()
                 .ok()
                 .filter(|bits| *bits <= most)
-                .ok_or_else(|| format!("must have 0 to {most} after the /"))?,
+                .ok_or_else(|| format!("must have a number from 0 to {most} after the /"))?,
             Some(_) => return Err(wrong()),
         };
         // `::ffff:10.0.0.0/104` is `10.0.0.0/8`. A shorter prefix of a mapped address covers more

@@ -164,7 +164,7 @@ impl FromStr for Decimal {
             .iter()
             .any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()))
         {
-            return Err("must be a number from 0 on, such as 12 or 0.15".to_owned());
+            return Err("must be a number that is 0 or more, such as 12 or 0.15".to_owned());
         }
         let digits = format!("{whole}{decimals}");
         let significant = digits.trim_end_matches('0');
@@ -229,7 +229,7 @@ pub struct Quantile(pub f64);
 impl Written for Quantile {
     const NAME: &str = "Quantile";
     const PATTERN: &str = "^p[5-9][0-9]$";
-    const MEANING: &str = "What so many of a hundred stay below, from p50 to p99.";
+    const MEANING: &str = "A quantile from p50 to p99: p95 is the value that 95 of 100 values stay below.";
 }
 
 impl FromStr for Quantile {
@@ -277,7 +277,7 @@ impl FromStr for Time {
 impl Written for Cidr {
     const NAME: &str = "Cidr";
     const PATTERN: &str = "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$";
-    const MEANING: &str = "An address or a range of them: 192.0.2.7, 10.0.0.0/8, fd00::/8.";
+    const MEANING: &str = "An IP address or a range of addresses: 192.0.2.7, 10.0.0.0/8, fd00::/8.";
 }
 
 #[cfg(test)]
@@ -337,17 +337,17 @@ mod tests {
             assert_eq!(text.parse(), Ok(Decimal(millionths)), "{text}");
         }
         for (text, why) in [
-            ("", "a number from 0 on"),
-            ("-1", "a number from 0 on"),
-            ("+1", "a number from 0 on"),
-            (".5", "a number from 0 on"),
-            ("5.", "a number from 0 on"),
-            ("1e", "a number from 0 on"),
-            ("e5", "a number from 0 on"),
-            ("1e+-5", "a number from 0 on"),
-            ("1e1.5", "a number from 0 on"),
-            ("1e5e5", "a number from 0 on"),
-            ("0x10", "a number from 0 on"),
+            ("", "a number that is 0 or more"),
+            ("-1", "a number that is 0 or more"),
+            ("+1", "a number that is 0 or more"),
+            (".5", "a number that is 0 or more"),
+            ("5.", "a number that is 0 or more"),
+            ("1e", "a number that is 0 or more"),
+            ("e5", "a number that is 0 or more"),
+            ("1e+-5", "a number that is 0 or more"),
+            ("1e1.5", "a number that is 0 or more"),
+            ("1e5e5", "a number that is 0 or more"),
+            ("0x10", "a number that is 0 or more"),
             ("1e-07", "six decimals"),
             ("1.5e-6", "six decimals"),
             ("1e-99999999999999999999", "six decimals"),

@@ -92,10 +92,10 @@ impl Files {
                     std::thread::park_timeout(Duration::from_millis(20))
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(format!("{shown}: somebody else is changing keys here: try again"));
+                    return Err(format!("{shown}: another process is changing keys in this folder: try again"));
                 }
                 Err(TryLockError::Error(why)) => {
-                    return Err(format!("{shown}: cannot be locked, so nothing is changed: {why}"));
+                    return Err(format!("{shown}: the folder cannot be locked, so nothing was changed: {why}"));
                 }
             }
         }
@@ -191,7 +191,10 @@ impl Files {
         like: &Metadata,
     ) -> Result<(), String> {
         let catalog = assumed(&self.conf, &after).map_err(|problems| {
-            format!("{problems}\n{}: is not changed: with this change the catalog would have errors", path.display())
+            format!(
+                "{problems}\n{}: was not changed, because the change would put errors into the catalog",
+                path.display()
+            )
         })?;
         let text =
             after.iter().find(|source| source.path == path).map(|source| source.text.as_str()).unwrap_or_default();
@@ -204,7 +207,7 @@ impl Files {
         };
         if !unchanged || self.lock.is_none() {
             return Err(format!(
-                "{}: is not changed: somebody else changed it at this moment. Try again",
+                "{}: was not changed, because another program changed it at the same time. Try again",
                 path.display()
             ));
         }
@@ -301,7 +304,8 @@ fn read_by_the_same(file: &File, like: &Metadata) -> io::Result<()> {
         let owner_reads = ours.uid() == uid || uid == 0;
         if !(owner_reads && of_group) && like.mode() & 0o004 == 0 {
             let why = format!(
-                "its owner {uid} and its group {gid} cannot be kept, and the gateway may run as them: run this command as that user, or as root"
+                "the new file cannot have the owner {uid} and the group {gid} of the old one, so the \
+                 gateway could perhaps not read it: run this command as that user, or as root"
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }

@@ -100,9 +100,9 @@ pub(crate) fn stat(path: &Path) -> Option<Stat> {
 /// Returns the error of a file of the configuration that cannot be read.
 pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     let what = if why.kind() == io::ErrorKind::NotFound {
-        "is not there: write it, or say with --conf which folder holds the configuration".to_owned()
+        "does not exist: create it, or name the configuration folder with --conf".to_owned()
     } else if why.kind() == io::ErrorKind::FileTooLarge {
-        format!("is too large: all files together may have {} MiB", yaml::LARGEST >> 20)
+        format!("is too large: all files of the catalog together may have at most {} MiB", yaml::LARGEST >> 20)
     } else {
         format!("cannot be read: {why}")
     };

@@ -96,7 +96,7 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
         || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
     let mut limits = catalog.callers().iter().map(|caller| &caller.limits).chain(of_keys());
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
-    let what = "is false, so limits by day and by month begin at zero after each restart";
+    let what = "is false, so the gateway counts daily and monthly limits from zero after each restart";
     forgets.then(|| Problem { path: "ledger.enabled".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 
@@ -113,7 +113,7 @@ pub fn shown(conf: &Path) -> String {
 /// Refuses a folder that is not there, so that no single file is reported as missing in it.
 pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
-        let what = "there is no such folder: `--conf DIR` says which one has catalog.yaml";
+        let what = "this folder does not exist: use `--conf DIR` to name the folder with catalog.yaml";
         return Err(Problems::one(Problem::of_file(shown(conf), what)));
     }
     Ok(())
@@ -190,7 +190,8 @@ fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Proble
         Err(problem) => (FileList { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() }, Some(problem)),
     };
     let count = listed.paths.len();
-    let not_read = |path: &PathBuf| Problem::of_file(name(conf, path), "is not read: only names that end in .yaml are");
+    let not_read =
+        |path: &PathBuf| Problem::of_file(name(conf, path), "is ignored: only files whose names end in .yaml are read");
     let mut warnings: Vec<_> = listed.passed_over.iter().map(not_read).collect();
     let (sources, unreadable) = read_all(conf, listed.paths, |path, limit| references.read(path, limit));
     let (paths, texts): (Vec<_>, Vec<_>) =
@@ -307,7 +308,10 @@ impl<'c> ReferenceReader<'c> {
         let bytes = self.read(&path, LARGEST_NAMED).map_err(|why| unreadable(self.conf, &path, &why))?;
         if matches!(reference, Reference::File(_)) {
             if bytes.len() > LARGEST_SECRET {
-                return Err(format!("the file is too large for a secret: {} KiB are the most", LARGEST_SECRET >> 10));
+                return Err(format!(
+                    "the file is too large for a secret: at most {} KiB are allowed",
+                    LARGEST_SECRET >> 10
+                ));
             }
             self.private.insert(path);
         }
@@ -323,8 +327,8 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
         let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
         let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
         let what = match error.as_bytes() {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16: save it as UTF-8",
-            _ => "is not UTF-8",
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16: save the file as UTF-8",
+            _ => "is not UTF-8: save the file as UTF-8",
         };
         Problem { line: Some(line), ..Problem::of_file(name.to_owned(), what) }
     })
@@ -339,7 +343,7 @@ fn not_set(variable: &str) -> String {
         .unwrap_or_default();
     match quoted(variable, presets::variables().chain(set.iter().map(String::as_str))) {
         Some(_) => format!("the environment variable {variable} is not set{meant}"),
-        None => format!("the environment variable that is named here is not set{meant}"),
+        None => format!("the environment variable named here is not set{meant}"),
     }
 }
 
@@ -360,7 +364,7 @@ fn holds_guessable_hash(text: &str) -> bool {
 
 /// Warns of files that hold secrets and can be read by everybody.
 fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>) -> impl Iterator<Item = Problem> {
-    let what = "can be read by everybody on this machine: `chmod o-r` it";
+    let what = "holds a secret, and every user of this machine can read it: run `chmod o-r` on it";
     let warning = move |path: &PathBuf| Problem::of_file(name(conf, path), what);
     private.iter().filter(|path| is_world_readable(path)).map(warning)
 }
@@ -381,9 +385,9 @@ fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
     if why.kind() != io::ErrorKind::NotFound {
         format!("the file cannot be read: {why}")
     } else if path.starts_with(conf) {
-        format!("there is no such file; a relative path starts at {}", conf.display())
+        format!("the file does not exist; relative paths start at {}", conf.display())
     } else {
-        "there is no such file".to_owned()
+        "the file does not exist".to_owned()
     }
 }
 

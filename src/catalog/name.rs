@@ -2,7 +2,8 @@
 
 /// Checks the name of an account, a caller or a key. The error says what a right name looks like.
 pub fn of_entry(name: &str) -> Result<(), &'static str> {
-    const RIGHT: &str = "a name has 1 to 64 letters, digits and any of . _ - @ + and begins with a letter or digit";
+    const RIGHT: &str =
+        "a name has 1 to 64 characters: letters, digits and . _ - @ +; the first is a letter or a digit";
     let right = name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-@+".contains(&b));
@@ -12,8 +13,8 @@ pub fn of_entry(name: &str) -> Result<(), &'static str> {
 /// Checks a model id or an alias. It may hold `/`, as the ids of many providers do. The error says
 /// what a right id looks like.
 pub fn of_model(id: &str) -> Result<(), &'static str> {
-    const RIGHT: &str = "a model id has 1 to 256 ASCII characters, no space, none of * ? # % \" \\ ` < > { } | ^, and no empty, `.` or `..` \
-                         part between slashes";
+    const RIGHT: &str = "a model id has 1 to 256 ASCII characters, but no space and none of * ? # % \" \\ \
+                         ` < > { } | ^; a part between slashes must not be empty, `.` or `..`";
     let right = (1..=256).contains(&id.len())
         && id.bytes().all(|b| b.is_ascii_graphic() && !b"*?#%\"\\`<>{}|^".contains(&b))
         && id.split('/').all(|part| !matches!(part, "" | "." | ".."));

@@ -30,7 +30,7 @@ pub use model::{
     Target, Thinking, Traits,
 };
 
-/// What is served, to whom, and from where. Every change is live within a second.
+/// The accounts, the models and the callers. Every change is live within a second.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Catalog {
@@ -60,7 +60,7 @@ pub struct Account {
     /// provider; `azure` has none and must write it.
     pub base_url: Option<String>,
     /// The credential: `{ env: NAME }`, `{ file: /path }`, or (with a warning) the secret itself.
-    /// It is left out where the server asks for none. Default: none.
+    /// Leave it out if the server needs no credential. Default: none.
     pub key: Option<SecretRef>,
     /// Only `azure`: a dated version, such as 2024-10-21, which selects the paths with deployments.
     /// Default: none, which selects the v1 path.
@@ -78,17 +78,16 @@ pub struct Account {
     pub region: Option<String>,
     /// Only `bedrock`: keys that sign each request. They stand in place of `key`.
     pub aws: Option<Aws>,
-    /// Whether the account takes requests. The secrets of an account that does not are not read.
-    /// Default: true.
+    /// Whether the account takes requests. If not, its secrets are not read. Default: true.
     pub enabled: Option<bool>,
     /// The most requests in flight at the account at once. Default: no cap.
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
-    /// Whether Portcullis itself asks the account for one token, after failures, to see whether it
-    /// is back. Callers' requests are kept away until it is. With `false` the request of one caller
-    /// now and then finds that out. Default: false.
+    /// Whether Portcullis itself tests the account after failures, with a request for one token.
+    /// The account gets no requests of callers until a test succeeds. With `false` a caller's
+    /// request is sent now and then as the test. Default: false.
     pub probe: Option<bool>,
-    /// How long to wait for the account. What a model says goes before it, key by key.
+    /// How long to wait for the account. Each key that a model sets overrides the account's.
     pub timeouts: Option<Timeouts>,
     /// Headers that are sent with every request, by name.
     #[schemars(with = "Option<Entries<String>>")]
@@ -96,10 +95,10 @@ pub struct Account {
     /// Whether the account is asked for the usage of a stream. Write `false` for an old server that
     /// refuses `stream_options`. Default: true.
     pub stream_usage: Option<bool>,
-    /// What a server reads that only imitates the provider of its dialect.
+    /// Which newer fields the server reads, if it only imitates the provider of its dialect.
     pub traits: Option<ServerTraits>,
-    /// What requests may name that the provider then reads with this account's own rights. A
-    /// request that names something else is not sent to the account. Default: nothing.
+    /// Which references callers' requests may hold that the provider reads with the rights of this
+    /// account. A request with another such reference is not sent to the account. Default: nothing.
     pub caller_references: Option<List<CallerReference>>,
     /// Which URLs of pictures, sounds and files in a request are passed on, for the account's
     /// server to fetch. A request with another URL is not sent to the account. Default: public.
@@ -117,7 +116,7 @@ pub struct Account {
 #[schemars(rename = "Server")]
 pub struct ServerTraits {
     /// Only `anthropic` and `bedrock`: whether the server reads `output_config` (`outputConfig`).
-    /// If not, a schema is had by a tool that must be called, and an effort in it is not sent.
+    /// If not, Portcullis sends a schema as a tool that the model must call, and sends no effort.
     /// Default: true.
     pub output_config: Option<bool>,
     /// Only `gemini` and `vertex`: whether the server reads `responseJsonSchema`. If not, the older
@@ -171,7 +170,7 @@ impl JsonSchema for Dialect {
     }
 }
 
-/// What a request may name that the provider reads with the account's own rights.
+/// A kind of reference in a request that the provider reads with the account's own rights.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum CallerReference {
@@ -223,8 +222,8 @@ pub struct Aws {
     pub session_token: Option<SecretRef>,
 }
 
-/// How long to wait. What a model says goes before what its accounts say, key by key; the defaults
-/// are the accounts'.
+/// How long to wait. Each key that a model sets overrides the key of its accounts. The defaults are
+/// those of accounts.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
@@ -250,15 +249,15 @@ pub struct Timeouts {
 pub struct Caller {
     /// Whether its keys work. Default: true.
     pub enabled: Option<bool>,
-    /// The time from which on none of its keys works. Default: never.
+    /// The time at which all keys of the caller expire. Default: never.
     pub expires: Option<Text<Time>>,
-    /// Globs over model ids that it may use: `*` is any run of characters, `?` is any one. `[]`
-    /// means none. Default: every model.
+    /// Globs over the ids of models that the caller may use: `*` matches any characters, `?`
+    /// matches one. `[]` means no model. Default: every model.
     pub models: Option<List<String>>,
     /// What all its keys together may use.
     pub limits: Option<Limits>,
-    /// Whether its answers tell what they cost, in US dollars, as `usage.cost`, where that is
-    /// known. Default: false.
+    /// Whether the caller's answers have their cost in US dollars as `usage.cost`, if it is known.
+    /// Default: false.
     pub expose_cost: Option<bool>,
     /// Its keys by name. They may be spread over several files.
     pub keys: Option<Entries<Key>>,
@@ -292,7 +291,7 @@ pub struct Limits {
     pub usd_per_month: Option<Decimal>,
 }
 
-/// A key, of which only the hash is known. It can do at most what its caller can.
+/// A key. The catalog has only its hash. It can do at most what its caller can.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
@@ -303,22 +302,22 @@ pub struct Key {
     /// none.
     #[schemars(length(min = 1))]
     pub hashes: Option<List<HashUntil>>,
-    /// Globs over model ids, within those of the caller. `[]` means none. Default: all that the
-    /// caller may use.
+    /// Globs over the ids of models that the key may use, out of those that its caller may use.
+    /// `[]` means no model. Default: all that the caller may use.
     pub models: Option<List<String>>,
-    /// What it may use, within what its caller may.
+    /// How much the key may use, within the limits of its caller.
     pub limits: Option<Limits>,
-    /// What it may use of single models, by their ids, within its own limits.
+    /// How much the key may use of single models, by their ids, within the key's own limits.
     pub model_limits: Option<Entries<Limits>>,
-    /// The time from which on it does not work any more. Default: never.
+    /// The time at which the key expires. Default: never.
     pub expires: Option<Text<Time>>,
     /// The addresses and ranges from which it may be used, such as 10.0.0.0/8. Default: all.
     #[schemars(length(min = 1))]
     pub allow_ips: Option<List<Text<Cidr>>>,
     /// Whether it works. Default: true.
     pub enabled: Option<bool>,
-    /// Whether its answers tell the trail of attempts, account names included, and where the time
-    /// went. Default: false.
+    /// Whether answers to this key list the attempts, with the names of accounts, and how long each
+    /// step took. Default: false.
     pub debug: Option<bool>,
 }
 
@@ -329,7 +328,7 @@ pub struct HashUntil {
     /// `sha256:` and 64 hex digits.
     #[schemars(required)]
     pub hash: Option<Text<Digest>>,
-    /// The time from which on this one does not work any more. Default: never.
+    /// The time at which this hash expires. Default: never.
     pub until: Option<Text<Time>>,
 }
 
@@ -355,11 +354,9 @@ impl FromStr for Digest {
                 hex(rest).map(Self).ok_or_else(|| "must have exactly 64 hex digits after `sha256:`".to_owned())
             }
             None if hex(text).is_some() => Err("must begin with `sha256:`".to_owned()),
-            None => Err(
-                "must be `sha256:` and 64 hex digits. If it is the key itself: a key never stands here in clear text; \
-                         give it to `portcullis key hash` and write what that prints"
-                    .to_owned(),
-            ),
+            None => Err("must be `sha256:` and 64 hex digits. Never write a key in clear text here: give the \
+                         key to `portcullis key hash`, and write the hash that it prints"
+                .to_owned()),
         }
     }
 }

@@ -126,15 +126,17 @@ fn documents(files: &[(String, String)], report: &mut Report<'_>) -> Vec<Option<
 fn sections_are_there(report: &Report<'_>) {
     let root = Scribe::new(report, 0);
     for section in SECTIONS.iter().filter(|section| !root.key(section).is_written()) {
-        root.key(section)
-            .problem("is missing: write it, `{}` for none, so that a file cut short is not taken for a catalog");
+        root.key(section).problem(
+            "is missing: write it, as `{}` if it is empty. Without it a file that was cut short would look complete",
+        );
     }
 }
 
 /// Warns if there is no caller: a gateway that refuses everybody is seldom meant.
 fn somebody_may_call(served: &ServedCallers, report: &Report<'_>) {
     if served.callers.is_empty() {
-        let what = "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";
+        let what = "there is no caller, so every request is refused: `portcullis key new --caller NAME --name NAME --create` makes a caller \
+                    with a key";
         Scribe::new(report, 0).key("callers").warn(what);
     }
 }
@@ -154,7 +156,7 @@ fn merge<'r, T>(
                     let root = Scribe::new(report, file);
                     let section = root.key(section);
                     let at = section.entry(name);
-                    at.problem(&format!("stands also in {}: keep one", at.place_in(*first)));
+                    at.problem(&format!("is also in {}: keep only one of the two", at.place_in(*first)));
                 }
                 None => {
                     merged.insert(name, (file, written.as_ref()));

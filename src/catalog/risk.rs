@@ -54,8 +54,8 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     let model =
         catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
     Some(format!(
-        "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, \
-         let its caller see nothing but the demo (`models: [demo]`), or listen on 127.0.0.1",
+        "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, let its \
+         caller use only the demo model (`models: [demo]`), or listen on 127.0.0.1",
         key.id, model.id
     ))
 }

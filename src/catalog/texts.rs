@@ -100,7 +100,7 @@ impl fmt::Debug for FileText {
 
 /// Returns the error of a file that is larger than it may be.
 pub fn too_large(limit: usize) -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} KiB", limit >> 10))
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} KiB", limit >> 10))
 }
 
 /// Returns whether the catalog is read from this path of the folder.

@@ -72,12 +72,15 @@ struct Input {
 fn explain(args: &ExplainArgs) -> Result<Report, String> {
     // The text is not repeated: it may be the secret.
     Id::of(&args.key).map_err(|_| {
-        "--key: this is not the id of a key. The id is the name in the logs, such as acme/prod, and never the secret"
+        "--key: this is not the id of a key. Write the name that the logs show, such as acme/prod, and never the secret"
     })?;
     let headers = headers(&args.headers)?;
     let conf = args.conf.folder();
     let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume).map_err(|problems| {
-        format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", shown(&conf))
+        format!(
+            "{problems}\n{}: with these errors no request can be explained. `portcullis check` prints them, too",
+            shown(&conf)
+        )
     })?;
     let instance = args.status.as_deref().map(instance::read).transpose()?;
     let body = body(&args.request, server.limits.request_body)?;
@@ -94,7 +97,8 @@ fn headers(written: &[String]) -> Result<HeaderMap, String> {
     };
     let headers: Option<HeaderMap> = written.iter().map(read).collect();
     // The header is not repeated: it may be the one with the key.
-    headers.ok_or_else(|| format!("--header: only `{SESSION}: TEXT` and `{TIMEOUT}: TIME` decide anything"))
+    headers
+        .ok_or_else(|| format!("--header: write `{SESSION}: TEXT` or `{TIMEOUT}: TIME`; other headers change nothing"))
 }
 
 /// Reads the request's body. Of a body that is too large, it reads one byte more than the limit.
@@ -169,13 +173,15 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, report: &mut Report) {
     if bounds.is_empty() {
         return;
     }
-    report.fact("limits", format!("it takes {} tokens and {} USD at most, until it is settled", ask.tokens, ask.usd));
+    report
+        .fact("limits", format!("the request reserves {} tokens and {} USD until it is settled", ask.tokens, ask.usd));
     let estimated = |bound: &&Bound<'_>| bound.each().any(|(kind, limit)| kind.is_over_as_estimated(limit, ask));
     for bound in bounds.iter().filter(estimated) {
         report.fact(
             "limits",
             format!(
-                "that is an estimate, and more than a whole limit of {}: it is admitted once nothing else counts against that limit",
+                "these tokens are an estimate, and more than a limit of {} allows: the request \
+                 is admitted when no other request counts against that limit",
                 bound.scope.name
             ),
         );
@@ -190,7 +196,7 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, report: &mut Report) {
 /// Reads the parts of the body that the gateway reads.
 fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
     if body.len() > limit {
-        let what = format!("the body is larger than limits.request_body allows, {limit} bytes");
+        let what = format!("the body is larger than `limits.request_body` in server.yaml, {limit} bytes");
         report.fault("request", Refusal::new(What::TooLarge, what));
         return None;
     }
@@ -210,9 +216,9 @@ fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
 
 fn running(server: &Server, instance: Option<&Instance>, report: &mut Report) {
     let says = match instance {
-        Some(instance) => format!("as {} tells", instance.source),
+        Some(instance) => format!("the state is from {}", instance.source),
         None => format!(
-            "nothing is known: every account is taken for healthy and idle. `--status http://{}/status` asks the instance",
+            "the state is unknown: every account is assumed healthy and idle. `--status http://{}/status` asks a running instance",
             server.admin
         ),
     };
@@ -228,7 +234,7 @@ fn known_by(session: bool, envelope: &Envelope) -> &'static str {
     } else if envelope.user.is_some() {
         "user"
     } else {
-        "its beginning, up to its first user message"
+        "the beginning of the conversation, up to its first user message"
     }
 }
 

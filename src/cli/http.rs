@@ -43,7 +43,10 @@ fn body(answer: &[u8]) -> Result<Vec<u8>, String> {
     let (head, body) = answer.split_at(end);
     let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     if status != b"200" {
-        return Err(format!("answers {}, not 200", String::from_utf8_lossy(status.get(..3).unwrap_or(status))));
+        return Err(format!(
+            "answers with HTTP {}, not 200",
+            String::from_utf8_lossy(status.get(..3).unwrap_or(status))
+        ));
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())
 }

@@ -50,7 +50,7 @@ fn lock(args: &KeyArgs) -> Result<(Id<'_>, Files), String> {
 /// Changes a file. The error says how to do the same by hand.
 fn change(files: &mut Files, file: usize, changes: &[Change<'_>], by_hand: &str) -> Result<(), String> {
     let changed = files.change(file, changes);
-    changed.map(drop).map_err(|why| format!("{why}\nNothing is changed. By hand: {by_hand}"))
+    changed.map(drop).map_err(|why| format!("{why}\nNothing was changed. Make the change by hand: {by_hand}"))
 }
 
 /// A key's id in the catalog: `acme/prod`.
@@ -68,7 +68,7 @@ impl<'a> Id<'a> {
             .filter(|(caller, name)| name::of_entry(caller).is_ok() && name::of_entry(name).is_ok());
         // The text is not repeated: it may be the secret.
         let (caller, name) = parts.ok_or(
-            "this is not the id of a key: the id is the name in the logs, such as acme/prod, and never the secret",
+            "this is not the id of a key: write the name that the logs show, such as acme/prod, and never the secret",
         )?;
         Ok(Self { whole: text, caller, name })
     }
@@ -86,7 +86,7 @@ impl<'a> Id<'a> {
     /// Returns the place of the key in the files.
     fn written(self, files: &Files) -> Result<KeyPlace, String> {
         let written = files.written(self.caller, self.name, |_| ());
-        written.map(|(place, ())| place).ok_or_else(|| format!("{} is in no file", self.whole))
+        written.map(|(place, ())| place).ok_or_else(|| format!("no file has the key {}", self.whole))
     }
 
     /// Finds the key in the catalog.
@@ -141,9 +141,11 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";
     if text.ends_with('d') {
         let days = number_and_unit(text, &[("d", DAY)], 36_500 * DAY).flatten();
-        return days.map(Duration::from_millis).ok_or_else(|| format!("{wrong}, and at most 36500d"));
+        return days.map(Duration::from_millis).ok_or_else(|| format!("{wrong}, and must be at most 36500d"));
     }
-    text.parse::<Span>().map(|Span(span)| span).map_err(|_| format!("{wrong}, and more than 168h in days"))
+    text.parse::<Span>()
+        .map(|Span(span)| span)
+        .map_err(|_| format!("{wrong}, and more than 168h must be written in days"))
 }
 
 /// Returns the time after this span, at the next whole second.

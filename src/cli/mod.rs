@@ -37,20 +37,20 @@ pub struct Cli {
 pub enum Command {
     /// Serve callers.
     Serve(ServeArgs),
-    /// Read the configuration as `serve` would, and say what is wrong with it.
+    /// Check the configuration: read it as `serve` does, and print its errors.
     Check(CheckArgs),
-    /// Say what would become of a request, and why: nobody is called.
+    /// Explain what the gateway would do with a request, and why. No upstream is called.
     Explain(ExplainArgs),
-    /// Say who used how much, and what it cost.
+    /// Show how much callers, keys and models used, and what it cost.
     Usage(UsageArgs),
-    /// Make keys, list them, and change them where they stand in the catalog's files.
+    /// Make, list and change keys in the files of the catalog.
     #[command(subcommand)]
     Key(KeyCommand),
     /// Print the JSON Schema of a configuration file.
     Schema(SchemaArgs),
     /// List the servers that an account can name as its `preset`.
     Presets,
-    /// List what well-known models cost, or what those of a catalog do.
+    /// List the prices of well-known models, or of the models of a catalog.
     Prices(PricesArgs),
 }
 
@@ -75,8 +75,8 @@ pub struct ServeArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// Listen here instead of where server.yaml says, such as 127.0.0.1:8080: plain HTTP/1, without
-    /// its `tls` and `h2c`
+    /// Listen at this address, such as 127.0.0.1:8080, instead of the ones in server.yaml. It
+    /// serves plain HTTP/1, without the `tls` and `h2c` of server.yaml
     #[arg(long, value_name = "ADDRESS", num_args = 1..)]
     pub listen: Vec<SocketAddr>,
 }
@@ -87,32 +87,32 @@ pub struct CheckArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// Read no secrets, CA files and certificates: for CI, where they are absent
+    /// Do not read secrets, CA files and certificates. Use this in CI, where they are missing
     #[arg(long)]
     pub no_secrets: bool,
 }
 
 /// `explain`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 if somebody would be asked, 1 if nobody would, 2 if that cannot be said.")]
+#[command(after_help = "Exit code: 0 if the request would be sent to an upstream, 1 if not, 2 if the command failed.")]
 pub struct ExplainArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// The id of the key that it comes with, such as acme/prod: never its secret
+    /// The id of the key that sends the request, such as acme/prod. Never write the secret here
     #[arg(long, value_name = "CALLER/NAME")]
     pub key: String,
-    /// What a running instance tells of itself: the URL of its /status, such as
-    /// http://127.0.0.1:9090/status, or a file that holds it
+    /// The status of a running instance: the URL of its /status page, such as
+    /// http://127.0.0.1:9090/status, or a file with that page
     #[arg(long, value_name = "URL|FILE")]
     pub status: Option<String>,
-    /// A header that it comes with: `x-portcullis-session: …` or `x-portcullis-timeout: …`
+    /// A header of the request: `x-portcullis-session: …` or `x-portcullis-timeout: …`
     #[arg(long = "header", value_name = "HEADER")]
     pub headers: Vec<String>,
-    /// Write JSON, for machines
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
-    /// The request's body as the caller sends it; - is standard input
+    /// The file with the request's body, as the caller sends it; - is standard input
     #[arg(value_name = "REQUEST.json")]
     pub request: PathBuf,
 }
@@ -120,13 +120,13 @@ pub struct ExplainArgs {
 /// `usage`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Columns: requests; of these failed (an outcome other than ok); tokens; requests whose tokens are an estimate; cost in USD, as far \
-    as prices are known; requests without a known price; tokens that may be charged for attempts whose answer nobody got.\n\n\
-    Costs are exact. `unknown` (in CSV nothing, in JSON null) is a cost that is not known; `>=0.25` is the known part of a sum, of which a part \
-    is not known. In CSV and JSON `cost_known` says which it is: all, part or none; `unused_cost_known` says the same of \
-    `unused_cost_usd`.\n\
-    Exit code: 0, also where nobody asked for anything in that time; 1 if there is no ledger, if it cannot be read, if an option's \
-    value is wrong, or if neither the catalog nor the ledger has the caller, the key or the model; 2 if there is no such option."
+    after_help = "Columns: requests; failed requests (their outcome is not ok); tokens; requests whose tokens are an estimate; cost in USD, \
+                  as far as prices are known; requests without a known price; tokens that a provider may charge for attempts whose answer \
+                  no caller got.\n\nCosts are exact. `unknown` (empty in CSV, null in JSON) means that the cost is unknown. `>=0.25` means \
+                  that a part of the cost is unknown, and that the known part is 0.25. In CSV and JSON `cost_known` says how much is known: \
+                  all, part or none; `unused_cost_known` says the same about `unused_cost_usd`.\nExit code: 0 on success, even if there \
+                  were no requests in that time; 1 if there is no ledger, if it cannot be read, if the value of an option is wrong, or if \
+                  neither the catalog nor the ledger has the caller, the key or the model; 2 if an option does not exist."
 )]
 pub struct UsageArgs {
     /// Where the configuration is.
@@ -135,11 +135,11 @@ pub struct UsageArgs {
     /// Group by these: caller, key, model, account, upstream_model, day, outcome
     #[arg(long, value_name = "NAMES", default_value = report::BY)]
     pub by: String,
-    /// From when on: 30m, 24h or 7d ago, a date (2026-11-01, in UTC) or a time
+    /// The start of the time: 30m, 24h or 7d ago, a date (2026-11-01, in UTC) or a time
     /// (2026-11-01T08:00:00Z)
     #[arg(long, value_name = "TIME", default_value = report::SINCE)]
     pub since: String,
-    /// Up to when, written as --since is; without it, to now
+    /// The end of the time, written as for --since [default: now]
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
     /// Only this caller
@@ -148,13 +148,13 @@ pub struct UsageArgs {
     /// Only this key, such as acme/prod
     #[arg(long, value_name = "CALLER/NAME")]
     pub key: Option<String>,
-    /// Only this model, as it was asked for
+    /// Only this model, by its id in the catalog
     #[arg(long)]
     pub model: Option<String>,
     /// Write CSV
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// Write JSON, for machines
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -162,26 +162,27 @@ pub struct UsageArgs {
 /// `key …`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make a key: prints its secret, once, and writes its hash into catalog.d/keys-CALLER.yaml.
+    /// Make a key: print its secret once, and write its hash into catalog.d/keys-CALLER.yaml.
     ///
-    /// Beside the hash stands the secret's beginning, 15 characters (`# sk-1a2B3c4D5e6-…`), so that
-    /// whoever finds a key, or a part of one, can tell whose it is. They are a name of the key,
-    /// made apart from what follows them: that is 256 random bits, and nothing of it is stored.
+    /// The first 15 characters of the secret are written beside the hash (`# sk-1a2B3c4D5e6-…`).
+    /// With them you can find out whose key it is if a key, or a part of a key, is found somewhere.
+    /// These characters are made separately from the rest of the secret. The rest is 256 random
+    /// bits, and no part of it is stored.
     New(NewKeyArgs),
-    /// List keys: how they stand, until when, for which models, in which file, and when they were
-    /// last used.
+    /// List keys: their state, when they expire, their models, their file, and when they were last
+    /// used.
     List(ListKeysArgs),
-    /// Tell everything about one key, but for its secret, which nobody knows.
+    /// Show everything about one key, except its secret, which is not stored.
     Show(ShowKeyArgs),
-    /// Switch a key off, and wait until the gateway that runs on this folder refuses it.
+    /// Disable a key, and wait until the gateway that runs on this folder refuses it.
     Disable(KeyArgs),
-    /// Switch a key on again.
+    /// Enable a key again.
     Enable(KeyArgs),
-    /// Say from when on a key does not work any more.
+    /// Set the time at which a key expires.
     Expire(ExpireKeyArgs),
-    /// Give a key another secret, printed once; the one before works for a while.
+    /// Give a key a new secret, and print it once. The old secret works for a while.
     Rotate(RotateKeyArgs),
-    /// Take a key out of its file, for good. `disable` can be undone.
+    /// Delete a key from its file. This cannot be undone; `disable` can.
     Delete(KeyArgs),
     /// Read an existing key from standard input and print its hash.
     Hash,
@@ -193,27 +194,27 @@ pub struct NewKeyArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// Whose key it is
+    /// The caller that owns the key
     #[arg(long)]
     pub caller: String,
     /// What the key is for, such as prod
     #[arg(long)]
     pub name: String,
-    /// Make the caller too. Its models are then those of --model [default: all], and the key may
-    /// use what its caller may
+    /// Make the caller, too. The caller may then use the models of --model [default: all], and the
+    /// key may use the same models
     #[arg(long)]
     pub create: bool,
-    /// A glob over the ids of models that it may use, within those of its caller; several with
-    /// commas, or several times [default: all of its caller's]
+    /// The models that the key may use, out of those of its caller: a glob over model ids. For
+    /// several globs use commas, or repeat the option [default: all models of the caller]
     #[arg(long = "model", visible_alias = "models", value_name = "GLOB", value_delimiter = ',')]
     pub models: Vec<String>,
-    /// From when on it does not work any more, such as 2027-01-01 or 2027-01-01T12:00:00Z
+    /// The time at which the key expires, such as 2027-01-01 or 2027-01-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = key::time)]
     pub expires: Option<SystemTime>,
-    /// The same as a time from now, such as 90d
+    /// The time from now until the key expires, such as 90d
     #[arg(long, value_name = "SPAN", value_parser = key::span, conflicts_with = "expires")]
     pub expires_in: Option<Duration>,
-    /// Write nothing: print the secret and what to paste into the catalog
+    /// Change no file: print the secret, and what to write into the catalog
     #[arg(long)]
     pub print: bool,
 }
@@ -224,10 +225,10 @@ pub struct ListKeysArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// Only those of this caller
+    /// Only the keys of this caller
     #[arg(long)]
     pub caller: Option<String>,
-    /// Write JSON, for machines
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -238,7 +239,7 @@ pub struct KeyArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// The key's id, such as acme/prod: never its secret
+    /// The id of the key, such as acme/prod. Never write the secret here
     #[arg(value_name = "CALLER/NAME")]
     pub key: String,
 }
@@ -249,7 +250,7 @@ pub struct ShowKeyArgs {
     /// Which key.
     #[command(flatten)]
     pub key: KeyArgs,
-    /// Write JSON, for machines
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -269,13 +270,13 @@ pub struct ExpireKeyArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct ExpireWhen {
-    /// At this time, such as 2027-01-01 or 2027-01-01T12:00:00Z
+    /// The key expires at this time, such as 2027-01-01 or 2027-01-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = key::time)]
     pub at: Option<SystemTime>,
-    /// So long from now, such as 30d; 0s is now
+    /// The key expires after this time from now, such as 30d; 0s is now
     #[arg(long = "in", value_name = "SPAN", value_parser = key::span)]
     pub span: Option<Duration>,
-    /// Not at all; its caller may expire all the same
+    /// The key never expires; its caller still may
     #[arg(long)]
     pub never: bool,
 }
@@ -286,8 +287,8 @@ pub struct RotateKeyArgs {
     /// Which key.
     #[command(flatten)]
     pub key: KeyArgs,
-    /// So long the secret before works beside the new one; 0s ends it, and all others before it, at
-    /// once
+    /// How long the old secret works beside the new one. With 0s the old secret, and all others
+    /// before it, stop at once
     #[arg(long, value_name = "SPAN", value_parser = key::span, default_value = "24h")]
     pub overlap: Duration,
 }
@@ -295,7 +296,7 @@ pub struct RotateKeyArgs {
 /// `prices`.
 #[derive(Debug, Args)]
 pub struct PricesArgs {
-    /// What the targets of this configuration folder's catalog cost, and where that is known from
+    /// List the prices of the targets in the catalog of this folder, and where each price is from
     #[arg(long, value_name = "DIR")]
     pub conf: Option<PathBuf>,
 }
@@ -303,7 +304,7 @@ pub struct PricesArgs {
 /// `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// Of which file
+    /// Which file
     #[arg(value_enum)]
     pub of: SchemaOf,
 }
@@ -313,7 +314,7 @@ pub struct SchemaArgs {
 pub enum SchemaOf {
     /// server.yaml
     Server,
-    /// catalog.yaml and those of catalog.d
+    /// catalog.yaml and the files of catalog.d
     Catalog,
 }
 

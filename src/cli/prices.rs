@@ -26,14 +26,14 @@ fn listed() -> String {
     });
     let table = columns(std::iter::once(head).chain(rows), usize::MAX);
     format!(
-        "{table}\nUS dollars for a million tokens, as of {}. A `price` in the catalog goes before them.\n",
+        "{table}\nPrices are in US dollars per million tokens, as of {}. A `price` in the catalog overrides them.\n",
         list::date()
     )
 }
 
 fn shown(catalog: &Catalog) -> String {
     let head =
-        ["model", "account", "its model", "from"].into_iter().chain(COSTS).map(str::to_owned).collect::<Vec<_>>();
+        ["model", "account", "upstream model", "from"].into_iter().chain(COSTS).map(str::to_owned).collect::<Vec<_>>();
     let targets = catalog.models().iter().flat_map(|model| model.targets.iter().map(move |target| (model, target)));
     let rows = targets.map(|(model, target)| {
         let from = target.price_from.map_or("unknown", |from| from.name());
@@ -41,7 +41,10 @@ fn shown(catalog: &Catalog) -> String {
         names.into_iter().chain(costs(target.price.as_ref())).collect()
     });
     let table = columns(std::iter::once(head).chain(rows), usize::MAX);
-    format!("{table}\nUS dollars for a million tokens. The list that Portcullis brings is as of {}.\n", list::date())
+    format!(
+        "{table}\nPrices are in US dollars per million tokens. The list that comes with Portcullis is as of {}.\n",
+        list::date()
+    )
 }
 
 /// Lists the costs of a price, each with its name in the catalog.

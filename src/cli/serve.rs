@@ -11,13 +11,16 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode, String> {
     let conf = args.conf.folder();
     let mut loaded = load(&conf, Secrets::Resolve).map_err(|problems| {
         let problems = problems.with_warnings();
-        format!("{problems}\n{}: not served. `portcullis check` says the same without serving", shown(&conf))
+        format!(
+            "{problems}\n{}: the gateway does not start with these errors. `portcullis check` prints them without a start",
+            shown(&conf)
+        )
     })?;
     crate::log::install(loaded.server.log.format, loaded.server.log.level);
     if !args.listen.is_empty() {
         if loaded.server.listen.iter().any(|listen| listen.tls.is_some()) {
             log::warn!(
-                "--listen replaces the listeners of server.yaml, TLS included: keys and prompts come in the clear"
+                "--listen replaces the listeners of server.yaml, and their TLS: callers send keys and prompts unencrypted"
             );
         }
         loaded.server.listen =

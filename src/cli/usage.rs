@@ -47,9 +47,12 @@ pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
 /// Writes where the ledger was looked for, and why there is none.
 fn no_ledger(ledger: &Ledger) -> String {
     let here = std::env::current_dir().ok().filter(|_| ledger.path.is_relative());
-    let here =
-        here.map(|here| format!("; a relative path starts at the working directory, which is {}", here.display()));
-    let why = if ledger.enabled { "`serve` begins one" } else { "it is switched off: `ledger.enabled` in server.yaml" };
+    let here = here.map(|here| format!("; relative paths start at the working directory, which is {}", here.display()));
+    let why = if ledger.enabled {
+        "`serve` makes the ledger"
+    } else {
+        "it is switched off, because `ledger.enabled` is false in server.yaml"
+    };
     format!("there is no ledger at {}: {why}{}", ledger.path.display(), here.unwrap_or_default())
 }
 
@@ -65,7 +68,7 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
         && let Some(model) = catalog.model(alias)
     {
         return Some(format!(
-            "{} is another name of the model {}: the ledger has it by that one",
+            "{} is an alias of the model {}: the ledger has only the model's id, so ask for that",
             shown(alias),
             model.id
         ));
@@ -82,9 +85,12 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     let known = || there.iter().copied().chain(were.iter().map(String::as_str));
     let hint = match nearest(name, known()) {
         Some(meant) => format!("; did you mean {meant}?"),
-        None if what == "key" && !name.contains('/') => "; a key is named with its caller: acme/prod".to_owned(),
+        None if what == "key" && !name.contains('/') => {
+            "; the id of a key begins with its caller, such as acme/prod".to_owned()
+        }
         None => String::new(),
     };
-    let nobody = quoted(name, known()).map_or_else(|| format!("no such {what}"), |name| format!("no {what} {name}"));
-    Some(format!("there is {nobody}, neither in the catalog nor in the ledger{hint}"))
+    let nobody =
+        quoted(name, known()).map_or_else(|| format!("no {what} with this name"), |name| format!("no {what} {name}"));
+    Some(format!("there is {nobody} in the catalog or the ledger{hint}"))
 }

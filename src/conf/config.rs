@@ -169,7 +169,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     let admin_hosts = admin_hosts(raw.admin.as_ref(), root);
     let workers = raw.workers.unwrap_or(0);
     if workers > 1024 {
-        root.key("workers").problem("must be at most 1024; 0 is one per core");
+        root.key("workers").problem("must be at most 1024; 0 means one for each core");
     }
     let attempts = raw.attempts.unwrap_or(3);
     if !(1..=100).contains(&attempts) {
@@ -215,14 +215,14 @@ fn listen(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Lis
         let tls = raw.tls.as_ref().and_then(|tls| listen_tls(tls, &at.key("tls")));
         let h2c = raw.h2c.unwrap_or(false);
         if h2c && raw.tls.is_some() {
-            at.key("h2c").problem("is HTTP/2 without TLS, which a listener with `tls` never speaks: leave it out");
+            at.key("h2c").problem("is HTTP/2 without TLS, and this listener has `tls`: remove `h2c`");
         }
         match raw.address {
             None => at.key("address").missing("is missing: an IP address and a port, such as 127.0.0.1:8080"),
             Some(Text(raw::Address(address)))
                 if address.port() != 0 && listen.iter().any(|other| other.address == address) =>
             {
-                at.key("address").problem(&format!("{address} stands here a second time: keep one"));
+                at.key("address").problem(&format!("{address} is written twice: keep only one"));
             }
             Some(Text(raw::Address(address))) => listen.push(Listen { address, h2c, tls }),
         }
@@ -255,7 +255,7 @@ fn admin(raw: Option<&raw::Admin>, listen: &[Listen], root: &Scribe<'_, '_>) -> 
         return local(9090);
     };
     if address.port() != 0 && listen.iter().any(|listen| listen.address == address) {
-        at.problem(&format!("{address} is a callers' listener already: the admin listener has a port of its own"));
+        at.problem(&format!("{address} is already a listener for callers: give the admin listener another port"));
     }
     address
 }
@@ -298,9 +298,9 @@ fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
         section.key("connections").problem("must be at least 1");
     }
     if limits.buffered_total < limits.request_body.max(limits.response_body) {
-        section
-            .key("buffered_total")
-            .problem("must be at least as much as request_body and response_body, or the largest could never pass");
+        section.key("buffered_total").problem(
+            "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass",
+        );
     }
     limits
 }

@@ -89,8 +89,9 @@ impl JsonSchema for SecretRef {
         json_schema!({
             "anyOf": [
                 field("env", "The environment variable that holds the secret."),
-                field("file", "The file that holds the secret; one line end at its end is not part of it. A relative path starts at the configuration folder."),
-                { "type": "string", "minLength": 1, "description": "The secret itself; `check` warns of it." }
+                field("file", "The file that holds the secret. A line end at the end of the file is not part of \
+                               the secret. Relative paths start at the configuration folder."),
+                { "type": "string", "minLength": 1, "description": "The secret itself, in clear text. `check` warns about it." }
             ]
         })
     }

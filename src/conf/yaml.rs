@@ -244,7 +244,7 @@ pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Problem>), Problem> {
 pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
     if text.len() > LARGEST {
-        return fault(1, format!("is too large: at most {} MiB are read", LARGEST >> 20));
+        return fault(1, format!("is too large: a file may have at most {} MiB", LARGEST >> 20));
     }
     if text.starts_with('\u{feff}') {
         return fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned());
@@ -275,7 +275,7 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
     }
     match tree.root {
         Some(root) if !root.is_null() => Ok((root, tree.faults)),
-        _ => fault(1, "is empty: write `{}` if nothing is to be said".to_owned()),
+        _ => fault(1, "is empty: write `{}` if it should set nothing".to_owned()),
     }
 }
 
@@ -305,12 +305,12 @@ enum OpenValue<'t> {
 
 impl<'t> TreeBuilder<'t> {
     fn take(&mut self, event: Event<'t>, line: usize, column: usize) -> Result<(), String> {
-        const TAG: &str = "tags (`!…`) are not allowed: the place of a value says what it is";
+        const TAG: &str = "tags (`!…`) are not allowed: remove the tag";
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(_) => {
                 if self.root.is_some() {
-                    return Err("a second document begins here: one file holds one".to_owned());
+                    return Err("a second document begins here: a file may hold only one document".to_owned());
                 }
                 Ok(())
             }
@@ -337,7 +337,7 @@ impl<'t> TreeBuilder<'t> {
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
-                    return Err("this alias (`*`) stands inside what it stands for".to_owned());
+                    return Err("this alias (`*`) is inside the value that it refers to".to_owned());
                 };
                 let mut node = node.clone();
                 (node.line, node.column) = (line, column);
@@ -352,7 +352,7 @@ impl<'t> TreeBuilder<'t> {
 
     fn open(&mut self, open: OpenNode<'t>) -> Result<(), String> {
         if let Some(OpenNode { value: OpenValue::Map { key: None, .. }, .. }) = self.open.last() {
-            return Err("a key must be plain text, not a list or map".to_owned());
+            return Err("the name of a field must be plain text, not a list or a map".to_owned());
         }
         if self.open.len() >= DEEPEST {
             return Err(too_deep());
@@ -383,14 +383,16 @@ impl<'t> TreeBuilder<'t> {
                     }
                     entries.push(Entry { key, line, column, node });
                 }
-                None if node.is_null() => return Err("a key is missing before the colon".to_owned()),
+                None if node.is_null() => return Err("the name of a field is missing before the colon".to_owned()),
                 None => match node.value {
                     Value::Plain(text) if text == "<<" => {
-                        return Err("merge keys (`<<`) are not part of YAML 1.2: write the fields out".to_owned());
+                        return Err(
+                            "merge keys (`<<`) are not part of YAML 1.2: write the fields themselves".to_owned()
+                        );
                     }
                     Value::Plain(text) | Value::Quoted(text) => *key = Some((text, node.line, node.column)),
                     Value::List(_) | Value::Map(_) => {
-                        return Err("a key must be plain text, not a list or map".to_owned());
+                        return Err("the name of a field must be plain text, not a list or a map".to_owned());
                     }
                 },
             },
@@ -401,7 +403,7 @@ impl<'t> TreeBuilder<'t> {
     fn copied(&mut self, node: &Node<'_>) -> Result<(), String> {
         self.aliased += node.count();
         if self.aliased > MOST_ALIASED {
-            return Err(format!("anchors and aliases bring in more than {MOST_ALIASED} values"));
+            return Err(format!("anchors and aliases repeat more than {MOST_ALIASED} values"));
         }
         Ok(())
     }
@@ -417,7 +419,7 @@ impl<'t> TreeBuilder<'t> {
             match first.get(&entry.key) {
                 Some(line) => {
                     let path = self.path(Some(&entry.key));
-                    let what = format!("stands here a second time, first in line {line}: keep one");
+                    let what = format!("is written twice, first in line {line}: keep only one");
                     // If the path does not name the key, the message has its column.
                     let what = if path.contains('…') { in_column(&what, entry.column) } else { what };
                     self.faults.push(Problem::in_text(entry.line, path, what));
@@ -455,7 +457,7 @@ impl<'t> TreeBuilder<'t> {
 }
 
 fn too_deep() -> String {
-    format!("is nested too deep: at most {DEEPEST} lists and maps inside each other")
+    format!("is nested too deep: at most {DEEPEST} lists and maps may be inside each other")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl Desk {
         key: &Key,
     ) -> Result<Planned, Refusal> {
         if self.books.drain.phase() > Phase::Delaying {
-            let message = "The gateway is shutting down. Try again: another one will answer.";
+            let message = "The gateway is shutting down. Try again: another gateway will answer.";
             return Err(Refusal::new(What::ShuttingDown, message).retry_after(1));
         }
         let timeout = checks::timeout(&session.req_header().headers)?;

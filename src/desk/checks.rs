@@ -13,11 +13,11 @@ pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
     let target = header.uri.path_and_query().map_or(0, |target| target.as_str().len());
     let size: usize = header.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum();
     if target > most {
-        let message = format!("The request's target is longer than {most} bytes, which is the limit here.");
+        let message = format!("The request's path and query are longer than the limit of {most} bytes.");
         return Err(Refusal::new(What::TargetTooLong, message));
     }
     if size + target > most {
-        let message = format!("The request's headers are larger than {most} bytes, which is the limit here.");
+        let message = format!("The request's headers are larger than the limit of {most} bytes.");
         return Err(Refusal::new(What::HeadersTooLarge, message));
     }
     Ok(())
@@ -42,7 +42,7 @@ pub(super) fn coding(session: &mut Session) -> Result<(), Refusal> {
     // Whoever stands before us may see another end of it.
     session.set_keepalive(None);
     let message =
-        "The body's `transfer-encoding` may be `chunked`, once, and nothing else: send it without compression.";
+        "The header `transfer-encoding` may only be `chunked`, written once: send the body without compression.";
     Err(Refusal::new(What::UnknownCoding, message).in_vain())
 }
 
@@ -80,8 +80,9 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
         .or_else(|| text.parse::<Span>().ok().map(|Span(span)| span))
         .filter(|span| !span.is_zero() && another.is_none());
     span.map(Some).ok_or_else(|| {
-        let message =
-            format!("The header `{NAME}` must stand once, as a number of seconds or a time such as 1500ms or 30s, and be more than 0.");
+        let message = format!(
+            "The header `{NAME}` must be sent once, with a number of seconds or a time such as 1500ms or 30s, more than 0."
+        );
         Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(NAME)
     })
 }

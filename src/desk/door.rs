@@ -43,7 +43,7 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
         // Its target is no path: there is no tunnel here, wherever to.
         return Err(Refusal::new(
             What::MethodNotSupported { allow: "GET, HEAD, POST" },
-            "CONNECT is not supported here; this is no forward proxy.",
+            "CONNECT is not supported: this gateway is not a forward proxy.",
         ));
     }
     let Some(door) = by_path(path) else {
@@ -67,7 +67,10 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
         Ok(Door::Preflight { methods: if door == Door::Chat { "POST" } else { "GET" } })
     } else {
         let shown: String = method.chars().take(16).collect();
-        Err(Refusal::new(What::MethodNotSupported { allow }, format!("{shown} is not supported here; use {allow}.")))
+        Err(Refusal::new(
+            What::MethodNotSupported { allow },
+            format!("This path does not support {shown}; use {allow}."),
+        ))
     }
 }
 
@@ -120,7 +123,7 @@ fn unknown(path: &str) -> String {
     let bare = path.trim_matches('/').to_ascii_lowercase();
     // The client adds it to a base URL that should have it, or has it already.
     let twice = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1/"));
-    let note = if twice.is_some() { " (`/v1` stands there twice: the client adds it itself)" } else { "" };
+    let note = if twice.is_some() { " (the path has `/v1` twice: remove it from the client's base URL)" } else { "" };
     let hint = match twice.unwrap_or(&bare) {
         "chat/completions" | "v1/chat/completions" | "v1/chat/completion" | "v1/chat" | "chat" => {
             "POST /v1/chat/completions"
@@ -131,7 +134,7 @@ fn unknown(path: &str) -> String {
         _ => "POST /v1/chat/completions or GET /v1/models",
     };
     let shown: String = path.chars().take(80).collect();
-    format!("There is nothing at {shown}; use {hint}{note}.")
+    format!("The path {shown} does not exist; use {hint}{note}.")
 }
 
 #[cfg(test)]
@@ -206,7 +209,7 @@ mod tests {
         assert!(said("/v1/model/").ends_with("use GET /v1/models."));
         assert!(
             said("/v1/v1/models")
-                .ends_with("use GET /v1/models (`/v1` stands there twice: the client adds it itself).")
+                .ends_with("use GET /v1/models (the path has `/v1` twice: remove it from the client's base URL).")
         );
     }
 

@@ -143,13 +143,13 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
 fn no_json(kind: &str) -> Refusal {
     let shown: String = kind.chars().take(80).collect();
     let message = format!(
-        "A body of the kind `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."
+        "The content type `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."
     );
     Refusal::new(What::UnsupportedMedia, message)
 }
 
 fn too_large(limit: usize) -> Refusal {
-    Refusal::new(What::TooLarge, format!("The request's body is larger than {limit} bytes, which is the limit here."))
+    Refusal::new(What::TooLarge, format!("The request's body is larger than the limit of {limit} bytes."))
 }
 
 fn late(so_far: usize, began: Instant) -> Refusal {
@@ -167,12 +167,12 @@ fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
     }
     // Pingora takes such a body for done, but where the next request begins nobody knows.
     session.set_keepalive(None);
-    let message = "The request's body is not in chunks, as its `transfer-encoding` says.";
+    let message = "The request's body is not in valid chunks, although its `transfer-encoding` is `chunked`.";
     Refusal::new(What::BadRequest { code: None }, message)
 }
 
 fn cut() -> Refusal {
-    let message = "The gateway is shutting down and could not wait for the rest of the request. Try again: another one will answer.";
+    let message = "The gateway is shutting down and could not wait for the rest of the request. Try again: another gateway will answer.";
     Refusal::new(What::ShuttingDown, message).retry_after(1)
 }
 

@@ -21,7 +21,8 @@ pub(super) async fn admit(
             Admission::Admitted(reservation) => Ok(reservation),
             Admission::Refused(refused) => Err(refused),
             Admission::Down => {
-                let message = "The store of this gateway's limits cannot be reached, and no request passes without it. Try again shortly.";
+                let message = "The store that counts this gateway's limits is unavailable, and the \
+                               gateway refuses requests without it. Try again shortly.";
                 return Err(Refusal::new(What::StoreDown, message).retry_after(1));
             }
         },

@@ -164,7 +164,7 @@ impl Desk {
         self.books.metrics.process.panics.inc();
         Refusal::new(
             What::Internal,
-            "The gateway failed. Try again; if it fails again, tell its operator the request id.",
+            "The gateway failed. Try again. If it fails again, give the gateway's operator the request id.",
         )
     }
 }

@@ -103,7 +103,7 @@ impl Record {
         self.end(refusal.what.row().outcome);
         // The upstream's own sentences may quote the prompt, which no log may hold.
         let shown = if let What::CallersFault { .. } = refusal.what {
-            "the upstream finds fault with the request"
+            "the upstream refused the request itself"
         } else {
             &refusal.message
         };

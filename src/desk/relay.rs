@@ -39,7 +39,7 @@ pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
         record_outcome(record, producer);
     }));
     if recorded.is_err() {
-        log::error!("what the exchange {} used is not known: the gateway failed twice", record.facts.request.id);
+        log::error!("it is unknown what the exchange {} used: the gateway failed twice", record.facts.request.id);
     }
 }
 
@@ -140,7 +140,8 @@ impl<'x> Relay<'x> {
                 Err(Stop::Cutting) => {
                     producer.abandon("shutdown");
                     count(self.reply.record, producer);
-                    let message = "The gateway is shutting down and could not wait for the answer to end. What was received is not complete.";
+                    let message = "The gateway is shutting down and could not wait for the end of the \
+                                   answer. The answer that you received is not complete.";
                     let refusal = Refusal::new(What::ShuttingDown, message).retry_after(1);
                     return self.refuse(refusal, Notes::default()).await;
                 }

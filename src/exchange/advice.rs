@@ -26,23 +26,24 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         .map(|words| format!(" ({})", scrub(&words, secrets)))
         .unwrap_or_default();
     let said = match (said.is_empty(), error.is_some()) {
-        (true, _) => format!("it gave no reason{words}"),
-        (false, true) => format!("it says \"{said}\"{words}"),
+        (true, _) => format!("the provider gave no reason{words}"),
+        (false, true) => format!("the provider says \"{said}\"{words}"),
         (false, false) => format!("no request could be signed: {said}"),
     };
     let id = &account.id;
     let is_for_money = failure.facts().status == Some(402) || error.is_some_and(is_for_money);
     let act = match &account.signer {
         _ if is_for_money => "pay for the account at its provider, or raise its limit there".to_owned(),
-        Some(Signer::Aws(_)) => format!("put keys that are good into accounts.{id}.aws"),
+        Some(Signer::Aws(_)) => format!("write valid keys into accounts.{id}.aws"),
         Some(Signer::Google(..)) => {
-            format!("put a service account that is good into accounts.{id}.service_account")
+            format!("write a valid service account into accounts.{id}.service_account")
         }
-        None if account.key.is_none() => format!("accounts.{id} has no `key`: give it one"),
-        None => format!("put a key that is good where accounts.{id}.key points"),
+        None if account.key.is_none() => format!("accounts.{id} has no `key`, so write one"),
+        None => format!("write a valid key into the place that accounts.{id}.key names"),
     };
     format!(
-        "{said}. Until you act none of its models can be used: {act}. What changes there is tried at once; else POST /accounts/{id}/reset"
+        "{said}. The account gets no requests until you act: {act}. The gateway tries the change at \
+         once; if nothing in the configuration changes, POST /accounts/{id}/reset"
     )
 }
 
@@ -66,11 +67,9 @@ mod tests {
     use super::*;
     use crate::catalog::resolve::resolve;
 
-    const CATALOG: &str = "accounts:\n  \
-        keyed: { dialect: openai, key: s3cret-of-ours }\n  \
-        bare: { dialect: openai, base_url: \"http://127.0.0.1:1/v1\" }\n  \
-        aws: { dialect: bedrock, region: eu-west-1, aws: { access_key_id: A, secret_access_key: B } }\n\
-        models: {}\ncallers: {}\n";
+    const CATALOG: &str = "accounts:\n  keyed: { dialect: openai, key: s3cret-of-ours }\n  bare: { dialect: openai, base_url: \
+                           \"http://127.0.0.1:1/v1\" }\n  aws: { dialect: bedrock, region: eu-west-1, aws: { access_key_id: A, \
+                           secret_access_key: B } }\nmodels: {}\ncallers: {}\n";
 
     fn status(status: u16, message: &str, code: Option<&str>) -> Failure {
         let error =
@@ -103,7 +102,12 @@ mod tests {
             "/accounts/keyed/reset",
         ];
         check("keyed", wrong, &expected, &["s3cret"]);
-        check("keyed", status(402, "", None), &["it gave no reason", "pay for the account"], &["accounts.keyed.key"]);
+        check(
+            "keyed",
+            status(402, "", None),
+            &["the provider gave no reason", "pay for the account"],
+            &["accounts.keyed.key"],
+        );
         check(
             "keyed",
             status(429, "You exceeded your quota", Some("insufficient_quota")),
@@ -113,7 +117,7 @@ mod tests {
         check(
             "bare",
             status(401, "who are you?", None),
-            &["it says \"who are you?\"", "accounts.bare has no `key`"],
+            &["the provider says \"who are you?\"", "accounts.bare has no `key`"],
             &[],
         );
         check(

@@ -236,7 +236,7 @@ impl Attempt {
                     }
                     self.reused = false;
                 }
-                Err(Failure::Nonsense("too many informational heads".to_owned()))
+                Err(Failure::Nonsense("too many informational (1xx) responses".to_owned()))
             }
             Wire::Http2(wire) => wire.read_response_header().await.map_err(|e| {
                 self.turned_away = true;

@@ -100,7 +100,11 @@ async fn token(
             Err(failure) => {
                 place.state.tokens.failed(fingerprint);
                 let old = old.ok_or(&failure).map_err(Clone::clone)?;
-                log::warn!("account {}: no new token ({}); the old one stays in use", place.account.id, failure.name());
+                log::warn!(
+                    "account {}: could not get a new token ({}); the gateway still uses the old token",
+                    place.account.id,
+                    failure.name()
+                );
                 Ok(old)
             }
         },
@@ -114,7 +118,7 @@ async fn fetch(
     total: Instant,
 ) -> Result<(Secret, Duration), Failure> {
     let Some(issuer) = &place.issuer else {
-        return Err(Failure::Unsigned("nobody issues tokens for this account".to_owned()));
+        return Err(Failure::Unsigned("the account has no server that issues tokens".to_owned()));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let form = account.form(now).map_err(|why| Failure::Unsigned(why.to_owned()))?;
@@ -140,14 +144,16 @@ async fn fetch(
     let mut answer = Vec::new();
     while let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? {
         if answer.len() + chunk.len() > MOST {
-            return Err(Failure::Nonsense("the token's answer is too long".to_owned()));
+            return Err(Failure::Nonsense("the answer of the token server is too long".to_owned()));
         }
         answer.extend_from_slice(&chunk);
     }
     let seen = status.as_u16();
     match google::token(seen, None, &answer) {
         Ok(token) => Ok((token.access_token, token.expires_in)),
-        Err(error) if status.is_success() => Err(Failure::Nonsense(format!("the token's answer: {}", error.message))),
+        Err(error) if status.is_success() => {
+            Err(Failure::Nonsense(format!("the answer of the token server: {}", error.message)))
+        }
         Err(error) => Err(Failure::Status {
             status: error.status.unwrap_or(seen),
             seen,

@@ -97,9 +97,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_of_a_head_is_what_is_written() {
-        let catalog = "accounts:\n  \
-            plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: mine } }\n  \
-            named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
+        let catalog = "accounts:\n  plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: \
+                       mine } }\n  named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
         let catalog =
             resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
         let own = [(HeaderName::from_static("x-own"), HeaderValue::from_static("o"))];

@@ -127,7 +127,7 @@ impl Upstream {
         settings.stream_window_size = Some(HTTP2_STREAM_WINDOW);
         settings.connection_window_size = Some(HTTP2_WINDOW);
         let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
-        let none = || Failure::Unreachable("a new HTTP/2 connection takes no request".to_owned());
+        let none = || Failure::Unreachable("a new HTTP/2 connection accepted no request".to_owned());
         let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;
         place.state.http2.put(&connection, address, place.account.fingerprint);
         Ok(Connection::Http2(Box::new(stream)))

@@ -104,18 +104,21 @@ impl From<rusqlite::Error> for Fault {
         let code = error.sqlite_error_code();
         let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
         let advice = match code {
-            Some(ErrorCode::DiskFull) => "; make room on the disk",
+            Some(ErrorCode::DiskFull) => "; free some space on the disk",
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                "; move the file away, with those beside it that end in -wal and -shm, and a new one is begun"
+                "; move the file away, together with its files that end in -wal and -shm; Portcullis then makes a new ledger"
             }
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
-                "; the file and its folder must be writable, and the folder on a local disk"
+                "; the file and its folder must be writable, and the folder must be on a local disk"
             }
-            Some(ErrorCode::SystemIoFailure) => "; look at the disk, and at the limits on the size of files",
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program keeps it locked",
-            _ if error.to_string().contains("no such table") => "; it was dropped: it is made again, empty",
+            Some(ErrorCode::SystemIoFailure) => "; check the disk, and the system's limits on the size of files",
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program has locked the file",
+            _ if error.to_string().contains("no such table") => {
+                "; the table was dropped: Portcullis makes it again, empty"
+            }
             _ if ["no such column", " columns but "].iter().any(|odd| error.to_string().contains(odd)) => {
-                "; its tables are no longer those of a ledger: move the file away, with those beside it that end in -wal and -shm, and a new one is begun"
+                "; the tables in the file are not those of a ledger: move the file away, together with \
+                 its files that end in -wal and -shm; Portcullis then makes a new ledger"
             }
             _ => "",
         };
@@ -131,7 +134,7 @@ impl Book {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.map_err(|e| Fault::new(format!("the folder {} cannot be made: {e}", folder.display())))?;
+            made.map_err(|e| Fault::new(format!("the folder {} cannot be created: {e}", folder.display())))?;
         }
         // SQLite would make the file readable by all; the files beside it get the same mode. Only a
         // missing file is opened here: closing its descriptor drops all locks that this process has
@@ -145,7 +148,7 @@ impl Book {
         };
         let file = file.map_err(|e| Fault::new(format!("{e}; the file and its folder must be writable")))?;
         if file.is_dir() {
-            return Err(Fault::new("it is a directory; name a file as `ledger.path` in server.yaml"));
+            return Err(Fault::new("it is a folder; write the path of a file as `ledger.path` in server.yaml"));
         }
         let mut connection =
             Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -325,11 +328,12 @@ pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
     match version {
         Some(VERSION) => Ok(()),
         Some(newer) if newer > VERSION => Err(Fault::new(format!(
-            "it was written by a newer Portcullis (form {newer}; this one knows {VERSION}); run that one, or name another file as `ledger.path`"
+            "a newer Portcullis wrote it (its format is {newer}, and this Portcullis knows \
+             {VERSION}); run the newer one, or write another file as `ledger.path`"
         ))),
-        Some(_) | None => {
-            Err(Fault::new("it does not say which form it has; move the file away, and a new one is begun"))
-        }
+        Some(_) | None => Err(Fault::new(
+            "it does not say which format it has; move the file away, and Portcullis makes a new ledger",
+        )),
     }
 }
 
@@ -338,7 +342,7 @@ fn is_ours(connection: &Connection) -> Result<(), Fault> {
     if application == APPLICATION {
         return Ok(());
     }
-    Err(Fault::new("it is a database of another program; name another file as `ledger.path` in server.yaml"))
+    Err(Fault::new("it is a database of another program; write another file as `ledger.path` in server.yaml"))
 }
 
 /// Returns a number as SQLite stores it. Only sums of money can be so large that they are cut.

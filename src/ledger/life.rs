@@ -39,7 +39,7 @@ impl Life {
                 return Ok(life);
             }
         }
-        Err(io::Error::new(ErrorKind::ResourceBusy, format!("somebody keeps {} locked", path.display())))
+        Err(io::Error::new(ErrorKind::ResourceBusy, format!("another process has locked {}", path.display())))
     }
 
     /// Returns whether others can see the file.

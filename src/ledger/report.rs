@@ -80,12 +80,12 @@ impl Display for Unanswered {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Unanswered::TooMuch(lines) => {
-                write!(f, "that is more than {lines} lines: ask for less: fewer groups or a shorter time")
+                write!(f, "the answer has more than {lines} lines: ask for fewer groups or a shorter time")
             }
-            Unanswered::TooLong => {
-                f.write_str("that takes too long here: ask for whole days (since=2026-11-01), or `portcullis usage`")
-            }
-            Unanswered::Busy => f.write_str("another question is being answered: ask again in a moment"),
+            Unanswered::TooLong => f.write_str(
+                "the answer takes too long: ask for whole days (since=2026-11-01), or use `portcullis usage`",
+            ),
+            Unanswered::Busy => f.write_str("the ledger is answering another question: ask again in a moment"),
             Unanswered::Unreadable(why) => f.write_str(why),
         }
     }
@@ -175,12 +175,12 @@ impl Summing<'_> {
         let whole_first = begins_within && !first_has_rows;
         if whole_first || (ends_within && !last_has_rows) {
             notes.push(format!(
-                "single requests are kept from {} on; what is older is told in whole days",
+                "single requests are kept from {} on; older requests are shown in whole days",
                 date(day_of(rows_from))
             ));
         }
         if first < days_from {
-            notes.push(format!("nothing is kept of what was before {}", date(days_from)));
+            notes.push(format!("the ledger has nothing from before {}", date(days_from)));
         }
         Ok((if whole_first { start_of(first) } else { since }, notes))
     }

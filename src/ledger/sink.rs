@@ -113,7 +113,7 @@ impl Sink {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             if is_news {
                 log::error!(
-                    "the ledger {} cannot be written and its queue is full: rows are dropped until it can be written",
+                    "the ledger {} cannot be written, and the rows that wait fill its memory: new rows are dropped until it can be written",
                     self.path.display()
                 );
             }

@@ -356,7 +356,7 @@ fn the_ledger_of_a_newer_version() {
         drop(book::Book::open(path, "x").unwrap());
         Connection::open(path).unwrap().execute("UPDATE meta SET value = 2 WHERE name = 'version'", []).unwrap();
     };
-    check_obstacle(put, "written by a newer Portcullis (form 2; this one knows 1)", remove);
+    check_obstacle(put, "a newer Portcullis wrote it (its format is 2, and this Portcullis knows 1)", remove);
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn a_file_in_the_place_of_the_folder() {
 fn a_folder_in_the_place_of_the_file() {
     check_obstacle(
         |path| std::fs::create_dir_all(path).unwrap(),
-        "directory",
+        "it is a folder",
         |path| std::fs::remove_dir(path).unwrap(),
     );
 }
@@ -405,7 +405,7 @@ fn a_file_that_somebody_has_locked() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     ledger.write(row(NOW));
     eventually("it says so", || {
-        ledger.status().problem.is_some_and(|why| why.contains("another program keeps it locked"))
+        ledger.status().problem.is_some_and(|why| why.contains("another program has locked the file"))
     });
     other.execute_batch("COMMIT").unwrap();
     eventually("it is written", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
@@ -439,7 +439,9 @@ fn tables_that_somebody_dropped_are_made_anew() {
         let other = folder.read();
         dropped.iter().for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
         ledger.write(row(NOW + 1));
-        eventually("it says so", || ledger.status().problem.is_some_and(|why| why.contains("it is made again, empty")));
+        eventually("it says so", || {
+            ledger.status().problem.is_some_and(|why| why.contains("Portcullis makes it again, empty"))
+        });
         eventually("it is written again", || ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0);
         assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
         assert_eq!(count(&other, "daily"), 1, "{dropped:?}");

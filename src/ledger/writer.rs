@@ -180,7 +180,7 @@ impl Writer {
         let written = self.write_down(sink);
         match owed {
             Some(_) if written => {
-                log::error!("what was spent before stays unknown: limits that began at zero go on from there")
+                log::error!("the use before this start stays unknown: limits that began at zero count on from there")
             }
             Some(limits) => *sink.owed.lock() = Some(limits),
             None => {}
@@ -192,7 +192,8 @@ impl Writer {
         let is_away = self.book.as_ref().is_some_and(|book| !book.is_in_place());
         if is_away {
             log::error!(
-                "the ledger {} was removed, replaced or emptied while it was written: what it held is not here any more; going on with what is there, or a new one",
+                "the ledger {} was removed, replaced or emptied while it was in use, and its rows are gone; \
+                 Portcullis goes on with the file that is there now, or makes a new one",
                 sink.path.display()
             );
             self.book = None;
@@ -257,7 +258,7 @@ impl Writer {
             // On a full disk nothing can be deleted either. Whether rows can be written, the next
             // row shows.
             Err(why) => {
-                log::debug!("the ledger's old rows stay for now: {}", why.what);
+                log::debug!("the ledger's old rows could not be deleted: {}", why.what);
                 self.next = Instant::now() + LOOK;
             }
         }
@@ -278,7 +279,7 @@ impl Writer {
             log::debug!("the ledger {path} still cannot be written: {}", why.what);
         } else {
             log::error!(
-                "the ledger {path} cannot be written: {}. Serving goes on; rows wait in memory until it can, some 200000 at most",
+                "the ledger {path} cannot be written: {}. The gateway still serves requests. Up to about 200000 rows wait in memory",
                 why.what
             );
         }
@@ -293,7 +294,7 @@ impl Writer {
         if failed {
             let dropped = self.sink.dropped.load(Ordering::Relaxed);
             log::info!(
-                "the ledger {} is written again; {dropped} rows were dropped since the start",
+                "the ledger {} can be written again; {dropped} rows were dropped since the start",
                 self.sink.path.display()
             );
         }

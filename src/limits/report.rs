@@ -34,13 +34,13 @@ impl LimitReached {
         };
         let part = match self.share {
             0 | 1 => String::new(),
-            share => format!(" (the part of one of {share} gateways while their store does not decide)"),
+            share => format!(" (this gateway's part, 1 of {share}, while the shared store is unavailable)"),
         };
         let limit = format!("limit of {} {what} of {whose}{part}", amount(over.limit));
         let left = amount(over.limit.saturating_sub(over.used));
         let asked = match over.kind {
             Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => None,
-            Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens, prompt and answer", over.asked)),
+            Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens (prompt and answer)", over.asked)),
             Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD", Usd(over.asked))),
         };
         // By whole seconds, as the head says it.
@@ -55,20 +55,20 @@ impl LimitReached {
         let message = match (wait, asked) {
             (Some(wait), Some(asked)) if over.estimated => {
                 format!(
-                    "This request may use {asked}, which is an estimate and more than the {limit}. It is admitted once nothing else counts against that limit. \
-                     Try again in {}, or send a shorter prompt.",
+                    "This request may use {asked}. That is an estimate, and more than the {limit}. The request is admitted when no other \
+                     request counts against that limit. Try again in {}, or send a shorter prompt.",
                     span(wait)
                 )
             }
             (None, Some(asked)) => {
                 format!(
-                    "This request may use {asked}, which is more than the {limit}. Ask for less with `max_tokens`, or send a shorter prompt."
+                    "This request may use {asked}, which is more than the {limit}. Send a lower `max_tokens`, or a shorter prompt."
                 )
             }
-            (None, None) => format!("This request is over the {limit} and can never be admitted."),
+            (None, None) => format!("This request is more than the {limit}, and can never be admitted."),
             (Some(wait), Some(asked)) => {
                 format!(
-                    "This request may use {asked}, but only {left} of the {limit} are left. Try again in {}, or ask for less.",
+                    "This request may use {asked}, but only {left} of the {limit} are left. Try again in {}, or send a smaller request.",
                     span(wait)
                 )
             }
@@ -172,7 +172,7 @@ mod tests {
         let refused = LimitReached { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
         assert_eq!(
             refused.refusal().message,
-            "The limit of 60 requests per minute of caller acme (the part of one of 2 gateways while their store does not decide) is \
+            "The limit of 60 requests per minute of caller acme (this gateway's part, 1 of 2, while the shared store is unavailable) is \
              reached. Try again in 1s."
         );
     }
@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(
             told(Level::KeyModel, "acme/prod gpt-4o", Kind::TokensPerDay, (1000, 400, 2000), None),
             (
-                "This request may use 2000 tokens, prompt and answer, which is more than the limit of 1000 tokens per day of key acme/prod for the \
-                 model gpt-4o. Ask for less with `max_tokens`, or send a shorter prompt."
+                "This request may use 2000 tokens (prompt and answer), which is more than the limit of 1000 tokens per day of key acme/prod \
+                 for the model gpt-4o. Send a lower `max_tokens`, or a shorter prompt."
                     .to_owned(),
                 Some("rate_limit_exceeded".to_owned()),
                 None,

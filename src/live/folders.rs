@@ -60,7 +60,7 @@ impl Folders {
             }
         });
         let warn = |what: &dyn Display, why: notify::Error| {
-            log::warn!("cannot watch {what}: {why}; changes are found within {} s all the same", POLL.as_secs());
+            log::warn!("cannot watch {what}: {why}; the gateway still finds changes within {} s", POLL.as_secs());
         };
         let mut watcher = match watcher {
             Ok(watcher) => watcher,

@@ -220,8 +220,9 @@ impl Watch {
             waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {
             log::warn!(
-                "{} is written without a pause, or its writer keeps it open, so nobody can tell when it is complete: its last complete content \
-                 stays live, and other files go on. Close the file; best is to write a new one beside it and rename that into place",
+                "{} is written without a pause, or another program keeps it open, so the gateway cannot know when it is complete: the last \
+                 complete content stays live, and changes of other files are still taken. Close the file; it is best to write a new file \
+                 beside it, and then to rename it to this name",
                 path.display()
             );
         }

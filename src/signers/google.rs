@@ -54,9 +54,9 @@ impl ServiceAccount {
     /// Reads a key's file, and sees whether its key can sign.
     pub fn parse(json: &str) -> Result<Self, &'static str> {
         let file: File =
-            serde_json::from_str(json).map_err(|_| "the key file is not a JSON object of the right form")?;
+            serde_json::from_str(json).map_err(|_| "the key file is not the JSON of a service account's key")?;
         if filled(file.kind).is_some_and(|kind| kind != "service_account") {
-            return Err("the key file is not a service account's: its `type` must be `service_account`");
+            return Err("the key file is not the key of a service account: its `type` must be `service_account`");
         }
         let key = Secret::new(filled(file.private_key).ok_or("the key file has no `private_key`")?);
         let account = Self {
@@ -140,7 +140,7 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
     }
     if status == 200 {
         // No excerpt: whatever else it is, there may be a token in it.
-        let message = "the token server's answer holds no token".to_owned();
+        let message = "the answer of the token server holds no token".to_owned();
         return Err(UpstreamError { status: Some(502), message, ..UpstreamError::default() });
     }
     let mut error = openai::error(body, content_type);

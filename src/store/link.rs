@@ -29,8 +29,12 @@ impl Link {
     pub(super) async fn open(settings: &Store, tls: Option<&Trust>) -> Result<Link, String> {
         let opened = tokio::time::timeout(CONNECT, open(&settings.address, tls)).await;
         opened.unwrap_or_else(|_| {
-            let or = if settings.address.tls { "; if it has no TLS, write redis:// instead of rediss://" } else { "" };
-            Err(format!("it has not said hello for {CONNECT:?}{or}"))
+            let or = if settings.address.tls {
+                "; if the store has no TLS, write redis:// instead of rediss://"
+            } else {
+                ""
+            };
+            Err(format!("no connection could be opened within {CONNECT:?}{or}"))
         })
     }
 
@@ -42,9 +46,13 @@ impl Link {
         }
         let answers = tokio::time::timeout(patience, self.connection.send_packed_commands(batch, 0, count)).await;
         let answers = answers
-            .map_err(|_| format!("it has not answered for {patience:?}"))?
+            .map_err(|_| format!("it did not answer within {patience:?}"))?
             .map_err(|error| error_text(&error))?;
-        if answers.len() == count { Ok(answers) } else { Err("it answered to something else".to_owned()) }
+        if answers.len() == count {
+            Ok(answers)
+        } else {
+            Err("it sent more or fewer answers than there were commands".to_owned())
+        }
     }
 
     /// Returns a call of `admit.lua`.

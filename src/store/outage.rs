@@ -36,7 +36,7 @@ impl Outage {
 impl Core {
     /// Takes the store out because it answers too late.
     pub(super) fn too_slow(&self) {
-        self.out(&format!("it does not answer within the {:?} of `store.timeout`", self.settings.timeout));
+        self.out(&format!("it does not answer within {:?} (`store.timeout`)", self.settings.timeout));
     }
 
     /// Takes the store out: nobody waits for it any longer.
@@ -52,7 +52,7 @@ impl Core {
                 OnStoreDown::Local => self.alone_means(),
                 OnStoreDown::Refuse => "requests with limits are refused".to_owned(),
             };
-            log::warn!("the store {} is out: {why}; until it is back {then}", self.settings.address);
+            log::warn!("the store {} is unavailable: {why}. Until it is back, {then}", self.settings.address);
         }
     }
 
@@ -65,8 +65,8 @@ impl Core {
         inbox.loss_logged = Some(Instant::now());
         drop(inbox);
         log::warn!(
-            "the store {} has lost all or a part of its data (flushed, restarted without its data, or short of memory without `maxmemory-policy noeviction`): \
-             all gateways send it again, each time; this is logged once an hour",
+            "the store {} has lost all or a part of its data (it was flushed, restarted without its data, or is short of memory without \
+             `maxmemory-policy noeviction`): all gateways send their data again, each time that this happens (logged once an hour)",
             self.settings.address
         );
     }
@@ -75,7 +75,8 @@ impl Core {
     /// count; the others have `time` left.
     pub(super) fn log_joining(&self, complete: u64, time: Duration) {
         log::info!(
-            "the store {} answers, but only {complete} of {} gateways (`store.instances`) have sent it their counts: until all have, for {} s at most, {}",
+            "the store {} answers, but only {complete} of {} gateways (`store.instances`) have \
+             sent it their counts. Until all have, but for {} s at most, {}",
             self.settings.address,
             self.settings.instances,
             time.as_secs() + 1,
@@ -94,18 +95,18 @@ impl Core {
         if outage.said_down {
             let time = outage.since.elapsed().as_secs_f64();
             log::info!(
-                "the store {address} is back after {time:.1} s and decides{there}: {alone} requests were admitted without it; \
-                 the counts of {told} callers, keys and models were sent to it again"
+                "the store {address} is back after {time:.1} s and decides over limits{there}: {alone} requests \
+                 were admitted without it; the counts of {told} callers, keys and models were sent to it again"
             );
         } else {
-            log::info!("the store {address} is up and decides{there}");
+            log::info!("the store {address} is up and decides over limits{there}");
         }
     }
 
     fn alone_means(&self) -> String {
         match self.settings.instances {
             0 | 1 => "this gateway uses its own counts".to_owned(),
-            n => format!("this gateway uses its own counts, and by 1/{n} of each limit"),
+            n => format!("this gateway uses its own counts, and 1/{n} of each limit"),
         }
     }
 }

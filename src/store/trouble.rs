@@ -11,32 +11,32 @@ const LONGEST: usize = 160;
 
 /// What to do about an error that contains the first text; the first match counts.
 const ADVICE: [(&str, &str); 23] = [
-    ("NOSCRIPT ", "somebody flushed its scripts: they are loaded again"),
+    ("NOSCRIPT ", "its scripts were flushed: Portcullis loads them again"),
     ("OOM ", "it is full: raise its `maxmemory`"),
     ("READONLY ", "it is a replica: `store.redis` must be the primary"),
     ("MASTERDOWN ", "it is a replica: `store.redis` must be the primary"),
-    ("MISCONF ", "it cannot write to its disk: see its own log"),
+    ("MISCONF ", "it cannot write to its disk: see the log of the store"),
     ("NOAUTH ", "the URL in `store.redis` needs a password"),
     ("WRONGPASS ", "check user and password in the URL of `store.redis`"),
     ("authentication failed", "check user and password in the URL of `store.redis`"),
-    ("NOPERM ", "its ACL must allow the user of `store.redis` that"),
-    ("LOADING ", "it is reading its data, and is back by itself"),
-    ("BUSY ", "somebody's script does not end: SCRIPT KILL ends it"),
-    ("CLUSTERDOWN ", "it is one of a cluster: `store.redis` must be a server that has all slots"),
-    ("MOVED ", "it is one of a cluster: `store.redis` must be a server that has all slots"),
+    ("NOPERM ", "its ACL must allow this to the user in `store.redis`"),
+    ("LOADING ", "it is still loading its data: wait until it has finished"),
+    ("BUSY ", "another client's script does not end: stop it with SCRIPT KILL"),
+    ("CLUSTERDOWN ", "it is a part of a cluster: `store.redis` must be a server with all slots"),
+    ("MOVED ", "it is a part of a cluster: `store.redis` must be a server with all slots"),
     ("max number of clients", "raise its `maxclients`"),
     ("DB index", "check the database, the number at the end of the URL in `store.redis`"),
-    ("unknown command", "it must be a Redis or Valkey, 6 or later, without disabled commands"),
-    ("Parse error", "it must be a Redis or Valkey: something else answers"),
-    ("UnknownIssuer", "`store.tls.ca` must have the certificate that signed its own"),
+    ("unknown command", "it must be Redis or Valkey, version 6 or later, without disabled commands"),
+    ("Parse error", "a server that is not Redis or Valkey answers"),
+    ("UnknownIssuer", "`store.tls.ca` must hold the certificate that signed the store's certificate"),
     (
         "CaUsedAsEndEntity",
-        "`store.tls.ca` must be exactly this certificate, or it needs one that an authority has signed",
+        "`store.tls.ca` must be exactly this certificate, or the store needs a certificate that an authority has signed",
     ),
-    ("not valid for name", "the host in `store.redis` must be one of the names in its certificate"),
+    ("not valid for name", "the host in `store.redis` must be one of the names in the store's certificate"),
     ("InvalidContentType", "it does not speak TLS: write redis:// instead of rediss://"),
-    ("Connection refused", "nothing listens there: does it run?"),
-    ("lookup address", "check the host's name in `store.redis`"),
+    ("Connection refused", "no process listens there: is the store running?"),
+    ("lookup address", "check the name of the host in `store.redis`"),
 ];
 
 /// Writes an error as one line.
@@ -75,7 +75,7 @@ mod tests {
             );
             check(
                 "Incompatible type - Parse error at 1\nUnexpected `33`\n\nUnexpected `60`\n",
-                "Incompatible type - Parse error at 1 Unexpected `33` Unexpected `60` (it must be a Redis or Valkey: something else answers)",
+                "Incompatible type - Parse error at 1 Unexpected `33` Unexpected `60` (a server that is not Redis or Valkey answers)",
             );
             let quoted: String = password.chars().take(128).collect();
             let told = line(&address, &format!("ERR unknown command 'AUTH', with args beginning with: '{quoted}' "));

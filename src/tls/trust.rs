@@ -167,7 +167,7 @@ struct AnotherOne;
 
 impl fmt::Display for AnotherOne {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("is not the one that `tls.ca` pins, nor signed by an authority that stands there")
+        f.write_str("is not the one in `tls.ca`, and no authority in `tls.ca` has signed it")
     }
 }
 
@@ -211,7 +211,7 @@ impl Distrust {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             Some(error) => Distrust::by_tls(error),
             None if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Distrust { why: "the server closed the connection in the handshake".to_owned(), lasts: false }
+                Distrust { why: "the server closed the connection during the TLS handshake".to_owned(), lasts: false }
             }
             None => Distrust { why: error.to_string(), lasts: false },
         }
@@ -229,7 +229,7 @@ impl Distrust {
             };
         }
         if let Error::AlertReceived(alert) = error {
-            return Distrust { why: format!("the server ended the handshake: {alert:?}"), lasts: false };
+            return Distrust { why: format!("the server ended the TLS handshake: {alert:?}"), lasts: false };
         }
         let lasts = matches!(error, Error::PeerIncompatible(_) | Error::NoCertificatesPresented);
         Distrust { why: error.to_string(), lasts }
@@ -240,26 +240,23 @@ impl Distrust {
 fn certificate(wrong: &CertificateError) -> String {
     let since = |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     if let CertificateError::ExpiredContext { not_after, .. } = wrong {
-        return format!("the certificate is expired since {}", since(not_after));
+        return format!("the certificate expired at {}", since(not_after));
     }
     if let CertificateError::NotValidYetContext { not_before, .. } = wrong {
         return format!("the certificate is not valid before {}", since(not_before));
     }
     if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
         let names = presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
-        let names = if names.is_empty() {
-            "names no host at all (in subjectAltName)".to_owned()
-        } else {
-            format!("is for {names}")
-        };
+        let names =
+            if names.is_empty() { "names no host (in subjectAltName)".to_owned() } else { format!("is for {names}") };
         return format!("the certificate is not valid for name {}: it {names}", expected.to_str());
     }
     if *wrong == CertificateError::UnknownIssuer {
-        return "the certificate has an unknown issuer: neither an authority of the system's nor one in `tls.ca` has signed it (UnknownIssuer)"
+        return "the certificate has an unknown issuer: no authority of the system and none in `tls.ca` has signed it (UnknownIssuer)"
             .to_owned();
     }
     if *wrong == CertificateError::BadSignature {
-        return "the certificate names an authority that is believed, and was not signed by its key (BadSignature)"
+        return "the certificate names a trusted authority, but was not signed with that authority's key (BadSignature)"
             .to_owned();
     }
     if let CertificateError::Other(OtherError(inner)) = wrong
@@ -269,13 +266,14 @@ fn certificate(wrong: &CertificateError) -> String {
     }
     let told = wrong.to_string();
     if told.contains("CaUsedAsEndEntity") {
-        return "the certificate signs itself, and `tls.ca` has it not: where it is meant, `tls.ca` must be exactly this certificate (CaUsedAsEndEntity)"
+        return "the certificate signs itself, and is not in `tls.ca`: if you trust it, write \
+                exactly this certificate into `tls.ca` (CaUsedAsEndEntity)"
             .to_owned();
     }
     if told.contains("EndEntityUsedAsCa") {
-        return "what has signed the certificate is not a CA (EndEntityUsedAsCa)".to_owned();
+        return "the certificate is signed by a certificate that is not a CA (EndEntityUsedAsCa)".to_owned();
     }
-    format!("the certificate is not good: {told}")
+    format!("the certificate is not valid: {told}")
 }
 
 /// Returns the name in what webpki writes as `DnsName("a.test")`.

@@ -62,7 +62,7 @@ fn a_page_whose_name_was_made_to_mean_this_machine_reads_nothing() {
         assert_eq!(status, 421);
         // The operator learns what to write, and not once for each try.
         gateway.logged("hosts: [rebound.example]").await;
-        assert_eq!(gateway.log().matches("does not answer to").count(), 1, "{}", gateway.log());
+        assert_eq!(gateway.log().matches("the admin listener refuses requests to").count(), 1, "{}", gateway.log());
     });
 }
 

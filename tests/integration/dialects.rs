@@ -958,7 +958,7 @@ fn b17_a_models_name_cannot_leave_its_place_in_the_path() {
         assert_eq!(gateway.post(&chat("g")).await.status, 200);
         assert_eq!(mock.request(0).await.target, "/models/tuned%2Fa%20b%252e:generateContent");
         let (_, said) = Gateway::with(gemini.model("g", &["a=a/../b?x#y"])).refuse();
-        assert!(said.contains("models.g.targets[0].model: cannot stand in the path"), "{said}");
+        assert!(said.contains("models.g.targets[0].model: becomes a part of the request's path"), "{said}");
     });
 }
 

@@ -242,28 +242,30 @@ fn the_exit_code_tells_whether_it_would_be_tried() {
     check(
         &["--key", "acme/prod", &file("m.json")],
         0,
-        "yes: it would be sent to a (m), then b (claude-sonnet-4-5), then c (m);",
+        "yes: the request would be sent to a (m), then b (claude-sonnet-4-5), then c (m);",
     );
     check(
         &["--key", "acme/prod", &file("no.json")],
         1,
-        "no: no upstream would be called, the caller gets 400: the request body is not valid JSON",
+        "no: the request would be sent to no upstream, and the caller would get 400: the request body is not \
+         valid JSON",
     );
     check(
         &["--key", "acme/prd", &file("m.json")],
         1,
-        "no: no upstream would be called, the caller gets 401 invalid_api_key: there is no key acme/prd",
+        "no: the request would be sent to no upstream, and the caller would get 401 invalid_api_key: there is no \
+         key acme/prd",
     );
     check(&["--key", "acme/prod", &file("none.json")], 2, "the file with the request cannot be read: No such file");
     check(
         &["--key", "acme/prod", &file("m.json"), "--status", &file("m.json")],
         2,
-        "--status: this is no /status of this version",
+        "--status: this is not a /status page of this version",
     );
     check(
         &["--key", "acme/prod", &file("m.json"), "--status", "https://127.0.0.1/status"],
         2,
-        "--status: only http://",
+        "--status: the URL must begin with http://",
     );
     check(
         &["--key", "acme/prod", &file("m.json"), "--status", "http://127.0.0.1:1"],

@@ -232,7 +232,7 @@ callers:
         "state:      rotating until 2080-02-03T00:00:00Z",
         "hash:       sha256:04040404…, until 2080-02-03T00:00:00Z",
         "hash:       sha256:05050505…",
-        "models:     [m, n], of its caller's [gone, m]: sees 1 of 3",
+        "models:     [m, n], within its caller's [gone, m]: the key may use 1 of 3 models",
         "limits:     of its own: requests_per_minute 60, concurrency 4",
         "limits:     of acme: usd_per_day 12.5",
         "limits:     of its own, on m: usd_per_month 0.5",
@@ -283,10 +283,13 @@ fn what_cannot_be_changed_surely_is_said_and_left() {
             ran.stderr
         );
     };
-    refused(&["disable", "acme/a"], &["catalog.yaml:6 callers.acme.keys.a", "anchor", "By hand: `enabled: false`"]);
-    refused(&["rotate", "acme/a"], &["catalog.yaml:6", "anchor", "By hand"]);
+    refused(&["disable", "acme/a"], &["catalog.yaml:6 callers.acme.keys.a", "anchor", "by hand: `enabled: false`"]);
+    refused(&["rotate", "acme/a"], &["catalog.yaml:6", "anchor", "by hand"]);
     refused(&["new", "--caller", "acne", "--name", "x"], &["there is no caller acne; did you mean acme?"]);
-    refused(&["new", "--caller", "acme", "--name", "a"], &["acme/a exists", "catalog.yaml:6", "key rotate acme/a"]);
+    refused(
+        &["new", "--caller", "acme", "--name", "a"],
+        &["acme/a already exists", "catalog.yaml:6", "key rotate acme/a"],
+    );
     refused(&["disable", "acme/c"], &["there is no key acme/c; did you mean acme/"]);
     let file = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!((file("catalog.yaml"), file("catalog.d/keys-acme.yaml")), (CATALOG.to_owned(), KEYS.to_owned()));

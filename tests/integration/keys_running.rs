@@ -10,8 +10,8 @@ use crate::support::folder::Folder;
 use crate::support::gateway::{free_port, portcullis};
 use crate::support::{Catalog, Gateway, Mock, chat, run, run_within};
 
-/// What a command says when the running gateway has its change.
-const HAS: &str = "the running gateway has it";
+/// What a command says when the running gateway uses the changes change.
+const HAS: &str = "the running gateway uses the change";
 const NOBODY: &str = "no gateway runs on this folder";
 
 fn key(conf: &std::path::Path, arguments: &[&str]) -> (Output, String, Duration) {
@@ -46,7 +46,7 @@ fn when_a_command_has_ended_the_gateway_goes_by_it() {
             assert_eq!(status(secret).await, wanted, "{arguments:?}");
         }
         let (output, told, took) = key(&gateway.conf, &["enable", "acme/k0"]);
-        assert!(output.status.success() && told.contains("is enabled already") && told.contains(HAS), "{told}");
+        assert!(output.status.success() && told.contains("already is enabled") && told.contains(HAS), "{told}");
         assert!(took < Duration::from_secs(5), "{took:?}");
     });
 }
@@ -66,7 +66,7 @@ fn where_nobody_listens_a_command_ends_at_once_and_says_so() {
         let (output, told, took) = key(folder.path(), arguments);
         assert!(output.status.success(), "{arguments:?}: {told}");
         assert!(
-            told.contains(NOBODY) && told.contains("the next one that starts will have it"),
+            told.contains(NOBODY) && told.contains("the next gateway that starts will use the change"),
             "{arguments:?}: {told}"
         );
         assert!(took < Duration::from_secs(3), "{arguments:?} took {took:?}");
@@ -116,7 +116,7 @@ fn what_the_gateway_does_not_take_is_not_claimed() {
         assert_eq!(gateway.raw(client::post_as("sk-CaNaRy-caller-beta", &chat("m"))).await.status, 200);
         std::fs::remove_file(gateway.conf.join("catalog.d/b.yaml")).unwrap();
         let (output, told, _) = key(&gateway.conf, &["disable", "beta/prod"]);
-        assert!(output.status.success() && told.contains("is disabled already") && told.contains(HAS), "{told}");
+        assert!(output.status.success() && told.contains("already is disabled") && told.contains(HAS), "{told}");
         assert_eq!(gateway.raw(client::post_as("sk-CaNaRy-caller-beta", &chat("m"))).await.status, 401);
     });
 }

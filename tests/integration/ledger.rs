@@ -266,7 +266,7 @@ fn a_full_disk_and_a_read_only_one() {
         };
         eventually_blocking(why, look).unwrap();
     };
-    failing("make room on the disk");
+    failing("free some space on the disk");
     let told = ledger.status();
     assert_eq!((told.rows, told.waiting, told.dropped), (1, 2_000, 0));
     drop(zeros);
@@ -298,7 +298,7 @@ fn a_full_disk_and_a_read_only_one() {
     assert!(ran.status.success() && ran.stdout.contains("\nacme,2002,0,200200,"), "{}{}", ran.stdout, ran.stderr);
     let ledger = self::ledger(&disk.0.join("new/ledger.sqlite"));
     ledger.write(row("nowhere", "acme", "m", None));
-    assert!(ledger.status().problem.is_some_and(|why| why.contains("the folder") && why.contains("cannot be made")));
+    assert!(ledger.status().problem.is_some_and(|why| why.contains("the folder") && why.contains("cannot be created")));
 }
 
 /// Two callers, two models, one price unknown.
@@ -326,12 +326,13 @@ fn usage_in_its_three_forms() {
     fails(&[], "there is no ledger at");
     fails(
         &["--by", "who"],
-        "--by: holds a name that is not known; there are day, caller, key, model, account, upstream_model, outcome",
+        "--by: holds a name that is not known; allowed, with commas between them: day, caller, key, model, account, \
+         upstream_model, outcome",
     );
-    fails(&["--since", "soon"], "--since: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01");
+    fails(&["--since", "soon"], "--since: must be a time ago such as 30m, 24h or 7d, a date such as 2026-11-01");
     fails(
         &["--since", "99999999999999999999d"],
-        "--since: 99999999999999999999d is too long: it is before 1970; name a date",
+        "--since: 99999999999999999999d is too long, because it begins before 1970; write a date",
     );
     fails(&["--since", "1h", "--until", "2h"], "--until: must be later than since");
     fails(&["--csv", "--json"], "cannot be used with");
@@ -375,7 +376,11 @@ fn usage_in_its_three_forms() {
         drop(ledger);
     }
     folder.write("server.yaml", "ledger: { enabled: false, path: none/at.all }\n");
-    fails(&[], "it is switched off: `ledger.enabled` in server.yaml; a relative path starts at the working directory");
+    fails(
+        &[],
+        "it is switched off, because `ledger.enabled` is false in server.yaml; relative paths start at the \
+     working directory",
+    );
     folder.write("server.yaml", "ledger: { path: server.yaml }\n");
     fails(&[], "not a database; move the file away");
 }
@@ -392,18 +397,20 @@ fn usage_of_nobody_says_that_there_is_nobody() {
         let Ran { status, stdout, stderr } = folder.run(&[&["usage"], arguments].concat());
         assert!(!status.success() && stdout.is_empty() && stderr.contains(why), "{arguments:?}: {stdout}{stderr}");
     };
-    fails(&["--caller", "nope"], "there is no such caller, neither in the catalog nor in the ledger\n");
-    fails(
-        &["--caller", "acmee"],
-        "there is no caller \"acmee\", neither in the catalog nor in the ledger; did you mean acme?",
-    );
-    fails(&["--caller", "nope", "--json"], "there is no such caller,");
+    fails(&["--caller", "nope"], "there is no caller with this name in the catalog or the ledger\n");
+    fails(&["--caller", "acmee"], "there is no caller \"acmee\" in the catalog or the ledger; did you mean acme?");
+    fails(&["--caller", "nope", "--json"], "there is no caller with this name");
     fails(
         &["--key", "prod"],
-        "there is no such key, neither in the catalog nor in the ledger; a key is named with its caller: acme/prod",
+        "there is no key with this name in the catalog or the ledger; the id of a key begins with its caller, such \
+         as acme/prod",
     );
-    fails(&["--model", "gpt-9"], "there is no such model,");
-    fails(&["--model", "fast"], "\"fast\" is another name of the model m: the ledger has it by that one");
+    fails(&["--model", "gpt-9"], "there is no model with this name");
+    fails(
+        &["--model", "fast"],
+        "\"fast\" is an alias of the model m: the ledger has only the model's id, so ask \
+     for that",
+    );
     // Who is in the catalog has used nothing; who is only in the ledger used nothing of late.
     for arguments in [["--caller", "new"], ["--key", "new/prod"], ["--caller", "blue"]] {
         let ran = folder.run(&[&["usage", "--until", "1h", "--since", "2h"], &arguments[..]].concat());
@@ -489,7 +496,7 @@ fn a_broken_file_stops_no_request() {
         assert!(status["ledger"]["problem"].as_str().unwrap().contains("not a database"), "{status}");
         assert_eq!((gateway.metrics().sum("portcullis_ledger_up", &[]), gateway.admin("/usage").0), (0.0, 503));
         std::fs::remove_file(&path).unwrap();
-        gateway.logged("is written again").await;
+        gateway.logged("can be written again").await;
         assert_eq!(gateway.log().matches("cannot be written").count(), 1, "said once");
         // The request that came meanwhile is not lost.
         let waiting = || (gateway.status()["ledger"]["waiting"] == 0).then_some(());
@@ -523,7 +530,7 @@ fn what_was_spent_is_recalled_when_the_file_is_mended() {
         assert_eq!((&told()["limits"][0]["used"]["requests_per_day"], &told()["more"]), (&1.into(), &0.into()));
         assert_eq!(gateway.log().matches("\"level\":\"error\"").count(), 1, "one cause, one error: {}", gateway.log());
         std::fs::rename(&whole, &path).unwrap();
-        gateway.logged("what was spent before is known now").await;
+        gateway.logged("the use before this start is known now").await;
         let waiting = || (gateway.status()["ledger"]["waiting"] == 0).then_some(());
         eventually("it works", waiting).await;
         assert_eq!(told()["limits"][0]["used"]["requests_per_day"], 12, "eleven of before, one of now");
@@ -531,7 +538,7 @@ fn what_was_spent_is_recalled_when_the_file_is_mended() {
         assert_eq!(told()["limits"][0]["used"]["requests_per_day"], 13);
         assert!(gateway.admin("/limits?caller=nobody").1.contains("\"limits\": []"));
         let (status, why) = gateway.admin("/limits?key=x");
-        assert!(status == 400 && why == "key: is not known; there are caller\n", "{status} {why}");
+        assert!(status == 400 && why == "key: is not known; allowed: caller\n", "{status} {why}");
     });
 }
 
@@ -570,7 +577,8 @@ fn check_warns_of_limits_that_a_restart_empties() {
         assert!(status.success(), "{stderr}");
         stderr
     };
-    const WHY: &str = "warning: server.yaml ledger.enabled: is false, so limits by day and by month begin at zero after each restart\n";
+    const WHY: &str = "warning: server.yaml ledger.enabled: is false, so the gateway counts daily and monthly \
+     limits from zero after each restart\n";
     assert_eq!((told("false").as_str(), told("true").as_str()), (WHY, ""));
 }
 

@@ -447,7 +447,7 @@ fn whatever_field_is_large_a_hundred_at_once_do_not_pass_a_small_limit() {
                 let answer = connection.response().await;
                 if answer.status == 429 {
                     assert!(
-                        answer.text().contains("which is an estimate and more than the limit of"),
+                        answer.text().contains("That is an estimate, and more than the limit of"),
                         "{}",
                         answer.text()
                     );

@@ -349,7 +349,8 @@ fn a_port_belongs_into_the_address() {
     let folder =
         Folder::new(&[("catalog.yaml", "accounts:\n  a: { dialect: openai, port: 8000 }\nmodels: {}\ncallers: {}\n")]);
     let ran = folder.run(&["check"]);
-    let told = "catalog.yaml:2 accounts.a.port: unknown field: it stands in the address: write `base_url: http://127.0.0.1:8000/v1`";
+    let told = "catalog.yaml:2 accounts.a.port: unknown field: the port is a part of the address: write `base_url: \
+     http://127.0.0.1:8000/v1`";
     assert!(!ran.status.success() && ran.stderr.contains(told), "{}", said(&ran));
 }
 
@@ -372,7 +373,10 @@ fn from_nothing_to_a_key_that_works() {
             said(&checked)
         );
         assert!(
-            checked.stderr.contains("catalog.yaml:6 callers: there are none") && checked.stderr.contains("--create"),
+            checked.stderr.contains(
+                "catalog.yaml:6 callers: there is no \
+             caller"
+            ) && checked.stderr.contains("--create"),
             "{}",
             checked.stderr
         );
@@ -427,7 +431,11 @@ fn from_nothing_to_a_key_that_works() {
         let ran =
             folder.run(&["key", "new", "--caller", "acme", "--name", "ci", "--create", "--conf", conf_of_gateway]);
         assert!(
-            !ran.status.success() && ran.stderr.contains("the caller acme exists: leave --create out"),
+            !ran.status.success()
+                && ran.stderr.contains(
+                    "the caller acme already exists: run the command without \
+             --create"
+                ),
             "{}",
             said(&ran)
         );
@@ -471,9 +479,7 @@ fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
     let file = || std::fs::read_to_string(folder.path().join("catalog.d/keys.yaml")).unwrap();
     let ran = delete("acme/b");
     assert!(
-        ran.status.success()
-            && ran.stdout.contains("acme/b is deleted, out of ")
-            && ran.stdout.contains("keys.yaml:10"),
+        ran.status.success() && ran.stdout.contains("acme/b is deleted from ") && ran.stdout.contains("keys.yaml:10"),
         "{}",
         said(&ran)
     );
@@ -519,7 +525,8 @@ fn shell(folder: &Folder, umask: &str, line: &str) -> (bool, String) {
 fn s08_a_secret_in_a_file_that_others_can_read_is_warned_of() {
     const NEW: &str = "portcullis key new --conf . --caller acme --create --name";
     let folder = Folder::new(&[("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
-    let open = "warning: the secret went into a file that everybody on this machine can read: `chmod 600` it";
+    let open = "warning: the secret was written into a file that every user of this machine can read: run `chmod \
+     600` on it";
     let (done, said) = shell(&folder, "022", &format!("{NEW} a > a.key"));
     assert!(done && said.contains(open), "{said}");
     let rotate = "portcullis key rotate --conf . acme/a";
@@ -570,7 +577,7 @@ fn a_key_whose_secret_nobody_got_is_not_made() {
     let folder = Folder::new(&[("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: { acme: {} }\n")]);
     // A device that takes nothing.
     let (done, said) = shell(&folder, "022", "portcullis key new --conf . --caller acme --name a > /dev/full");
-    assert!(!done && said.contains("the secret could not be printed: no key is made"), "{said}");
+    assert!(!done && said.contains("the secret could not be printed: no key was made"), "{said}");
     assert!(!folder.path().join("catalog.d").exists());
     assert!(shell(&folder, "022", "portcullis key new --conf . --caller acme --name a > a.key").0);
     let file = || std::fs::read_to_string(folder.path().join("catalog.d/keys-acme.yaml")).unwrap();
@@ -606,7 +613,7 @@ fn warnings_are_told_beside_errors() {
     let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     if !std::path::Path::new("/etc/portcullis").exists() {
         assert!(
-            said.starts_with("conf: there is no such folder: `--conf DIR` says") && said.lines().count() == 2,
+            said.starts_with("conf: this folder does not exist: use `--conf DIR`") && said.lines().count() == 2,
             "{said}"
         );
     }

@@ -208,7 +208,7 @@ fn sighup_reads_the_certificate_again_and_keeps_the_old_one_if_it_must() {
         // A certificate and a key that do not go together.
         std::fs::write(gateway.conf.join("tls/key.pem"), &ca.leaf().key).unwrap();
         gateway.signal("HUP");
-        gateway.logged("do not go together").await;
+        gateway.logged("do not belong together").await;
         assert_eq!(shown(&gateway, &ca).await, after);
     });
 }
@@ -633,15 +633,15 @@ fn command_lines_end_with_their_exit_codes() {
         (&["key", "new"], 2, "--caller"),
         (&["key", "new", "--caller", "a b", "--name", "prod"], 1, "--caller"),
         (&["key", "new", "--caller", "acme", "--name", "a/b"], 1, "--name"),
-        (&["key", "new", "--caller", "a", "--name", "b", "--expires", "2001-01-01"], 1, "expired before"),
+        (&["key", "new", "--caller", "a", "--name", "b", "--expires", "2001-01-01"], 1, "would already be expired"),
         (&["key", "new", "--caller", "a", "--name", "b", "--expires-in", "9"], 2, "must be a length of time"),
         (&["key", "show", "sk-a-secret"], 1, "this is not the id of a key"),
-        (&["key", "list", "--conf", "/nowhere"], 1, "--conf: there is no such folder"),
-        (&["key", "disable", "acme/prod", "--conf", "/nowhere"], 1, "--conf: there is no such folder"),
+        (&["key", "list", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
+        (&["key", "disable", "acme/prod", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
         (&["key", "expire", "acme/prod"], 2, "--never"),
         (&["key", "expire", "acme/prod", "--never", "--in", "1d"], 2, "--never"),
-        (&["serve", "--conf", "/nowhere"], 1, "--conf: there is no such folder"),
-        (&["check", "--conf", "/nowhere"], 1, "--conf: there is no such folder"),
+        (&["serve", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
+        (&["check", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
         (&["serve", "--listen", "localhost"], 2, "for '--listen <ADDRESS>...'"),
     ];
     for (arguments, code, says) in cases {

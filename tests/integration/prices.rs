@@ -205,18 +205,14 @@ fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows()
     };
     let ran = check("", "limits: { usd_per_month: 10 }, ");
     assert_eq!(ran.status.code(), Some(1));
-    let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be enforced, because no price is known for: \
-               \"m\" at account \"a\" by another name; write `price: { input: …, output: … }`";
+    let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be enforced, because the price is unknown for: \
+               \"m\" at account \"a\" under another name; write `price: { input: …, output: … }`";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     let ran = check(", price: { input: 0, output: 0 }", "limits: { usd_per_month: 10 }, ");
     assert!(ran.stdout.contains("0 warnings"), "{}{}", ran.stdout, ran.stderr);
     let ran = check("", "expose_cost: true, ");
     assert!(ran.stdout.contains("1 warning"), "{}{}", ran.stdout, ran.stderr);
-    assert!(
-        ran.stderr.contains("warning: catalog.yaml:2 models.m: no price is known, so the cost of answers is unknown"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("warning: catalog.yaml:2 models.m: the price is unknown for"), "{}", ran.stderr);
     assert!(check("", "").stdout.contains("0 warnings"));
 }
 
@@ -224,7 +220,7 @@ fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows()
 fn prices_lists_what_is_known() {
     let listed = crate::support::gateway::portcullis(&["prices"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
-    assert!(listed.contains("gpt-4o-mini") && listed.contains("US dollars for a million tokens, as of 20"), "{listed}");
+    assert!(listed.contains("gpt-4o-mini") && listed.contains("US dollars per million tokens, as of 20"), "{listed}");
     let catalog = "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\n\
                    models: { m: { targets: [{ account: a, model: gpt-4o }, { account: a, model: mine }] } }\ncallers: {}\n";
     let folder = Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", catalog)]);
@@ -322,7 +318,7 @@ fn what_no_answer_can_have_counted_is_in_no_book() {
             ["prompt_tokens", "prompt_tokens", "completion_tokens", "prompt_tokens", "prompt_tokens"].iter().enumerate()
         {
             assert_eq!(
-                log.matches(&format!("account a{nth} told a `{name}` that no answer can have, for m{nth}")).count(),
+                log.matches(&format!("account a{nth} reported an impossible `{name}` for m{nth}")).count(),
                 1,
                 "said once: {log}"
             );
@@ -337,11 +333,22 @@ fn a_reload_tells_no_warning_that_was_told_before() {
         let catalog = || Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true").account("a", &mock);
         let gateway = Gateway::start(catalog().model("m", &["a"])).await;
         let told = |what: &str| gateway.log().matches(what).count();
-        let unpriced = "no price is known, so the cost of answers is unknown, for: ";
-        let told_of_m = format!("{unpriced}\\\"m\\\" at account \\\"a\\\";");
+        let unpriced = "the price is unknown for: ";
+        let told_of_m = format!("{unpriced}\\\"m\\\" at account \\\"a\\\", so");
         let is_told = async |what: &str, times: usize| {
             eventually("it is told", || (told(what) >= times).then_some(())).await;
-            assert_eq!((told(what), told("accounts.a.key: is a secret written out")), (times, 1), "{}", gateway.log());
+            assert_eq!(
+                (
+                    told(what),
+                    told(
+                        "accounts.a.key: is a secret in \
+             clear text"
+                    )
+                ),
+                (times, 1),
+                "{}",
+                gateway.log()
+            );
         };
         is_told(&told_of_m, 1).await;
         // Two lines further down, and another thing changed.

@@ -430,7 +430,7 @@ fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
             );
         }
         process.signal("TERM");
-        folder::logged(&process, "asked to stop");
+        folder::logged(&process, "stopping on a signal");
         for address in [one, two, admin] {
             assert_eq!(
                 (probe(address, "/readyz").await, probe(address, "/livez").await),

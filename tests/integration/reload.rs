@@ -259,7 +259,7 @@ fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
 
         std::fs::remove_file(&path).unwrap();
         let reasons = refused(&gateway, 1).await;
-        assert!(reasons.contains("catalog.yaml") && reasons.contains("is not there"), "{reasons}");
+        assert!(reasons.contains("catalog.yaml") && reasons.contains("does not exist"), "{reasons}");
         assert_eq!(stamp(&gateway).await, "s0");
         // As it was: nothing to take, but nothing is wrong any more.
         gateway.write_catalog(stamped(&mock, "s0"));
@@ -796,7 +796,7 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
     const GOOD: &str = "accounts: {}\nmodels: {}\ncallers: {}\n";
     type Files = &'static [(&'static str, &'static str)];
     let cases: &[(Files, &[&str])] = &[
-        (&[("server.yaml", SERVER)], &["catalog.yaml", "is not there", "--conf"]),
+        (&[("server.yaml", SERVER)], &["catalog.yaml", "does not exist", "--conf"]),
         (&[("server.yaml", "listen: []\n"), ("catalog.yaml", GOOD)], &["server.yaml:1", "listen"]),
         (&[("server.yaml", SERVER), ("catalog.yaml", "")], &["catalog.yaml"]),
         (
@@ -821,7 +821,7 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                     "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n",
                 ),
             ],
-            &["catalog.yaml:1", "accounts.a.key", "the environment variable that is named here is not set"],
+            &["catalog.yaml:1", "accounts.a.key", "the environment variable named here is not set"],
         ),
         (
             &[
@@ -831,7 +831,7 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                     "accounts: { a: { dialect: openai, key: { file: nowhere } } }\nmodels: {}\ncallers: {}\n",
                 ),
             ],
-            &["catalog.yaml:1", "accounts.a.key", "there is no such file"],
+            &["catalog.yaml:1", "accounts.a.key", "the file does not exist"],
         ),
     ];
     for (files, says) in cases {

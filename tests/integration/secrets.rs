@@ -296,18 +296,18 @@ fn s08_a_catalog_that_everybody_can_read_is_warned_of() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
-        assert!(!gateway.log().contains("can be read by everybody"));
+        assert!(!gateway.log().contains("every user of this machine can read it"));
         let path = gateway.conf.join("catalog.yaml");
         let before = gateway.generation();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
         std::fs::write(&path, Catalog::over(&mock).model("n", &["a"]).to_string()).unwrap();
         eventually("the new catalog serves", || (gateway.generation() > before).then_some(())).await;
-        let logged = gateway.logged("can be read by everybody").await;
+        let logged = gateway.logged("every user of this machine can read it").await;
         assert!(logged.contains("catalog.yaml") && logged.contains("\"warn\""), "{logged}");
         let said = portcullis(&["check", "--conf", gateway.conf.to_str().unwrap()]);
         let said = [said.stdout, said.stderr].concat();
         assert!(
-            String::from_utf8_lossy(&said).contains("can be read by everybody"),
+            String::from_utf8_lossy(&said).contains("every user of this machine can read it"),
             "{}",
             String::from_utf8_lossy(&said)
         );
@@ -511,7 +511,7 @@ fn s10_accounts_are_where_they_may_be() {
         ("https://2852039166/v1", ""),
         ("https://0xa9fea9fe/v1", ""),
         ("https://0251.0376.0251.0376/v1", ""),
-        ("https://0.0.0.0/v1", "unusable"),
+        ("https://0.0.0.0/v1", "special address"),
         ("file:///etc/passwd", "https://"),
         ("unix:/run/docker.sock", "https://"),
         ("ftp://example.com", "https://"),

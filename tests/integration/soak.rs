@@ -501,7 +501,7 @@ fn check(gateway: &Gateway, books: &Books, samples: &[Sample], course: &Course) 
     }
     // The catalogs that it has to refuse are errors. Nothing else is.
     let log = gateway.log();
-    let known = |line: &str| line.contains("the catalog's new content is refused");
+    let known = |line: &str| line.contains("the new catalog is refused");
     let error = |line: &&str| line.contains("panicked") || (line.contains("\"level\":\"error\"") && !known(line));
     if let Some(line) = log.lines().find(error) {
         return Err(format!("in its log: {line}"));

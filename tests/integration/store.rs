@@ -306,7 +306,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         redis.signal("STOP");
         let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
         for instance in &two {
-            let lost = || instance.store.status().error.filter(|error| error.contains("has not answered"));
+            let lost = || instance.store.status().error.filter(|error| error.contains("did not answer within"));
             eventually("the connection is given up", lost).await;
         }
         redis.signal("CONT");
@@ -591,7 +591,7 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
         assert!(slowest < Duration::from_secs(1), "the slowest four took {slowest:?}");
         for gateway in &two {
             comes(gateway, "up").await;
-            gateway.logged("is out: ").await;
+            gateway.logged("is unavailable: ").await;
             gateway.logged("is back after ").await;
             assert_eq!(gateway.metrics().sum("portcullis_store_up", &[]), 1.0);
             assert!(gateway.metrics().sum("portcullis_store_seconds_count", &[]) > 0.0);
@@ -1250,7 +1250,7 @@ fn limits_tells_of_all_gateways_while_the_store_does() {
                 eventually(limit, of_all).await;
             }
             let (status, why) = gateway.admin("/limits?key=x");
-            assert_eq!((status, why.as_str()), (400, "key: is not known; there are caller\n"));
+            assert_eq!((status, why.as_str()), (400, "key: is not known; allowed: caller\n"));
         }
         redis.kill();
         for (gateway, used) in two.iter().zip([1, 3]) {
@@ -1419,7 +1419,7 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
         let troubles: [(&[&str], &str, &[&str]); 3] = [
             (&["CONFIG", "SET", "maxmemory", "1mb"], "raise its `maxmemory`", &["CONFIG", "SET", "maxmemory", "0"]),
             (&["REPLICAOF", "127.0.0.1", "1"], "`store.redis` must be the primary", &["REPLICAOF", "NO", "ONE"]),
-            (&["SCRIPT", "FLUSH"], "they are loaded again", &["PING"]),
+            (&["SCRIPT", "FLUSH"], "Portcullis loads them again", &["PING"]),
         ];
         for (number, (fault, advice, cure)) in troubles.into_iter().enumerate() {
             command(fault);
@@ -1440,7 +1440,7 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
             assert_eq!(gateway.status()["store"]["error"], Value::Null);
             eventually("it says so", || (gateway.log().matches("is back after").count() == number + 1).then_some(()))
                 .await;
-            assert_eq!(gateway.log().matches("is out: ").count(), number + 1, "{}", gateway.log());
+            assert_eq!(gateway.log().matches("is unavailable: ").count(), number + 1, "{}", gateway.log());
         }
     });
 }
@@ -1454,9 +1454,9 @@ fn a_gateway_that_waits_for_another_says_for_whom_and_how_long() {
             Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
         let gateway = gateway(&catalog, &redis, "instances: 2, timeout: 5s").await;
         let line = gateway.logged("answers, but only 1 of 2 gateways").await;
-        assert!(line.contains(" s at most, this gateway uses its own counts, and by 1/2 of each limit"), "{line}");
+        assert!(line.contains(" s at most, this gateway uses its own counts, and 1/2 of each limit"), "{line}");
         comes(&gateway, "up").await;
-        gateway.logged("is up and decides for 1 of 2 gateways").await;
+        gateway.logged("is up and decides over limits for 1 of 2 gateways").await;
         assert_eq!(gateway.log().matches("the store redis").count(), 2, "{}", gateway.log());
     });
 }
@@ -1472,7 +1472,7 @@ fn a_store_that_is_too_slow_from_the_start_is_told_of() {
             Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
         let store = format!("store: {{ redis: 'redis://{}' }}", slow.address);
         let gateway = Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start().await;
-        gateway.logged("it does not answer within the 20ms of `store.timeout`").await;
+        gateway.logged("it does not answer within 20ms (`store.timeout`)").await;
         assert_eq!(gateway.status()["store"]["state"], "down");
     });
 }

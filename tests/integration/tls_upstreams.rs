@@ -56,16 +56,16 @@ fn bad() -> Vec<Bad> {
             "another",
             Ca::own(&here(), 2099, false),
             pinned(&Ca::own(&here(), 2099, false)),
-            "is not the one that `tls.ca` pins",
+            "is not the one in `tls.ca`",
         ),
         of(
             "another-authority",
             Ca::own(&here(), 2099, true),
             pinned(&Ca::own(&here(), 2099, true)),
-            "is not the one that `tls.ca` pins",
+            "is not the one in `tls.ca`",
         ),
-        of("signed-by-others", ca.leaf(), pinned(&Ca::own(&here(), 2099, false)), "is not the one that `tls.ca` pins"),
-        of("pinned-but-old", old.clone(), pinned(&old), "expired since 2001-01-01T00:00:00"),
+        of("signed-by-others", ca.leaf(), pinned(&Ca::own(&here(), 2099, false)), "is not the one in `tls.ca`"),
+        of("pinned-but-old", old.clone(), pinned(&old), "expired at 2001-01-01T00:00:00"),
         of(
             "pinned-but-elsewhere",
             elsewhere.clone(),
@@ -74,7 +74,7 @@ fn bad() -> Vec<Bad> {
         ),
         of("unknown", stranger.leaf(), ca.pem(), "UnknownIssuer"),
         of("impostor", impostor.leaf(), ca.pem(), "BadSignature"),
-        of("old", ca.expired(), ca.pem(), "expired since 2001-01-01T00:00:00"),
+        of("old", ca.expired(), ca.pem(), "expired at 2001-01-01T00:00:00"),
         of("elsewhere", ca.leaf_for("other.test"), ca.pem(), "not valid for name localhost: it is for other.test"),
     ]
 }
@@ -111,7 +111,7 @@ fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
                 let attempt = &line["attempts"][0];
                 assert_eq!((&attempt["outcome"], line["attempts"].as_array().map(Vec::len)), (&json!("tls"), Some(1)));
                 holds(what, "the access line", &attempt["detail"], told);
-                let logged = gateway.logged(&format!("account {what}: no TLS")).await;
+                let logged = gateway.logged(&format!("account {what}: TLS failed")).await;
                 assert!(logged.contains(told), "no {told:?} in {logged}");
                 let status = gateway.status();
                 let account = status["accounts"]

@@ -116,7 +116,7 @@ fn what_would_be_wrong_is_not_written() {
     let folder = Folder::new("wrong");
     let mut files = Files::lock(&folder.0).unwrap();
     let why = files.change(0, &field("expires", New::text("tomorrow"))).unwrap_err();
-    assert!(why.contains("catalog.yaml:8 callers.acme.keys.prod.expires") && why.contains("is not changed"), "{why}");
+    assert!(why.contains("catalog.yaml:8 callers.acme.keys.prod.expires") && why.contains("was not changed"), "{why}");
     assert_eq!(folder.text(), CATALOG);
     drop(files);
     fs::write(folder.catalog(), CATALOG.replace("models: {}", "models: 1")).unwrap();
@@ -130,7 +130,7 @@ fn what_somebody_else_changed_meanwhile_is_kept() {
     let mut files = Files::lock(&folder.0).unwrap();
     fs::write(folder.catalog(), format!("{CATALOG}# theirs\n")).unwrap();
     let why = files.change(0, &field("debug", New::Bool(true))).unwrap_err();
-    assert!(why.contains("somebody else changed it"), "{why}");
+    assert!(why.contains("another program changed it"), "{why}");
     assert_eq!(folder.text(), format!("{CATALOG}# theirs\n"));
     // And a file that came to be where one was to be made.
     fs::write(folder.catalog(), CATALOG).unwrap();

@@ -62,7 +62,7 @@ fn f15_files_that_are_missing() {
     folder.check(&[]);
     assert_eq!(load(&folder.0, Secrets::Resolve).map(|loaded| (loaded.count, loaded.server.attempts)), Ok((1, 3)));
     fs::remove_file(folder.0.join("catalog.yaml")).unwrap();
-    folder.check(&["CONF/catalog.yaml: is not there: write it, or say with --conf"]);
+    folder.check(&["CONF/catalog.yaml: does not exist: create it, or name the configuration folder with --conf"]);
     folder.write("server.yaml", "workers: x\nport: 1\n").write("catalog.yaml", "accounts: {}\nmodels: {m: {}}\n");
     folder.check(&[
         "server.yaml:1 workers: must be a whole number",
@@ -72,7 +72,7 @@ fn f15_files_that_are_missing() {
     ]);
     fs::remove_file(folder.0.join("catalog.yaml")).unwrap();
     folder.write("server.yaml", "{}").write("catalog.d/x.yaml", "callers: {a: {limit: 1}}");
-    folder.check(&["CONF/catalog.yaml: is not there", "catalog.d/x.yaml:1 callers.a.limit: unknown field"]);
+    folder.check(&["CONF/catalog.yaml: does not exist", "catalog.d/x.yaml:1 callers.a.limit: unknown field"]);
     fs::remove_dir_all(folder.0.join("catalog.d")).unwrap();
     folder.write("server.yaml", "{}").write("catalog.yaml", EMPTY).check(&[]);
     folder.write("catalog.d", "").check(&["CONF/catalog.d: cannot be read: Not a directory"]);
@@ -94,11 +94,11 @@ fn which_files_of_catalog_d_are_read() {
     let loaded = load(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(loaded.catalog.accounts().iter().map(|account| &*account.id).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(loaded.count, 4);
-    folder.check(&["warning catalog.d/x.yml: is not read: only names that end in .yaml are"]);
+    folder.check(&["warning catalog.d/x.yml: is ignored: only files whose names end in .yaml are read"]);
     // By name: the first to say it is the one that counts.
     folder
         .write("catalog.d/30-c.yaml", format!("\n{}", demo("a")))
-        .check(&["catalog.d/30-c.yaml:2 accounts.a: stands also in catalog.d/10-a.yaml:1"]);
+        .check(&["catalog.d/30-c.yaml:2 accounts.a: is also in catalog.d/10-a.yaml:1"]);
     folder.write("catalog.d/30-c.yaml", "").check(&["catalog.d/30-c.yaml:1: is empty"]);
 }
 
@@ -108,7 +108,7 @@ fn texts_that_are_no_utf_8() {
     folder
         .write("catalog.yaml", b"accounts: {}\nmodels: {}\n# \xff\ncallers: {}\n")
         .check(&["catalog.yaml:3: is not UTF-8"]);
-    folder.write("catalog.yaml", b"\xff\xfea\0").check(&["catalog.yaml:1: is UTF-16: save it as UTF-8"]);
+    folder.write("catalog.yaml", b"\xff\xfea\0").check(&["catalog.yaml:1: is UTF-16: save the file as UTF-8"]);
     folder.write("catalog.yaml", format!("\u{feff}{EMPTY}")).check(&["catalog.yaml:1: begins with a byte-order mark"]);
     folder.write("catalog.yaml", EMPTY.replace('\n', "\r\n")).check(&[]);
 }
@@ -118,7 +118,7 @@ fn secrets_in_files() {
     let folder = Folder::new("secrets");
     folder.write("catalog.yaml", account("{file: secret}"));
     folder.check(&[
-        "catalog.yaml:1 accounts.a.key.file: there is no such file; a relative path starts at CONF (column 45)",
+        "catalog.yaml:1 accounts.a.key.file: the file does not exist; relative paths start at CONF (column 45)",
     ]);
     folder.write("secret", "sk-canary\n");
     let loaded = load(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
@@ -127,14 +127,14 @@ fn secrets_in_files() {
     assert!(!format!("{loaded:?}").contains("canary"));
     folder
         .write("catalog.yaml", account("{file: sk-canary-12345678}"))
-        .check(&["catalog.yaml:1 accounts.a.key.file: there is no such file"]);
+        .check(&["catalog.yaml:1 accounts.a.key.file: the file does not exist"]);
     folder.write("catalog.yaml", account("{file: secret}"));
     folder
         .write("secret", "x".repeat(70_000))
-        .check(&["catalog.yaml:1 accounts.a.key.file: the file is too large for a secret: 64 KiB"]);
+        .check(&["catalog.yaml:1 accounts.a.key.file: the file is too large for a secret: at most 64 KiB"]);
     folder.write("secret", [0xff]).check(&["catalog.yaml:1 accounts.a.key.file: the file is not UTF-8"]);
     folder.write("catalog.yaml", account("{env: PORTCULLIS_TEST_ABSENT}"));
-    folder.check(&["catalog.yaml:1 accounts.a.key.env: the environment variable that is named here is not set"]);
+    folder.check(&["catalog.yaml:1 accounts.a.key.env: the environment variable named here is not set"]);
     assert!(load(&folder.0, Secrets::Assume).is_ok());
 }
 
@@ -161,7 +161,7 @@ fn f14_a_file_of_50_mb() {
     let folder = Folder::new("f14");
     let half = format!("# {}\n{EMPTY}", "x".repeat(20 << 20));
     folder.write("catalog.yaml", "#".repeat(50 << 20));
-    folder.check(&["CONF/catalog.yaml: is too large: all files together may have 32 MiB"]);
+    folder.check(&["CONF/catalog.yaml: is too large: all files of the catalog together may have at most 32 MiB"]);
     // Each would do; together they do not.
     folder.write("catalog.yaml", &half).write("catalog.d/more.yaml", half.replace(EMPTY, "{}"));
     folder.check(&["CONF/catalog.d/more.yaml: is too large"]);
@@ -181,11 +181,13 @@ fn s08_what_everybody_can_read() {
         "catalog.yaml",
         format!("accounts: {{}}\nmodels: {{}}\ncallers: {{a: {{keys: {{k: {{hash: 'sha256:{HASH}'}}}}}}}}\n"),
     );
-    folder.check(&["warning catalog.yaml: can be read by everybody on this machine: `chmod o-r` it"]);
+    folder.check(&[
+        "warning catalog.yaml: holds a secret, and every user of this machine can read it: run `chmod o-r` on it",
+    ]);
     folder.write("catalog.yaml", account("sk-literal"));
     folder.check(&[
-        "warning catalog.yaml:1 accounts.a.key: is a secret written out",
-        "warning catalog.yaml: can be read by everybody",
+        "warning catalog.yaml:1 accounts.a.key: is a secret in clear text",
+        "warning catalog.yaml: holds a secret, and every user of this machine can read it",
     ]);
     // What `key new` writes has nothing that could be guessed, also beside what ships.
     folder.write("catalog.yaml", include_str!("../../../conf/catalog.yaml"));
@@ -195,15 +197,15 @@ fn s08_what_everybody_can_read() {
     folder.check(&[]);
     for note in ["", " # sk-0aA1bB2cC3d", " # ours", " # sk-short-…"] {
         folder.write("catalog.d/keys-acme.yaml", made(note));
-        folder.check(&["warning catalog.d/keys-acme.yaml: can be read by everybody"]);
+        folder.check(&["warning catalog.d/keys-acme.yaml: holds a secret, and every user of this machine can read it"]);
     }
     fs::remove_file(folder.0.join("catalog.d/keys-acme.yaml")).unwrap();
     folder.write("catalog.yaml", account("sk-literal"));
     mode("catalog.yaml", 0o640);
-    folder.check(&["warning catalog.yaml:1 accounts.a.key: is a secret written out"]);
+    folder.check(&["warning catalog.yaml:1 accounts.a.key: is a secret in clear text"]);
     folder.write("secret", "s").write("catalog.yaml", account("{file: secret}"));
     mode("secret", 0o644);
-    folder.check(&["warning secret: can be read by everybody"]);
+    folder.check(&["warning secret: holds a secret, and every user of this machine can read it"]);
     mode("secret", 0o600);
     folder.check(&[]);
 }
@@ -239,8 +241,8 @@ fn certificates_of_listeners_are_looked_at() {
     let folder = Folder::new("tls");
     folder.write("server.yaml", "listen: [{address: '127.0.0.1:1', tls: {cert: c.pem, key: k.pem}}]");
     folder.check(&[
-        "server.yaml:1 listen[0].tls.cert: there is no such file; a relative path starts at CONF (column 47)",
-        "server.yaml:1 listen[0].tls.key: there is no such file; a relative path starts at CONF (column 59)",
+        "server.yaml:1 listen[0].tls.cert: the file does not exist; relative paths start at CONF (column 47)",
+        "server.yaml:1 listen[0].tls.key: the file does not exist; relative paths start at CONF (column 59)",
     ]);
     assert!(load(&folder.0, Secrets::Assume).is_ok());
     folder.write("c.pem", "-----BEGIN CERTIFICATE-----").write("k.pem", "-----BEGIN CERTIFICATE-----");

@@ -57,19 +57,19 @@ pub fn shows(section: Option<&str>, key: &str) -> bool {
 
 /// The habits; see [`rows`](crate::conf::yaml::habits::rows).
 const HABITS: &str = r#"
-api_key apikey api-key key_env api_key_env env_key token auth_token bearer_token access_token secret | dialect | write `key: { env: OPENAI_API_KEY }`, with the name of the variable that holds it, or `key: { file: /path }`
-api_base base baseurl base-url api_base_url api_url url uri endpoint address host hostname azure_endpoint | dialect | write `base_url: https://api.example.com/v1`, with its version
-port | dialect | it stands in the address: write `base_url: http://127.0.0.1:8000/v1`
+api_key apikey api-key key_env api_key_env env_key token auth_token bearer_token access_token secret | dialect | write `key: { env: OPENAI_API_KEY }` with the name of the variable that holds the key, or `key: { file: /path }`
+api_base base baseurl base-url api_base_url api_url url uri endpoint address host hostname azure_endpoint | dialect | write `base_url: https://api.example.com/v1`, with the API's version in it
+port | dialect | the port is a part of the address: write `base_url: http://127.0.0.1:8000/v1`
 provider type kind vendor custom_llm_provider llm_provider schema format | dialect | write `dialect: openai`, or `preset: groq` for a server that `portcullis presets` lists
-timeout request_timeout stream_timeout read_timeout connect_timeout | dialect | write `timeouts: { total: 30s }`, each with its unit
-timeout request_timeout stream_timeout | targets | write `timeouts: { total: 30s }`, each with its unit
+timeout request_timeout stream_timeout read_timeout connect_timeout | dialect | write `timeouts: { total: 30s }`, each time with its unit
+timeout request_timeout stream_timeout | targets | write `timeouts: { total: 30s }`, each time with its unit
 timeout request_timeout request read response | first_byte | write `total: 30s`, with its unit
-rpm tpm rpm_limit tpm_limit rate_limit ratelimit rate_limits | dialect | an account has `concurrency` only; how much may be asked for is bounded for callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`
+rpm tpm rpm_limit tpm_limit rate_limit ratelimit rate_limits | dialect | an account can only have `concurrency`; write rate limits at callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`
 rpm rpm_limit rate_limit ratelimit rate_limits requests_per_min | keys hash | write `limits: { requests_per_minute: 600 }`
 tpm tpm_limit tokens_per_min | keys hash | write `limits: { tokens_per_minute: 200000 }`
 rpm rpm_limit requests requests_per_min | requests_per_minute | write `requests_per_minute: 600`
 tpm tpm_limit tokens tokens_per_min | requests_per_minute | write `tokens_per_minute: 200000`
-rpm tpm | targets | limits belong to callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`
+rpm tpm | targets | write limits at callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`
 max_parallel_requests max_concurrency max_connections max_concurrent_requests parallel | dialect | write `concurrency: 200`
 max_parallel_requests max_concurrency max_concurrent_requests parallel | requests_per_minute | write `concurrency: 50`
 max_parallel_requests | keys hash | write `limits: { concurrency: 50 }`
@@ -81,32 +81,32 @@ aws_region_name aws_region | dialect | write `region: us-east-1`
 vertex_project project_id | dialect | write `project: my-project`
 vertex_location | dialect | write `location: europe-west4`
 vertex_credentials credentials service_account_key | dialect | write `service_account: { file: /path.json }`
-models model model_name | dialect | an account has no list of models: write `models: { NAME: { targets: [{ account: …, model: … }] } }` at the top
+models model model_name | dialect | an account has no list of models: write `models: { NAME: { targets: [{ account: …, model: … }] } }` at the top level
 extra_headers default_headers custom_headers header | dialect | write `headers: { NAME: VALUE }`
-max_retries num_retries retries | dialect targets | server.yaml says how many targets one request tries: `attempts: 3`
-verify ssl_verify insecure_skip_verify skip_verify | ca | certificates are always checked; write `ca: /path.pem` to trust one more
-ssl_verify verify_ssl insecure_skip_verify | dialect | certificates are always checked; write `tls: { ca: /path.pem }` to trust one more
+max_retries num_retries retries | dialect targets | write this in server.yaml: `attempts: 3` is how many targets one request may try
+verify ssl_verify insecure_skip_verify skip_verify | ca | certificates are always checked; write `ca: /path.pem` to trust another one
+ssl_verify verify_ssl insecure_skip_verify | dialect | certificates are always checked; write `tls: { ca: /path.pem }` to trust another one
 
 litellm_params params deployments backends providers accounts account upstreams provider | targets | write `targets: [{ account: NAME }]`
-model_name model upstream_model | targets | write it on the target: `targets: [{ account: NAME, model: … }]`
+model_name model upstream_model | targets | write it at the target: `targets: [{ account: NAME, model: … }]`
 provider upstream backend name | tier | write `account: NAME`
 max_tokens | targets | write `defaults: { max_tokens: 1024 }`
 routing_strategy load_balancing lb_policy balancing | targets | write `strategy: priority`, or weighted, least_busy, fastest
-priority order | tier | write `tier: 1`, the lowest first
-input_cost_per_token output_cost_per_token | targets tier | write `price: { input: 0.15, output: 0.60 }`, in USD for a million tokens
+priority order | tier | write `tier: 1`; the lowest tier is tried first
+input_cost_per_token output_cost_per_token | targets tier | write `price: { input: 0.15, output: 0.60 }`, in USD per million tokens
 
-key api_key api_keys virtual_keys tokens | expose_cost | write `keys: { NAME: { hash: … } }`; `portcullis key new` does
-key value secret token api_key | hashes | a key stands here by its hash only: `portcullis key hash` makes it of the key
+key api_key api_keys virtual_keys tokens | expose_cost | write `keys: { NAME: { hash: … } }`; `portcullis key new` writes this for you
+key value secret token api_key | hashes | write the key's hash, not the key: `portcullis key hash` makes the hash from the key
 allowed_ips ips ip_allowlist allow_ip | hash | write `allow_ips: [10.0.0.0/8]`
 allowed_models model | hash keys | write `models: ["gpt-*"]`
 duration ttl expires_at expiry | hash | write `expires: 2030-01-01`
 
 model_list routes | callers | write `models: { NAME: { targets: [{ account: NAME }] } }`
 providers upstreams backends clusters endpoints | callers | write `accounts: { NAME: { dialect: openai, key: { env: OPENAI_API_KEY } } }`
-users teams keys virtual_keys api_keys consumers clients | callers | write `callers: { NAME: { keys: … } }`; `portcullis key new --create` does
-general_settings litellm_settings router_settings server listen listeners log limits timeouts port admin ledger store | callers | how the process runs stands in server.yaml
+users teams keys virtual_keys api_keys consumers clients | callers | write `callers: { NAME: { keys: … } }`; `portcullis key new --create` writes this for you
+general_settings litellm_settings router_settings server listen listeners log limits timeouts port admin ledger store | callers | write this in server.yaml, which has the settings of the process
 
-value literal secret key | env | write the secret itself in place of this map, or `{ env: NAME }` or `{ file: /path }`, which is better
+value literal secret key | env | write `{ env: NAME }` or `{ file: /path }`, or, less safe, the secret itself in place of this map
 variable name var env_var from_env | env | write `env: NAME`
 path filename from_file | env | write `file: /path`
 "#;

@@ -11,8 +11,8 @@ use crate::conf::yaml::read::List;
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Other names of the model. An alias is listed, and visible exactly when its model is.
-    /// Default: none.
+    /// Other names of the model. An alias is listed, and a key may use it if the key may use the
+    /// model. Default: none.
     pub aliases: Option<List<String>>,
     /// The order in which the targets are tried. Default: priority.
     pub strategy: Option<Strategy>,
@@ -25,7 +25,7 @@ pub struct Model {
     /// Other models, to be tried in this order when no target is left. Those that the key may not
     /// use are skipped; their own fallbacks are not followed. Default: none.
     pub fallbacks: Option<List<String>>,
-    /// Other models, for two failures that no target of this model can mend.
+    /// Other models, for two failures that are the same at every target of this model.
     pub fallbacks_on: Option<FallbacksOn>,
     /// A second attempt at another account, beside a first attempt that is slow to begin. `{}`
     /// switches it on with all defaults; without it there is none.
@@ -33,17 +33,17 @@ pub struct Model {
     /// Lets requests wait while no account can take them. `{}` switches it on with all defaults;
     /// without it nobody waits.
     pub queue: Option<Queue>,
-    /// How long to wait for this model. Each key that is written goes before that of its accounts.
+    /// How long to wait for this model. Each key that is written overrides the key of its accounts.
     pub timeouts: Option<Timeouts>,
-    /// What is filled in where a request does not say it.
+    /// Values for fields that a request leaves out.
     pub defaults: Option<Defaults>,
-    /// What the model costs, at each target that has no `price` of its own. Without it each target
-    /// costs what Portcullis' list of prices says (`portcullis prices`), which may be nothing.
+    /// What the model costs, at each target that has no `price` of its own. Without it the price of
+    /// each target is the one in Portcullis' list (`portcullis prices`), or unknown.
     pub price: Option<Price>,
     /// What happens when a target's dialect cannot express a field of the request. Default: drop.
     pub on_loss: Option<OnLoss>,
     /// What happens to an answer that calls a tool with broken JSON, although the upstream says
-    /// that the call is whole. Default: pass.
+    /// that the call is complete. Default: pass.
     pub on_broken_call: Option<OnBrokenCall>,
     /// Whether callers see what the model thinks. Default: show.
     pub reasoning: Option<Reasoning>,
@@ -59,7 +59,7 @@ pub struct Model {
 pub enum OnLoss {
     /// The field is left out, and named in the header `x-portcullis-dropped`.
     Drop,
-    /// The target is passed over. If none is left, the request is refused with 400
+    /// The target is skipped. If no target is left, the request is refused with 400
     /// `unsupported_parameter`.
     Refuse,
 }
@@ -95,20 +95,21 @@ pub struct Target {
     pub account: Option<String>,
     /// The name by which the account knows the model. Default: the public id.
     pub model: Option<String>,
-    /// Its share of the requests. For `least_busy` it is how much the target can take, for
-    /// `priority` its share within the tier. Default: 1.
+    /// The target's share of the requests. For `least_busy` it is how much the target can take; for
+    /// `priority` it is the share within the tier. Default: 1.
     #[schemars(range(min = 1))]
     pub weight: Option<u32>,
     /// For the strategy `priority`: the lowest tier is tried first. Either all targets of a model
     /// have a tier or none has. Default: its place in the list.
     pub tier: Option<u32>,
-    /// What the model can do here, where what Portcullis knows by its name is wrong or missing.
+    /// What the model can do at this target. Write it if what Portcullis knows by the model's name
+    /// is wrong or missing.
     pub traits: Option<Traits>,
-    /// What it costs here. Without it: what the model's `price` says.
+    /// What the model costs at this target. Default: the model's `price`.
     pub price: Option<Price>,
 }
 
-/// A whole price, in US dollars with at most six decimals. Nothing of another price is filled in.
+/// A complete price, in US dollars with at most six decimals. It takes no part of another price.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -127,7 +128,7 @@ pub struct Price {
     pub thinking: Option<Decimal>,
     /// The price of each answer, besides its tokens. Default: 0.
     pub per_request: Option<Decimal>,
-    /// The price of all tokens of an answer whose prompt is long. Without it: the same price.
+    /// The price of all tokens of an answer whose prompt is long. Default: the same price.
     pub long: Option<LongPrice>,
 }
 
@@ -190,9 +191,9 @@ pub struct Queue {
     pub wait: Option<Text<Span>>,
 }
 
-/// What a model can do. For each key that is not written, Portcullis goes by the model's name.
-/// Where the request passes through (`openai`, `azure`), only `tools`, `images` and `structured`
-/// apply.
+/// What a model can do. For each key that is not written, Portcullis uses what it knows by the
+/// model's name. For the dialects `openai` and `azure`, where requests pass through, only `tools`,
+/// `images` and `structured` apply.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traits {
@@ -203,29 +204,31 @@ pub struct Traits {
     pub sampling: Option<Sampling>,
     /// How the model is told to think. Default: known by the name.
     pub thinking: Option<Thinking>,
-    /// The words for the effort that the model knows, where it is told by a word. Default: known by
-    /// the name.
+    /// The words for the effort that the model accepts, if its effort is set by a word. Default:
+    /// known by the name.
     #[schemars(length(min = 1))]
     pub efforts: Option<List<Effort>>,
     /// Whether thinking can be switched off. Default: known by the name.
     pub thinking_off: Option<bool>,
     /// Whether the model knows tools. Default: known by the name.
     pub tools: Option<bool>,
-    /// Whether the model can be made to call a tool. Default: known by the name.
+    /// Whether a request can force the model to call a tool. Default: known by the name.
     pub forced_tools: Option<bool>,
-    /// Whether the model can be made to call a tool while it thinks. Default: known by the name.
+    /// Whether a request can force the model to call a tool while it thinks. Default: known by the
+    /// name.
     pub forced_while_thinking: Option<bool>,
-    /// Whether thoughts that are sent back are refused if anything before them has changed.
+    /// Whether the model refuses its own earlier thoughts if something before them has changed.
     /// Default: known by the name.
     pub bound_thoughts: Option<bool>,
     /// Whether the model can answer in a JSON Schema by itself. Default: known by the name.
     pub structured: Option<bool>,
-    /// Whether it can do so when it has tools, too. Default: known by the name.
+    /// Whether the model can answer in a JSON Schema when it also has tools. Default: known by the
+    /// name.
     pub structured_with_tools: Option<bool>,
     /// Whether the model sees pictures. Default: known by the name.
     pub images: Option<bool>,
-    /// Whether a conversation may end with words of the assistant, which the model then continues.
-    /// Default: known by the name.
+    /// Whether a conversation may end with a message of the assistant, which the model then
+    /// continues. Default: known by the name.
     pub prefill: Option<bool>,
 }
 
@@ -266,7 +269,7 @@ pub enum Effort {
     Max,
 }
 
-/// What is filled in where a request does not say it.
+/// Values for fields that a request leaves out.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {

@@ -96,7 +96,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(protocol) = speaks else {
             // A preset that does not exist is reported already; it would have named the dialect.
             if raw.preset.is_none() {
-                let what = format!("is missing, and no `preset` says it; allowed: {}", NAMES.join(", "));
+                let what = format!("is missing, and there is no `preset` that sets it; allowed: {}", NAMES.join(", "));
                 self.at.key("dialect").missing(&what);
             }
             return None;
@@ -156,7 +156,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             && written.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
             && !written.contains("..");
         if !good {
-            self.at.key(field).problem("may hold letters, digits, `-`, `_`, `.` and `:` only");
+            self.at.key(field).problem("may only hold letters, digits, `-`, `_`, `.` and `:`");
         }
         good.then_some(written)
     }
@@ -168,7 +168,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let section = self.at.key("traits");
         let reads = |field: &str, written: Option<bool>, of: [&str; 2]| {
             if written.is_some() && speaks.is_some_and(|protocol| !of.contains(&protocol.name)) {
-                let what = format!("has a meaning for the dialects {} only: leave it out", of.join(" and "));
+                let what = format!("only applies to the dialects {}: remove it", of.join(" and "));
                 section.key(field).problem(&what);
             }
             written.unwrap_or(true)
@@ -210,13 +210,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(protocol) = speaks else { return };
         for (field, is_written, of) in self.own_fields() {
             if is_written && protocol.name != of {
-                self.at.key(field).problem(&format!("has a meaning for the dialect {of} only: leave it out"));
+                self.at.key(field).problem(&format!("only applies to the dialect {of}: remove it"));
             }
         }
         if raw.key.is_some() {
             for (field, written) in [("service_account", raw.service_account.is_some()), ("aws", raw.aws.is_some())] {
                 if written {
-                    self.at.key(field).problem("stands beside `key`: keep one of the two");
+                    self.at.key(field).problem("cannot be used together with `key`: keep only one of the two");
                 }
             }
         }
@@ -252,7 +252,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             .map_err(|wrong| at.problem(&wrong))
             .ok()?;
         if !base.tls && insecure && base::read(self.raw.base_url.as_deref().unwrap_or(default), false).is_err() {
-            at.warn("is http: to a public address: key, prompts and answers can be read on the way");
+            at.warn(
+                "is http: to a public address: others on the network path can read the key, the prompts and the answers",
+            );
         }
         Some(base)
     }
@@ -270,7 +272,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let misnamed = || self.at.tells("write `key:");
         if let Some(variable) = known.variable.filter(|_| self.enabled() && !pays && !misnamed()) {
             let what = format!(
-                "is missing: {} answers nobody without one. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
+                "is missing: {} refuses requests without a key. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
                 known.host(base)
             );
             self.at.key("key").missing(&what);
@@ -301,11 +303,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             ("insecure", raw.insecure.is_some()),
         ] {
             if written {
-                self.at.key(field).problem("has no meaning for a demo account, which calls nobody: leave it out");
+                self.at.key(field).problem("does not apply to a demo account, which calls no server: remove it");
             }
         }
         if raw.probe == Some(true) {
-            self.at.key("probe").warn("has no effect on a demo account, which is never out: leave it out");
+            self.at.key("probe").warn("has no effect on a demo account, which never fails: remove it");
         }
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
@@ -342,15 +344,15 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 continue;
             };
             if OWN_HEADERS.contains(&header.as_str()) {
-                at.problem("is written by the gateway itself and cannot be set");
+                at.problem("cannot be set here: the gateway itself writes this header");
             } else if header == http::header::AUTHORIZATION && self.raw.aws.is_some() {
-                at.problem("is made of `aws`: keep one of the two");
+                at.problem("is also made from `aws`: keep only one of the two");
             } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
-                at.problem("is made of `service_account`: keep one of the two");
+                at.problem("is also made from `service_account`: keep only one of the two");
             } else if self.raw.key.is_some() && CREDENTIAL_HEADERS.contains(&header.as_str()) {
-                at.problem("is made of `key`: keep one of the two");
+                at.problem("is also made from `key`: keep only one of the two");
             } else if !seen.insert(header.clone()) {
-                at.problem("stands here a second time in other letters: keep one");
+                at.problem("is written twice, with other upper and lower case: keep only one");
             }
             let Some(value) = value else { continue };
             let text = value.expose();
@@ -358,7 +360,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text))
                 .is_some_and(|placeholder| placeholder != Placeholder::Quoted)
             {
-                let what = "is a template or a placeholder, and nothing fills it in: write the value itself, or the credential as `key: { env: NAME }`";
+                let what = "is a template or a placeholder, which Portcullis does not fill in: write \
+                            the value itself, or the credential as `key: { env: NAME }`";
                 at.withheld(what);
                 continue;
             }
@@ -367,7 +370,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     value.set_sensitive(true);
                     headers.push((header, value));
                 }
-                Err(_) => at.problem("may hold printable ASCII only"),
+                Err(_) => at.problem("may only hold printable ASCII characters"),
             }
         }
         headers

@@ -15,7 +15,9 @@ use dialects::address::{forbidden_ip, is_public_host, private_ip};
 pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
     if Placeholder::of(url).is_some_and(|placeholder| placeholder != Placeholder::Quoted) {
-        return Err("is a template or a placeholder, and nothing fills it in: write the address itself".to_owned());
+        return Err(
+            "is a template or a placeholder, which Portcullis does not fill in: write the address itself".to_owned()
+        );
     }
     let tls = match url.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
@@ -28,24 +30,28 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     let uri: http::Uri = url.parse().map_err(|_| RIGHT.to_owned())?;
     let authority = uri.authority().ok_or(RIGHT)?.as_str();
     if authority.contains('@') {
-        return Err("must not hold a user name or password: a credential stands under `key`".to_owned());
+        return Err("must not hold a user name or a password: write the credential under `key`".to_owned());
     }
     let (host, port) = host_and_port(authority).ok_or(RIGHT)?;
     let standard = if tls { 443 } else { 80 };
     let port = match port {
         None => standard,
-        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or("must have a port from 1 to 65535, or none")?,
+        Some(port) => {
+            port.parse().ok().filter(|port| *port > 0).ok_or("must have a port from 1 to 65535, or no port")?
+        }
     };
     let path = path(uri.path())?;
     let host = Host::read(host)?;
     if host.forbidden() {
         return Err(
-            "is a link-local, metadata or otherwise unusable address: such an address is never called".to_owned()
+            "is a link-local, metadata or other special address, which the gateway never calls: write another one"
+                .to_owned(),
         );
     }
     if !tls && !insecure && !host.private() {
-        return Err("is http: to an address that is neither this machine nor private, so key and prompts could be read on the way: \
-                    use https:, or write `insecure: true` if that is meant" .to_owned());
+        return Err("is http: to an address that may be public, so others on the network path could read the \
+                    key and the prompts: use https:, or write `insecure: true` to allow it"
+            .to_owned());
     }
     let (name, bare) = match &host {
         Host::Name(name) => (name.clone(), name.clone()),

@@ -74,8 +74,9 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         let at = section.entry(id);
         for (file, _) in whole {
             let first = at.place_in(*own);
-            at.in_file(*file)
-                .problem(&format!("is described in {first} too: only its `keys` may be spread over files"));
+            at.in_file(*file).problem(&format!(
+                "is also described in {first}: only the `keys` of a caller may be spread over several files"
+            ));
         }
         let caller = Arc::new(Caller {
             id: id.into(),
@@ -96,7 +97,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                     at.problem(wrong);
                 }
                 if let Some(first) = seen.insert(name, *file) {
-                    at.problem(&format!("stands also in {}: keep one", at.place_in(first)));
+                    at.problem(&format!("is also in {}: keep only one of the two", at.place_in(first)));
                 }
                 let Some(key) = key else { continue };
                 let key = self.key(&WrittenEntry { at, id: name, raw: key }, &caller, &globs);
@@ -121,7 +122,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         let WrittenEntry { at, id, raw } = written;
         if raw.allow_ips.as_ref().is_some_and(Vec::is_empty) {
             at.key("allow_ips")
-                .missing("must list at least one address or range; without it the key may be used from everywhere");
+                .missing("must list at least one address or range; remove it to allow the key from every address");
         }
         let globs = self.globs(raw.models.as_ref(), at);
         let index = self.key_total;
@@ -139,7 +140,9 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             permissions: self.permissions(of_caller, globs),
         });
         match (&raw.hash, &raw.hashes) {
-            (Some(_), Some(_)) => at.key("hashes").problem("stands beside `hash`: keep one of the two"),
+            (Some(_), Some(_)) => {
+                at.key("hashes").problem("cannot be used together with `hash`: keep only one of the two")
+            }
             (Some(Text(digest)), None) => {
                 self.hash(*digest, KeySecret { key: key.clone(), until: None, replaced: false }, &at.key("hash"))
             }
@@ -173,7 +176,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 free.insert(secret);
             }
             Entry::Occupied(taken) => {
-                let what = format!("is the hash of {} too: one secret is one key", taken.get().key.id);
+                let what =
+                    format!("is also the hash of {}: each key must have a secret of its own", taken.get().key.id);
                 at.problem(&what);
             }
         }
@@ -227,7 +231,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             if glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()) {
                 at.withheld("must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
-                at.warn(&format!("{} is an alias, and globs match ids: write \"{model}\"", shown(glob)));
+                at.warn(&format!("{} is an alias, but a glob only matches ids: write \"{model}\"", shown(glob)));
             } else if !glob.contains(['*', '?']) && !self.models.contains_key(glob.as_str()) {
                 let known = self.models.keys().copied();
                 let what = match quoted(glob, known.clone()) {
@@ -254,7 +258,7 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
     let Some(raw) = written else { return Limits::default() };
     let at_least_one = |field: &str, written: Option<u64>| {
         if written == Some(0) {
-            at.key(field).problem("must be at least 1; to forbid all use write `enabled: false`");
+            at.key(field).problem("must be at least 1; to forbid all requests write `enabled: false`");
         }
         written
     };
@@ -273,7 +277,7 @@ fn usd(field: &str, written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<Usd
     let Decimal(millionths) = written?;
     let usd = Usd::of_millionths(millionths);
     if usd == Usd::ZERO {
-        at.key(field).problem("must be more than 0; to forbid all use write `enabled: false`");
+        at.key(field).problem("must be more than 0; to forbid all requests write `enabled: false`");
     }
     Some(usd)
 }

@@ -29,7 +29,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 let at = self.at.key("service_account");
                 let Some(written) = &raw.service_account else {
                     if needs_one {
-                        at.missing("is missing: a service account's JSON key, as `{ file: /path }`; or `key`, a token");
+                        at.missing(
+                            "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`",
+                        );
                     }
                     return None;
                 };
@@ -47,7 +49,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 let Some(written) = &raw.aws else {
                     if needs_one {
                         at.missing(
-                            "is missing: `{ access_key_id: …, secret_access_key: … }`; or `key`, a Bedrock API key",
+                            "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`",
                         );
                     }
                     return None;
@@ -94,9 +96,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let field = at.field().unwrap_or("key");
         let read = |text: &str| match Placeholder::of(text) {
             Some(Placeholder::Quoted) => {
-                Err("has quotes around its value, which would be sent with it: leave them out".to_owned())
+                Err("has quotes around its value, and they would be sent as part of it: remove them".to_owned())
             }
-            Some(_) => Err("holds a template or a placeholder, and no secret".to_owned()),
+            Some(_) => Err("holds a template or a placeholder, not a secret".to_owned()),
             None => read(text),
         };
         if let SecretRef::Literal(secret) = written
@@ -116,12 +118,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             SecretRef::File(path) if path.is_empty() => ("file", "must be the path of a file"),
             SecretRef::File(path) if path.starts_with(['~', '$']) => (
                 "file",
-                "is taken as it is written: `~` and `$NAME` are not filled in. Write the whole path, or one that starts at the configuration folder",
+                "holds `~` or `$NAME`, which are not filled in: write the full path, or a path relative to the configuration folder",
             ),
             SecretRef::Env(_) | SecretRef::File(_) if !self.enabled() => return None,
             SecretRef::Env(_) | SecretRef::File(_) => return at.secret(written, read),
             SecretRef::Literal(_) => {
-                at.warn_of_secret("is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
+                at.warn_of_secret("is a secret in clear text: `{ env: NAME }` or `{ file: /path }` is safer");
                 return at.secret(written, read).filter(|_| self.enabled());
             }
         };
@@ -137,7 +139,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return None;
         };
         if base.is_some_and(|base| !base.tls && base.port > 0) {
-            at.problem("has no meaning with http:");
+            at.problem("does not apply to http:");
         }
         if path.is_empty() {
             at.problem("must be the path of a file of certificates (PEM)");
@@ -164,7 +166,7 @@ fn credential(text: &str) -> Result<Secret, String> {
         return Err("holds a control character or more than one line".to_owned());
     }
     if !text.is_ascii() {
-        return Err("holds a character that no header can carry: only ASCII can be sent".to_owned());
+        return Err("holds a character that cannot be sent in a header: only ASCII can".to_owned());
     }
     if text.starts_with(' ') || text.ends_with(' ') {
         return Err("begins or ends with a space".to_owned());

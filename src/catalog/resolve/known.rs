@@ -121,12 +121,9 @@ impl KnownServer {
         let scheme = if base.tls { "https" } else { "http" };
         let meant = format!("{scheme}://{}{meant}", self.host(base));
         let lacks = self.paths.iter().any(|path| path.starts_with(&*base.path));
-        let what = if lacks {
-            "lacks the path that this server is asked under"
-        } else {
-            "has another path than this server is asked under"
-        };
-        Some(format!("{what}: probably {meant} is meant, behind which Portcullis writes the rest"))
+        let what =
+            if lacks { "lacks the path of this server's API" } else { "has another path than this server's API" };
+        Some(format!("{what}: did you mean {meant}? Portcullis adds the rest of the path"))
     }
 }
 
@@ -163,19 +160,19 @@ mod tests {
                 "https://generativelanguage.googleapis.com/v1beta",
             ),
             (&cohere::PROTOCOL, "https://api.cohere.com/v1", "https://api.cohere.com/v2"),
-            (&azure::PROTOCOL, "https://acme.openai.azure.com/openai", "https://acme.openai.azure.com is meant"),
-            (&ollama::PROTOCOL, "http://10.0.0.1:11434/v1", "http://10.0.0.1:11434 is meant"),
+            (&azure::PROTOCOL, "https://acme.openai.azure.com/openai", "https://acme.openai.azure.com?"),
+            (&ollama::PROTOCOL, "http://10.0.0.1:11434/v1", "http://10.0.0.1:11434?"),
             (
                 &gemini::VERTEX,
                 "https://europe-west4-aiplatform.googleapis.com/v1",
-                "https://europe-west4-aiplatform.googleapis.com is meant",
+                "https://europe-west4-aiplatform.googleapis.com?",
             ),
-            (&ollama::PROTOCOL, "http://[::1]:11434/v1", "http://[::1]:11434 is meant"),
-            (&ollama::PROTOCOL, "http://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f:11434/v1", "http://HOST:11434 is meant"),
+            (&ollama::PROTOCOL, "http://[::1]:11434/v1", "http://[::1]:11434?"),
+            (&ollama::PROTOCOL, "http://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f:11434/v1", "http://HOST:11434?"),
             (
                 &azure::PROTOCOL,
                 "https://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f.openai.azure.com/v1",
-                "https://NAME.openai.azure.com is meant",
+                "https://NAME.openai.azure.com?",
             ),
         ] {
             let base = base::read(url, true).unwrap();

@@ -58,7 +58,7 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
             if let Err(wrong) = name::of_model(alias) {
                 at.withheld(wrong);
             } else if written.contains_key(alias.as_str()) {
-                at.problem(&format!("{} is a model's id, so it cannot be an alias too", shown(alias)));
+                at.problem(&format!("{} is already the id of a model, so it cannot be an alias", shown(alias)));
             } else if let Some(other) = aliases.insert(alias, id) {
                 at.problem(&format!("{} is already an alias of \"{other}\"", shown(alias)));
             }
@@ -90,7 +90,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             self.at.key("defaults").key("max_tokens").problem("must be at least 1");
         }
         if raw.owned_by.as_deref().is_some_and(|owner| owner.is_empty() || owner.chars().any(char::is_control)) {
-            self.at.key("owned_by").problem("must be a text without control characters");
+            self.at.key("owned_by").problem("must be text without control characters");
         }
         let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref()).map(|(_, alias)| alias.as_str().into()).collect();
         aliases.sort_unstable();
@@ -119,12 +119,12 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             && model.targets.len() > 1
             && tiers.len() == model.targets.len()
         {
-            let why = "changes nothing: by priority, with one target in each tier, all conversations go to the first; give some the same `tier`, \
-                       or write another strategy";
+            let why = "changes nothing: with the strategy `priority` and one target in each tier, all conversations go \
+                       to the first target. Give several targets the same `tier`, or write another strategy";
             self.at.key("sticky").warn(why);
         }
         if !model.served() {
-            self.at.warn("is not served: all accounts of its targets are disabled");
+            self.at.warn("is not served, because all accounts of its targets are disabled");
         }
         Some(model)
     }
@@ -152,7 +152,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                     at.key("model").problem("must be 1 to 512 bytes without control characters");
                 }
                 if target.weight == Some(0) {
-                    at.key("weight").problem("must be at least 1; a target that shall get nothing is left out");
+                    at.key("weight").problem("must be at least 1; to send no requests to a target, remove the target");
                 }
                 let own = prices::read(target.price.as_ref(), &at.key("price"));
                 let Some(account) = target.account.as_deref() else {
@@ -160,7 +160,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                     return None;
                 };
                 if !seen.insert((account, model)) {
-                    at.problem("is the same account and model as a target before it: keep one");
+                    at.problem("has the same account and model as a target before it: keep only one of the two");
                 }
                 let Some(found) = accounts.get(account) else {
                     at.key("account").unknown("account", account, super::names(accounts));
@@ -169,10 +169,12 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
                 if account.dialect.cannot_address(model) {
-                    let wrong = "cannot stand in the path of a request, where this account's dialect has it: no `?`, `#`, `\\\\`, and no empty, `.` or `..` part between slashes";
+                    let wrong = "becomes a part of the request's path in this account's dialect, so it cannot hold \
+                                 `?`, `#`, `\\\\`, or an empty, `.` or `..` part between slashes";
                     at.key("model").problem(wrong);
                 }
-                let traits = traits((account.dialect.protocol.traits)(model), target.traits.as_ref()).at(account.server);
+                let traits =
+                    traits((account.dialect.protocol.traits)(model), target.traits.as_ref()).at(account.server);
                 if traits.max_output == Some(0) {
                     at.key("traits").key("max_output").problem("must be at least 1");
                 }
@@ -199,11 +201,11 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let tier = |some: bool| items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some);
         let Some((with, _)) = tier(true) else { return };
         if let Some((without, _)) = tier(false) {
-            let what = "is missing, while other targets of this model have one: write it on all of them, or on none";
+            let what = "is missing, but other targets of this model have it: write it at all targets or at none";
             list.index(without).key("tier").missing(what);
         }
         if self.raw.strategy.unwrap_or_default() != Strategy::Priority {
-            let what = "is used by the strategy `priority` only, and this model has another: leave tiers out";
+            let what = "is only used by the strategy `priority`, and this model has another strategy: remove the tiers";
             list.index(with).key("tier").warn(what);
         }
     }
@@ -213,12 +215,12 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let at = self.at.key("hedge");
         let Share(at_most) = written.at_most.map_or(AT_MOST, |Text(share)| share);
         if at_most <= 0.0 {
-            at.key("at_most").problem("must be more than 0%; without `hedge` no second attempt is made");
+            at.key("at_most").problem("must be more than 0%; remove `hedge` to make no second attempts");
         }
         if let Some([first, rest @ ..]) = targets
             && rest.iter().all(|target| target.account.id == first.account.id)
         {
-            let what = "has no effect: the second attempt is made at another account, and this model has one only";
+            let what = "has no effect: the second attempt needs another account, and this model has only one";
             at.warn(what);
         }
         let Quantile(after) = written.after.map_or(AFTER, |Text(quantile)| quantile);
@@ -229,11 +231,11 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let written = self.raw.queue.as_ref()?;
         let at = self.at.key("queue");
         if written.length == Some(0) {
-            at.key("length").problem("must be at least 1; without `queue` no request waits");
+            at.key("length").problem("must be at least 1; remove `queue` to let no request wait");
         }
         let wait = written.wait.map_or(WAIT, |Text(Span(span))| span);
         if wait.is_zero() {
-            at.key("wait").problem("must be more than 0s; without `queue` no request waits");
+            at.key("wait").problem("must be more than 0s; remove `queue` to let no request wait");
         }
         Some(Queue {
             length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)),
@@ -259,7 +261,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 at.index(index).unknown("model", id, super::names(written));
                 continue;
             } else if !seen.insert(id) {
-                format!("{} stands here a second time: keep one", shown(id))
+                format!("{} is written twice: keep only one", shown(id))
             } else {
                 continue;
             };
@@ -353,7 +355,7 @@ fn circles(written: &Merged<'_, raw::Model>, section: &Scribe<'_, '_>) {
                     let section = section.in_file(file);
                     let at = section.entry(id);
                     let at = at.key("fallbacks");
-                    at.index(index).problem(&format!("closes a circle of fallbacks: {}", circle.join(" → ")));
+                    at.index(index).problem(&format!("makes a circle of fallbacks: {}", circle.join(" → ")));
                 }
                 None => {
                     done.insert(fallback, false);

@@ -28,8 +28,8 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
     let raw = written?;
     let at_above = at.key("above");
     match raw.above {
-        None => at_above.missing("is missing: prompts of more tokens than this are long"),
-        Some(0) => at_above.problem("must be at least 1; a price for all prompts is written without `long`"),
+        None => at_above.missing("is missing: write the number of tokens above which a prompt is long"),
+        Some(0) => at_above.problem("must be at least 1; for one price for all prompts remove `long`"),
         Some(_) => {}
     }
     let [input, output, cached_input, cache_write, thinking] =
@@ -49,7 +49,7 @@ fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<[u64; 5]>
 
 fn required(written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<u64> {
     if written.is_none() {
-        at.missing("is missing: dollars for a million tokens, `0` where they cost nothing");
+        at.missing("is missing: write US dollars per million tokens, or `0` if they are free");
     }
     written.map(|Decimal(millionths)| millionths)
 }
@@ -149,7 +149,7 @@ impl<'m> Unpriced<'m> {
         }
         let found: Vec<_> = found.into_iter().filter_map(|place| self.list.get(place).copied()).collect();
         let field = if limits.usd_per_day.is_some() { "usd_per_day" } else { "usd_per_month" };
-        let what = format!("cannot be enforced, because no price is known for: {}; {WRITE}", named(&found));
+        let what = format!("cannot be enforced, because the price is unknown for: {}; {WRITE}", named(&found));
         at.key(field).problem(&what);
     }
 
@@ -173,14 +173,17 @@ impl<'m> Unpriced<'m> {
             || is_about_money()
         {
             let file = written.get(&*first.id).map(|(file, _)| *file).unwrap_or_default();
-            let what =
-                format!("no price is known, so the cost of answers is unknown, for: {}; {WRITE}", named(&self.list));
+            let what = format!(
+                "the price is unknown for: {}, so the cost of their answers is unknown, too; {WRITE}",
+                named(&self.list)
+            );
             Scribe::new(report, file).key("models").key(&first.id).warn(&what);
         }
     }
 }
 
-const WRITE: &str = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
+const WRITE: &str = "write `price: { input: …, output: … }` at the model or its target, in \
+                     US dollars per million tokens, `0` if they are free";
 
 /// Returns the first target of a model that is on an enabled account and has no price.
 fn unpriced(model: &Model) -> Option<&Target> {
@@ -198,7 +201,7 @@ fn named(list: &[(&Model, &Target)]) -> String {
         true => format!("{} at account {}", shown(&model.id), shown(&target.account.id)),
         // The account's own name for the model is not shown: it is no id of the catalog, and may be
         // anything.
-        false => format!("{} at account {} by another name", shown(&model.id), shown(&target.account.id)),
+        false => format!("{} at account {} under another name", shown(&model.id), shown(&target.account.id)),
     };
     let first: Vec<_> = list.iter().take(SHOWN).map(one).collect();
     match list.len().saturating_sub(SHOWN) {

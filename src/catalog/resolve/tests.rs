@@ -120,7 +120,7 @@ fn f01_what_is_no_catalog() {
     check_all(
         &["{}"],
         &[
-            "catalog.yaml accounts: is missing: write it, `{}` for none",
+            "catalog.yaml accounts: is missing: write it, as `{}` if it is empty",
             "catalog.yaml models: is missing",
             "catalog.yaml callers: is missing",
         ],
@@ -137,7 +137,7 @@ fn f01_what_is_no_catalog() {
     );
     check_all(
         &["accounts: {}\nmodels: {}\ncallers: {}\nmodels: {}"],
-        &["catalog.yaml:4 models: stands here a second time, first in line 2"],
+        &["catalog.yaml:4 models: is written twice, first in line 2"],
     );
     assert!(read_one("accounts: {}\r\nmodels: {}\r\ncallers: {}\r\n").models().is_empty());
 }
@@ -172,9 +172,10 @@ fn all_errors_of_all_files_at_once() {
             "catalog.yaml:9 models.n.targets: must list at least one target",
             "catalog.d/1.yaml:3 callers.acme.limit: unknown field; did you mean `limits`?",
             "catalog.d/1.yaml:4 callers.acme.expires: must be a time",
-            "catalog.d/1.yaml:7 callers.acme.keys.k.hash: must be `sha256:` and 64 hex digits. If it is the key itself",
+            "catalog.d/1.yaml:7 callers.acme.keys.k.hash: must be `sha256:` and 64 hex digits. Never write a key in \
+             clear text here",
             "catalog.d/1.yaml:8 callers.acme.keys.l.hash: is missing: `portcullis key new --print`",
-            "catalog.d/2.yaml:2 models.m: stands also in catalog.yaml:5: keep one",
+            "catalog.d/2.yaml:2 models.m: is also in catalog.yaml:5: keep only one of the two",
             "catalog.d/2.yaml:3 models.o.targets[0].weight: must be at least 1",
         ],
     );
@@ -247,9 +248,10 @@ fn files_are_merged() {
             &format!("callers:\n  acme:\n    keys:\n      k: {{hash: '{B}'}}\naccounts:\n  a: {{dialect: demo}}\n"),
         ],
         &[
-            "catalog.d/1.yaml:2 callers.acme: is described in catalog.yaml:5 too: only its `keys` may be spread over files",
-            "catalog.d/2.yaml:4 callers.acme.keys.k: stands also in catalog.d/1.yaml:5: keep one",
-            "catalog.d/2.yaml:6 accounts.a: stands also in catalog.yaml:1: keep one",
+            "catalog.d/1.yaml:2 callers.acme: is also described in catalog.yaml:5: only the `keys` of a caller may \
+             be spread over several files",
+            "catalog.d/2.yaml:4 callers.acme.keys.k: is also in catalog.d/1.yaml:5: keep only one of the two",
+            "catalog.d/2.yaml:6 accounts.a: is also in catalog.yaml:1: keep only one of the two",
         ],
     );
 }
@@ -280,7 +282,10 @@ fn errors_beyond_the_first_hundred_are_counted() {
         + "callers: {}\n";
     let problems = read_all(&[&many]).unwrap_err().0;
     assert_eq!(problems.len(), 101);
-    assert_eq!(problems.last().unwrap().to_string(), "catalog.yaml: and more errors: the reading stopped here");
+    assert_eq!(
+        problems.last().unwrap().to_string(),
+        "catalog.yaml: there are more errors: Portcullis stopped reading here"
+    );
 }
 
 #[test]

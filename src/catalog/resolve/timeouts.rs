@@ -36,7 +36,7 @@ pub(super) fn of_model(written: Option<&raw::Timeouts>, targets: &mut [Target], 
     if let Some(target) = targets.iter().find(|target| first_token > target.timeouts.total_stream) {
         let (id, total) = (&target.account.id, target.timeouts.total_stream);
         let what = format!(
-            "never ends anything at account \"{id}\", where `total` ends a stream after {total:?}: make it shorter"
+            "has no effect at account \"{id}\", because `total` ends its streams after {total:?}: make it shorter than `total`"
         );
         at.key("first_token").warn(&what);
     }
@@ -68,7 +68,7 @@ fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
     }
     if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total) {
         let what = format!(
-            "never ends anything, since `total` ends a stream after {total:?}: make it shorter, or leave it out"
+            "has no effect, because `total` ends streams after {total:?}: make it shorter than `total`, or remove it"
         );
         at.key("first_token").problem(&what);
     }

@@ -54,7 +54,7 @@ impl Rehearsal<'_> {
         if thoughts.get() {
             report.fact(
                 "thoughts",
-                "signed thinking that the instance keeps for the request's tool calls would be put back: here there is none",
+                "a running instance would add the signed thinking that it keeps for the request's tool calls; this command has none",
             );
         }
         self.beside(report);
@@ -129,10 +129,11 @@ impl Rehearsal<'_> {
         attempts.sort();
         // Candidates that are asked as the last resort come after all others.
         let Some((_, is_last_resort, _)) = attempts.first() else { return self.nobody(candidates, fates) };
-        let only = if *is_last_resort { ", because no better target is left" } else { "" };
-        let then = if attempts.len() > 1 { "; each next one only if those before it fail" } else { "" };
+        let only = if *is_last_resort { ", because there is no better target" } else { "" };
+        let then =
+            if attempts.len() > 1 { "; each further target is asked only if all targets before it fail" } else { "" };
         let names: Vec<String> = attempts.into_iter().map(|(_, _, name)| name).collect();
-        let says = format!("it would be sent to {}{only}{then}", names.join(", then "));
+        let says = format!("the request would be sent to {}{only}{then}", names.join(", then "));
         Verdict { tried: true, says, ..Verdict::default() }
     }
 
@@ -155,15 +156,19 @@ impl Rehearsal<'_> {
         if let Some(queue) = self.model.queue
             && let Some(wait) = soonest.filter(|wait| *wait <= queue.wait)
         {
-            let says = format!("it would wait {}, until the first account is back, and then be sent", left(wait));
+            let says = format!(
+                "the request would wait {}, until the first account can be used again, and would then be sent",
+                left(wait)
+            );
             return Verdict { tried: true, says, ..Verdict::default() };
         }
         is_for_the_operator &= search.passed.count > 0;
         let busy = |what: What| {
-            let waits = self.model.queue.map(|queue| format!(", after up to {} in the queue", span(queue.wait)));
+            let waits = self.model.queue.map(|queue| format!(", even after {} in the queue", span(queue.wait)));
             let waits = waits.unwrap_or_default();
-            let back = soonest.map(|wait| format!("; the first is back in {}", left(wait))).unwrap_or_default();
-            Refusal::new(what, format!("no account can take it at the moment{waits}{back}"))
+            let back =
+                soonest.map(|wait| format!("; the first one can be used again in {}", left(wait))).unwrap_or_default();
+            Refusal::new(what, format!("no account can take the request now{waits}{back}"))
         };
         Verdict::refused(&match search.nobody(is_for_the_operator) {
             Nobody::Unable(Refused::Invalid(complaint)) => {
@@ -174,7 +179,7 @@ impl Rehearsal<'_> {
             }
             Nobody::ForTheOperator => Refusal::new(
                 What::NoCapacity,
-                "no account can take it before you act: trying again does not help, and the caller is told so",
+                "no account can take the request until you act: the caller gets an error which says that trying again does not help",
             ),
             Nobody::RateLimited => busy(What::AllRateLimited),
             Nobody::Busy => busy(What::NoCapacity),
@@ -188,20 +193,21 @@ impl Rehearsal<'_> {
             report.fact(
                 "hedge",
                 format!(
-                    "a second attempt begins beside the first, at another account, if that is slower than p{after:.0} of late, for {} % of the \
-                     requests at most",
+                    "if the first attempt is slower than the p{after:.0} of the last minutes, a second \
+                     attempt begins at another account; at most {} % of the requests get one",
                     (hedge.at_most * 10_000.0).round() / 100.0
                 ),
             );
         }
         let reported = self.input.instance.as_ref().and_then(|instance| instance.model(&self.model.id));
         if let Some(queue) = self.model.queue {
-            let waiting =
-                reported.map(|model| format!("; {} wait now, and go before it", model.waiting)).unwrap_or_default();
+            let waiting = reported
+                .map(|model| format!("; {} requests wait now, and go first", model.waiting))
+                .unwrap_or_default();
             report.fact(
                 "queue",
                 format!(
-                    "where nobody can be asked it waits up to {}, {} at most do{waiting}",
+                    "if no account can take the request, it waits up to {}; at most {} requests wait at once{waiting}",
                     span(queue.wait),
                     queue.length
                 ),
@@ -210,7 +216,7 @@ impl Rehearsal<'_> {
         if reported.is_some_and(|model| model.retry_budget_spent >= 1.0) {
             report.fact(
                 "retries",
-                "the model's retry budget is spent: after a failure only a target with nothing against it is asked",
+                "the model's retry budget is used up: after a failure, only a target without recent failures is asked",
             );
         }
     }
@@ -219,20 +225,23 @@ impl Rehearsal<'_> {
         let in_case = match one.reach {
             Reach::Any => "",
             Reach::TooLong => "asked if the request is too long for the model",
-            Reach::Declined => "asked if the model will not answer",
+            Reach::Declined => "asked if the model refuses to answer",
         };
         let (state, why) = match &fate {
             Fate::Asked { attempt: None, .. } => (CandidateState::InCase, in_case.to_owned()),
             Fate::Asked { is_last_resort: true, .. } => (
                 CandidateState::LastResort,
-                format!("{}; asked if nobody else is left, and then perhaps only once a second", self.broken(one)),
+                format!(
+                    "{}; asked only if there is no other target, and then at most about once a second",
+                    self.broken(one)
+                ),
             ),
             Fate::Asked { attempt: Some(nth), .. } => {
                 (CandidateState::Asked, asked(*nth, first_for.filter(|_| one.model.id == self.model.id)))
             }
             Fate::Unavailable(Unavailable::Full) => {
                 let cap = one.place.account.concurrency.unwrap_or_default();
-                let why = format!("full: its account has {cap} requests in flight, as many as it may");
+                let why = format!("full: its account has {cap} requests in flight, which is its `concurrency`");
                 (CandidateState::Full, why)
             }
             Fate::Unavailable(Unavailable::Resting(rest)) => {
@@ -245,7 +254,7 @@ impl Rehearsal<'_> {
             }
             Fate::Beyond => {
                 let most = self.input.server.attempts;
-                let why = format!("not asked: {most} attempts are the most (`attempts` in server.yaml)");
+                let why = format!("not asked: one request may make {most} attempts (`attempts` in server.yaml)");
                 (CandidateState::Beyond, why)
             }
         };
@@ -275,7 +284,7 @@ impl Rehearsal<'_> {
 
     /// Returns the state of a candidate's breaker, in words.
     fn broken(&self, one: &plan::Candidate) -> String {
-        let probe = if one.place.account.probe { ", and kept for the instance's own probes" } else { "" };
+        let probe = if one.place.account.probe { ", and only the instance's own probes may test it" } else { "" };
         match one.track.status(self.now, std::time::SystemTime::now()).breaker {
             breaker::BreakerState::Open(until) => {
                 format!("its breaker is open for {} more{probe}", left(until.saturating_duration_since(self.now)))
@@ -304,7 +313,7 @@ impl Rehearsal<'_> {
             match key::hidden(catalog, self.key, model) {
                 None => disabled(model, reach, report),
                 Some(why) => {
-                    let why = format!("passed over: {why}");
+                    let why = format!("skipped: {why}");
                     report.candidates.push(Candidate::of_model(&model.id, reach, CandidateState::Hidden, why));
                 }
             }
@@ -318,7 +327,7 @@ fn costs(target: &Target) -> Option<Costs> {
 }
 
 fn asked(nth: usize, first_for: Option<f64>) -> String {
-    let asked = if nth == 1 { "asked first" } else { "asked if those before it fail" };
+    let asked = if nth == 1 { "asked first" } else { "asked if all targets before it fail" };
     match first_for {
         Some(share) if nth == 1 => format!("{asked}, for {:.0} % of the requests", share * 100.0),
         Some(share) if share > 0.0 => format!("{asked}; first for {:.0} % of the requests", share * 100.0),

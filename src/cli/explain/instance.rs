@@ -55,14 +55,13 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
 /// Fetches a page by one plain GET: the admin listener needs nothing else.
 fn fetch(url: &str) -> Result<Vec<u8>, String> {
     let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.contains('@')) else {
-        return Err(
-            "only http:// is spoken here, without a user's name. Save it with curl, and give the file".to_owned()
-        );
+        return Err("the URL must begin with http:// and hold no user name. For any other URL save the page with curl, and give the file"
+            .to_owned());
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let path = if path.is_empty() { "/status" } else { path };
     if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err("the URL holds a character that none may hold".to_owned());
+        return Err("the URL holds a space or a control character, which is not allowed".to_owned());
     }
     let port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { "" } else { ":80" };
     let mut last = format!("does not answer: {}", io::Error::from(io::ErrorKind::NotFound));
@@ -81,7 +80,7 @@ impl Instance {
     /// Reads the status of this source.
     pub(super) fn of(source: String, json: &[u8]) -> Result<Instance, String> {
         let status = serde_json::from_slice(json)
-            .map_err(|why| format!("--status: this is no /status of this version: {why}"))?;
+            .map_err(|why| format!("--status: this is not a /status page of this version of Portcullis: {why}"))?;
         Ok(Instance { source, status })
     }
 
@@ -107,7 +106,7 @@ impl Instance {
     /// Returns a line about the state of a target.
     pub(super) fn does(&self, account: &Account, model: &str) -> Option<String> {
         let Some(report) = self.account(&account.id) else {
-            return Some("/status does not know this account".to_owned());
+            return Some("/status does not have this account".to_owned());
         };
         let of = report.concurrency.map(|most| format!(" of {most}")).unwrap_or_default();
         let mut does = vec![format!("{}{of} in flight", report.in_flight)];
@@ -122,7 +121,8 @@ impl Instance {
                 }
                 if target.breaker == BreakerReport::HalfOpen {
                     does.push(
-                        "breaker half open: one request at a time finds out, whether one is out is not told".to_owned(),
+                        "breaker half open: one request at a time tests the target; /status does not say whether one is running now"
+                            .to_owned(),
                     );
                 }
                 let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} in {time}ms"));
@@ -130,7 +130,7 @@ impl Instance {
                 does.extend(time("whole answer", target.whole_ms));
                 does.extend(target.headroom.map(|share| format!("{:.0} % of the quota left", share * 100.0)));
             }
-            None => does.push("/status does not know this model there".to_owned()),
+            None => does.push("/status does not have this model at this account".to_owned()),
         }
         Some(does.join(", "))
     }
@@ -171,22 +171,22 @@ impl Instance {
         let catalog = &self.status.catalog;
         let mut fact = |says: String| report.fact("catalog", says);
         if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
-            fact("the instance refused what its files hold now, and serves an older catalog than this one".to_owned());
+            fact("the instance refused the present files, and serves an older catalog than this one".to_owned());
         }
         if let Some(held) = &catalog.held {
-            fact(format!("the instance holds a change back ({held}), and serves an older catalog than this one"));
+            fact(format!("the instance delays a change ({held}), and serves an older catalog than this one"));
         }
         if self.model(&model.id).is_none() {
-            fact(format!("the instance does not serve the model \"{}\": it has another catalog", model.id));
+            fact(format!("the instance does not serve the model \"{}\": the instance has another catalog", model.id));
         }
         for account in model.targets.iter().map(|target| &target.account) {
             let Some(reported) = self.account(&account.id) else { continue };
             if (reported.state == AccountState::Disabled) == account.enabled {
                 let has = if account.enabled { "disabled" } else { "enabled" };
-                fact(format!("in the instance the account {} is {has}: it has another catalog", account.id));
+                fact(format!("the account {} is {has} in the instance: the instance has another catalog", account.id));
             } else if reported.concurrency != account.concurrency {
                 fact(format!(
-                    "in the instance the account {} has another `concurrency`: it has another catalog",
+                    "the account {} has another `concurrency` in the instance: the instance has another catalog",
                     account.id
                 ));
             }

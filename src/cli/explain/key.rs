@@ -37,7 +37,7 @@ pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Re
     }
     if good == 0 {
         let last = secrets.iter().filter_map(|(_, until)| *until).max().map(rfc3339).unwrap_or_default();
-        faults.push(format!("the time of all its secrets is over, since {last}"));
+        faults.push(format!("all its secrets have expired, the last one at {last}"));
     }
     if key.usable(now).is_ok() && good > 0 {
         report.fact("key", standing(key, secrets.len(), good));
@@ -58,7 +58,7 @@ fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
     }
     if !key.allow_ips.is_empty() {
         let ranges: Vec<String> = key.allow_ips.iter().map(ToString::to_string).collect();
-        says.push_str(&format!(", from {} only, which is not looked at here", ranges.join(", ")));
+        says.push_str(&format!(", but only from {}, which this command does not check", ranges.join(", ")));
     }
     says
 }
@@ -79,8 +79,8 @@ pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mu
             None
         }
         None => {
-            let alias = if *model.id == *id { String::new() } else { format!(", of which \"{id}\" is an alias") };
-            report.fact("model", format!("\"{}\"{alias}: the key sees it", model.id));
+            let alias = if *model.id == *id { String::new() } else { format!(", which has the alias \"{id}\"") };
+            report.fact("model", format!("\"{}\"{alias}: the key may use it", model.id));
             Some(Arc::clone(model))
         }
     }
@@ -102,7 +102,7 @@ pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Op
     ] {
         if !globs.matches(&model.id) {
             let alias = model.aliases.iter().any(|alias| globs.matches(alias));
-            let hint = if alias { ": an alias matches, but only ids count" } else { "" };
+            let hint = if alias { ": an alias matches, but globs only match ids" } else { "" };
             why.push(format!("{whose} may use {globs}, which \"{}\" does not match{hint}", model.id));
         }
     }

@@ -108,18 +108,16 @@ fn is_same(one: &Candidate, other: &Candidate) -> bool {
 
 /// Returns the reason for the order of a model's targets.
 fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known: bool) -> String {
-    let moment = if is_running_known {
-        "as it was when /status told it"
-    } else {
-        "which is not known here: all are taken for idle"
-    };
+    let moment =
+        if is_running_known { "as /status reported it" } else { "which is unknown here: all targets are assumed idle" };
     let how = match model.strategy {
         Strategy::Priority => "priority, the lowest tier first".to_owned(),
         Strategy::Weighted => "weighted, in turns".to_owned(),
-        Strategy::LeastBusy => format!("least_busy, by what is in flight at the moment, {moment}"),
+        Strategy::LeastBusy => format!("least_busy, by the requests in flight, {moment}"),
         Strategy::Fastest if is_running_known => format!("fastest, by the time to the first token, {moment}"),
         Strategy::Fastest => {
-            "fastest, by the time to the first token, which is not known here: none is taken for faster".to_owned()
+            "fastest, by the time to the first token, which is unknown here: all targets are assumed equally fast"
+                .to_owned()
         }
     };
     let shares: Vec<String> = members
@@ -129,9 +127,9 @@ fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known:
         .collect();
     match shares.as_slice() {
         [] => how,
-        [_] => format!("{how}; the same one is the first each time, and the others are drawn by weight"),
+        [_] => format!("{how}; the first target is always the same, and the order of the others is drawn by weight"),
         shares => format!(
-            "{how}; whose turn it is only the process knows, the first is {} of the requests",
+            "{how}; only the running process knows whose turn it is. The first target is {} of the requests",
             shares.join(", ")
         ),
     }
@@ -140,12 +138,14 @@ fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known:
 /// Notes the target to which the conversation belongs. `home` is the order if everybody is healthy.
 pub(super) fn tell_home(known_by: Option<&str>, home: Option<&Order>, now: &Order, report: &mut Report) {
     let Some(by) = known_by else {
-        report
-            .fact("sticky", "nothing in the request says which conversation it belongs to: it is ordered as any other");
+        report.fact(
+            "sticky",
+            "the request does not say which conversation it belongs to, so its targets are ordered as for any request",
+        );
         return;
     };
     let target = |order: &Order| order.candidates.first().map(named);
     let (Some(home), Some(now)) = (home.and_then(target), target(now)) else { return };
-    let says = if home == now { String::new() } else { format!(", which is not fit: {now} stands in for it") };
-    report.fact("sticky", format!("known by {by}, the conversation belongs to {home}{says}"));
+    let says = if home == now { String::new() } else { format!(", which cannot be used now: {now} takes its place") };
+    report.fact("sticky", format!("the conversation, known by {by}, belongs to {home}{says}"));
 }

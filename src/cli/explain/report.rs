@@ -168,7 +168,10 @@ impl Verdict {
         let code = row.code.map(|code| format!(" {code}")).unwrap_or_default();
         Verdict {
             tried: false,
-            says: format!("no upstream would be called, the caller gets {}{code}: {}", row.status, refusal.message),
+            says: format!(
+                "the request would be sent to no upstream, and the caller would get {}{code}: {}",
+                row.status, refusal.message
+            ),
             status: Some(row.status),
             code: row.code.map(str::to_owned),
             param: refusal.param.clone(),

@@ -149,7 +149,7 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
         }
     }
     let gone = before.keys().filter(|name| !after.contains_key(*name));
-    changed.extend(gone.map(|name| format!("{name}: is taken out")));
+    changed.extend(gone.map(|name| format!("{name}: is removed")));
 }
 
 /// Notes the limit on the answer's length in a body that is translated, if it changes.
@@ -163,6 +163,6 @@ fn limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) 
     match said {
         Some(said) if said == limit => {}
         Some(said) => changed.push(format!("max_tokens: {said} becomes {limit}")),
-        None => changed.push(format!("max_tokens: {limit} is filled in")),
+        None => changed.push(format!("max_tokens: {limit} is added")),
     }
 }

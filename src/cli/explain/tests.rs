@@ -99,28 +99,28 @@ fn it_reads_like_this() {
     let text = String::from_utf8(text::render(&of("m", None))).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let expected = format!(
-        r#"yes: it would be sent to a (x), then b (y), then claude (claude-sonnet-4-5); each next one only if those before it fail
+        r#"yes: the request would be sent to a (x), then b (y), then claude (claude-sonnet-4-5); each further target is asked only if all targets before it fail
 
-  running  nothing is known: every account is taken for healthy and idle. `--status http://127.0.0.1:9090/status` asks the instance
+  running  the state is unknown: every account is assumed healthy and idle. `--status http://127.0.0.1:9090/status` asks a running instance
   key      acme/prod works
   request  57 bytes for the model "m", not a stream
-  model    "m": the key sees it
+  model    "m": the key may use it
   order    priority, the lowest tier first
 
 targets of "m"
    1  a       x                  asked first
                                  price unknown
-   2  b       y                  asked if those before it fail
+   2  b       y                  asked if all targets before it fail
                                  price unknown
    -  off     z                  its account is disabled
                                  price unknown
 
 targets of its fallback "other"
-   3  claude  claude-sonnet-4-5  asked if those before it fail
+   3  claude  claude-sonnet-4-5  asked if all targets before it fail
                                  price input 3, output 15, cached_input 0.3, cache_write 3.75, thinking 15 (list)
 
 targets of its fallback "hidden"
-   -  -       -                  passed over: the caller acme may use [alias, busy, fast, longer, m, narrow, other, own, patient, signed, strict, turns, … 13 in all], which "hidden" does not match
+   -  -       -                  skipped: the caller acme may use [alias, busy, fast, longer, m, narrow, other, own, patient, signed, strict, turns, … 13 in all], which "hidden" does not match
 
 request 1: to a (x)
   deadlines  connect 5s, total 600s
@@ -146,7 +146,7 @@ request 2: to b (y)
     assert!(text.starts_with(&expected), "{text}");
     let last = r#"  changed    model: "m" becomes "claude-sonnet-4-5"
              the body is rewritten in the format of anthropic
-             max_tokens: 21333 is filled in
+             max_tokens: 21333 is added
 
 POST https://api.anthropic.com/v1/messages
 "#;
@@ -187,19 +187,21 @@ fn a_key_that_does_not_work_is_told_why() {
         assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(401), Some("invalid_api_key")));
         assert_eq!(
             report.verdict.says,
-            format!("no upstream would be called, the caller gets 401 invalid_api_key: {expected}")
+            format!(
+                "the request would be sent to no upstream, and the caller would get 401 invalid_api_key: {expected}"
+            )
         );
     };
     check("acme/pord", "there is no key acme/pord; did you mean acme/prod?");
     check("acme/off", "the key acme/off is disabled");
     check("acme/old", "the key acme/old has expired, at 2020-01-01T00:00:00.000Z");
     check("gone/prod", "its caller gone is disabled");
-    check("acme/over", "the time of all its secrets is over, since 2020-01-01T00:00:00.000Z");
+    check("acme/over", "all its secrets have expired, the last one at 2020-01-01T00:00:00.000Z");
     says(&tried("acme/turned", &input(CATALOG, None, &chat("m"))), "key", "acme/turned works, with 1 of its 2 secrets");
     says(
         &tried("acme/narrow", &input(CATALOG, None, &chat("other"))),
         "key",
-        "acme/narrow works, from 10.0.0.0/8 only",
+        "acme/narrow works, but only from 10.0.0.0/8",
     );
 }
 
@@ -220,10 +222,10 @@ fn a_model_that_is_not_seen_is_told_why() {
     check(
         "acme/narrow",
         "alias",
-        "may use [alias, o*], which \"m\" does not match: an alias matches, but only ids count",
+        "may use [alias, o*], which \"m\" does not match: an alias matches, but globs only match ids",
     );
     check("acme/prod", "unserved", "no account of \"unserved\" is enabled (off)");
-    says(&of("alias", None), "model", "\"m\", of which \"alias\" is an alias: the key sees it");
+    says(&of("alias", None), "model", "\"m\", which has the alias \"alias\": the key may use it");
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn a_request_that_cannot_be_read_is_told_why_and_so_is_all_else() {
     check("{", 400, None, "not valid JSON");
     check(r#"{"model":"m"}"#, 400, Some("messages"), "`messages` is missing");
     check(r#"{"model":7,"messages":[{}]}"#, 400, Some("model"), "`model` must be a string");
-    check(&" ".repeat((32 << 20) + 1), 413, None, "larger than limits.request_body allows");
+    check(&" ".repeat((32 << 20) + 1), 413, None, "larger than `limits.request_body`");
     let mut late = input(CATALOG, None, &chat("m"));
     late.headers.insert(TIMEOUT, HeaderValue::from_static("soon"));
     assert_eq!(tried("acme/prod", &late).verdict.param.as_deref(), Some(TIMEOUT));
@@ -279,10 +281,14 @@ fn what_the_instance_tells_decides_who_is_asked() {
     check(full, &all([("b", Asked, Some(1)), ("a", Full, None)]), "full: its account has 4 requests in flight");
     let open = json!({"breaker": "open", "opens_in_ms": 7_000});
     let last = [("b", Asked, Some(1)), ("a", LastResort, Some(3))];
-    check(status(open.clone(), fine()), &all(last), "its breaker is open for 7s more; asked if nobody else is left");
+    check(
+        status(open.clone(), fine()),
+        &all(last),
+        "its breaker is open for 7s more; asked only if there is no other target",
+    );
     let half = json!({"breaker": "half_open"});
     let both = [("a", Asked, Some(1)), ("b", LastResort, Some(3))];
-    check(status(fine(), half), &all(both), "its breaker is half open, and kept for the instance's own probes");
+    check(status(fine(), half), &all(both), "its breaker is half open, and only the instance's own probes may test it");
     // Three attempts are the most: who is broken is asked last, and none is left.
     let mut narrow = input(CATALOG, Some(status(open.clone(), limited)), &chat("m"));
     narrow.server.attempts = 1;
@@ -300,7 +306,11 @@ fn no_more_are_asked_than_may_be() {
     narrow.server.attempts = 2;
     let report = tried("acme/prod", &narrow);
     assert_eq!(report.candidates.iter().filter(|one| one.state == CandidateState::Beyond).count(), 1);
-    assert!(report.verdict.says.starts_with("it would be sent to a (x), then b (y);"), "{}", report.verdict.says);
+    assert!(
+        report.verdict.says.starts_with("the request would be sent to a (x), then b (y);"),
+        "{}",
+        report.verdict.says
+    );
 }
 
 #[test]
@@ -316,7 +326,7 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
         rests("rate", 9_000),
         false,
         Some(429),
-        "429 no_capacity: no account can take it at the moment; the first is back in 9s",
+        "429 no_capacity: no account can take the request now; the first one can be used again in 9s",
     );
     check("longer", rests("refused", 9_000), false, Some(503), "503 no_capacity");
     check(
@@ -324,12 +334,23 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
         json!({"breaker": "open", "opens_in_ms": 900}),
         true,
         None,
-        "it would be sent to a (x), because no better target is left",
+        "the request would be sent to a (x), because there is no better target",
     );
-    check("patient", rests("rate", 3_000), true, None, "it would wait 3s, until the first account is back");
-    check("patient", rests("rate", 9_000), false, Some(429), "after up to 5s in the queue");
-    says(&of("patient", Some(status(json!({}), json!({})))), "queue", "2 wait now");
-    says(&of("patient", None), "hedge", "slower than p95 of late, for 5 % of the requests");
+    check(
+        "patient",
+        rests("rate", 3_000),
+        true,
+        None,
+        "the request would wait 3s, until the first account can be used again",
+    );
+    check("patient", rests("rate", 9_000), false, Some(429), "even after 5s in the queue");
+    says(&of("patient", Some(status(json!({}), json!({})))), "queue", "2 requests wait now");
+    says(
+        &of("patient", None),
+        "hedge",
+        "slower than the p95 of the last minutes, a second attempt begins at another account; at most 5 % of the \
+         requests",
+    );
 }
 
 #[test]
@@ -339,7 +360,7 @@ fn most_tokens_that_are_no_number_reserve_the_models_default() {
         catalog.replace("    models: [m, alias,", "    limits: { tokens_per_day: 9000 }\n    models: [m, alias,");
     let takes = |body: &str| {
         let text = String::from_utf8(text::render(&tried("acme/prod", &input(&catalog, None, body)))).unwrap();
-        let (_, after) = text.split_once("it takes ").unwrap_or_else(|| panic!("{text}"));
+        let (_, after) = text.split_once("the request reserves ").unwrap_or_else(|| panic!("{text}"));
         after.split(' ').next().unwrap().parse::<u64>().unwrap()
     };
     let said = |most: &str| chat("m").replace("{\"model\"", &format!("{{\"max_tokens\":{most},\"model\""));
@@ -366,7 +387,7 @@ fn an_instance_with_another_catalog_is_told() {
     told["catalog"] = json!({"last_refusal": {"standing": true}, "held": "removes 3 of 4 accounts"});
     let report = of("m", Some(told.clone()));
     for expected in [
-        "refused what its files hold",
+        "refused the present files",
         "removes 3 of 4",
         "the account b is disabled",
         "the account a has another `concurrency`",
@@ -376,20 +397,20 @@ fn an_instance_with_another_catalog_is_told() {
     told["models"] = json!([]);
     says(&of("m", Some(told)), "catalog", "does not serve the model \"m\"");
     let unknown = of("other", Some(status(json!({}), json!({}))));
-    assert_eq!(unknown.candidates.first().unwrap().does.as_deref(), Some("/status does not know this account"));
+    assert_eq!(unknown.candidates.first().unwrap().does.as_deref(), Some("/status does not have this account"));
     assert!(Instance::of(String::new(), b"{}").is_err());
 }
 
 #[test]
 fn what_only_the_process_knows_is_said_to_be_so() {
     let turns = of("turns", None);
-    says(&turns, "order", "the first is a (turns) for 75 %, b (turns) for 25 % of the requests");
+    says(&turns, "order", "The first target is a (turns) for 75 %, b (turns) for 25 % of the requests");
     assert_eq!(turns.candidates.iter().map(|one| one.first_for).collect::<Vec<_>>(), [Some(0.75), Some(0.25)]);
-    says(&of("busy", None), "order", "which is not known here");
-    says(&of("fast", None), "order", "which is not known here");
+    says(&of("busy", None), "order", "which is unknown here");
+    says(&of("fast", None), "order", "which is unknown here");
     let told = status(json!({"whole_ms": 900}), json!({"whole_ms": 20, "headroom": 0.42, "calls": 9, "failed": 2}));
     let fast = of("fast", Some(told));
-    says(&fast, "order", "as it was when /status told it");
+    says(&fast, "order", "as /status reported it");
     let first = fast.candidates.first().unwrap();
     assert_eq!(first.account.as_deref(), Some("b"));
     assert_eq!(
@@ -407,20 +428,23 @@ fn a_conversation_has_a_home() {
     says(
         &own,
         "sticky",
-        &format!("known by its beginning, up to its first user message, the conversation belongs to {}", names[0]),
+        &format!(
+            "the conversation, known by the beginning of the conversation, up to its first user message, belongs to {}",
+            names[0]
+        ),
     );
     let rests = json!({"rest": {"why": "rate", "for_ms": 9_000}});
     let told = if home == "a" { status(rests, json!({})) } else { status(json!({}), rests) };
     says(
         &of("own", Some(told)),
         "sticky",
-        &format!("belongs to {}, which is not fit: {} stands in for it", names[0], names[1]),
+        &format!("belongs to {}, which cannot be used now: {} takes its place", names[0], names[1]),
     );
     let mut named = input(CATALOG, None, &chat("own"));
     named.headers.insert(SESSION, HeaderValue::from_static("s"));
     says(&tried("acme/prod", &named), "sticky", "known by x-portcullis-session");
     let nobody = input(CATALOG, None, r#"{"model":"own","messages":[{"role":"system","content":"S"}]}"#);
-    says(&tried("acme/prod", &nobody), "sticky", "nothing in the request says");
+    says(&tried("acme/prod", &nobody), "sticky", "the request does not say");
 }
 
 #[test]
@@ -508,7 +532,10 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
         assert!(text.contains(line), "no {line:?} in {text}");
     }
     assert_eq!(text.matches("  limits ").count(), 4, "{text}");
-    assert!(text.contains("  limits   it takes 1040 tokens and 0.01542 USD at most, until it is settled\n"), "{text}");
+    assert!(
+        text.contains("  limits   the request reserves 1040 tokens and 0.01542 USD until it is settled\n"),
+        "{text}"
+    );
     let told: Value = serde_json::from_slice(&report.json()).unwrap();
     assert_eq!(
         told["limits"],
@@ -541,7 +568,10 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     assert!(report.verdict.tried, "{}", report.verdict.says);
     let text = String::from_utf8(text::render(&report)).unwrap();
     assert!(
-        text.contains("  limits   that is an estimate, and more than a whole limit of acme/prod: it is admitted once"),
+        text.contains(
+            "  limits   these tokens are an estimate, and more than a limit of acme/prod allows: the \
+         request is admitted"
+        ),
         "{text}"
     );
     let asked = chat("alias").replacen('{', "{\"max_tokens\": 700, ", 1);

@@ -81,7 +81,7 @@ fn upstream(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
     }
     match &request.url {
         Some(url) => text.push_str(&format!("\n{} {url}\n", request.method)),
-        None => text.push_str("\nThe built-in account answers by itself: nobody is called.\n"),
+        None => text.push_str("\nThe built-in demo account answers by itself: no server is called.\n"),
     }
     for (name, value) in &request.headers {
         text.push_str(&format!("{name}: {value}\n"));

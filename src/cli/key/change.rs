@@ -29,14 +29,15 @@ pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, 
     let (id, mut files) = lock(&args.key)?;
     let expires = args.when.at.or_else(|| args.when.span.map(|span| ahead(now, span)));
     if id.find(&files)?.key.expires == expires {
-        let says = expires.map_or_else(|| "has no end".to_owned(), |expires| format!("expires at {}", stamp(expires)));
+        let says =
+            expires.map_or_else(|| "has no expiry time".to_owned(), |expires| format!("expires at {}", stamp(expires)));
         return Ok(already(&mut files, id, &says));
     }
     let path = id.field("expires");
     let edit = match expires {
         Some(expires) => {
             let stamp = stamp(expires);
-            let verb = if expires <= now { "has expired," } else { "expires" };
+            let verb = if expires <= now { "expired" } else { "expires" };
             Edit {
                 change: Change::Set(path, New::text(&stamp)),
                 by_hand: format!("`expires: {stamp}`"),
@@ -46,7 +47,7 @@ pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, 
         None => Edit {
             change: Change::Remove(path),
             by_hand: "no `expires`".to_owned(),
-            result: "does not expire any more".to_owned(),
+            result: "never expires".to_owned(),
         },
     };
     edit.make(&mut files, id, now)
@@ -75,7 +76,7 @@ impl Edit<'_> {
         }
         Ok(running::wait(files, at.file, SystemTime::now()).report(
             &format!("{} {result}: {at_place}", id.whole),
-            &format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet", id.whole),
+            &format!("{}: {by_hand} is written in {at_place}, but is not in effect yet", id.whole),
         ))
     }
 }
@@ -86,7 +87,7 @@ fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
     let file = id.written(files).map(|at| at.file).unwrap_or_default();
     let since = running::written_at(files, file);
     running::wait(files, file, since).report(
-        &format!("{} {says} already", id.whole),
-        &format!("{} {says} in the files already, but that is not in effect yet", id.whole),
+        &format!("{} already {says}", id.whole),
+        &format!("{} already {says} in the files, but that is not in effect yet", id.whole),
     )
 }

@@ -13,10 +13,10 @@ pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
     id.find(&files)?;
     let at = id.written(&files)?;
     let at_place = place(&files, at);
-    let by_hand = format!("take out callers.{}.keys.{}, {at_place}", id.caller, id.name);
+    let by_hand = format!("remove callers.{}.keys.{}, {at_place}", id.caller, id.name);
     change(&mut files, at.file, &[Change::Remove(id.path())], &by_hand)?;
     Ok(running::wait(&mut files, at.file, SystemTime::now()).report(
-        &format!("{} is deleted, out of {at_place}", id.whole),
-        &format!("{} is out of {at_place}, but still works", id.whole),
+        &format!("{} is deleted from {at_place}", id.whole),
+        &format!("{} is deleted from {at_place}, but still works", id.whole),
     ))
 }

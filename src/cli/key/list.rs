@@ -124,7 +124,7 @@ pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
         ledger::read::last_used(&ledger.path)
     };
     let used = read().unwrap_or_else(|why| {
-        tell(&format!("note: when keys were last used is not known: {why}"));
+        tell(&format!("note: the times when keys were last used are unknown: {why}"));
         HashMap::new()
     });
     used.into_iter().map(|(id, at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(at))).collect()

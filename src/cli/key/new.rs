@@ -17,10 +17,10 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     }
     let expires = args.expires.or_else(|| args.expires_in.map(|span| ahead(now, span)));
     if expires.is_some_and(|expires| expires <= now) {
-        return Err("the key would have expired before it is made: give it a time to come".to_owned());
+        return Err("the key would already be expired: write a time in the future".to_owned());
     }
     if args.models.iter().any(|glob| glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic())) {
-        return Err("--model: takes a glob over model ids, such as \"gpt-*\"".to_owned());
+        return Err("--model: must be a glob over model ids, such as \"gpt-*\"".to_owned());
     }
     let whole = format!("{}/{}", args.caller, args.name);
     let id = Id::of(&whole)?;
@@ -35,12 +35,12 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     match files.position(&format!("catalog.d/{name}")) {
         Some(file) => {
             files.change(file, &[Change::Set(path, new)]).map_err(|why| {
-                format!("{why}\nNo key is made. `portcullis key new --print` prints what to write there by hand")
+                format!("{why}\nNo key was made. `portcullis key new --print` prints what to write there by hand")
             })?;
         }
         None => {
             let text = format!(
-                "# Keys of {}, as `portcullis key` writes them. What else is written here stays as it is.\n{}",
+                "# Keys of {}. `portcullis key` changes the keys and leaves everything else in this file as it is.\n{}",
                 args.caller,
                 document(&around(&path, new))
             );
@@ -59,11 +59,12 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         tell(&format!("warning: {whole} does not work yet: {hinders}"));
     }
     if args.create {
-        let all = if args.models.is_empty() { ", and may use every model: `--model` makes it fewer" } else { "" };
+        let all =
+            if args.models.is_empty() { ", and may use every model; with `--model` it may use fewer" } else { "" };
         tell(&format!("the caller {} is new{all}", id.caller));
     }
-    tell(&format!("{whole} is in {at}. Its secret, shown this once and stored nowhere:"));
-    Ok(once(&secret.text, &mut files, written.map(|at| at.file), "no key is made"))
+    tell(&format!("{whole} is in {at}. Here is its secret. It is shown only now, and stored nowhere:"));
+    Ok(once(&secret.text, &mut files, written.map(|at| at.file), "no key was made"))
 }
 
 /// Prints a secret, and waits until the gateway has it from this file. If the secret cannot be
@@ -76,7 +77,7 @@ pub(super) fn once(secret: &str, files: &mut Files, file: Option<usize>, undone:
     fail(&match files.undo() {
         Ok(()) => format!("the secret could not be printed: {undone}"),
         Err(why) => {
-            format!("{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another")
+            format!("{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another one")
         }
     })
 }
@@ -86,15 +87,15 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
     let exists = known.clone().any(|caller| *caller == *id.caller);
     if exists && create {
         return Err(format!(
-            "the caller {} exists: leave --create out. What it may use stands in the catalog",
+            "the caller {} already exists: run the command without --create. The catalog says which models the caller may use",
             id.caller
         ));
     }
     if !exists && !create {
         let nobody = no_such("caller", id.caller, known, "");
         return Err(format!(
-            "{nobody}\nThe same command with --create makes it, with --model 'gpt-*' for some models only. Or write it, in catalog.yaml or a file \
-             of catalog.d: `callers: {{ NAME: {{ models: [\"gpt-*\"] }} }}`"
+            "{nobody}\nAdd --create to make the caller, and --model 'gpt-*' if it may use only some models. Or write the caller into \
+             catalog.yaml or a file of catalog.d: `callers: {{ NAME: {{ models: [\"gpt-*\"] }} }}`"
         ));
     }
     if !files.catalog().keys().any(|key| *key.id == *id.whole) {
@@ -102,7 +103,7 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
     }
     let at = id.written(files).map(|at| place(files, at)).unwrap_or_default();
     Err(format!(
-        "{0} exists, in {at}: choose another name, or give it another secret with `portcullis key rotate {0}`",
+        "{0} already exists, in {at}: choose another name, or give the key a new secret with `portcullis key rotate {0}`",
         id.whole
     ))
 }
@@ -136,7 +137,8 @@ fn printed(id: Id<'_>, args: &NewKeyArgs, secret: &NewSecret, expires: Option<Sy
     let (path, new) = entry(id, secret, args, expires);
     let yaml = document(&around(&path, new));
     let printed = print(&format!(
-        "The key, shown this once and stored nowhere:\n\n{}\n\nFor conf/catalog.yaml or a file of conf/catalog.d:\n\n{yaml}",
+        "Here is the secret of the key. It is shown only now, and stored nowhere:\n\n{}\n\nWrite this into conf/catalog.yaml or a file of \
+         conf/catalog.d:\n\n{yaml}",
         secret.text
     ));
     exposed().into_iter().for_each(tell);

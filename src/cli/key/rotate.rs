@@ -23,16 +23,16 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
     let (id, mut files) = lock(&args.key)?;
     id.find(&files)?;
     let (at, hashes) =
-        files.written(id.caller, id.name, written).ok_or_else(|| format!("{} is in no file", id.whole))?;
+        files.written(id.caller, id.name, written).ok_or_else(|| format!("no file has the key {}", id.whole))?;
     let at_place = place(&files, at);
     let Some(hashes) = hashes else { return Err(format!("{at_place}: {} has no hash", id.whole)) };
     let secret = NewSecret::make()?;
     let until = (!args.overlap.is_zero()).then(|| ahead(now, args.overlap));
     let by_hand =
-        format!("give {} several `hashes`, {at_place}; `portcullis key new --print` makes a secret", id.whole);
+        format!("write several `hashes` for {}, {at_place}; `portcullis key new --print` makes a secret", id.whole);
     change(&mut files, at.file, &changes(id, &hashes, &secret, until, now), &by_hand)?;
     say(&files, id, now)?;
-    Ok(once(&secret.text, &mut files, Some(at.file), "nothing is changed"))
+    Ok(once(&secret.text, &mut files, Some(at.file), "nothing was changed"))
 }
 
 /// Prints the time until which the old secrets work.
@@ -40,14 +40,14 @@ fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
     let ends = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now).max();
     let old = ends.map_or_else(
-        || "no older one works from then on".to_owned(),
-        |until| format!("the one before works until {}", stamp(until)),
+        || "no older secret works any more".to_owned(),
+        |until| format!("the old secret works until {}", stamp(until)),
     );
     if let Some(hinders) = KeyState::of(&known, now).hinders() {
         tell(&format!("{} does not work: {hinders}", id.whole));
     }
     tell(&format!(
-        "{} has a new secret in the files; once that is in effect, {old}. It is shown this once and stored nowhere:",
+        "{} has a new secret in the files. When the new secret is in effect, {old}. The new secret is shown only now, and stored nowhere:",
         id.whole
     ));
     Ok(())

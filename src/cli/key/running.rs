@@ -46,12 +46,12 @@ pub(super) enum Running {
 impl Running {
     fn says(&self) -> String {
         match self {
-            Self::Has => "the running gateway has it".to_owned(),
+            Self::Has => "the running gateway uses the change".to_owned(),
             Self::Nobody(why) => {
-                format!("no gateway runs on this folder ({why}); the next one that starts will have it")
+                format!("no gateway runs on this folder ({why}); the next gateway that starts will use the change")
             }
-            Self::Unknown(why) => format!("whether a gateway runs on this folder is not known: {why}"),
-            Self::Late(why) => format!("it is not in effect yet: {why}"),
+            Self::Unknown(why) => format!("it is unknown whether a gateway runs on this folder: {why}"),
+            Self::Late(why) => format!("the change is not in effect yet: {why}"),
         }
     }
 
@@ -95,7 +95,7 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
     };
     let address = match server(files.conf(), Secrets::Assume) {
         Ok(server) if server.admin.port() == 0 => {
-            return Running::Unknown("`admin.address` in server.yaml has no port".to_owned());
+            return Running::Unknown("`admin.address` in server.yaml has the port 0".to_owned());
         }
         Ok(server) => reachable(server.admin),
         Err(problems) => return Running::Unknown(problems.to_string()),
@@ -124,16 +124,16 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
 
 /// Asks for the status of the gateway that serves this folder.
 fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<CatalogReport, Running> {
-    let none = |what: &str| Running::Nobody(format!("what listens at {address} {what}"));
+    let none = |what: &str| Running::Nobody(format!("the process that listens at {address} {what}"));
     let answer = match get(address, &address.to_string(), "/status", patience) {
         Ok(answer) => answer.map_err(|why| none(&why))?,
         Err(why) => {
             let waited = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-            let silent = || Running::Unknown(format!("what listens at {address} does not answer"));
-            return Err(if waited { silent() } else { Running::Nobody(format!("nobody answers at {address}")) });
+            let silent = || Running::Unknown(format!("the process that listens at {address} does not answer"));
+            return Err(if waited { silent() } else { Running::Nobody(format!("no process answers at {address}")) });
         }
     };
-    let stranger = || none("is no gateway that tells which folder it serves");
+    let stranger = || none("is not a gateway that reports its folder");
     let page: Status = serde_json::from_slice(&answer).map_err(|_| stranger())?;
     let FolderReport { path, device, inode } = page.catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
@@ -159,12 +159,12 @@ fn refuses(catalog: &CatalogReport, wanted: &str) -> bool {
 fn why(catalog: &CatalogReport, address: SocketAddr) -> String {
     let refused = catalog.last_refusal.as_ref().filter(|refusal| refusal.standing);
     if let Some(reason) = refused.and_then(|refusal| refusal.reasons.first()) {
-        return format!("the gateway refuses the catalog as it is now: {reason}");
+        return format!("the gateway refuses the present catalog: {reason}");
     }
     match &catalog.held {
-        Some(held) => format!("the gateway holds the change back for some seconds, since the catalog {held}"),
+        Some(held) => format!("the gateway delays the change for some seconds, because the new catalog {held}"),
         None => format!(
-            "the gateway did not take it within {} s; http://{address}/status tells more, as `catalog.waiting`",
+            "the gateway did not take the change within {} s; see `catalog.waiting` at http://{address}/status",
             PATIENCE.as_secs()
         ),
     }

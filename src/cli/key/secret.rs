@@ -28,7 +28,7 @@ impl NewSecret {
     pub(super) fn make() -> Result<NewSecret, String> {
         // The bytes come from the operating system's generator.
         let mut random = [0; 40];
-        getrandom::fill(&mut random).map_err(|why| format!("no randomness from the operating system: {why}"))?;
+        getrandom::fill(&mut random).map_err(|why| format!("the operating system gave no random bytes: {why}"))?;
         let (id, secret) = random.split_at(8);
         let id = base62(id, 11);
         let text = format!("sk-{id}-{}", base62(secret, 43));
@@ -46,8 +46,8 @@ pub(super) fn exposed() -> Option<&'static str> {
     let out = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
     let is_open = out.is_file() && out.permissions().mode() & 0o004 != 0;
     is_open.then_some(
-        "warning: the secret went into a file that everybody on this machine can read: `chmod 600` it. `umask 077` before such a command makes \
-         files that only you can read",
+        "warning: the secret was written into a file that every user of this machine can read: run \
+         `chmod 600` on it. After `umask 077` your new files can only be read by you",
     )
 }
 
@@ -56,18 +56,18 @@ pub(super) fn hash() -> Result<ExitCode, String> {
     const LARGEST: u64 = 64 << 10;
     let mut text = String::new();
     let read = io::stdin().lock().take(LARGEST + 1).read_to_string(&mut text);
-    read.map_err(|_| "standard input cannot be read as UTF-8")?;
+    read.map_err(|_| "standard input could not be read, or is not UTF-8")?;
     let key = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
     Ok(print(&format!("{}\n", of_existing(key)?)))
 }
 
 fn of_existing(key: &str) -> Result<Digest, &'static str> {
     if key.is_empty() {
-        return Err("no key: give it on standard input, such as `portcullis key hash < key.txt`");
+        return Err("there is no key on standard input: use it like `portcullis key hash < key.txt`");
     }
     if Placeholder::of(key).is_some() {
         return Err(
-            "this is a template, a placeholder or a key in quotes, and no key: give it the key itself, on standard input",
+            "this is a template, a placeholder or a key in quotes, not a key: give the key itself on standard input",
         );
     }
     if !key.bytes().all(|b| b.is_ascii_graphic()) || key.len() > 512 {

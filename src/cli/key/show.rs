@@ -74,7 +74,7 @@ fn lines(files: &Files, known: &KeyEntry<'_>, bounds: &[Bound<'_>], now: SystemT
     lines.push(("expires", expires(known).map_or_else(|| "never".to_owned(), stamp)));
     for (digest, until) in &known.secrets {
         let until = match until {
-            Some(until) if *until <= now => format!(", over since {}", stamp(*until)),
+            Some(until) if *until <= now => format!(", expired at {}", stamp(*until)),
             Some(until) => format!(", until {}", stamp(*until)),
             None => String::new(),
         };
@@ -84,7 +84,7 @@ fn lines(files: &Files, known: &KeyEntry<'_>, bounds: &[Bound<'_>], now: SystemT
     lines.push((
         "models",
         format!(
-            "{}, of its caller's {}: sees {sees} of {}",
+            "{}, within its caller's {}: the key may use {sees} of {} models",
             key.permissions.of_key(),
             key.permissions.of_caller(),
             catalog.models().len()
@@ -95,7 +95,7 @@ fn lines(files: &Files, known: &KeyEntry<'_>, bounds: &[Bound<'_>], now: SystemT
         lines.push(("allow_ips", key.allow_ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
     }
     if key.debug {
-        lines.push(("debug", "may ask for the trail of attempts".to_owned()));
+        lines.push(("debug", "answers show the trail of attempts".to_owned()));
     }
     lines
 }

@@ -13,14 +13,14 @@ pub(super) const KIND: FileKind = FileKind { shows, habits: HABITS };
 
 /// The table of habits; see [`rows`](crate::conf::yaml::habits::rows).
 const HABITS: &str = r#"
-port host bind bind_address address addr listen_address listeners server | listen | write `listen: [{ address: 127.0.0.1:8080 }]`; for everybody on the network 0.0.0.0:8080
+port host bind bind_address address addr listen_address listeners server | listen | write `listen: [{ address: 127.0.0.1:8080 }]`; to serve the whole network write 0.0.0.0:8080
 port host bind addr ip socket_address | h2c | write `address: 127.0.0.1:8080`, an IP address and a port
 port host bind addr ip listen | address | write `address: 127.0.0.1:9090`, an IP address and a port
 metrics metrics_port admin_port prometheus status | listen | write `admin: { address: 127.0.0.1:9090 }`
-timeout request_timeout | attempts | accounts and models in catalog.yaml have `timeouts: { total: 30s }`, each with its unit
+timeout request_timeout | attempts | write `timeouts: { total: 30s }` at the accounts or models in catalog.yaml, each time with its unit
 timeout read request | client_read | write `client_read: 30s`, with its unit
 max_retries num_retries retries retry | attempts | write `attempts: 3`
-threads num_workers worker_threads concurrency | workers | write `workers: 0`, one for each core
+threads num_workers worker_threads concurrency | workers | write `workers: 0`, which means one for each core
 log_level loglevel verbose debug set_verbose logging | log | write `log: { level: info }`
 log_format access_log json_logs | log | write `log: { format: json, access: stdout }`
 tls ssl ssl_certfile ssl_keyfile certificate | listen | write `listen: [{ address: …, tls: { cert: cert.pem, key: key.pem } }]`
@@ -33,9 +33,9 @@ max_body_size max_request_size body_limit max_request_size_mb | limits | write `
 allow_origins allowed_origins cors_origins | cors | write `cors: { origins: [https://app.example.com] }`
 allow_origins allowed_origins | origins | write `origins: [https://app.example.com]`
 shutdown_timeout grace_period graceful_shutdown | drain | write `drain: { grace: 25s }`
-master_key api_key api_keys keys auth | listen | keys stand in the catalog, by their hashes: `portcullis key new --create` makes the first
-accounts models callers model_list providers clusters routes upstreams backends litellm_settings router_settings | listen | what is served, and to whom, stands in catalog.yaml: `accounts`, `models` and `callers`
-general_settings settings | listen | its fields stand in this file by themselves
+master_key api_key api_keys keys auth | listen | the hashes of keys are in the catalog: `portcullis key new --create` makes the first key
+accounts models callers model_list providers clusters routes upstreams backends litellm_settings router_settings | listen | write `accounts`, `models` and `callers` in catalog.yaml
+general_settings settings | listen | write the fields of this map at the top level of this file
 "#;
 
 fn shows(_: Option<&str>, key: &str) -> bool {

@@ -14,7 +14,7 @@ use crate::base::units::{Days, Size, Span, Text, Written};
 use crate::conf::secret_ref::{SecretRef, Tls};
 use crate::conf::yaml::read::List;
 
-/// How the process runs. It is read once, at the start: restart to change it.
+/// How the process runs. The file is read once, at the start. Restart the process after a change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
@@ -39,17 +39,17 @@ pub struct Server {
     pub timeouts: Option<Timeouts>,
     /// What happens between SIGTERM and the end of the process.
     pub drain: Option<Drain>,
-    /// The load balancers whose `X-Forwarded-For` is believed, as addresses or ranges such as
+    /// The load balancers whose `X-Forwarded-For` is trusted, as addresses or ranges such as
     /// 10.20.0.0/16. The caller's address is the last hop that is not among them. Default: none.
     pub trusted_proxies: Option<List<Text<Cidr>>>,
-    /// Calls from web pages.
+    /// Which web pages may call.
     pub cors: Option<Cors>,
     /// What is logged, how and where.
     pub log: Option<Log>,
     /// The file that records every admitted chat completion with its tokens and cost.
     pub ledger: Option<Ledger>,
-    /// A Redis or Valkey that several gateways share: for limits, budgets, what is broken upstream,
-    /// and signed thoughts. Without it each gateway is for itself.
+    /// A Redis or Valkey that several gateways share: for limits, budgets, targets that fail, and
+    /// signed thoughts. Without it each gateway works alone.
     pub store: Option<Store>,
 }
 
@@ -110,12 +110,14 @@ pub struct Bounds {
     /// The largest head of a request, 1MiB at most: its headers get 431 above it, its path and
     /// query 414. Default: 32KiB.
     pub header_bytes: Option<Text<Size>>,
-    /// The most connections of callers at once. More are closed at once. Default: 10000.
+    /// The most connections of callers at the same time. Further connections are closed at once.
+    /// Default: 10000.
     #[schemars(range(min = 1))]
     pub connections: Option<u32>,
-    /// The most bytes of all bodies that are held at once, counted from each request's head on. One
-    /// caller may hold no more than it leaves to the others, but its only request may take what is
-    /// left. An eighth is kept for bodies of up to 64 KiB. Default: 1GiB.
+    /// The most bytes of all bodies that are in memory at the same time, counted from each
+    /// request's head on. One caller may hold at most as much as is left for the others, but a
+    /// caller with only one request may use all that is left. An eighth is kept for bodies of up to
+    /// 64 KiB. Default: 1GiB.
     pub buffered_total: Option<Text<Size>>,
 }
 
@@ -123,10 +125,10 @@ pub struct Bounds {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
-    /// For a request's head, from its first byte on, and for the longest pause in its body. The
-    /// whole body may take this time and one second more for each 16 KiB. Default: 30s.
+    /// How long a request's head may take from its first byte on, and the longest pause in its
+    /// body. The whole body may take this time and one second more for each 16 KiB. Default: 30s.
     pub client_read: Option<Text<Span>>,
-    /// For the caller to take one write. Default: 30s.
+    /// How long the caller may take to receive one write. Default: 30s.
     pub client_write: Option<Text<Span>>,
     /// How long an idle connection of a caller stays open. Default: 75s.
     pub keepalive: Option<Text<Span>>,
@@ -177,9 +179,9 @@ pub struct Log {
 pub struct Ledger {
     /// Whether requests are recorded. Default: true.
     pub enabled: Option<bool>,
-    /// The SQLite file, which is made where there is none. A relative path starts at the working
-    /// directory. Put it on a local disk, and not into the configuration folder, which is watched.
-    /// Default: data/ledger.sqlite.
+    /// The SQLite file. The gateway makes it if it does not exist. A relative path starts at the
+    /// working directory. Put the file on a local disk, and not into the configuration folder,
+    /// which the gateway watches for changes. Default: data/ledger.sqlite.
     pub path: Option<String>,
     /// How long single requests are kept. Sums of days are kept for 400 days at least. Default:
     /// 90d.
@@ -191,17 +193,17 @@ pub struct Ledger {
 #[serde(deny_unknown_fields)]
 pub struct Store {
     /// The URL of the Redis or Valkey, version 6 or later: `redis://user:password@host:6379/0`, or
-    /// `rediss://…` for TLS. Where it has a password in it, better write `{ env: NAME }` or `{
-    /// file: /path }`.
+    /// `rediss://…` for TLS. If the URL has a password in it, `{ env: NAME }` or `{ file: /path }`
+    /// is safer.
     #[schemars(required)]
     pub redis: Option<SecretRef>,
     /// How the certificate of the store is checked.
     pub tls: Option<Tls>,
-    /// How many gateways share the store. While the store is out, each gateway has this part of
-    /// every limit: with 2 a limit of 100 is 50 each. Default: 1.
+    /// How many gateways share the store. While the store is unavailable, each gateway uses only
+    /// its part of every limit: with 2 gateways a limit of 100 is 50 for each. Default: 1.
     #[schemars(range(min = 1, max = 1000))]
     pub instances: Option<u32>,
-    /// What happens to requests with limits while the store is slow or out. Default: local.
+    /// What happens to requests with limits while the store is slow or unavailable. Default: local.
     pub on_store_down: Option<OnStoreDown>,
     /// How long one request waits for the store at most. Default: 20ms.
     pub timeout: Option<Text<Span>>,
@@ -209,13 +211,13 @@ pub struct Store {
     pub prefix: Option<String>,
 }
 
-/// What happens to requests with limits while the store is slow or out.
+/// What happens to requests with limits while the store is slow or unavailable.
 #[derive(Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum OnStoreDown {
     /// Each gateway goes on with its own counts and its part of each limit.
     Local,
-    /// They get 503 `store_unavailable`.
+    /// Requests with limits get 503 `store_unavailable`.
     Refuse,
 }
 
@@ -235,13 +237,13 @@ pub enum Format {
 pub enum Level {
     /// Nothing.
     Off,
-    /// What an operator must mend.
+    /// Faults that an operator must fix.
     Error,
-    /// Also what an operator may have to look at.
+    /// Also what an operator may have to check.
     Warn,
-    /// Also what happens, such as a new catalog.
+    /// Also events, such as a new catalog.
     Info,
-    /// Also how it happens.
+    /// Also details of these events.
     Debug,
     /// Also every step.
     Trace,

@@ -84,13 +84,13 @@ impl Address {
                 .parse()
                 .ok()
                 .filter(|db| *db >= 0)
-                .ok_or("must end with the number of a database, such as /0, or without one")?,
+                .ok_or("must have only the number of a database after the port, such as /0, or nothing")?,
         };
         if url.query().is_some() || url.fragment().is_some() {
-            return Err("must have no `?` and no `#`: a password's are written %3F and %23".to_owned());
+            return Err("must have no `?` and no `#`: in a password write %3F and %23 for them".to_owned());
         }
         let plain = |part: &str| {
-            decoded(part).ok_or("holds a % that is not followed by two hexadecimal digits, or what is no UTF-8")
+            decoded(part).ok_or("holds a `%` without two hexadecimal digits after it, or text that is not UTF-8")
         };
         let username = Some(url.username()).filter(|name| !name.is_empty()).map(plain).transpose()?;
         let password = url.password().map(plain).transpose()?.map(Secret::new);
@@ -108,7 +108,7 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
         let at = section.key("tls");
         let at = at.key("ca");
         if address.as_ref().is_some_and(|address| !address.tls) {
-            at.problem("has no meaning with redis:, which is not TLS: write rediss:");
+            at.problem("does not apply to redis:, which has no TLS: write rediss:");
         }
         let Some(path) = tls.ca.as_deref().filter(|path| !path.is_empty()) else {
             at.missing("is missing: a file of certificates (PEM)");
@@ -122,7 +122,9 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
     }
     let timeout = raw.timeout.map_or(Duration::from_millis(20), |Text(Span(span))| span);
     if timeout.is_zero() || timeout > Duration::from_secs(5) {
-        section.key("timeout").problem("must be more than 0ms and at most 5s: requests wait so long for it");
+        section
+            .key("timeout")
+            .problem("must be more than 0ms and at most 5s, because a request waits for the store this long");
     }
     let prefix = raw.prefix.as_deref().unwrap_or("portcullis");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
@@ -142,7 +144,9 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
 fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
     let at = section.key("redis");
     let Some(written) = &raw.redis else {
-        at.missing("is missing: a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` with one");
+        at.missing(
+            "is missing: write a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` that holds the URL",
+        );
         return None;
     };
     if let SecretRef::Literal(url) = written
@@ -157,7 +161,7 @@ fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
     let address =
         at.secret(written, |text| Address::parse(if stand_in(text) { "redis://127.0.0.1:6379" } else { text }))?;
     if is_literal && address.password.is_some() {
-        at.warn("holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL");
+        at.warn("holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer");
     }
     Some(address)
 }

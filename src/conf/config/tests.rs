@@ -70,7 +70,7 @@ fn f15_what_is_wrong_with_the_server() {
     check("listen: [{address: 8080}]", &["1 listen[0].address: must be an IP address and a port"]);
     check(
         "listen:\n- {address: '127.0.0.1:80'}\n- {address: '127.0.0.1:80'}",
-        &["3 listen[1].address: 127.0.0.1:80 stands here a second time"],
+        &["3 listen[1].address: 127.0.0.1:80 is written twice"],
     );
     check("listen: [{address: '127.0.0.1:0'}, {address: '127.0.0.1:0'}]", &[]);
     check("listen: [{address: '127.0.0.1:80', tls: {cert: a}}]", &["1 listen[0].tls.key: is missing"]);
@@ -78,7 +78,7 @@ fn f15_what_is_wrong_with_the_server() {
         "listen: [{address: '127.0.0.1:80', h2c: true, tls: {cert: a, key: b}}]",
         &["1 listen[0].h2c: is HTTP/2 without TLS"],
     );
-    check("admin: {address: '127.0.0.1:8080'}", &["1 admin.address: 127.0.0.1:8080 is a callers' listener already"]);
+    check("admin: {address: '127.0.0.1:8080'}", &["1 admin.address: 127.0.0.1:8080 is already a listener for callers"]);
     check("admin: {}", &["1 admin.address: is missing"]);
     check(
         "admin: {address: '127.0.0.1:1', hosts: ['*.example.com', 'gw:9090', '', ok.example.com]}",
@@ -101,7 +101,7 @@ fn f15_what_is_wrong_with_the_server() {
     );
     check("timeouts: {keepalive: 0s}", &["1 timeouts.keepalive: must be more than 0s"]);
     check("drain: {delay: 0s, grace: 0s}", &[]);
-    check("trusted_proxies: [10.0.0.0/8, proxy]", &["1 trusted_proxies[1]: must be an address or a range"]);
+    check("trusted_proxies: [10.0.0.0/8, proxy]", &["1 trusted_proxies[1]: must be an IP address or a range"]);
     for origin in ["https://a.b/", "https://a.b/x", "a.b", "ftp://a.b", "https://", "https://u@a.b", "null"] {
         check(&format!("cors: {{origins: ['{origin}']}}"), &["1 cors.origins[0]: must be \"*\" or an origin"]);
     }
@@ -116,7 +116,7 @@ fn f15_what_is_wrong_with_the_server() {
         "listens: []\nadmins: {}",
         &["1 listens: unknown field; did you mean `listen`?", "2 admins: unknown field; did you mean `admin`?"],
     );
-    check("workers:\nlog: {}\nlog: {}\n", &["1 workers: has no value", "3 log: stands here a second time"]);
+    check("workers:\nlog: {}\nlog: {}\n", &["1 workers: has no value", "3 log: is written twice"]);
 }
 
 #[test]
@@ -138,15 +138,14 @@ fn the_store_is_read_and_its_password_is_not_shown() {
     let warnings: Vec<String> = literal.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
-        [
-            "server.yaml:2 store.redis: holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL"
-        ]
+        ["server.yaml:2 store.redis: holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with \
+             the whole URL is safer"]
     );
     assert!(store("store: { redis: 'redis://localhost' }").warnings.is_empty());
     check("store: {}", &["1 store.redis: is missing"]);
     check("store: { redis: localhost }", &["1 store.redis: must be a URL such as redis://host:6379"]);
     check("store: { redis: { env: NO_URL } }", &["1 store.redis.env: is not there"]);
-    check("store: { redis: 'redis://h', tls: { ca: ca.pem } }", &["1 store.tls.ca: has no meaning with redis:"]);
+    check("store: { redis: 'redis://h', tls: { ca: ca.pem } }", &["1 store.tls.ca: does not apply to redis:"]);
     check("store: { redis: 'rediss://h', tls: { ca: none.pem } }", &["1 store.tls.ca: is not there"]);
     check(
         "store:\n  redis: redis://h\n  instances: 0\n  timeout: 6s\n  prefix: 'a{b}'\n",

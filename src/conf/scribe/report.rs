@@ -114,7 +114,7 @@ impl<'t> Report<'t> {
     pub(crate) fn problems(self) -> Problems {
         let problems = self.problems.take();
         let more = match problems.more {
-            _ if self.cut => Some("and more errors: the reading stopped here".to_owned()),
+            _ if self.cut => Some("there are more errors: Portcullis stopped reading here".to_owned()),
             0 => None,
             more => Some(format!("and {more} more errors")),
         };

@@ -96,10 +96,10 @@ impl<'t> Placeholder<'t> {
     /// `usual` is the variable that usually holds it.
     pub(crate) fn wrong(&self, field: &str, usual: Option<&str>) -> String {
         let what = match self {
-            Self::Variable(_) | Self::Template => "is a template, and nothing fills it in",
-            Self::Name(_) => "is the name of an environment variable, and not what it holds",
-            Self::Example => "is a placeholder, and no secret",
-            Self::Quoted => "has quotes around it, which would be sent with it: leave them out",
+            Self::Variable(_) | Self::Template => "is a template, which Portcullis does not fill in",
+            Self::Name(_) => "is the name of an environment variable, not its value",
+            Self::Example => "is a placeholder, not a secret",
+            Self::Quoted => "has quotes around it, and they would be sent as part of it: remove them",
         };
         let name = match self {
             Self::Variable(Some(name)) | Self::Name(name) => name,
@@ -207,17 +207,17 @@ mod tests {
         let wrong = |text: &str| Placeholder::of(text).unwrap().wrong("key", Some("GROQ_API_KEY"));
         assert_eq!(
             wrong("$MY_KEY"),
-            "is a template, and nothing fills it in: write `key: { env: MY_KEY }`, or `{ file: /path }`"
+            "is a template, which Portcullis does not fill in: write `key: { env: MY_KEY }`, or `{ file: /path }`"
         );
         assert_eq!(
             wrong("sk-..."),
-            "is a placeholder, and no secret: write `key: { env: GROQ_API_KEY }`, or `{ file: /path }`"
+            "is a placeholder, not a secret: write `key: { env: GROQ_API_KEY }`, or `{ file: /path }`"
         );
         assert_eq!(
             wrong("OPENAI_API_KEY"),
-            "is the name of an environment variable, and not what it holds: write `key: { env: OPENAI_API_KEY }`, or `{ file: /path }`"
+            "is the name of an environment variable, not its value: write `key: { env: OPENAI_API_KEY }`, or `{ file: /path }`"
         );
-        assert_eq!(wrong("\"hunter2\""), "has quotes around it, which would be sent with it: leave them out");
+        assert_eq!(wrong("\"hunter2\""), "has quotes around it, and they would be sent as part of it: remove them");
         let told = wrong("${hunter2}");
         assert!(told.contains("key: { env: NAME }") && !told.contains("hunter2"), "{told}");
     }

@@ -70,10 +70,10 @@ pub fn document(new: &New) -> String {
 /// A range of bytes, and the text that replaces them.
 type Splice = (Range<usize>, String);
 
-const UNSURE: &str = "is written in a way that cannot be edited surely";
-const ALIAS: &str = "is an alias (`*`) of what stands elsewhere";
-const ANCHORED: &str = "has an anchor (`&`), so that it may be meant elsewhere too";
-const LAST: &str = "is the only one: nothing would be left";
+const UNSURE: &str = "is written in a form that this command cannot edit safely";
+const ALIAS: &str = "is an alias (`*`) of a value in another place";
+const ANCHORED: &str = "has an anchor (`&`), so other places may use the same value";
+const LAST: &str = "is the only entry: the map or list would be empty without it";
 
 impl Change<'_> {
     fn path(&self) -> &[Step<'_>] {

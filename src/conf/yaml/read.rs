@@ -233,7 +233,7 @@ impl<'a, 't> NodeReader<'a, 't> {
     fn not<T>(&self, expected: impl fmt::Display) -> Result<T, Error> {
         let found = match &self.node.value {
             _ if self.node.is_null() => {
-                return Err(Error::Fresh("has no value: write one, or leave it out".to_owned()));
+                return Err(Error::Fresh("has no value: write a value, or remove the field".to_owned()));
             }
             Value::Map(_) => "a map",
             Value::List(_) => "a list",

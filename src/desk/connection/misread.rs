@@ -91,7 +91,7 @@ impl HeadBytes {
         let target =
             line.saturating_sub(self.line().iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1) + VERSION);
         if target > LONGEST_TARGET {
-            let message = format!("The request's target is longer than {LONGEST_TARGET} bytes.");
+            let message = format!("The request's path and query are longer than {LONGEST_TARGET} bytes.");
             return Refusal::new(What::TargetTooLong, message);
         }
         if lines(self.start()) + self.more_lines > FIELDS + 1 {
@@ -100,8 +100,8 @@ impl HeadBytes {
         if self.kept.len() + self.more > LARGEST {
             return Refusal::new(What::HeadersTooLarge, "The request's headers are larger than 1 MiB.");
         }
-        let message = "The request's head is not valid HTTP/1.1, or gives the body's length in two ways: check its first line, `host`, \
-                       `content-length` and `transfer-encoding`.";
+        let message = "The request's head is not valid HTTP/1.1, or it gives the length of the body twice: check its \
+                       first line, and its headers `host`, `content-length` and `transfer-encoding`.";
         Refusal::new(What::BadRequest { code: None }, message)
     }
 }

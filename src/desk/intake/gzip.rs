@@ -40,7 +40,7 @@ async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held
     while !rest.is_empty() {
         members += 1;
         if members > MEMBERS {
-            return Err(no_gzip("holds too many gzip files, one after the other"));
+            return Err(no_gzip("holds too many gzip parts, one after the other"));
         }
         let mut decoder = GzDecoder::new(rest);
         loop {
@@ -53,7 +53,7 @@ async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held
             (&mut decoder)
                 .take(most)
                 .read_to_end(body)
-                .map_err(|_| no_gzip("is not gzip, as its `content-encoding` says"))?;
+                .map_err(|_| no_gzip("is not valid gzip, although its `content-encoding` is gzip"))?;
             if body.len() > limit {
                 return Err(too_large(limit));
             }

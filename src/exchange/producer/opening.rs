@@ -122,7 +122,9 @@ impl Opening<'_> {
             return Err(read_error(attempt, status, front, total, &mut alarm).await.into());
         }
         if compressed {
-            return Err(Failure::Nonsense("a compressed answer, although none was accepted".to_owned()).into());
+            return Err(
+                Failure::Nonsense("a compressed answer, although the gateway did not ask for one".to_owned()).into()
+            );
         }
         let undo = std::mem::take(&mut self.said.undo);
         let manner = AnswerOptions {
@@ -144,7 +146,7 @@ impl Opening<'_> {
             }
             ContentKind::Json => Ok(self.gather(attempt, manner, &mut alarm).await?),
             ContentKind::Stream(_) => {
-                Err(Failure::Nonsense("an event stream of a kind that was not asked for".to_owned()).into())
+                Err(Failure::Nonsense("an event stream in a format that the gateway did not ask for".to_owned()).into())
             }
             ContentKind::Other(kind) => Err(Failure::Nonsense(format!("content-type {kind}")).into()),
         }
@@ -280,7 +282,7 @@ async fn begin(
             return Ok(Opened { gained, declined: false, held: None });
         }
         if reading.out.len() > most {
-            return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());
+            return Err(Failure::Nonsense("a stream without the beginning of an answer".to_owned()).into());
         }
     }
 }

@@ -139,10 +139,14 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
             }
             let setback = Setback { class: failure.class(), retry_after: failure.retry_after() };
             trial.failed(setback, false, began.elapsed(), now);
-            log::info!("account {} is still out for {model}: {}", account.id, Failure::name(&failure));
+            log::info!(
+                "account {} still fails for {model}, as its probe found: {}",
+                account.id,
+                Failure::name(&failure)
+            );
             return;
         }
     }
     candidate.place.state.freed.notify_waiters();
-    log::info!("account {} is back for {model}, says its probe", account.id);
+    log::info!("account {} works again for {model}, as its probe found", account.id);
 }

@@ -81,11 +81,11 @@ impl Producer<'_> {
             Nobody::ForTheOperator => return Refusal::for_the_operator(What::NoCapacity),
             Nobody::RateLimited => Refusal::new(
                 What::AllRateLimited,
-                "Every upstream account of this model is waiting out its rate limit. Try again later.",
+                "All upstream accounts of this model have reached their rate limits. Try again later.",
             ),
             Nobody::Busy => Refusal::new(
                 What::NoCapacity,
-                "No upstream account of this model can take the request at the moment. Try again later.",
+                "No upstream account of this model can take the request now. Try again later.",
             ),
         };
         let seconds = self.search.passed.retry_after.map_or(1, seconds_of);
@@ -173,7 +173,7 @@ impl Producer<'_> {
             let trouble = Trouble { outcome: facts.name, detail: detail.clone(), at: now };
             if candidate.track.troubled(trouble) && matches!(failure, Failure::Tls { .. }) {
                 let (id, model, why) = (&account.id, &candidate.upstream_model, detail.as_deref().unwrap_or_default());
-                log::warn!("account {id}: no TLS for {model}: {why} (said once)");
+                log::warn!("account {id}: TLS failed for {model}: {why} (logged once)");
             }
         }
         self.attempts.maybe_billed |= facts.maybe_billed;
@@ -198,7 +198,7 @@ impl Producer<'_> {
         if let Some(rest) = news.rest {
             let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
             log::warn!(
-                "account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}",
+                "account {account} rests: it gets no request for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}",
                 rest.why.name()
             );
         }
@@ -214,7 +214,7 @@ impl Producer<'_> {
             }
             Some(BreakerState::Closed) => {
                 hint(Duration::ZERO);
-                log::info!("account {account} is back for {model}: its breaker closed after {after}");
+                log::info!("account {account} works again for {model}: its breaker closed after {after}");
             }
             Some(BreakerState::HalfOpen { .. }) | None => {}
         }
@@ -228,7 +228,8 @@ impl Producer<'_> {
         {
             let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
             log::warn!(
-                "account {account} told a `{name}` that no answer can have, for {model}: its usage is not believed, but estimated instead (said once an hour)"
+                "account {account} reported an impossible `{name}` for {model}: the gateway \
+                 ignores the reported usage and estimates it (logged once an hour)"
             );
         }
         let (connect, first) = attempt.progress.timing();

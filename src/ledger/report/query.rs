@@ -91,7 +91,7 @@ impl Query {
     pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
         let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
         if since > now {
-            return Err(format!("since: is still to come: it is {} now, in UTC", time(now)));
+            return Err(format!("since: must not be in the future; in UTC it is {} now", time(now)));
         }
         let until = asked.until.map(|text| moment("until", text, now)).transpose()?.filter(|until| *until <= now);
         if since >= until.unwrap_or(u64::MAX) {
@@ -137,10 +137,10 @@ pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, St
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
         if !known.contains(&name.as_str()) {
-            return Err(format!("{name}: is not known; there are {}", known.join(", ")));
+            return Err(format!("{name}: is not known; allowed: {}", known.join(", ")));
         }
         if texts.contains_key(&name) {
-            return Err(format!("{name}: stands there a second time"));
+            return Err(format!("{name}: is written twice"));
         }
         texts.insert(name, value);
     }
@@ -152,11 +152,10 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
     for name in text.split(',').map(str::trim) {
         let group = Group::ALL.into_iter().find(|group| group.name() == name);
         let names = Group::ALL.map(Group::name).join(", ");
-        let group = group.ok_or_else(|| {
-            format!("by: holds a name that is not known; there are {names}, with commas between them")
-        })?;
+        let group = group
+            .ok_or_else(|| format!("by: holds a name that is not known; allowed, with commas between them: {names}"))?;
         if groups.contains(&group) {
-            return Err(format!("by: {name} stands there a second time"));
+            return Err(format!("by: {name} is written twice"));
         }
         groups.push(group);
     }
@@ -166,17 +165,22 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
 /// Reads a moment: `30m`, `24h` and `7d` ago, a date or a time.
 pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
     match number_and_unit(text, &[("m", 60_000), ("h", 3_600_000), ("d", DAY)], u64::MAX) {
-        Some(ago) => {
-            ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| format!("{name}: {text} is too long: it is before 1970; name a date"))
-        }
+        Some(ago) => ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| {
+            format!(
+                "{name}: {text} is too long, because it begins before 1970; write a date"
+            )
+        }),
         None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {
-            format!("{name}: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z")
+            format!(
+                "{name}: must be a time ago such as 30m, 24h or 7d, a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z"
+            )
         }),
     }
 }
 
 /// Decodes percent-encoding (RFC 3986 §2.1), with the plus sign of forms.
 fn decoded(text: &str) -> Result<String, String> {
-    let bytes = percent::decode(&text.replace('+', " ")).ok_or("the query holds a % that encodes nothing")?;
+    let bytes = percent::decode(&text.replace('+', " "))
+        .ok_or("the query holds a % without two hexadecimal digits after it")?;
     String::from_utf8(bytes).map_err(|_| "the query is not UTF-8".to_owned())
 }

@@ -26,11 +26,11 @@ fn moments() {
     }
     for wrong in ["", "d", "7", "7w", "-7d", "1.5d", "7 d", "2026-11", "yesterday", "７d", "2026-13-01"] {
         let why = moment("since", wrong, NOW).unwrap_err();
-        assert!(why.starts_with("since: must be 30m, 24h or 7d"), "{wrong}: {why}");
+        assert!(why.starts_with("since: must be a time ago such as 30m, 24h or 7d"), "{wrong}: {why}");
     }
     // Where nobody can mean it, a wrong digit is likelier.
     for wrong in ["99999999999999999999d", "999999999999h", "18446744073709551615m", "20779d"] {
-        let why = format!("since: {wrong} is too long: it is before 1970; name a date");
+        let why = format!("since: {wrong} is too long, because it begins before 1970; write a date");
         assert_eq!(moment("since", wrong, NOW), Err(why), "{wrong}");
     }
     assert_eq!(moment("since", "20778d", NOW), Ok(NOW - 20_778 * DAY));
@@ -46,18 +46,18 @@ fn questions_in_a_url() {
     assert_eq!((query.by, query.since, query.until), (vec![Group::Caller, Group::Model], NOW - DAY, None));
     assert_eq!(read("until=2027-01-01").unwrap().until, None, "what is to come is not there yet");
     for (wrong, why) in [
-        ("by=", "by: holds a name that is not known; there are day, caller,"),
+        ("by=", "by: holds a name that is not known; allowed, with commas between them: day, caller,"),
         ("by=who", "by: holds a name that is not known"),
-        ("by=key,key", "by: key stands there a second time"),
-        ("by=key&by=day", "by: stands there a second time"),
+        ("by=key,key", "by: key is written twice"),
+        ("by=key&by=day", "by: is written twice"),
         ("since=soon", "since: must be"),
         ("since=99999999999999999999d", "since: 99999999999999999999d is too long"),
         ("until=99999999999999999999d", "until: 99999999999999999999d is too long"),
-        ("since=2999-01-01", "since: is still to come: it is 2026-11-21T12:00:00.000Z now, in UTC"),
+        ("since=2999-01-01", "since: must not be in the future; in UTC it is 2026-11-21T12:00:00.000Z now"),
         ("since=1h&until=2h", "until: must be later than since"),
-        ("group=key", "group: is not known; there are by, since"),
-        ("caller=%zz", "the query holds a % that encodes nothing"),
-        ("caller=%f", "the query holds a % that encodes nothing"),
+        ("group=key", "group: is not known; allowed: by, since"),
+        ("caller=%zz", "the query holds a % without two hexadecimal digits after it"),
+        ("caller=%f", "the query holds a % without two hexadecimal digits after it"),
         ("caller=%ff", "the query is not UTF-8"),
     ] {
         let told = read(wrong).unwrap_err();
@@ -231,7 +231,7 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
     assert_eq!((told.total.sums[Column::Requests], told.since), (6, at(10, 0)), "the whole of the first day");
     assert_eq!(
         told.notes,
-        [format!("single requests are kept from {} on; what is older is told in whole days", date(today - 4))]
+        [format!("single requests are kept from {} on; older requests are shown in whole days", date(today - 4))]
     );
     assert_eq!(ask(at(10, 12), Some(at(5, 12))).total.sums[Column::Requests], 4, "and of the last");
     let kept = ask(at(3, 12), None);

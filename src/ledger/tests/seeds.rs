@@ -116,5 +116,5 @@ fn an_answer_has_so_many_lines_at_most() {
     assert!(answer(&folder.file(), &query, bounds(3)).unwrap().unwrap().json().contains("\"requests\": 9,"));
     let why = answer(&folder.file(), &query, bounds(2)).unwrap_err();
     assert_eq!(why, report::Unanswered::TooMuch(2));
-    assert_eq!(why.to_string(), "that is more than 2 lines: ask for less: fewer groups or a shorter time");
+    assert_eq!(why.to_string(), "the answer has more than 2 lines: ask for fewer groups or a shorter time");
 }

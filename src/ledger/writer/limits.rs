@@ -22,10 +22,10 @@ impl Writer {
         let what = if past.is_empty() {
             "stays unknown"
         } else {
-            "is known now, and counts against the limits that began without it"
+            "is known now, and counts against the limits that began at zero"
         };
         limits.upgrade()?.recall(past);
-        log::info!("what was spent before {what}");
+        log::info!("the use before this start {what}");
         None
     }
 
@@ -43,7 +43,8 @@ impl Writer {
             return Ok(());
         }
         log::warn!(
-            "{} requests ran in a process that was killed: the ledger {} has them now as `shutdown`, with what they had used up to five seconds before",
+            "{} requests ran in a process that was killed: the ledger {} now has them as \
+             `shutdown`, with their use until at most five seconds before the end",
             rows.len(),
             self.sink.path.display()
         );

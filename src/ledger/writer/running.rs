@@ -25,7 +25,9 @@ impl Writer {
         }
         if let Err(why) = self.live(sink) {
             if !std::mem::replace(&mut self.live_error_logged, true) {
-                log::warn!("what runs is not written down, and is lost if this process is killed: {why}");
+                log::warn!(
+                    "running requests cannot be noted in the ledger, and are missing from it if this process is killed: {why}"
+                );
             }
             return true;
         }

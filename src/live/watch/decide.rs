@@ -138,7 +138,7 @@ impl Watch {
         if let Some(loss) = shrinks(&live.catalog, catalog) {
             let until = *self.held.get_or_insert_with(|| {
                 log::warn!(
-                    "the catalog's new content {loss}: it is taken if it still does in {} s",
+                    "the new catalog {loss}, compared to the live one: the gateway waits {} s before it takes it",
                     SUSPICIOUS.as_secs()
                 );
                 now
@@ -147,7 +147,10 @@ impl Watch {
                 self.live.reloads.status.lock().held = Some(loss);
                 return Some(until);
             }
-            log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
+            log::warn!(
+                "the new catalog {loss}, and the files stayed so for {} s: the gateway takes it",
+                SUSPICIOUS.as_secs()
+            );
             self.publisher.metrics.catalog.shrunk.inc();
         }
         None
@@ -187,7 +190,7 @@ impl Watch {
         {
             return;
         }
-        log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
+        log::error!("the new catalog is refused, and the old one stays live: {}", reasons.join("; "));
         let refused = RefusedReload { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() };
         self.live.reloads.status.lock().refused = Some(refused);
         // The metric comes last, so that whoever is alarmed by it finds the reasons.
@@ -197,7 +200,7 @@ impl Watch {
     /// Makes a catalog the live one, unless it is equal to the live one.
     fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
         if catalog.hash == live.catalog.hash {
-            log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
+            log::info!("the files hold the live catalog again (hash {})", live.catalog.hash);
         } else {
             for warning in new_warnings(&live.catalog.warnings, &catalog.warnings) {
                 log::warn!("{warning}");
@@ -227,7 +230,7 @@ impl Watch {
         let names: Vec<_> = withheld.iter().map(|path| name_in(&self.dir, path)).collect();
         self.take(live, catalog);
         log::error!(
-            "{} is still refused: its last good content stays live, and so do the changes of other files",
+            "{} is still refused: its last good content stays live; the changes of the other files are live, too",
             names.join(", ")
         );
         if let Some(refused) = &mut self.live.reloads.status.lock().refused {

@@ -152,13 +152,13 @@ fn bad_files_are_refused_without_a_quote() {
     fn check(json: &str, why: &str) {
         assert_eq!(ServiceAccount::parse(json).unwrap_err(), why);
     }
-    let form = "the key file is not a JSON object of the right form";
+    let form = "the key file is not the JSON of a service account's key";
     check("", form);
     check("[", form);
     check(r#"{"private_key":7}"#, form);
     check(
         r#"{"type":"authorized_user"}"#,
-        "the key file is not a service account's: its `type` must be `service_account`",
+        "the key file is not the key of a service account: its `type` must be `service_account`",
     );
     check("{}", "the key file has no `private_key`");
     check(r#"{"private_key":"x"}"#, "the key file has no `client_email`");
@@ -206,7 +206,7 @@ fn refusals_are_read() {
     check(429, "", (Some(429), None, "the upstream gave no reason"));
     check(503, "<html>", (Some(503), None, "the upstream answered with a web page"));
     check(302, "", (Some(502), None, "the upstream gave no reason"));
-    let none = (Some(502), None, "the token server's answer holds no token");
+    let none = (Some(502), None, "the answer of the token server holds no token");
     for body in ["", "{}", "null", r#"{"access_token":""}"#, r#"{"access_token":7}"#, r#"{"access_token":"a\r\nb"}"#] {
         check(200, body, none);
     }

@@ -22,7 +22,8 @@ impl Session<'_> {
         let mut again = VecDeque::new();
         let mut emptied = false;
         for (sent, answer) in sent.into_iter().zip(answers) {
-            let wrong = || error_of(&answer).unwrap_or_else(|| "it answered in no known way".to_owned());
+            let wrong =
+                || error_of(&answer).unwrap_or_else(|| "it sent an answer that Portcullis does not know".to_owned());
             match sent {
                 Sent::Beat { since, trial } => {
                     let beat = protocol::read_beat(&answer).ok_or_else(wrong)?;
@@ -196,7 +197,7 @@ impl Session<'_> {
             return;
         }
         log::error!(
-            "another process keeps the same ledger as this one, and counts in the store by the same name: each should have its own"
+            "another process uses the same ledger as this one, and so has the same name in the store: give each process a ledger of its own"
         );
         self.instance = format!("{}.{}", self.instance, self.process);
         self.core.inbox.lock().instance.clone_from(&self.instance);
@@ -208,7 +209,8 @@ impl Session<'_> {
         let apart = store_ms.abs_diff(clock_ms());
         if apart > CLOCKS && !self.warned_of_clocks {
             log::warn!(
-                "the clocks of this machine and of the store are {apart} ms apart: so are minutes and days of the gateways' limits"
+                "the clocks of this machine and of the store differ by {apart} ms, so the minutes \
+                 and days of limits begin at different times: set both clocks by NTP"
             );
             self.warned_of_clocks = true;
         }

@@ -115,7 +115,7 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
         assert_eq!(a.count(), 5 + 1);
         breaker(&gateway, "a", "m", "closed").await;
         assert_eq!(gateway.post(&body).await.content(), "a");
-        gateway.logged("account a is back for m: its breaker closed").await;
+        gateway.logged("account a works again for m: its breaker closed").await;
         gateway.access_lines(5 + 8 + 1).await;
     });
 }
@@ -312,7 +312,7 @@ fn where_the_catalog_says_so_portcullis_itself_finds_out() {
         assert_eq!(gateway.post(&chat("m")).await.content(), "b");
         gate.open();
         breaker(&gateway, "a", "up-m", "closed").await;
-        gateway.logged("account a is back for up-m, says its probe").await;
+        gateway.logged("account a works again for up-m, as its probe found").await;
         assert_eq!(a.count(), 6, "five requests and the probe");
         assert_eq!(gateway.post(&chat("m")).await.content(), "pong");
         assert_eq!(gateway.access_lines(7).await.len(), 7, "a probe leaves no line");

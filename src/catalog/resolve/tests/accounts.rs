@@ -5,18 +5,15 @@ use super::*;
 /// Fields that only one dialect has, and what each dialect must have.
 #[test]
 fn each_dialect_has_its_own_fields() {
-    check_account(
-        "{dialect: anthropic, key: k, region: us-east-1}",
-        &[".region: has a meaning for the dialect bedrock only"],
-    );
+    check_account("{dialect: anthropic, key: k, region: us-east-1}", &[".region: only applies to the dialect bedrock"]);
     check_account(
         "{dialect: openai, base_url: https://a.b, api_version: x, auth: bearer}",
-        &[".api_version: has a meaning for the dialect azure", ".auth: has"],
+        &[".api_version: only applies to the dialect azure", ".auth: only applies"],
     );
     check_account("{dialect: azure, key: k}", &[".base_url: is missing: the resource's address"]);
     check_account(
         "{dialect: azure, base_url: 'https://a.b', key: k, api_version: '../x?'}",
-        &[".api_version: may hold letters"],
+        &[".api_version: may only hold letters"],
     );
     check_account("{dialect: vertex, key: k}", &[".project: is missing"]);
     check_account("{dialect: vertex, project: p}", &[".service_account: is missing"]);
@@ -26,7 +23,7 @@ fn each_dialect_has_its_own_fields() {
     );
     check_account(
         "{dialect: vertex, project: p, key: k, service_account: x}",
-        &[".service_account: stands beside `key`", ".service_account: cannot be used"],
+        &[".service_account: cannot be used together with `key`", ".service_account: cannot be used"],
     );
     check_account("{dialect: bedrock, key: k}", &[".region: is missing"]);
     check_account("{dialect: bedrock, region: us-east-1}", &[".aws: is missing"]);
@@ -39,7 +36,10 @@ fn each_dialect_has_its_own_fields() {
         "{dialect: openai, base_url: https://a.b, quirks: mistal}",
         &[".quirks: no quirks \"mistal\"; did you mean \"mistral\"?"],
     );
-    check_account("{dialect: anthropic, key: k, headers: {x-api-key: y}}", &[".headers.x-api-key: is made of `key`"]);
+    check_account(
+        "{dialect: anthropic, key: k, headers: {x-api-key: y}}",
+        &[".headers.x-api-key: is also made from `key`"],
+    );
 }
 
 #[test]
@@ -129,9 +129,8 @@ fn accounts_as_written_and_by_default() {
 fn what_is_wrong_with_an_account() {
     check_account(
         "{}",
-        &[
-            ".dialect: is missing, and no `preset` says it; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo",
-        ],
+        &[".dialect: is missing, and there is no `preset` that sets it; allowed: openai, azure, anthropic, \
+             gemini, vertex, bedrock, cohere, ollama, demo"],
     );
     check_account("5", &[": must be a map of dialect, preset, quirks, base_url"]);
     check_account("{dialect: openai, base_url: https://a.b, concurrency: 0}", &[".concurrency: must be at least 1"]);
@@ -141,11 +140,11 @@ fn what_is_wrong_with_an_account() {
     );
     check_account(
         "{dialect: openai, base_url: https://a.b, headers: {Host: x}}",
-        &[".headers.Host: is written by the gateway itself"],
+        &[".headers.Host: cannot be set here"],
     );
     check_account(
         "{dialect: openai, base_url: https://a.b, headers: {x-a: b, X-A: c}}",
-        &[".headers.…: stands here a second time in other letters: keep one (column "],
+        &[".headers.…: is written twice, with other upper and lower case: keep only one (column "],
     );
     check_account(
         "{dialect: openai, base_url: https://a.b, headers: {x a: b}}",
@@ -153,12 +152,12 @@ fn what_is_wrong_with_an_account() {
     );
     check_account(
         "{dialect: openai, base_url: https://a.b, headers: {x-a: \"can\\nary\"}}",
-        &[".headers.…: may hold printable ASCII only"],
+        &[".headers.…: may only hold printable ASCII characters"],
     );
     check_account("{dialect: openai, base_url: https://a.b, headers: {x-a: 5}}", &[".headers.…: must be text"]);
     check_account(
         "{dialect: openai, key: {env: KEY}, headers: {Authorization: x}}",
-        &[".headers.Authorization: is made of `key`"],
+        &[".headers.Authorization: is also made from `key`"],
     );
     check_account("{dialect: openai, headers: {Authorization: Basic canary}}", &[]);
     check_account("{dialect: openai, base_url: https://a.b, tls: {}}", &[".tls.ca: is missing"]);
@@ -173,11 +172,11 @@ fn what_is_wrong_with_an_account() {
     );
     check_account(
         "{dialect: openai, base_url: http://127.0.0.1, tls: {ca: /ca}}",
-        &[".tls.ca: has no meaning with http:"],
+        &[".tls.ca: does not apply to http:"],
     );
     check_account(
         "{dialect: demo, base_url: https://a.b, key: {env: KEY}, stream_usage: true}",
-        &[".base_url: has no meaning for a demo account", ".key: has no meaning", ".stream_usage: has no meaning"],
+        &[".base_url: does not apply to a demo account", ".key: does not apply", ".stream_usage: does not apply"],
     );
     check_all(
         &["accounts: {a/b: {dialect: demo}}\nmodels: {}\ncallers: {}"],
@@ -207,11 +206,11 @@ callers: {}
     assert!(model.refuse_broken_calls);
     check_account(
         "{dialect: openai, key: {env: KEY}, traits: {output_config: false}}",
-        &[".traits.output_config: has a meaning for the dialects anthropic and bedrock only"],
+        &[".traits.output_config: only applies to the dialects anthropic and bedrock"],
     );
     check_account(
         "{dialect: bedrock, region: r, key: {env: KEY}, traits: {parameters_json_schema: false}}",
-        &[".traits.parameters_json_schema: has a meaning for the dialects gemini and vertex only"],
+        &[".traits.parameters_json_schema: only applies to the dialects gemini and vertex"],
     );
     check_account(
         "{dialect: gemini, key: {env: KEY}, traits: {response_json_schema: maybe}}",
@@ -247,7 +246,7 @@ fn s06_what_is_wrong_with_a_secret_shows_nothing_of_it() {
     check_account("{dialect: openai, key: {file: /space}}", &[".key.file: the file begins or ends with a space"]);
     check_account(
         "{dialect: openai, key: {file: /umlaut}}",
-        &[".key.file: the file holds a character that no header can carry"],
+        &[".key.file: the file holds a character that cannot be sent in a header"],
     );
     check_account(
         "{dialect: openai, base_url: https://a.b, kye: sk-canary-12345678}",
@@ -260,7 +259,7 @@ fn s06_what_is_wrong_with_a_secret_shows_nothing_of_it() {
     );
     check_account(
         "{dialect: openai, base_url: 'https://user:canary@a.b'}",
-        &[".base_url: must not hold a user name or password"],
+        &[".base_url: must not hold a user name or a password"],
     );
     check_account("{dialect: openai, base_url: https://a.b, sk-canary-12345678: x}", &[".…: unknown field"]);
 }
@@ -278,7 +277,7 @@ fn s05_nothing_that_holds_a_secret_prints_it() {
 fn s10_destinations() {
     check_account(
         "{dialect: openai, base_url: https://169.254.169.254}",
-        &[".base_url: is a link-local, metadata or otherwise unusable"],
+        &[".base_url: is a link-local, metadata or other special address"],
     );
     check_account(
         "{dialect: openai, base_url: http://metadata.google.internal, insecure: true}",
@@ -287,7 +286,7 @@ fn s10_destinations() {
     check_account("{dialect: openai, base_url: file:///etc/passwd}", &[".base_url: must begin with https://"]);
     check_account(
         "{dialect: openai, base_url: http://example.com/v1}",
-        &[".base_url: is http: to an address that is neither"],
+        &[".base_url: is http: to an address that may be public"],
     );
     check_account("{dialect: openai, base_url: http://example.com/v1, insecure: true}", &[]);
     let catalog = read_one(
@@ -301,7 +300,8 @@ fn s10_destinations() {
 
 #[test]
 fn a_template_for_a_secret_is_no_secret() {
-    let instead = |name: &str| format!(": is a template, and nothing fills it in: write `key: {{ env: {name} }}`");
+    let instead =
+        |name: &str| format!(": is a template, which Portcullis does not fill in: write `key: {{ env: {name} }}`");
     for key in ["'${OPENAI_API_KEY}'", "$OPENAI_API_KEY", "os.environ/OPENAI_API_KEY", "\"${OPENAI_API_KEY:-}\""] {
         check_account(&format!("{{dialect: openai, key: {key}}}"), &[&format!(".key{}", instead("OPENAI_API_KEY"))]);
         // Wherever it is.
@@ -319,7 +319,7 @@ fn a_template_for_a_secret_is_no_secret() {
             check_account(
                 &format!("{{{account}, key: {key}}}"),
                 &[&format!(
-                    ".key: is a placeholder, and no secret: write `key: {{ env: {name} }}`, or `{{ file: /path }}` (column "
+                    ".key: is a placeholder, not a secret: write `key: {{ env: {name} }}`, or `{{ file: /path }}` (column "
                 )],
             );
         }
@@ -327,13 +327,13 @@ fn a_template_for_a_secret_is_no_secret() {
     check_account(
         "{dialect: bedrock, region: us-east-1, aws: {access_key_id: $AWS_ACCESS_KEY_ID, secret_access_key: your-secret}}",
         &[
-            ".aws.access_key_id: is a template, and nothing fills it in: write `access_key_id: { env: AWS_ACCESS_KEY_ID }`",
-            ".aws.secret_access_key: is a placeholder, and no secret: write `secret_access_key: { env: AWS_SECRET_ACCESS_KEY }`",
+            ".aws.access_key_id: is a template, which Portcullis does not fill in: write `access_key_id: { env: AWS_ACCESS_KEY_ID }`",
+            ".aws.secret_access_key: is a placeholder, not a secret: write `secret_access_key: { env: AWS_SECRET_ACCESS_KEY }`",
         ],
     );
     check_account(
         "{dialect: vertex, project: p, service_account: '{{ .Values.sa }}'}",
-        &[".service_account: is a template, and nothing fills it in: write `service_account: { env: "],
+        &[".service_account: is a template, which Portcullis does not fill in: write `service_account: { env: "],
     );
     check_account(
         "{dialect: openai, headers: {Authorization: 'Bearer ${OPENAI_API_KEY}'}}",
@@ -349,23 +349,26 @@ fn a_template_for_a_secret_is_no_secret() {
     );
     check_account(
         "{dialect: openai, key: {file: ~/key}}",
-        &[".key.file: is taken as it is written: `~` and `$NAME` are not filled in"],
+        &[".key.file: holds `~` or `$NAME`, which are not filled in"],
     );
     check_account(
         "{dialect: openai, key: {env: TEMPLATE}}",
-        &[".key.env: the environment variable holds a template or a placeholder, and no secret"],
+        &[".key.env: the environment variable holds a template or a placeholder, not a secret"],
     );
     for (key, wrong) in [
         (
             "OPENAI_API_KEY",
-            "is the name of an environment variable, and not what it holds: write `key: { env: OPENAI_API_KEY }`",
+            "is the name of an environment variable, not its value: write `key: { env: OPENAI_API_KEY }`",
         ),
         // It is set.
-        ("KEY", "is the name of an environment variable, and not what it holds: write `key: { env: KEY }`"),
-        ("changeme", "is a placeholder, and no secret: write `key: { env: OPENAI_API_KEY }`"),
-        ("'\"sk-...\"'", "is a placeholder, and no secret"),
-        ("'\"sk-canary\"'", "has quotes around it, which would be sent with it: leave them out"),
-        ("{env: QUOTED}", ".env: the environment variable has quotes around its value, which would be sent with it"),
+        ("KEY", "is the name of an environment variable, not its value: write `key: { env: KEY }`"),
+        ("changeme", "is a placeholder, not a secret: write `key: { env: OPENAI_API_KEY }`"),
+        ("'\"sk-...\"'", "is a placeholder, not a secret"),
+        ("'\"sk-canary\"'", "has quotes around it, and they would be sent as part of it: remove them"),
+        (
+            "{env: QUOTED}",
+            ".env: the environment variable has quotes around its value, and they would be sent as part of it",
+        ),
     ] {
         let at = if wrong.starts_with('.') { ".key" } else { ".key: " };
         check_account(&format!("{{dialect: openai, key: {key}}}"), &[&format!("{at}{wrong}")]);
@@ -381,7 +384,7 @@ fn a_template_for_a_secret_is_no_secret() {
 #[test]
 fn no_key_where_none_is_answered() {
     let missing = |host: &str, name: &str| {
-        format!(".key: is missing: {host} answers nobody without one. Write `key: {{ env: {name} }}`")
+        format!(".key: is missing: {host} refuses requests without a key. Write `key: {{ env: {name} }}`")
     };
     for (account, host, name) in [
         ("dialect: openai", "api.openai.com", "OPENAI_API_KEY"),
@@ -422,7 +425,7 @@ fn an_address_without_its_version_is_warned_of() {
         assert!(
             told.len() == 1
                 && told[0].starts_with("catalog.yaml:2 accounts.a.base_url: ")
-                && told[0].contains(&format!("probably {meant} is meant")),
+                && told[0].contains(&format!("did you mean {meant}?")),
             "{told:?}"
         );
     }
@@ -449,7 +452,7 @@ fn a_preset_says_what_it_speaks() {
     check_account("{preset: hunter2, key: {env: KEY}}", &[".preset: no such preset; allowed: openai, mistral"]);
     check_account(
         "{preset: groq, dialect: anthropic, key: {env: KEY}}",
-        &[".preset: has a meaning for the dialect openai only"],
+        &[".preset: only applies to the dialect openai"],
     );
 }
 

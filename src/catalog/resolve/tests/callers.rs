@@ -24,7 +24,7 @@ fn what_is_wrong_with_a_caller() {
     );
     check_callers(
         &format!("  acme: {{keys: {{k: {{hash: '{A}', hashes: [{{hash: '{B}'}}]}}}}}}"),
-        &["5 callers.acme.keys.k.hashes: stands beside `hash`"],
+        &["5 callers.acme.keys.k.hashes: cannot be used together with `hash`"],
     );
     check_callers(
         &format!("  acme: {{keys: {{k: {{hash: '{A}', allow_ips: []}}}}}}"),
@@ -32,25 +32,22 @@ fn what_is_wrong_with_a_caller() {
     );
     check_callers(
         &format!("  acme: {{keys: {{k: {{hash: '{A}', allow_ips: [x]}}}}}}"),
-        &["5 callers.acme.keys.k.allow_ips[0]: must be an address"],
+        &["5 callers.acme.keys.k.allow_ips[0]: must be an IP address"],
     );
     check_callers(
         &format!("  acme:\n    keys:\n      k: {{hash: '{A}'}}\n  other: {{keys: {{l: {{hash: '{A}'}}}}}}"),
-        &["8 callers.other.keys.l.hash: is the hash of acme/k too"],
+        &["8 callers.other.keys.l.hash: is also the hash of acme/k"],
     );
     check_callers(
         &format!("  acme: {{keys: {{k: {{hashes: [{{hash: '{A}'}}, {{hash: '{A}'}}]}}}}}}"),
-        &["5 callers.acme.keys.k.hashes[1].hash: is the hash of acme/k too"],
+        &["5 callers.acme.keys.k.hashes[1].hash: is also the hash of acme/k"],
     );
 }
 
 #[test]
 fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
     for (text, expected) in [
-        (
-            "sk-canary-0123456789",
-            "must be `sha256:` and 64 hex digits. If it is the key itself: a key never stands here in clear text",
-        ),
+        ("sk-canary-0123456789", "must be `sha256:` and 64 hex digits. Never write a key in clear text here"),
         ("sha256:sk-canary", "must have exactly 64 hex digits after `sha256:`"),
         ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "must begin with `sha256:`"),
         ("md5:canary", "must be `sha256:`"),
@@ -63,7 +60,7 @@ fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
     check_callers(
         "  acme: {keys: {k: {secret: sk-canary-1234}}}",
         &[
-            "5 callers.acme.keys.k.secret: unknown field: a key stands here by its hash only",
+            "5 callers.acme.keys.k.secret: unknown field: write the key's hash, not the key",
             "5 callers.acme.keys.k.hash: is missing",
         ],
     );
@@ -149,7 +146,7 @@ fn globs_that_name_nothing_are_warned_of() {
     assert_eq!(
         told,
         [
-            "catalog.yaml:5 callers.acme.models[1]: \"n\" is an alias, and globs match ids: write \"m\"",
+            "catalog.yaml:5 callers.acme.models[1]: \"n\" is an alias, but a glob only matches ids: write \"m\"",
             "catalog.yaml:5 callers.acme.models[2]: there is no such model (column 25)",
             "catalog.yaml:5 callers.acme.keys.k.models[0]: there is no such model (column 139)",
         ]
@@ -177,7 +174,9 @@ fn a_catalog_that_nobody_may_call_is_warned_of() {
     let told = warned("accounts: {}\nmodels: {}\ncallers: {}\n");
     assert!(
         told.len() == 1
-            && told[0].starts_with("catalog.yaml:3 callers: there are none, so nobody may call: `portcullis key new"),
+            && told[0].starts_with(
+                "catalog.yaml:3 callers: there is no caller, so every request is refused: `portcullis key new"
+            ),
         "{told:?}"
     );
     assert_eq!(warned("accounts: {}\nmodels: {}\ncallers: {acme: {}}\n"), [""; 0]);

@@ -29,8 +29,8 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
     wrong("limits: { requests_per_minute: 0 }", "must be at least 1");
     wrong("limits: { usd_per_day: 0 }", "must be more than 0");
     wrong("limits: { usd_per_day: 0.0000001 }", "at most six decimals");
-    wrong("limits: { usd_per_day: -1 }", "must be a number from 0 on");
-    wrong("limits: { usd_per_day: .inf }", "must be a number from 0 on");
+    wrong("limits: { usd_per_day: -1 }", "must be a number that is 0 or more");
+    wrong("limits: { usd_per_day: .inf }", "must be a number that is 0 or more");
     wrong("limits: { usd_per_day: 1e-07 }", "at most six decimals");
     wrong("limits: { usd_per_day: 1e10 }", "at most 1000000000");
     wrong("limits: { usd_per_day: \"1\" }", "must be a number");

@@ -44,7 +44,7 @@ fn what_is_wrong_with_a_model() {
     );
     check_models(
         "  m: {targets: [{account: openai}, {account: openai, model: m}]}",
-        &["5 models.m.targets[1]: is the same account and model"],
+        &["5 models.m.targets[1]: has the same account and model"],
     );
     check_models("  m: {targets: [{account: openai}, {account: openai, model: n}]}", &[]);
     check_models(
@@ -71,9 +71,12 @@ fn aliases_and_fallbacks() {
     const T: &str = "targets: [{account: openai}]";
     check_models(
         &format!("  m: {{aliases: [n], {T}}}\n  n: {{{T}}}"),
-        &["5 models.m.aliases[0]: \"n\" is a model's id"],
+        &["5 models.m.aliases[0]: \"n\" is already the id of a model"],
     );
-    check_models(&format!("  m: {{aliases: [m], {T}}}"), &["5 models.m.aliases[0]: \"m\" is a model's id"]);
+    check_models(
+        &format!("  m: {{aliases: [m], {T}}}"),
+        &["5 models.m.aliases[0]: \"m\" is already the id of a model"],
+    );
     check_models(
         &format!("  m: {{aliases: [x, x], {T}}}"),
         &["5 models.m.aliases[1]: \"x\" is already an alias of \"m\""],
@@ -86,7 +89,7 @@ fn aliases_and_fallbacks() {
     check_models(&format!("  m: {{fallbacks: [m], {T}}}"), &["5 models.m.fallbacks[0]: is the model itself"]);
     check_models(
         &format!("  m: {{fallbacks: [n, n], {T}}}\n  n: {{{T}}}"),
-        &["5 models.m.fallbacks[1]: \"n\" stands here a second time"],
+        &["5 models.m.fallbacks[1]: \"n\" is written twice"],
     );
     check_models(
         &format!("  m: {{fallbacks: [x], {T}}}\n  n: {{aliases: [x], {T}}}"),
@@ -100,7 +103,7 @@ fn aliases_and_fallbacks() {
         &format!(
             "  a: {{fallbacks: [b], {T}}}\n  b: {{fallbacks: [d, c], {T}}}\n  c: {{fallbacks: [d, b], {T}}}\n  d: {{{T}}}"
         ),
-        &["7 models.c.fallbacks[1]: closes a circle of fallbacks: b → c → b"],
+        &["7 models.c.fallbacks[1]: makes a circle of fallbacks: b → c → b"],
     );
     // A chain as long as the catalog is no circle, and costs no stack.
     let chain = (0..20_000)

@@ -6,18 +6,12 @@ use crate::conf::price::{Long, Origin, Price, Usd};
 /// Accounts of many kinds, and the model `m` with these fields, in line 14.
 fn catalog(fields: &str) -> String {
     format!(
-        "accounts:\n  openai: {{dialect: openai, key: {{env: KEY}}}}\n  \
-         europe: {{dialect: openai, base_url: https://eu.api.openai.com/v1, key: {{env: KEY}}}}\n  \
-         groq: {{dialect: openai, preset: groq, key: {{env: KEY}}}}\n  \
-         local: {{dialect: openai, preset: vllm}}\n  \
-         azure: {{dialect: azure, base_url: https://x.openai.azure.com, key: {{env: KEY}}}}\n  \
-         claude: {{dialect: anthropic, key: {{env: KEY}}}}\n  \
-         gemini: {{dialect: gemini, key: {{env: KEY}}}}\n  \
-         bedrock: {{dialect: bedrock, region: eu-west-1, key: {{env: KEY}}}}\n  \
-         vertex: {{dialect: vertex, project: p, key: {{env: KEY}}}}\n  \
-         belgium: {{dialect: vertex, project: p, location: europe-west1, key: {{env: KEY}}}}\n  \
-         demo: {{dialect: demo}}\n\
-         callers: {{}}\nmodels: {{m: {{{fields}}}}}\n"
+        "accounts:\n  openai: {{dialect: openai, key: {{env: KEY}}}}\n  europe: {{dialect: openai, base_url: https://eu.api.openai.com/v1, \
+         key: {{env: KEY}}}}\n  groq: {{dialect: openai, preset: groq, key: {{env: KEY}}}}\n  local: {{dialect: openai, preset: vllm}}\n  \
+         azure: {{dialect: azure, base_url: https://x.openai.azure.com, key: {{env: KEY}}}}\n  claude: {{dialect: anthropic, key: {{env: \
+         KEY}}}}\n  gemini: {{dialect: gemini, key: {{env: KEY}}}}\n  bedrock: {{dialect: bedrock, region: eu-west-1, key: {{env: KEY}}}}\n  \
+         vertex: {{dialect: vertex, project: p, key: {{env: KEY}}}}\n  belgium: {{dialect: vertex, project: p, location: europe-west1, key: \
+         {{env: KEY}}}}\n  demo: {{dialect: demo}}\ncallers: {{}}\nmodels: {{m: {{{fields}}}}}\n"
     )
 }
 
@@ -117,7 +111,7 @@ fn all_that_is_wrong_with_a_price_is_said() {
     );
     check(
         "targets: [{account: local}], price: {input: -1, output: 0.0000001}",
-        &["price.input: must be a number from 0 on", "price.output: must have at most six decimals"],
+        &["price.input: must be a number that is 0 or more", "price.output: must have at most six decimals"],
     );
     check("targets: [{account: local}], price: {input: 1, output: 1, per_token: 1}", &["price.…: unknown field"]);
     check(
@@ -152,11 +146,11 @@ fn told(callers_yaml: &str) -> Vec<String> {
 fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
     let key = |more: &str| format!("{{hash: \"{A}\"{more}}}");
     let other = format!("{{hash: \"{B}\"}}");
-    let local = "\"local\" at account \"b\" by another name";
+    let local = "\"local\" at account \"b\" under another name";
     let odd = "\"odd\" at account \"b\"";
-    let write = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
+    let write = "write `price: { input: …, output: … }` at the model or its target, in US dollars per million tokens, `0` if they are free";
     let cannot = |at: &str, what: &str| {
-        format!("catalog.yaml:{at}: cannot be enforced, because no price is known for: {what}; {write}")
+        format!("catalog.yaml:{at}: cannot be enforced, because the price is unknown for: {what}; {write}")
     };
 
     // A caller's keys together, a key, and a key's model with what it falls back on.
@@ -231,7 +225,8 @@ fn models_without_a_price_are_warned_of_once_where_it_matters() {
         );
         read_one(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let one = "catalog.yaml:3 models.m: no price is known, so the cost of answers is unknown, for: \"m\" at account \"a\"; write `price: ";
+    let one = "catalog.yaml:3 models.m: the price is unknown for: \"m\" at account \"a\", so the cost of their \
+     answers is unknown, too; write `price: ";
     let is_warned = |told: Vec<String>| told.len() == 1 && told[0].starts_with(one);
     let local = "a: {dialect: ollama}, d: {dialect: demo}";
     assert_eq!(warned(local, "", ""), [""; 0], "it is one's own, and money is no matter");
@@ -263,7 +258,8 @@ fn models_without_a_price_are_warned_of_once_where_it_matters() {
     assert_eq!(told.len(), 1);
     assert!(
         told[0].contains(
-            "\"m\" at account \"a\", \"n0\" at account \"a\" by another name, \"n1\" at account \"a\" by another name and 3 more; write"
+            "\"m\" at account \"a\", \"n0\" at account \"a\" under another name, \"n1\" at account \"a\" under \
+             another name and 3 more, so the cost of their answers is unknown, too; write"
         ),
         "{told:?}"
     );

@@ -68,7 +68,7 @@ fn tiers_are_of_all_targets_or_of_none() {
         [(7, 1), (0, 3), (7, 1)]
     );
     const MISSING: &str =
-        "tier: is missing, while other targets of this model have one: write it on all of them, or on none";
+        "tier: is missing, but other targets of this model have it: write it at all targets or at none";
     check("targets: [{account: a, tier: 1}, {account: b}, {account: c}]", &[&format!("targets[1].{MISSING}")]);
     check("targets: [{account: a}, {account: b}, {account: c, tier: 0}]", &[&format!("targets[0].{MISSING}")]);
     // One that cannot be read is there.
@@ -81,7 +81,7 @@ fn tiers_are_of_all_targets_or_of_none() {
         check(
             &format!("strategy: {strategy}, targets: [{{account: a, tier: 1}}, {{account: b, tier: 2}}]"),
             &[
-                "warning: targets[0].tier: is used by the strategy `priority` only, and this model has another: leave tiers out",
+                "warning: targets[0].tier: is only used by the strategy `priority`, and this model has another strategy: remove the tiers",
             ],
         );
     }
@@ -99,7 +99,7 @@ fn fallbacks_by_cause_are_models() {
         &[
             "fallbacks[0]: \"nick\" is an alias: write \"other\"",
             "fallbacks_on.context[0]: is the model itself",
-            "fallbacks_on.context[2]: \"other\" stands here a second time: keep one",
+            "fallbacks_on.context[2]: \"other\" is written twice: keep only one",
             "fallbacks_on.refusal[0]: \"nick\" is an alias: write \"other\"",
             "fallbacks_on.refusal[1]: no model \"ohter\"; did you mean \"other\"?",
             "fallbacks_on.refusal[2]: no such model; allowed: m, other (column 145)",
@@ -139,14 +139,14 @@ fn hedges() {
         "hedge: {after: 2s, at_most: 0.0%}",
         &[
             "hedge.after: must be a quantile from p50 to p99, such as p95 (column 75)",
-            "hedge.at_most: must be more than 0%; without `hedge` no second attempt is made",
+            "hedge.at_most: must be more than 0%; remove `hedge` to make no second attempts",
         ],
     );
     check_more("hedge: {at_most: 5}", &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"]);
     check_more("hedge: {at_most: '5'}", &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"]);
     check_more("hedge: true", &["hedge: must be a map of after, at_most, not true or false"]);
     const ALONE: &str =
-        "warning: hedge: has no effect: the second attempt is made at another account, and this model has one only";
+        "warning: hedge: has no effect: the second attempt needs another account, and this model has only one";
     check("targets: [{account: a}], hedge: {}", &[ALONE]);
     check("targets: [{account: a}, {account: a, model: n}], hedge: {}", &[ALONE]);
     check("targets: [{account: a}, {account: a, model: n}, {account: b}], hedge: {}", &[]);
@@ -166,8 +166,8 @@ fn queues() {
     check_more(
         "queue: {length: 0, wait: 0s}",
         &[
-            "queue.length: must be at least 1; without `queue` no request waits",
-            "queue.wait: must be more than 0s; without `queue` no request waits",
+            "queue.length: must be at least 1; remove `queue` to let no request wait",
+            "queue.wait: must be more than 0s; remove `queue` to let no request wait",
         ],
     );
     check_more(
@@ -218,7 +218,7 @@ fn deadlines_that_never_end_anything() {
     check_more(
         "timeouts: {first_token: 31s, total: 30s}",
         &[
-            "timeouts.first_token: never ends anything, since `total` ends a stream after 30s: make it shorter, or leave it out",
+            "timeouts.first_token: has no effect, because `total` ends streams after 30s: make it shorter than `total`, or remove it",
         ],
     );
     check_more("timeouts: {first_token: 30s, total: 30s}", &[]);
@@ -226,9 +226,8 @@ fn deadlines_that_never_end_anything() {
     // Here it ends something at the others.
     check_more(
         "timeouts: {first_token: 21s}",
-        &[
-            "warning: timeouts.first_token: never ends anything at account \"b\", where `total` ends a stream after 20s: make it shorter",
-        ],
+        &["warning: timeouts.first_token: has no effect at account \"b\", because `total` ends its streams after \
+             20s: make it shorter than `total`"],
     );
     for (timeouts, expected) in [
         ("{first_token: 2h}", Some("3600s")),
@@ -238,7 +237,8 @@ fn deadlines_that_never_end_anything() {
     ] {
         let told = expected.map(|total| {
             format!(
-                ".timeouts.first_token: never ends anything, since `total` ends a stream after {total}: make it shorter, or leave it out"
+                ".timeouts.first_token: has no effect, because `total` ends streams after {total}: make it shorter \
+                 than `total`, or remove it"
             )
         });
         check_account(
@@ -262,7 +262,7 @@ fn accounts_are_probed_where_that_is_written() {
     let told: Vec<String> = catalog.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
-        ["catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which is never out: leave it out"]
+        ["catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which never fails: remove it"]
     );
     check_account("{dialect: openai, base_url: https://a.b, probe: 5s}", &[".probe: must be true or false"]);
 }
@@ -276,12 +276,12 @@ fn what_is_wrong_with_the_routing_is_told_at_once() {
              queue: {length: 0}\n    timeouts:\n      total: 5s\n      first_token: 6s\n    fallbacks_on:\n      context: [larger]\n      refusal:",
         )],
         &[
-            "catalog.yaml:11 models.m.targets[1].tier: is missing, while other targets",
+            "catalog.yaml:11 models.m.targets[1].tier: is missing, but other targets",
             "catalog.yaml:12 models.m.strategy: is not known; allowed: priority, weighted, least_busy, fastest",
             "catalog.yaml:13 models.m.sticky: must be true or false",
             "catalog.yaml:14 models.m.hedge.at_most: must be more than 0%",
             "catalog.yaml:15 models.m.queue.length: must be at least 1",
-            "catalog.yaml:18 models.m.timeouts.first_token: never ends anything",
+            "catalog.yaml:18 models.m.timeouts.first_token: has no effect",
             "catalog.yaml:20 models.m.fallbacks_on.context[0]: no such model; allowed: m, other (column 17)",
             "catalog.yaml:21 models.m.fallbacks_on.refusal: has no value",
         ],
@@ -290,8 +290,8 @@ fn what_is_wrong_with_the_routing_is_told_at_once() {
 
 #[test]
 fn conversations_with_nothing_to_choose_from_are_told() {
-    let why = "warning: sticky: changes nothing: by priority, with one target in each tier, all conversations go to the first; give some the same `tier`, \
-               or write another strategy";
+    let why = "warning: sticky: changes nothing: with the strategy `priority` and one target in each tier, all conversations go to the \
+               first target. Give several targets the same `tier`, or write another strategy";
     check("sticky: true, targets: [{account: a}, {account: b}]", &[why]);
     check("sticky: true, targets: [{account: a}]", &[]);
     check("sticky: true, targets: [{account: a, tier: 1}, {account: b, tier: 1}]", &[]);

@@ -194,7 +194,7 @@ fn what_cannot_be_edited_surely_is_refused() {
         2,
         "is not YAML: while parsing a node, did not find expected node content (column 1)",
     );
-    check_refused("a: 1\na: 2\n", on(), 2, "stands here a second time, first in line 1: keep one");
+    check_refused("a: 1\na: 2\n", on(), 2, "is written twice, first in line 1: keep only one");
 }
 
 /// A random document as it would be written by hand, and what is in it.

@@ -112,7 +112,7 @@ fn kinds_that_are_not_asked_for() {
 
 #[test]
 fn nulls_are_errors_everywhere() {
-    const NULL: &str = "has no value: write one, or leave it out";
+    const NULL: &str = "has no value: write a value, or remove the field";
     for (text, place) in [
         ("name:", "1 name"),
         ("name: ~", "1 name"),
@@ -205,11 +205,11 @@ fn all_errors_at_once_with_their_lines() {
             "12 inner.first.parts[0].label: must be text (in quotes, if it looks like something else), not a number",
             "12 inner.first.parts[0].…: unknown field; allowed: weight, label (column 31)",
             "13 inner.first.parts[1]: must be a map of weight, label, not a number",
-            "14 inner.first.parts[2].label: has no value: write one, or leave it out",
+            "14 inner.first.parts[2].label: has no value: write a value, or remove the field",
             "15 inner.second: must be a map of size, parts, not a number",
             "16 inner.third.size: must be a whole number, 0 or more (column 17)",
             "17 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)",
-            "18 list: stands here a second time, first in line 3: keep one",
+            "18 list: is written twice, first in line 3: keep only one",
         ],
     );
 }
