@@ -3,11 +3,11 @@
 //!
 //! Rows are gathered in memory. One thread writes them, in at most one transaction per 250 ms: a
 //! request makes no system call for its row, and a crash loses the last second at most. The same
-//! transaction adds to the sums of days, so the sums are those of the rows at any moment.
+//! transaction adds to the sums of days, so the sums always agree with the rows.
 //!
-//! What running exchanges have used is also written, every few seconds, into a table of its own
-//! that no sum reads. An exchange's final row replaces it. If the process dies, whoever opens the
-//! file next makes a row of it.
+//! The use of running exchanges is also written, every few seconds, into a table of its own that no
+//! sum reads. An exchange's final row replaces it. If the process dies, the next process that opens
+//! the file makes a row of it.
 //!
 //! While the file cannot be written, rows wait in memory, up to a limit of bytes. Beyond it they
 //! are dropped and counted: neither a full disk nor a broken file may stop the traffic.
@@ -38,17 +38,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-/// How often it is written what running exchanges have used: so often that it is in the file within
-/// five seconds, the writing included.
+/// The time between two writes of what running exchanges have used. So the use is in the file
+/// within five seconds, the writing included.
 const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 4_500 });
-/// [`Ledger::flush`] waits this long at most.
+/// The longest time that [`Ledger::flush`] waits.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// At the end of the process it waits one second longer for this many thousand rows.
+/// At the end of the process, [`Ledger::finish`] waits one second longer for this many thousand
+/// rows.
 const THOUSANDS: u64 = 50;
-/// An answer has this many lines at most: more than anybody reads, and some ten megabytes.
+/// The most lines of an answer: more than anybody reads, and some ten megabytes.
 const LINES: usize = 100_000;
 
-/// The ledger. Its thread ends with it, or with the process.
+/// The ledger. Its thread ends when it is dropped, or with the process.
 pub struct Ledger {
     sink: Option<Arc<Sink>>,
     path: PathBuf,
@@ -56,7 +57,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the file and starts the writer. If the file cannot be opened, the ledger says so and
+    /// Opens the file and starts the writer. If the file cannot be opened, the ledger logs that and
     /// tries again for as long as it lives.
     pub fn open(config: &config::Ledger) -> Ledger {
         let mut ledger = Ledger { sink: None, path: config.path.clone(), instance: OnceLock::new() };
@@ -86,17 +87,18 @@ impl Ledger {
         self.sink.as_ref().map(|sink| sink.running.begin(runs))
     }
 
-    /// Notes when a key was used.
+    /// Notes the time at which a key was used.
     pub fn used(&self, key: Arc<str>, at: u64) {
         if let Some(sink) = &self.sink {
             sink.add_use(key, at);
         }
     }
 
-    /// Returns what was spent this month, for limits to begin with: the sums of its days, each at
-    /// the day's first moment; and row by row, at its own moment, what was admitted in the last 61
-    /// seconds or is not written yet. Nothing is in it twice. Nothing is later than now: a row of
-    /// the future, from a clock that was ahead, counts today.
+    /// Returns what was spent this month, with which limits begin. Most of it is sums of days,
+    /// each at the day's first moment. What was admitted in the last 61 seconds, or is not written
+    /// yet, is listed row by row, each at its own moment. No use is listed twice. No time is later
+    /// than now: a row of the future, from a clock that was ahead, counts today.
+    ///
     /// If the file cannot be read now, `limits` are told when it can be read for the first time.
     ///
     /// Reads the file, so no request may call it.
@@ -108,7 +110,7 @@ impl Ledger {
             *sink.limits.lock() = Some(Arc::downgrade(limits));
         }
         let read = past::read(&sink.path, now_ms);
-        // A file that is not there may be on a disk that is not there yet.
+        // If the file is missing while the ledger fails, its disk may not be there yet.
         let failing = sink.backlog.lock().error.is_some();
         let unknown = read.as_ref().map_or(true, |past| past.is_none() && failing);
         if unknown && let Some(limits) = limits {
@@ -126,8 +128,8 @@ impl Ledger {
         });
         let mut past = past.unwrap_or_default();
         cut::apart(&mut past, &sink.cut.lock(), now_ms);
-        // Whoever settles needs the lock, and many rows may wait: they are read without it. Nobody
-        // else takes them meanwhile.
+        // Settling exchanges need the lock, and many rows may wait: they are read without the lock.
+        // Nobody else takes them meanwhile.
         let mut chunks = std::mem::take(&mut sink.backlog.lock().chunks);
         let counts = |row: &&Row| row.at >= past::since(now_ms);
         past.extend(chunks.iter().flatten().filter(counts).map(|row| row.past(now_ms)));
@@ -138,8 +140,9 @@ impl Ledger {
         past
     }
 
-    /// Answers who used how much, with all that is settled so far. None: there is no file. Reads
-    /// the file, so no request may call it. One question at a time: a second one is refused.
+    /// Answers a question about use, with all that is settled so far. Returns `None` if there is no
+    /// file. Reads the file, so no request may call it. Answers one question at a time, and refuses
+    /// a second one.
     pub fn answer(
         &self,
         query: &report::Query,
@@ -163,16 +166,16 @@ impl Ledger {
         sink.wait(sink.backlog.lock(), PATIENCE);
     }
 
-    /// Does the same at the end of the process: tries once more if the ledger is failing, and waits
-    /// the longer the more rows there are to write.
+    /// Flushes at the end of the process. Tries once more if the ledger is failing, and waits
+    /// longer if there are many rows.
     pub fn finish(&self) {
         let Some(sink) = &self.sink else { return };
         let mut backlog = sink.backlog.lock();
         backlog.last_try = backlog.error.is_some();
         let patience = PATIENCE + Duration::from_millis(backlog.rows / THOUSANDS);
         sink.wait(backlog, patience);
-        // What still runs is found by the next process. That process must not take this one for
-        // dead before it is.
+        // The next process finds what still runs. It must not take this process for dead before its
+        // end.
         if sink.running.is_empty() && sink.backlog.lock().is_empty() {
             sink.life.lock().take();
         }
@@ -195,7 +198,7 @@ impl Ledger {
         }
     }
 
-    /// Returns where the file is, or would be.
+    /// Returns the path of the file, whether or not the file exists.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -205,8 +208,8 @@ impl Ledger {
         self.sink.is_some()
     }
 
-    /// Returns a random name that is kept in the file, and so is the same after a restart. Without
-    /// a file it lives as long as the process.
+    /// Returns a random name that is kept in the file, so that it is the same after a restart.
+    /// Without a file, the name is as long-lived as the process.
     pub fn instance(&self) -> Arc<str> {
         self.instance.get_or_init(writer::random_name).clone()
     }

@@ -17,11 +17,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The form of the tables that this version writes.
+/// The version of the tables that this program writes.
 const VERSION: i64 = 1;
 /// Marks the file as a ledger among other SQLite files: "PCul".
 const APPLICATION: i64 = 0x5043_756c;
-/// Another program may lock the file for this long.
+/// The longest time to wait for another program that locks the file.
 const BUSY: Duration = Duration::from_secs(2);
 /// The largest sum of money that is written: SQLite can still add two of them.
 const MOST: i64 = 1 << 62;
@@ -57,13 +57,13 @@ const TABLES: &str = "
 pub(super) const COLUMNS: &str =
     "at, request_id, caller, key, model, account, upstream_model, prompt, completion, cached, cache_write,
     reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms";
-/// Those, and two more.
+/// The placeholders for those columns and two more.
 pub(super) const VALUES: &str =
     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
-// SQLite makes a float of a sum that is too large: of the two the smaller is always a whole number.
-// Only money can come to so much, with prices that somebody wrote: an answer has at most
-// `usage::MOST` tokens.
+// SQLite makes a float of a sum that is too large. So `min` takes the smaller of two numbers, which
+// is always a whole one. Only money can be so large, with prices that somebody wrote: an answer has
+// at most `usage::MOST` tokens.
 const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
     ON CONFLICT DO UPDATE SET
     requests = requests + excluded.requests, prompt = prompt + excluded.prompt, completion = completion + excluded.completion,
@@ -73,7 +73,7 @@ const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
     unused_unpriced = unused_unpriced + excluded.unused_unpriced";
 
 // A row that is written late does not set the time back. But if the known time is more than a day
-// ahead of a new one, the clock was wrong then.
+// ahead of the new one, the clock was wrong then.
 const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE
     SET at = CASE WHEN at > excluded.at + 86400000 THEN excluded.at ELSE max(at, excluded.at) END";
 
@@ -81,15 +81,15 @@ const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE
 pub(super) struct Book {
     connection: Connection,
     path: PathBuf,
-    /// Which file it was when it was opened.
+    /// The device and the inode of the file when it was opened.
     file: (u64, u64),
 }
 
-/// Why something failed, and what to do about it.
+/// The reason of a failure, with advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) what: String,
-    /// Another program holds the file, likely for a moment only.
+    /// True if another program locks the file, likely for a moment only.
     pub(super) busy: bool,
 }
 
@@ -127,9 +127,9 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Book {
-    /// Opens the file and makes what is missing of it. Nobody in this process may open it to read
-    /// meanwhile. Returns also the instance's name: the one in the file, or `instance` if the file
-    /// is new.
+    /// Opens the file and makes what is missing in it. Nobody else in this process may open it for
+    /// reading meanwhile. Also returns the instance's name: the one in the file, or `instance` if
+    /// the file is new.
     pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
@@ -167,15 +167,15 @@ impl Book {
         Ok((Book { connection, path: path.to_owned(), file: (file.dev(), file.ino()) }, instance))
     }
 
-    /// Returns whether the file at the path is still the one that was opened: somebody may have
+    /// Returns whether the file at the path is still the one that was opened. Somebody may have
     /// moved it away.
     pub(super) fn is_in_place(&self) -> bool {
         // A file that was emptied counts as another one.
         std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file && file.len() > 0)
     }
 
-    /// Writes a whole batch or nothing, and deletes what this process wrote of its rows while they
-    /// ran.
+    /// Writes a whole batch or nothing, and deletes the entries of its rows in the table of running
+    /// exchanges.
     pub(super) fn write(&mut self, batch: &Batch, process: &str) -> Result<(), Fault> {
         #[cfg(test)]
         assert!(batch.rows().all(|row| row.outcome != "panics"), "as a test wants it");
@@ -195,13 +195,13 @@ impl Book {
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
     }
 
-    /// Returns where the file is.
+    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Deletes some rows from before `rows_from` and some sums of days before `day`. Returns true
-    /// if there are more.
+    /// if there may be more.
     pub(super) fn prune(&mut self, rows_from: u64, day: u64) -> Result<bool, Fault> {
         const STEP: u32 = 1_000;
         let transaction = self.transaction()?;
@@ -227,7 +227,7 @@ impl Book {
     }
 }
 
-/// Adds rows, and adds them to the sums of their days. `uses` are last uses of other keys.
+/// Adds rows, also to the sums of their days. `uses` are the last uses of further keys.
 pub(super) fn add<'r>(
     transaction: &Transaction<'_>,
     rows: impl Iterator<Item = &'r Row> + Clone,
@@ -285,7 +285,7 @@ fn optional(value: Option<u64>) -> ToSqlOutput<'static> {
     value.map_or_else(|| Null.into(), |value| number(value).into())
 }
 
-/// Notes from when on nothing is missing, in the very transaction that begins to delete.
+/// Notes the moment or day from which on nothing is deleted, in the same transaction that deletes.
 fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
     transaction
         .prepare_cached(

@@ -1,9 +1,8 @@
-//! Keeps exchanges that still run in the file. What they have used is written as it grows, and
-//! their final rows replace it. If their process dies, they become rows with the outcome
-//! `shutdown`.
+//! Keeps exchanges that still run in the file. Their use is written as it grows, and their final
+//! rows replace it. If their process dies, they become rows with the outcome `shutdown`.
 //!
 //! **Invariant:** in the file an exchange is among the running ones or among the rows, never among
-//! both: each step is one transaction. Sums are those of rows.
+//! both: each step is one transaction. Sums are those of rows only.
 
 use super::Row;
 use super::book::{self, Book, COLUMNS, Fault, VALUES, number, values};
@@ -17,8 +16,8 @@ use dialects::usage::{Source, Usage};
 use rusqlite::params_from_iter;
 use std::collections::{HashMap, HashSet};
 
-/// The outcome of exchanges whose process died: the same as of those that a process cuts when it
-/// ends.
+/// The outcome of exchanges whose process died. Exchanges that a process cuts when it ends have the
+/// same outcome.
 const CUT: &str = crate::error::Outcome::Shutdown.name();
 
 impl Book {
@@ -35,7 +34,8 @@ impl Book {
         Ok(transaction.commit()?)
     }
 
-    /// Makes rows of what ran in dead processes, and returns them. `process` is this one.
+    /// Makes rows of the exchanges that ran in dead processes, and returns the rows. `process` is
+    /// the name of this process, which is not dead.
     pub(super) fn take_over(&mut self, process: &str) -> Result<Vec<Row>, Fault> {
         let path = self.path().to_owned();
         let known: HashSet<String> = {
@@ -47,7 +47,7 @@ impl Book {
         // A process that died before it wrote anything has left its file.
         let names: HashSet<String> =
             known.into_iter().chain(life::names(&path)).filter(|name| name != process).collect();
-        // Each is held until its rows are taken over, so that nobody else takes them.
+        // Each process is held until its rows are taken over, so that no other process takes them.
         let dead: Vec<(String, Dead)> =
             names.into_iter().filter_map(|name| Some((name.clone(), Dead::find(&path, &name)?))).collect();
         let mut rows = Vec::new();
@@ -69,12 +69,12 @@ impl Book {
     }
 }
 
-/// Takes the rows of dead processes out of the sums of days and lists them apart: in the store they
-/// count as reserved only.
+/// Takes the rows of dead processes out of the sums of days, and lists them one by one: the store
+/// counts them only as reserved.
 pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     for row in cut {
         let own = row.past(now_ms);
-        // Rows of the last minute are listed already.
+        // Rows of the last minute are already listed one by one.
         if let Some(same) = past.iter_mut().find(|past| **past == own) {
             same.cut = true;
             continue;
@@ -88,7 +88,7 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
                 && past.dated == own.dated
                 && (past.dated.is_some() || past.at == begin)
         };
-        // An older row counts no more.
+        // A row that is older than the past does not count any more.
         let Some(sum) = past.iter_mut().find(is_its_sum) else { continue };
         take_out(sum, &own);
         let at = sum.at;

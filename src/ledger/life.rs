@@ -1,22 +1,23 @@
-//! A [`Life`] shows that a process lives: a process that writes what runs holds a lock on a file of
-//! its own beside the ledger, for as long as it lives.
+//! A [`Life`] shows that a process lives. A process that writes the use of running exchanges holds
+//! a lock on a file of its own beside the ledger, for as long as it lives.
 //!
 //! The system releases the lock when the process ends, however it ends. So neither a process's
-//! number, which another process may get, nor a clock decides which process is dead; and this also
-//! works between containers. **Invariant:** whoever removes such a file holds its lock.
+//! number, which another process may get, nor a clock decides which process is dead. This also
+//! works between containers. **Invariant:** only a process that holds the lock of such a file
+//! removes it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Stands in a file's name between the ledger's name and the process's.
+/// The text between the ledger's name and the process's name in a file's name.
 const BETWEEN: &str = "-run-";
-/// Another process may look at a new file before it is locked, and take its owner for dead. Then
-/// the file is made again, this often at most.
+/// The largest number of tries to make the file. Another process may open a new file before it is
+/// locked, and take its owner for dead; then the file is made again.
 const TRIES: usize = 10;
 
-/// The life of this process. Dropping it removes the file.
+/// The sign that this process lives. Dropping it removes the file.
 pub(super) struct Life {
     path: PathBuf,
     file: File,
@@ -27,8 +28,7 @@ impl Life {
     pub(super) fn begin(ledger: &Path, name: &str) -> io::Result<Life> {
         let path = place(ledger, name);
         for _ in 0..TRIES {
-            // If the file is removed before it is locked, the lock is on a file that others do not
-            // see.
+            // If the file is removed before it is locked, others do not see the locked file.
             let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             let life = match file.try_lock() {
                 Ok(()) => Life { path: path.clone(), file },
@@ -58,17 +58,17 @@ impl Drop for Life {
     }
 }
 
-/// A process that is dead. While this is held, no other process finds it dead.
+/// A dead process. While this is held, no other process finds it dead.
 pub(super) struct Dead {
     path: PathBuf,
     file: Option<File>,
 }
 
 impl Dead {
-    /// Returns a process if it is dead. If that cannot be found out, it counts as alive.
+    /// Returns the process if it is dead. If that cannot be found out, it counts as alive.
     pub(super) fn find(ledger: &Path, name: &str) -> Option<Dead> {
         let path = place(ledger, name);
-        // A name that this program does not make has no file.
+        // This program never makes such a name, so the name has no file.
         if !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Some(Dead { path, file: None });
         }
@@ -79,7 +79,7 @@ impl Dead {
         }
     }
 
-    /// Removes the file: all that the ledger holds of the process is taken over.
+    /// Removes the file. By now, all that the ledger holds of the process is taken over.
     pub(super) fn bury(self) {
         if self.file.is_some() {
             // If the file stays, the next process finds it.
@@ -88,7 +88,7 @@ impl Dead {
     }
 }
 
-/// Lists the names of processes that have such a file, alive or dead.
+/// Lists the names of the processes that have such a file, alive or dead.
 pub(super) fn names(ledger: &Path) -> Vec<String> {
     let (Some(folder), Some(file)) = (ledger.parent(), ledger.file_name()) else { return Vec::new() };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

@@ -1,4 +1,4 @@
-//! The past is what was spent this month, for limits to begin with. It is read from the file.
+//! The past is what was spent this month, with which limits begin. It is read from the file.
 
 use super::book::number;
 use super::read::{Range, Reader, Table, View, unreadable, whole};
@@ -11,23 +11,24 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A window of a minute is never longer than this, in milliseconds.
+/// The longest window of a minute, in milliseconds.
 const MINUTE: u64 = 61_000;
 
-/// Returns the first moment of which [`Ledger::past`](super::Ledger::past) tells.
+/// Returns the first moment that [`Ledger::past`](super::Ledger::past) includes.
 pub(super) fn since(now_ms: u64) -> u64 {
     start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
 }
 
-/// Reads what [`Ledger::past`](super::Ledger::past) tells of the file. None: there is no file.
+/// Reads the part of [`Ledger::past`](super::Ledger::past) that is in the file. Returns `None` if
+/// there is no file.
 pub(super) fn read(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
     let Some(reader) = Reader::open(path)? else { return Ok(None) };
     past_of(&reader, now_ms).map(Some).map_err(|why| unreadable(path, why))
 }
 
-/// Sums rows of the future, by the day or month that they count for. A row counts for it if it was
-/// written after the last row from before that day or month: the index finds that row by its time.
-/// The sums are floats, since whole numbers could overflow.
+/// Sums rows of the future, by the day or month that they count for. A row counts for a day or
+/// month if it was written after the last row from before that day or month. The index finds that
+/// last row by its time. The sums are floats, since whole numbers could overflow.
 const AHEAD: &str = "WITH before AS (SELECT
         coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
         coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
@@ -35,13 +36,13 @@ const AHEAD: &str = "WITH before AS (SELECT
         CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL), at / 86400000 AS dated
     FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4, dated";
 
-/// Reads the rows of the last minute, each at its moment, but none later than ?3, which is in the
-/// day ?4.
+/// Reads the rows of the last minute, each at its moment. A row is never later than ?3, which is in
+/// the day ?4.
 const RECENT: &str = "SELECT min(at, ?3), caller, key, model, 1, prompt + completion, coalesce(cost, 0), cost IS NULL,
         CASE WHEN at / 86400000 > ?4 THEN at / 86400000 END
     FROM exchange WHERE at BETWEEN ?1 AND ?2";
 
-/// The sums of days: by the day, the caller, the key and the model.
+/// The sums of days, by the day, the caller, the key and the model.
 type Days = BTreeMap<(u64, Arc<str>, Arc<str>, Arc<str>), Past>;
 
 fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
@@ -89,7 +90,7 @@ pub(super) fn take_out(sum: &mut Past, part: &Past) {
     sum.unpriced = sum.unpriced.saturating_sub(part.unpriced);
 }
 
-/// Names, with one piece of memory for each.
+/// The names that were read, with one allocation for each.
 #[derive(Default)]
 struct NamePool(HashSet<Arc<str>>);
 

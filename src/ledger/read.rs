@@ -1,4 +1,4 @@
-//! A `Reader` reads the ledger's file, while somebody writes it or nobody does. Nothing here
+//! A `Reader` reads the ledger's file, whether or not another process writes it. Nothing here
 //! changes the file.
 
 use super::book::{self, Fault, number};
@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A reader waits this long for whoever has just begun to write a new file, or locks the file.
+/// The longest time that a reader waits for a program that has just begun a new file, or locks the
+/// file.
 const BUSY: Duration = Duration::from_millis(500);
 
 /// The columns of [`Sums`] in `daily`.
@@ -22,7 +23,7 @@ pub(super) struct Reader {
     connection: Connection,
 }
 
-/// The file as it is at one moment.
+/// A consistent view of the file at one moment.
 pub(super) struct View<'r> {
     pub(super) transaction: rusqlite::Transaction<'r>,
 }
@@ -30,13 +31,13 @@ pub(super) struct View<'r> {
 /// A table of the file that has sums.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Table {
-    /// One row an exchange.
+    /// One row for each exchange.
     Rows,
     /// The sums of each day.
     Days,
 }
 
-/// Which rows or days to read: from the first moment (or day) up to, but not with, the last.
+/// The rows or days to read: from the first moment (or day) up to, but not with, the last.
 pub(super) struct Range<'a> {
     pub(super) from: u64,
     pub(super) until: u64,
@@ -46,15 +47,15 @@ pub(super) struct Range<'a> {
 }
 
 impl Reader {
-    /// Opens a file. None: there is no such file.
+    /// Opens a file. Returns `None` if there is no such file.
     pub(super) fn open(path: &Path) -> Result<Option<Reader>, String> {
         if !path.exists() {
             return Ok(None);
         }
         let first = open(path, false);
         let connection = match first {
-            // To read a file that others write, SQLite must write beside it. Where it may not, the
-            // file is read as it is, if no writer has left anything beside it.
+            // To read a file that others write, SQLite must write beside it. If it may not, the
+            // file is read as it is, unless a writer has left anything beside it.
             Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
                 open(path, true).map_err(|_| unreadable(path, why))?
             }
@@ -64,25 +65,27 @@ impl Reader {
         Ok(Some(Reader { connection }))
     }
 
-    /// Sets a deadline: from then on every read fails with an error of which [`is_over`] is true.
+    /// Sets a deadline. After it, every read fails with an error for which [`is_over`] returns
+    /// true.
     pub(super) fn until(&mut self, deadline: Instant) -> rusqlite::Result<()> {
-        // Steps of SQLite's machine between two looks at the clock: far less than a millisecond.
+        // The steps of SQLite's machine between two looks at the clock: far less than a
+        // millisecond.
         const STEPS: i32 = 4096;
         self.connection.progress_handler(STEPS, Some(move || Instant::now() >= deadline))
     }
 
-    /// Returns the file as it is now.
+    /// Returns a view of the file as it is now.
     pub(super) fn view(&self) -> rusqlite::Result<View<'_>> {
         Ok(View { transaction: self.connection.unchecked_transaction()? })
     }
 }
 
-/// Returns whether an error is that the deadline is over.
+/// Returns whether an error says that the deadline is over.
 pub(super) fn is_over(why: &rusqlite::Error) -> bool {
     why.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }
 
-/// Writes that a ledger cannot be read, and why.
+/// Writes the error that a ledger cannot be read, and why.
 pub(super) fn unreadable(path: &Path, why: impl Into<Fault>) -> String {
     format!("the ledger {} cannot be read: {}", path.display(), why.into().what)
 }
@@ -106,7 +109,7 @@ fn open(path: &Path, still: bool) -> Result<Connection, (Option<ErrorCode>, Faul
     Ok(connection)
 }
 
-/// Returns whether all that was written is in the file itself.
+/// Returns whether the file itself has all that was written, and its log is empty.
 fn lies_still(path: &Path) -> bool {
     let mut beside = path.as_os_str().to_owned();
     beside.push("-wal");
@@ -114,7 +117,8 @@ fn lies_still(path: &Path) -> bool {
 }
 
 impl View<'_> {
-    /// Returns from which moment on all rows are kept, and from which day on all sums.
+    /// Returns the moment from which on all rows are kept, and the day from which on all sums are
+    /// kept.
     pub(super) fn kept(&self) -> rusqlite::Result<(u64, u64)> {
         let meta = |name: &str| {
             let value =
@@ -170,13 +174,13 @@ fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
     Ok(Sums(each))
 }
 
-/// Reads a number. It is not negative, since none was written.
+/// Reads a whole number. It is never negative, since none is written.
 pub(super) fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
 }
 
-/// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Nothing if
-/// there is no file yet.
+/// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Returns
+/// empty sets if there is no file yet.
 pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
     let Some(reader) = Reader::open(path)? else { return Ok(Default::default()) };
     let distinct = |column: &str| -> rusqlite::Result<BTreeSet<String>> {
@@ -187,8 +191,8 @@ pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
     read().map_err(|why: rusqlite::Error| unreadable(path, why))
 }
 
-/// Reads when each key was last used, in milliseconds of Unix time. Nothing if there is no file
-/// yet.
+/// Reads the time at which each key was last used, in milliseconds of Unix time. Returns an empty
+/// map if there is no file yet.
 pub fn last_used(path: &Path) -> Result<HashMap<String, u64>, String> {
     let Some(reader) = Reader::open(path)? else { return Ok(HashMap::new()) };
     let read = || -> rusqlite::Result<HashMap<String, u64>> {

@@ -1,8 +1,8 @@
-//! A report says who used how much: a [`Query`] to the ledger and its [`Answer`], for
-//! `portcullis usage` and `GET /usage`.
+//! A report lists use and cost: a [`Query`] to the ledger and its [`Answer`], for `portcullis
+//! usage` and `GET /usage`.
 //!
 //! Whole days are answered from their sums, and only the rest of the first and the last day from
-//! rows: the two agree, and days are few. What is older than the kept rows is answered in whole
+//! rows: the two agree, and there are few days. Time from before the kept rows is answered in whole
 //! days, and the answer says so.
 
 mod query;
@@ -18,7 +18,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::Instant;
 
-/// What a group used.
+/// The use of a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     /// The sums.
@@ -36,7 +36,7 @@ impl Used {
     }
 }
 
-/// The answer.
+/// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     by: Vec<Group>,
@@ -48,7 +48,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns whether nothing was found.
+    /// Returns whether no request was found.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -57,18 +57,18 @@ impl Answer {
 /// The limits of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct AnswerBounds {
-    /// The answer must be complete by then.
+    /// The time by which the answer must be complete.
     pub deadline: Instant,
     /// The largest number of lines.
     pub lines: usize,
 }
 
-/// Why there is no answer.
+/// The reasons for which there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswered {
-    /// It would have more lines than this.
+    /// The answer would have more lines than this.
     TooMuch(usize),
-    /// It takes too long.
+    /// The answer takes too long.
     TooLong,
     /// Another question is being answered.
     Busy,
@@ -91,13 +91,13 @@ impl Display for Unanswered {
     }
 }
 
-/// Answers a question from a file. None: there is no file yet.
+/// Answers a query from a file. Returns `None` if there is no file yet.
 pub fn answer(path: &Path, query: &Query, bounds: Option<AnswerBounds>) -> Result<Option<Answer>, Unanswered> {
     let reader = Reader::open(path).map_err(Unanswered::Unreadable)?;
     reader.map(|reader| answer_of(reader, path, query, bounds)).transpose()
 }
 
-/// Answers a question from an open file.
+/// Answers a query from an open file.
 pub(super) fn answer_of(
     mut reader: Reader,
     path: &Path,
@@ -127,32 +127,32 @@ pub(super) fn answer_of(
     Ok(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes })
 }
 
-/// Stands between the names of a line, and sorts before all that is in them.
+/// The character between the names of a line. It sorts before all that names have.
 const BETWEEN: char = '\0';
 
-/// Sums while they are read.
+/// The sums of an answer while rows are read.
 struct Summing<'q> {
     query: &'q Query,
     /// The largest number of lines.
     most: Option<usize>,
-    /// There would be more lines.
+    /// True if there would be more lines.
     is_full: bool,
-    /// The name of the present line; kept for its memory.
+    /// The name of the present line. It is kept so that its memory is used again.
     name: String,
     lines: BTreeMap<String, Used>,
     total: Used,
 }
 
 impl Summing<'_> {
-    /// Reads everything that the question is about. Returns the first moment of the answer, and
-    /// notes about it.
+    /// Reads everything that the query asks for. Returns the first moment of the answer, and notes
+    /// about the answer.
     fn all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
         let (since, until) = (self.query.since, self.query.until.unwrap_or(u64::MAX));
         let (rows_from, days_from) = view.kept()?;
         let (first, last) = (day_of(since), day_of(until));
         let (begins_within, ends_within) =
             (since > start_of(first), self.query.until.is_some() && until > start_of(last));
-        // A day whose rows are gone is read as a whole.
+        // If the rows of a day are gone, the whole day is read.
         let (first_has_rows, last_has_rows) = (since >= rows_from, start_of(last) >= rows_from);
         let mut from_day = first;
         let mut until_day = last;

@@ -1,4 +1,4 @@
-//! A row is what the ledger keeps of one exchange. Pure.
+//! A [`Row`] is what the ledger keeps of one exchange. Pure.
 
 use super::Run;
 use crate::base::calendar::day_of;
@@ -12,46 +12,46 @@ use std::sync::Arc;
 /// One settled exchange that was admitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// When it was admitted, in milliseconds of Unix time.
+    /// The time of the admission, in milliseconds of Unix time.
     pub at: u64,
-    /// As in the access line.
+    /// The request's id, as in the access line.
     pub request_id: String,
-    /// Who asked.
+    /// The caller.
     pub caller: Arc<str>,
-    /// With which key.
+    /// The caller's key.
     pub key: Arc<str>,
-    /// For which model.
+    /// The model that was asked for.
     pub model: Arc<str>,
-    /// Who answered, or was asked last.
+    /// The account that answered, or was asked last.
     pub account: Option<Arc<str>>,
-    /// Its name for the model.
+    /// The account's name for the model.
     pub upstream_model: Option<Arc<str>>,
     /// The answer's tokens.
     pub usage: Usage,
-    /// What they cost. None: nobody knows the price.
+    /// The cost of these tokens. `None` if the price is not known.
     pub cost: Option<Usd>,
-    /// Tokens that may be charged for attempts whose answer nobody got.
+    /// The tokens that may be charged for attempts whose answer nobody got.
     pub unused_tokens: u64,
-    /// What those cost. None: nobody knows.
+    /// The cost of those tokens. `None` if it is not known.
     pub unused_cost: Option<Usd>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: &'static str,
-    /// How many attempts there were.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Whether a stream was asked for.
+    /// True if a stream was asked for.
     pub stream: bool,
     /// The status that the caller saw.
     pub status: u16,
-    /// How long it took.
+    /// The time that the exchange took.
     pub total_ms: u64,
-    /// How long it took until the answer began.
+    /// The time until the answer began.
     pub first_byte_ms: Option<u64>,
-    /// Where it stood while it ran, if it was among those that run.
+    /// The exchange's place in the list of running ones, if it was in the list.
     pub run: Option<Run>,
 }
 
 impl Row {
-    /// Returns the row of an exchange that was admitted at this time, and has used nothing yet.
+    /// Returns the row of an exchange that was admitted at this time and has used nothing yet.
     pub fn begun(at: u64, sender: &Sender, request: &Incoming) -> Row {
         let name = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();
         Row {
@@ -67,7 +67,7 @@ impl Row {
         }
     }
 
-    /// Returns the row of a settled exchange, if it was admitted. It takes over the names, since
+    /// Returns the row of a settled exchange, if it was admitted. The row takes the names, since
     /// the exchange needs them no more.
     pub fn of(settled: Settled, run: Option<Run>) -> Option<Row> {
         let unused = Unused::of(&settled.attempts.trail);
@@ -93,12 +93,12 @@ impl Row {
         })
     }
 
-    /// Returns the memory that it holds. Names belong to the catalog.
+    /// Returns the memory that the row holds. Its names belong to the catalog.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Row>() + self.request_id.capacity()
     }
 
-    /// Returns what the limits count of it.
+    /// Returns the use that the limits count for the row.
     pub(super) fn past(&self, now_ms: u64) -> Past {
         Past {
             at: self.at.min(now_ms),

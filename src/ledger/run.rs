@@ -1,9 +1,9 @@
-//! A [`Run`] is the place of an exchange among those that run.
+//! A [`Run`] is the place of an exchange in the list of running ones.
 
-/// The place of an exchange among those that run.
+/// The place of an exchange in the list of running ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     pub(super) place: usize,
-    /// The file has the exchange under this number. No two of a process have the same.
+    /// The number of the exchange in the file. No two exchanges of a process have the same.
     pub(super) number: u64,
 }

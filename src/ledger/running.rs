@@ -1,9 +1,10 @@
-//! [`Running`] lists the exchanges that run, for the timer that writes what they have used so far.
+//! [`Running`] lists the exchanges that run. The writer reads the list every few seconds, and
+//! writes what they have used so far.
 //!
 //! An exchange enters the list when it is admitted, and leaves it with its final row.
-//! **Invariant:** whether the file may have something of an exchange is decided under the lock
-//! under which the exchange leaves. So its final row knows whether it replaces something; and an
-//! exchange that began and ended between two looks was never written.
+//! **Invariant:** one lock guards both the leaving of an exchange and the mark that the file may
+//! have something of it. So its final row knows whether it replaces something. An exchange that
+//! began and ended between two reads of the list was never written.
 
 use super::{Row, Run};
 use crate::base::lock::Lock;
@@ -12,11 +13,12 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 /// An exchange that runs.
 pub trait Runs: Send + Sync {
-    /// Returns what its row would be if the process ended now.
+    /// Returns the row that the exchange would have if the process ended now.
     fn so_far(&self) -> Row;
 }
 
-/// All exchanges that run, in several parts: who begins or leaves waits for few others.
+/// The list of all running exchanges. It has several parts, so that few exchanges wait for the same
+/// lock.
 #[derive(Default)]
 pub(super) struct Running {
     parts: [Lock<Places>; PARTS],
@@ -34,7 +36,7 @@ struct Places {
 struct RunningPlace {
     number: u64,
     runs: Weak<dyn Runs>,
-    /// The file may have something of it.
+    /// True if the file may have something of the exchange.
     may_be_written: bool,
 }
 
@@ -68,7 +70,8 @@ impl Running {
         ended.may_be_written
     }
 
-    /// Returns all that run now. From here on the file may have something of each.
+    /// Returns all exchanges that run now, and marks each: the file may have something of it from
+    /// now on.
     pub(super) fn look(&self) -> Vec<(u64, Arc<dyn Runs>)> {
         let mut all = Vec::new();
         for part in &self.parts {
@@ -81,12 +84,12 @@ impl Running {
         all
     }
 
-    /// Returns whether none runs.
+    /// Returns whether no exchange runs.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.iter().map(Lock::lock).all(|places| places.all.len() == places.free.len())
     }
 
-    /// Locks the part of the exchange with this number.
+    /// Locks the part of the list that has the exchange with this number.
     fn part(&self, number: u64) -> MutexGuard<'_, Places> {
         let [first, ..] = &self.parts;
         let at = usize::try_from(number % PARTS as u64).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! The [`Sink`] is what requests and the ledger's writer share: the rows that wait, and the locks
-//! that keep memory and file from being read while rows are between them.
+//! that guard rows on their way from memory to the file.
 
 use super::Row;
 use super::life::Life;
@@ -13,44 +13,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-/// Rows are gathered for this long before they are written together.
+/// The time for which rows are gathered before they are written together.
 const GATHER: Duration = Duration::from_millis(250);
-/// A transaction has this many rows at most: it is short, so that others can write to the file.
+/// The most rows of a transaction. A transaction is short, so that others can write to the file.
 const BATCH: usize = 16_384;
-/// Rows that are kept in one piece of memory, so that none has to be moved when there are many.
+/// The rows in one piece of memory. With small pieces, no row has to be moved when there are many.
 const CHUNK: usize = 512;
-/// At most this many bytes wait.
+/// The most bytes that wait.
 pub(super) const MOST: usize = 64 << 20;
 
-/// What requests and the writer share.
+/// The state that requests and the writer share.
 #[derive(Default)]
 pub(super) struct Sink {
     pub(super) path: PathBuf,
     pub(super) retention: Duration,
     pub(super) backlog: Lock<Backlog>,
-    /// Wakes the writer: there is something to do.
+    /// Wakes the writer when there is something to do.
     pub(super) filled: Condvar,
-    /// Wakes those who wait for the writer: it has done something, or could not.
+    /// Wakes those who wait for the writer, when it has written something or could not.
     pub(super) done: Condvar,
     /// Held while rows are on their way from memory to the file, so that
-    /// [`Ledger::past`](super::Ledger::past) sees each once.
+    /// [`Ledger::past`](super::Ledger::past) sees each row once.
     pub(super) writing: Lock<()>,
     /// Held while the file is opened, and while the past is read.
     pub(super) reading: Lock<()>,
-    /// Held while a question is answered. SQLite cannot close a descriptor while the writer has its
-    /// own, but uses it for the next reader: so there is one descriptor for questions and one for
-    /// the past, and whoever reads the past need not wait for questions.
+    /// Held while a query is answered. While the writer has the file open, SQLite cannot close a
+    /// reader's descriptor, but keeps it for the next reader. So there is one descriptor for
+    /// queries and one for the past, and a reader of the past need not wait for queries.
     pub(super) answering: Lock<()>,
-    /// Limits that began without what is in the file. Until something is written, all that is in
-    /// the file was before them, and they have counted all that waits.
+    /// The limits that began without what is in the file. Nothing is written before they are told:
+    /// so all that is in the file was before them, and they have counted all rows that wait.
     pub(super) owed: Lock<Option<Weak<Registry>>>,
-    /// Limits that have begun. They are told what is found later of a process that died.
+    /// The limits that have begun. They are told of processes that are later found dead.
     pub(super) limits: Lock<Option<Weak<Registry>>>,
     pub(super) running: Running,
-    /// Rows that were made here of what ran in processes that died. Limits that begin are told of
-    /// them apart.
+    /// The rows that this process made of the exchanges of dead processes. Limits that begin get
+    /// them one by one.
     pub(super) cut: Lock<Vec<Row>>,
-    /// Shows others that this process lives, once the file has something of what runs.
+    /// The sign to other processes that this one lives. It is there once the file has something of
+    /// running exchanges.
     pub(super) life: Lock<Option<Life>>,
     /// Rows written since the start.
     pub(super) rows: AtomicU64,
@@ -58,33 +59,34 @@ pub(super) struct Sink {
     pub(super) dropped: AtomicU64,
 }
 
-/// What waits to be written.
+/// The rows and uses that wait to be written.
 #[derive(Default)]
 pub(super) struct Backlog {
     pub(super) chunks: VecDeque<Vec<Row>>,
-    /// Keys' last uses.
+    /// The last uses of keys.
     uses: HashMap<Arc<str>, u64>,
-    /// Rows that are not in the file yet, those that the writer has taken included.
+    /// The number of rows that are not in the file yet, those that the writer has taken included.
     pub(super) rows: u64,
-    /// Their bytes.
+    /// The bytes of these rows.
     bytes: usize,
-    /// Since when the oldest waits.
+    /// The time since which the oldest row waits.
     pub(super) since: Option<Instant>,
-    /// The writer has taken some rows.
+    /// True while the writer has taken rows.
     pub(super) is_taken: bool,
-    /// Somebody waits until everything is written.
+    /// True if somebody waits until everything is written.
     pub(super) hurry: bool,
-    /// The file is tried at once, though it cannot be written: there is no later.
+    /// True if the file is tried at once although it could not be written: there is no later
+    /// chance.
     pub(super) last_try: bool,
-    /// Nothing comes any more.
+    /// True if nothing comes any more.
     pub(super) closing: bool,
-    /// The log has said that rows are dropped, since the file could last be written.
+    /// True if the log has said that rows are dropped, since the file could last be written.
     pub(super) drop_logged: bool,
-    /// Why the file cannot be written.
+    /// The reason why the file cannot be written.
     pub(super) error: Option<Arc<str>>,
 }
 
-/// What the writer writes in one transaction.
+/// The rows and uses that one transaction writes.
 #[derive(Default)]
 pub(super) struct Batch {
     chunks: Vec<Vec<Row>>,
@@ -139,7 +141,8 @@ impl Sink {
         self.wake_writer(backlog);
     }
 
-    /// Waits until nothing waits any more, or until waiting is in vain.
+    /// Waits until nothing waits to be written, or until waiting is in vain, but no longer than
+    /// `patience`.
     pub(super) fn wait(&self, mut backlog: MutexGuard<'_, Backlog>, patience: Duration) {
         let end = Instant::now() + patience;
         while !backlog.is_empty() && (backlog.error.is_none() || backlog.last_try) {
@@ -153,7 +156,7 @@ impl Sink {
         }
     }
 
-    /// Wakes the writer for the first thing that waits.
+    /// Wakes the writer if this is the first thing that waits.
     fn wake_writer(&self, mut backlog: MutexGuard<'_, Backlog>) {
         if backlog.since.is_none() {
             backlog.since = Some(Instant::now());

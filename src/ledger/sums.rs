@@ -1,4 +1,4 @@
-//! [`Sums`] are what a group of rows comes to: one number for each [`Column`] of the table of days.
+//! [`Sums`] are the totals of a group of rows: one number for each [`Column`] of the table of days.
 //! Pure.
 
 use super::Row;
@@ -7,45 +7,45 @@ use dialects::usage::Source;
 use std::collections::HashMap;
 use std::ops::Index;
 
-/// What the rows of a sum have in common.
+/// The facts that the rows of a sum have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SumKey<'a> {
     pub(super) day: u64,
     pub(super) caller: &'a str,
     pub(super) key: &'a str,
     pub(super) model: &'a str,
-    /// Empty where no account was asked; so is the next.
+    /// Empty if no account was asked; so is `upstream_model`.
     pub(super) account: &'a str,
     pub(super) upstream_model: &'a str,
     pub(super) outcome: &'a str,
 }
 
-/// What is summed, in the order of the columns in the file.
+/// The numbers that are summed, in the order of the columns in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
-    /// Rows.
+    /// The number of rows.
     Requests,
-    /// Tokens read.
+    /// The tokens that were read.
     Prompt,
-    /// Tokens written.
+    /// The tokens that were written.
     Completion,
-    /// Tokens read from a cache; they are part of those read.
+    /// The tokens that were read from a cache. They are part of those read.
     Cached,
-    /// Tokens put into a cache; they are part of those read.
+    /// The tokens that were put into a cache. They are part of those read.
     CacheWrite,
-    /// Tokens of thinking; they are part of those written.
+    /// The tokens of thinking. They are part of those written.
     Reasoning,
-    /// Rows whose tokens are an estimate.
+    /// The rows whose tokens are an estimate.
     Estimated,
-    /// What the tokens cost, as far as it is known, in thousand-millionths of a dollar.
+    /// The cost of the tokens, as far as it is known, in thousand-millionths of a dollar.
     Cost,
-    /// Rows whose cost nobody knows.
+    /// The rows whose cost is not known.
     Unpriced,
-    /// Tokens of attempts whose answer nobody got.
+    /// The tokens of attempts whose answer nobody got.
     UnusedTokens,
-    /// What those cost, as far as it is known, in thousand-millionths of a dollar.
+    /// The cost of those tokens, as far as it is known, in thousand-millionths of a dollar.
     UnusedCost,
-    /// Rows with such tokens whose cost nobody knows.
+    /// The rows that have such tokens and an unknown cost of them.
     UnusedUnpriced,
 }
 
@@ -91,13 +91,13 @@ impl Sums {
         }
     }
 
-    /// Returns the tokens read and written.
+    /// Returns the tokens that were read and written.
     pub fn tokens(&self) -> u64 {
         self[Column::Prompt].saturating_add(self[Column::Completion])
     }
 }
 
-/// Sums rows by all that they can be asked for.
+/// Sums rows by all facts that they can be grouped by.
 pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey<'a>, Sums> {
     let mut sums: HashMap<SumKey<'a>, Sums> = HashMap::new();
     for row in rows {

@@ -1,5 +1,5 @@
-//! The [`Writer`] is one thread: it writes what waits into the file, writes what running exchanges
-//! have used so far, and deletes what is old.
+//! The [`Writer`] is one thread. It writes the rows that wait into the file, writes what running
+//! exchanges have used so far, and deletes what is old.
 
 mod limits;
 mod running;
@@ -18,40 +18,40 @@ use std::time::{Duration, Instant};
 
 /// The time between two tries to open the file.
 const AGAIN: Duration = Duration::from_secs(3);
-/// The time between two looks at what is old.
+/// The time between two searches for what is old.
 const LOOK: Duration = Duration::from_secs(600);
-/// The time between two steps of deleting, for others that wait to write.
+/// The time between two steps of deleting, in which others can write.
 const BREATH: Duration = Duration::from_millis(20);
-/// Sums of days are kept for this many days at least.
+/// The least number of days for which sums of days are kept.
 const SUMS_KEPT: u64 = 400;
-/// Tries at the start: an instance that is about to end may have the file locked.
+/// The number of tries at the start: an instance that is about to end may have the file locked.
 const TRIES: u32 = 10;
 
-/// The error of a panic. The process has logged where it was.
+/// The error after a panic. The process has logged its place.
 const PANICKED: &str = "its thread panicked, which is a bug of Portcullis";
 
-/// What the thread owns.
+/// The state of the thread.
 pub(super) struct Writer {
     sink: Arc<Sink>,
-    /// None: the file could not be opened.
+    /// `None` if the file could not be opened.
     book: Option<Book>,
     instance: Arc<str>,
-    /// When to look for what is old, or to try to open the file.
+    /// The time to search for what is old, or to try to open the file.
     next: Instant,
-    /// The last batch made writing panic, and waits for a second try.
+    /// True if writing the last batch panicked. The batch waits for a second try.
     panicked: bool,
-    /// A random name. It tells what runs here from what runs in other processes.
+    /// A random name. It tells the running exchanges of this process from those of other processes.
     process: Arc<str>,
-    /// When to write next what runs.
+    /// The time to write running exchanges next.
     next_look: Instant,
-    /// What the file has of what runs, by the number of the run.
+    /// What the file has of running exchanges, by the number of the run.
     written: HashMap<u64, SoFar>,
-    /// The log has said that what runs cannot be written.
+    /// True if the log has said that running exchanges cannot be written.
     live_error_logged: bool,
 }
 
 impl Writer {
-    /// Tries to open the file. Returns also the instance's name.
+    /// Makes the writer, and tries to open the file. Also returns the instance's name.
     pub(super) fn begin(sink: Arc<Sink>) -> (Writer, Arc<str>) {
         let now = Instant::now();
         let mut writer = Writer {
@@ -70,7 +70,7 @@ impl Writer {
                 Ok((book, instance)) => {
                     writer.instance = instance.into();
                     writer.book = Some(book);
-                    // If it fails, it is tried again with the next look for what is old.
+                    // If this fails, it is tried again with the next search for what is old.
                     writer.take_over().ok();
                     break;
                 }
@@ -160,7 +160,7 @@ impl Writer {
                 self.book = Some(book);
                 self.next = Instant::now();
                 self.written.clear();
-                // Before the past is read. If it fails, the next look comes at once.
+                // This comes before the past is read. If it fails, the next search comes at once.
                 self.take_over().ok();
                 if let Some(limits) = self.recall() {
                     *self.sink.owed.lock() = Some(limits);
@@ -187,7 +187,7 @@ impl Writer {
         }
     }
 
-    /// Returns whether the file is in its place. If it was moved away, it is closed.
+    /// Returns whether the file is in its place. Closes the file if it was moved away.
     fn is_in_place(&mut self, sink: &Sink) -> bool {
         let is_away = self.book.as_ref().is_some_and(|book| !book.is_in_place());
         if is_away {
@@ -202,13 +202,13 @@ impl Writer {
         !is_away
     }
 
-    /// Writes a batch. Returns whether something was written.
+    /// Writes a batch. Returns whether the batch is written.
     fn write_down(&mut self, sink: &Sink) -> bool {
         let _writing = sink.writing.lock();
         if !self.is_in_place(sink) {
             return false;
         }
-        // Limits began without the past just now.
+        // Just now, limits have begun without the past.
         if sink.owed.lock().is_some() {
             return false;
         }
@@ -228,7 +228,7 @@ impl Writer {
                 sink.backlog.lock().give_back(batch);
                 self.failed(&why);
             }
-            // A batch that panics twice would do so for ever.
+            // A batch that panics twice would panic for ever.
             Err(_) if self.panicked => {
                 self.panicked = false;
                 sink.dropped.fetch_add(count(), Ordering::Relaxed);
@@ -245,7 +245,7 @@ impl Writer {
         is_written
     }
 
-    /// Deletes some of what is old.
+    /// Deletes some old rows and sums.
     fn prune(&mut self) {
         let Some(book) = &mut self.book else { return };
         let today = day_of(now());
@@ -255,8 +255,8 @@ impl Writer {
             // Another process of this ledger may have died meanwhile.
             Ok(false) => self.next = Instant::now() + if self.take_over().is_ok() { LOOK } else { AGAIN },
             Err(why) if why.busy => self.next = Instant::now() + AGAIN,
-            // On a full disk nothing can be deleted either. Whether rows can be written, the next
-            // row shows.
+            // On a full disk nothing can be deleted either. The next row shows whether rows can be
+            // written.
             Err(why) => {
                 log::debug!("the ledger's old rows could not be deleted: {}", why.what);
                 self.next = Instant::now() + LOOK;
@@ -264,7 +264,7 @@ impl Writer {
         }
     }
 
-    /// Closes the file, which cannot be written. Logs that once an outage.
+    /// Closes the file after it could not be written. Logs an error once per outage.
     fn failed(&mut self, why: &Fault) {
         self.book = None;
         self.next = Instant::now() + AGAIN;
@@ -301,7 +301,8 @@ impl Writer {
     }
 }
 
-/// Returns sixteen random digits, or those of the clock if the system has no randomness.
+/// Returns sixteen random hexadecimal digits, or those of the clock if the system has no
+/// randomness.
 pub(super) fn random_name() -> Arc<str> {
     let mut bytes = [0; 8];
     let number = if getrandom::fill(&mut bytes).is_ok() { u64::from_le_bytes(bytes) } else { now() };

@@ -1,7 +1,9 @@
-//! What counts have changed, for whoever keeps them elsewhere too.
+//! [`Changes`] lists the scopes whose counts have changed. The store, which keeps the counts too,
+//! reads the list.
 //!
-//! A scope stands in the list once, however often it changes before the list is looked at: what is
-//! told of it then is all that it counts. So the list is never longer than there are scopes.
+//! A scope is in the list at most once, however often it changes before the list is read: the
+//! reader then sends all that the scope counts. So the list is never longer than the number of
+//! scopes.
 
 use super::{Counts, Scope, Spent};
 use crate::base::lock::Lock;
@@ -9,59 +11,61 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
-/// The scopes that have changed.
+/// The scopes whose counts have changed since the list was last read.
 #[derive(Debug, Default)]
 pub struct Changes {
     scopes: Lock<Vec<Arc<Scope>>>,
-    /// There are some.
+    /// Wakes the reader of the list: there is a changed scope.
     pub some: Notify,
 }
 
 impl Changes {
-    /// Takes at most so many.
+    /// Takes at most `most` scopes from the list.
     pub fn take(&self, most: usize) -> Vec<Arc<Scope>> {
         let mut scopes = self.scopes.lock();
         let rest = scopes.len().min(most);
         let taken: Vec<Arc<Scope>> = scopes.drain(..rest).collect();
         for scope in &taken {
-            // What changes from now on is a change anew: its counts are read after this.
+            // The counts are read after this. So a change from now on puts the scope into the list
+            // again.
             scope.shared.listed.store(false, Ordering::SeqCst);
         }
         taken
     }
 
-    /// Returns how many there are.
+    /// Returns the number of scopes in the list.
     pub fn len(&self) -> usize {
         self.scopes.lock().len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What a scope knows of being shared.
+/// The state of a scope that the store counts too.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// Who is told of its changes, if anybody is.
+    /// The list that the scope enters when it changes. `None` if there is no store.
     changes: Option<Arc<Changes>>,
     listed: AtomicBool,
     told: AtomicU64,
     retired: AtomicBool,
-    /// What it began with, without what was cut where a process died.
+    /// The counts with which the scope began, without those of processes that died.
     began: OnceLock<Counts>,
-    /// What was kept elsewhere by who counted for it before is known.
+    /// True if it is known what the store already had of this scope, sent earlier by this gateway's
+    /// name.
     is_known: AtomicBool,
 }
 
 impl Scope {
-    /// Lists its changes from now on, where somebody is told of them.
+    /// Makes the scope enter `changes` from now on, if there is such a list.
     pub(super) fn shared(self, changes: Option<Arc<Changes>>) -> Scope {
         Scope { shared: Shared { changes, ..Shared::default() }, ..self }
     }
 
-    /// Notes that its counts have changed.
+    /// Puts the scope into the list of changes.
     pub fn changed(self: &Arc<Scope>) {
         let Shared { changes: Some(changes), retired, listed, .. } = &self.shared else { return };
         if !retired.load(Ordering::SeqCst) && !listed.swap(true, Ordering::SeqCst) {
@@ -70,34 +74,35 @@ impl Scope {
         }
     }
 
-    /// Notes that nobody is bound by it any more: if its name comes back, another one counts for
-    /// it.
+    /// Notes that no key is bound by the scope any more. If its name comes back, a new scope counts
+    /// for it.
     pub(super) fn retire(&self) {
         self.shared.retired.store(true, Ordering::SeqCst);
     }
 
-    /// What it counts up to now it began with. What was cut where a process died comes after it:
-    /// who counted there had only reserved it.
+    /// Notes the present counts as those with which the scope began. The use of processes that died
+    /// is added after this call: in the store such a process had only reserved it.
     pub(super) fn begins(&self) {
         if self.shared.changes.is_some() {
-            // What it began with first stays.
+            // Only the first call counts.
             self.shared.began.get_or_init(|| self.tally().counts());
         }
     }
 
-    /// Returns what it began with, without what was cut where a process died; nothing, if nobody
-    /// said so.
+    /// Returns the counts with which the scope began, without those of processes that died. Returns
+    /// empty counts if nobody noted them.
     pub fn began(&self) -> Counts {
         self.shared.began.get().cloned().unwrap_or_default()
     }
 
-    /// Returns whether it is known what was kept elsewhere by who counted for it before.
+    /// Returns whether it is known what the store already had of this scope, sent earlier by this
+    /// gateway's name.
     pub fn is_known(&self) -> bool {
         self.shared.changes.is_none() || self.shared.is_known.load(Ordering::Relaxed)
     }
 
-    /// It is known now, and this of it was not counted here: each when, how many requests, and what
-    /// they used.
+    /// Notes that it is now known what the store already had. Adds `missing`, which was not counted
+    /// here: each entry has a time, a number of requests, and their use.
     pub fn know(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
         let Shared { changes, is_known, .. } = &self.shared;
         if changes.is_none() || is_known.swap(true, Ordering::Relaxed) || missing.is_empty() {
@@ -109,12 +114,12 @@ impl Scope {
         self.changed();
     }
 
-    /// Returns in which epoch all its counts were told last.
+    /// Returns the epoch in which all counts were last sent to the store.
     pub fn told(&self) -> u64 {
         self.shared.told.load(Ordering::Relaxed)
     }
 
-    /// Notes that all its counts were told in this epoch.
+    /// Notes that all counts were sent to the store in this epoch.
     pub fn tell(&self, epoch: u64) {
         self.shared.told.store(epoch, Ordering::Relaxed);
     }

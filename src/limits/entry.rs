@@ -1,17 +1,18 @@
-//! An [`Entry`] is the place of a request whose body is still coming. It is taken from the caller
-//! and the key, since the model is not known yet.
+//! An [`Entry`] is the place of a request whose body is still arriving. The place is taken from the
+//! caller and the key, since the model is not known yet.
 //!
-//! It counts in this gateway only, and bounds only other entries. The admission takes a place of
-//! its own; by then the entry is given back.
+//! An entry counts in this gateway only, and bounds only other entries. The admission takes a place
+//! of its own; by then the entry is given back.
 
 use super::{Bounds, Kind, LimitReached, Scope, locked};
 use std::sync::Arc;
 
-/// The places of one upload. When it is dropped, they are free.
+/// The places of one upload. Dropping the entry frees them.
 #[derive(Debug)]
 pub struct Entry([Option<Arc<Scope>>; 3]);
 
-/// Takes a place from each bound that limits places, or from none. None: no bound limits them.
+/// Takes a place from each bound that limits places, or from none. Returns `None` if no bound
+/// limits places.
 pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<Entry>, LimitReached> {
     let bounds: Bounds<'_> = bounds.iter().filter(|bound| bound.limits.concurrency.is_some()).copied().collect();
     if bounds.is_empty() {

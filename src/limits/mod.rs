@@ -1,10 +1,10 @@
 //! A limit says how much a caller, a key, or a key of one model may use in a time. A [`Scope`] is
 //! one of these three, and counts its use.
 //!
-//! An exchange is admitted by all scopes that bound it, or by none. The limits reserve what the
-//! exchange may use. When the exchange is settled, what it did use replaces the reservation, in the
-//! second, day and month of the admission. A scope outlives catalogs: changed limits go on with
-//! what is counted.
+//! An exchange is admitted by all scopes that bound it, or by none. The limits reserve the most
+//! that the exchange may use. When the exchange is settled, what it did use replaces the
+//! reservation, in the second, day and month of the admission. A scope outlives catalogs: when the
+//! limits change, its counts stay.
 //!
 //! **Invariants:** a refusal takes nothing. A [`Reservation`] is settled exactly once; if it is
 //! dropped, it is settled with nothing. Scopes are locked from the caller's down, only while they
@@ -28,22 +28,23 @@ use crate::conf::price::Usd;
 use std::sync::{Arc, MutexGuard};
 use tally::{Counted, Tally};
 
-/// How much may be used. A minute is the last sixty whole seconds; days and months are UTC's.
+/// The amounts that may be used in a time. A minute is the last sixty whole seconds; days and
+/// months are those of UTC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Chat completions that begin within a minute.
+    /// The number of chat completions that may begin within a minute.
     pub requests_per_minute: Option<u64>,
-    /// Chat completions that begin on a day.
+    /// The number of chat completions that may begin on a day.
     pub requests_per_day: Option<u64>,
-    /// Tokens of those that begin within a minute.
+    /// The tokens of the chat completions that begin within a minute.
     pub tokens_per_minute: Option<u64>,
-    /// Tokens of those that begin on a day.
+    /// The tokens of the chat completions that begin on a day.
     pub tokens_per_day: Option<u64>,
-    /// Chat completions at once.
+    /// The number of chat completions that may run at once.
     pub concurrency: Option<u64>,
-    /// What those that begin on a day may cost.
+    /// The money that the chat completions of a day may cost.
     pub usd_per_day: Option<Usd>,
-    /// What those that begin on a month may cost.
+    /// The money that the chat completions of a month may cost.
     pub usd_per_month: Option<Usd>,
 }
 
@@ -63,20 +64,20 @@ impl Limits {
         self.requests_per_day.is_some() || self.tokens_per_day.is_some() || self.limits_money()
     }
 
-    /// Returns whether money is.
+    /// Returns whether money is limited.
     pub fn limits_money(&self) -> bool {
         self.usd_per_day.is_some() || self.usd_per_month.is_some()
     }
 }
 
-/// What limits are written for, from the outermost in.
+/// The kinds of scopes, from the outermost to the innermost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// A caller: all its keys together.
+    /// A caller, with all its keys together.
     Caller,
     /// A key.
     Key,
-    /// A key, and the model it asks for.
+    /// A key, for one model.
     KeyModel,
 }
 
@@ -91,10 +92,10 @@ impl Level {
     }
 }
 
-/// A caller, a key, or a model of a key, that has limits; and what is counted against them.
+/// A caller, a key, or a key of one model, that has limits; and what is counted against them.
 #[derive(Debug)]
 pub struct Scope {
-    /// Which of them.
+    /// The kind of the scope.
     pub level: Level,
     /// `acme`, `acme/prod`, or `acme/prod gpt-4o`.
     pub name: Arc<str>,
@@ -103,10 +104,10 @@ pub struct Scope {
     unpriced: Lock<Unpriced>,
 }
 
-/// Requests of one month whose cost nobody knows.
+/// The number of requests of one month whose cost is not known.
 #[derive(Debug, Default)]
 struct Unpriced {
-    /// As its first day since 1970.
+    /// The month's first day, as the number of days since 1970.
     month: u64,
     requests: u64,
 }
@@ -117,23 +118,23 @@ impl Scope {
         Scope { level, name, tally: Lock::default(), shared: changes::Shared::default(), unpriced: Lock::default() }
     }
 
-    /// Returns the second, day and month in which an admission would be counted now.
+    /// Returns the second, day and month in which an admission at `now_ms` would be counted.
     pub fn moment(&self, now_ms: u64) -> Moment {
         self.tally_at(now_ms).moment()
     }
 
-    /// Returns whether a date has come again, since a clock was set: then the store needs its
-    /// counts again. Returns true once for each time.
+    /// Returns whether a day or month has come a second time, because a clock was set: then the
+    /// store needs the scope's counts again. Returns true once for each time.
     pub fn came_again(&self, now_ms: u64) -> bool {
         self.tally_at(now_ms).came_again()
     }
 
-    /// Returns what is counted now.
+    /// Returns what this gateway has counted.
     pub fn own(&self, now_ms: u64) -> Counts {
         self.tally_at(now_ms).counts()
     }
 
-    /// Notes that nobody knows what so many requests cost: the sums of money lack that.
+    /// Notes that the sums of money lack this number of requests, since their cost is not known.
     fn lacks(&self, at_ms: u64, requests: u64) {
         let month = Month::of(at_ms / DAY).first;
         let mut unpriced = self.unpriced.lock();
@@ -145,8 +146,8 @@ impl Scope {
         }
     }
 
-    /// Returns how many requests of this month the sums of money lack. They are from before money
-    /// was limited: since then all prices are known.
+    /// Returns how many requests of this month the sums of money lack. These requests began before
+    /// money was limited: since then all prices are known.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
         let unpriced = self.unpriced.lock();
         if unpriced.month == Month::of(now_ms / DAY).first { unpriced.requests } else { 0 }
@@ -163,21 +164,21 @@ impl Scope {
     }
 }
 
-/// Limits, and what is counted against them.
+/// Limits, and the scope whose use counts against them.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound<'a> {
-    /// As the exchange's catalog has them.
+    /// The limits, as the exchange's catalog has them.
     pub limits: &'a Limits,
-    /// What they limit.
+    /// The scope that is limited.
     pub scope: &'a Arc<Scope>,
 }
 
-/// What bounds one exchange: at most one of each level.
+/// The bounds of one exchange: at most one of each level.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bounds<'a>([Option<Bound<'a>>; 3]);
 
 impl<'a> Bounds<'a> {
-    /// Lists the bounds, from the caller's down.
+    /// Lists the bounds, the caller's first.
     pub fn iter(&self) -> impl Iterator<Item = &Bound<'a>> {
         self.0.iter().flatten()
     }
@@ -188,7 +189,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Takes bounds in any order. Of two of the same level the last one counts.
+/// Takes bounds in any order. If two have the same level, the last one counts.
 impl<'a> FromIterator<Bound<'a>> for Bounds<'a> {
     fn from_iter<I: IntoIterator<Item = Bound<'a>>>(bounds: I) -> Bounds<'a> {
         let [mut caller, mut key, mut key_model] = [None; 3];
@@ -206,21 +207,23 @@ impl<'a> FromIterator<Bound<'a>> for Bounds<'a> {
 /// The refusal of a request for which a limit has no room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitReached {
-    /// Whose limit it is: of several the one that has to be waited for longest.
+    /// The level of the limit's scope. If several limits have no room, this is the one with the
+    /// longest wait.
     pub level: Level,
-    /// The scope's name.
+    /// The name of the limit's scope.
     pub name: Arc<str>,
     /// The limit.
     pub over: Over,
-    /// What is left of all of them.
+    /// What is left of all limits of the exchange.
     pub left: Left,
-    /// How many share the limits; each goes by its part, unless it is 1.
+    /// The number of gateways that divide the limits. Unless it is 1, each gateway uses its part of
+    /// each limit.
     pub share: u32,
 }
 
 impl LimitReached {
-    /// Returns the refusal for the limit that has to be waited for longest, if one has no room.
-    /// `left` says what is left of all limits.
+    /// Returns the refusal for the limit with the longest wait, or `None` if all have room. `left`
+    /// returns what is left of all limits.
     pub fn worst<'s>(
         over: impl Iterator<Item = (&'s Arc<Scope>, Over)>,
         left: impl FnOnce() -> Left,
@@ -232,8 +235,8 @@ impl LimitReached {
     }
 }
 
-/// Takes one request, one place and what is asked for from all bounds, or from none. `share` is the
-/// number of gateways that divide each limit.
+/// Takes one request, one place and the amounts of `ask` from all bounds, or from none. `share` is
+/// the number of gateways that divide each limit.
 pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, LimitReached> {
     let mut tallies = locked(bounds, now_ms);
     let left = |tallies: &Locked<'_>| {
@@ -252,9 +255,9 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
     Ok(reservation)
 }
 
-/// Takes what is asked for without asking the limits: the store did, and says what is left. The
-/// store has counted it at the moments `counted`. A scope that counts it at another moment has
-/// changed, and tells the store so.
+/// Takes the amounts of `ask` without a check of the limits: the store has checked them, and `left`
+/// is its answer. The store has counted the exchange at the moments `counted`. If a scope counts it
+/// at another moment, the scope has changed, and tells the store so.
 pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, counted: &[Moment]) -> Reservation {
     let mut tallies = locked(bounds, now_ms);
     let held = take(&mut tallies, ask, now_ms);
@@ -272,8 +275,8 @@ pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, coun
 
 type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
 
-/// Locks the tallies, and takes each to the present time. All callers lock them in this order, a
-/// key's under its caller's: no two wait for each other.
+/// Locks the tallies, and moves each to the present time. All callers lock them in this order, the
+/// caller's before the key's: so no two wait for each other.
 fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     bounds.0.map(|bound| {
         let bound = bound?;
@@ -296,31 +299,32 @@ struct Held {
     entry: Counted,
 }
 
-/// What an exchange may use. When it is dropped, it is settled with nothing.
+/// The most that an exchange may use. If it is dropped, it is settled with nothing.
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation {
-    /// What was left for others once it was taken.
+    /// What was left for others after this was taken.
     pub left: Left,
-    /// When it was admitted, in milliseconds of Unix time.
+    /// The time of the admission, in milliseconds of Unix time.
     pub at: u64,
-    /// What was asked for.
+    /// The amounts that were asked for.
     pub ask: Ask,
     held: [Option<Held>; 3],
 }
 
 impl Reservation {
-    /// Gives the places back, and replaces what was reserved by what was used, less or more.
+    /// Gives the places back, and replaces the reserved amounts by those that were used, less or
+    /// more.
     pub fn settle(mut self, spent: Spent) {
         self.end(|tally, entry, ask| tally.settle(entry, ask, spent));
     }
 
-    /// Lists the scopes that it was taken from, from the caller's down.
+    /// Lists the scopes that the reservation was taken from, the caller's first.
     pub fn scopes(&self) -> impl Iterator<Item = &Arc<Scope>> {
         self.held.iter().flatten().map(|held| &held.scope)
     }
 
-    /// Takes everything back, as if nothing had been reserved: nobody waits for the request.
+    /// Takes everything back, as if nothing had been reserved: the request's sender waits no more.
     pub fn undo(mut self) {
         self.end(Tally::undo);
     }

@@ -1,8 +1,9 @@
-//! All scopes by their names, and when each key was last used: what outlives catalogs.
+//! A [`Registry`] has all scopes by their names, and the time at which each key was last used. It
+//! outlives catalogs.
 //!
-//! They belong to the catalogs and reservations that hold them. A scope that nobody has counted for
-//! yet begins with what was used before, so that neither a restart nor a new limit forgets it. What
-//! has no limits has no scope, and costs nothing.
+//! Scopes belong to the catalogs and reservations that hold them. A new scope begins with what was
+//! used before it, so that neither a restart nor a new limit forgets that use. A caller, a key or a
+//! key's model without limits has no scope, and costs nothing.
 
 use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
@@ -13,35 +14,36 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What was used before: what scopes begin with. No two of them count the same, and one that sums
-/// up a while is of its begin.
+/// An amount that was used before, with which scopes begin. No two of them count the same use. If
+/// one sums up a day, its time is the beginning of that day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Past {
-    /// When, in milliseconds of Unix time; never later than now.
+    /// The time of the use, in milliseconds of Unix time; never later than now.
     pub at: u64,
-    /// The day that it is of, where that is still to come: then a clock was ahead, and it counts
-    /// for the day or month of `at`, too.
+    /// The day of the use, if it is still to come: then a clock was ahead, and the use also counts
+    /// for the day or month of `at`.
     pub dated: Option<u64>,
-    /// By which caller.
+    /// The caller that used it.
     pub caller: Arc<str>,
-    /// With which key, as the catalog has it.
+    /// The key that used it, as the catalog has it.
     pub key: Arc<str>,
     /// The id of the model that was asked for.
     pub model: Arc<str>,
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
-    /// How many tokens.
+    /// The number of tokens.
     pub tokens: u64,
-    /// What they cost, as far as that is known.
+    /// The cost of the tokens, as far as it is known.
     pub usd: Usd,
-    /// How many of the requests cost what nobody knows.
+    /// The number of requests whose cost is not known.
     pub unpriced: u64,
-    /// It ran in a process that died, and was taken over from it: whoever keeps counts elsewhere
-    /// has it as only reserved.
+    /// True if the use was taken over from a process that died: the store counts it only as
+    /// reserved.
     pub cut: bool,
 }
 
-/// When a key was last used. A key has one, limits or not, and keeps it from catalog to catalog.
+/// The time at which a key was last used. Each key has one, with or without limits, and keeps it
+/// when the catalog changes.
 #[derive(Debug, Default)]
 pub struct LastUsed {
     at: AtomicU64,
@@ -50,41 +52,42 @@ pub struct LastUsed {
 }
 
 impl LastUsed {
-    /// It is used at this time, in milliseconds of Unix time. Whether the time before was in an
-    /// earlier second: whoever keeps it elsewhere need not be told more often.
+    /// Notes a use of the key at this time, in milliseconds of Unix time. Returns whether the use
+    /// before was in an earlier second: the ledger need not be told more often.
     pub fn touch(&self, at: u64) -> bool {
         let before = latest(&self.at, at);
         before / 1_000 < at / 1_000 || was_wrong(before, at)
     }
 
-    /// Returns when it was, in milliseconds of Unix time, if it ever was.
+    /// Returns the time of the last use, in milliseconds of Unix time, if there was one.
     pub fn at(&self) -> Option<u64> {
         Some(self.at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
-    /// It is used by a secret that is about to expire.
+    /// Notes a use of the key with a secret that is about to expire.
     pub fn by_old_hash(&self, at: u64) {
         self.old_hash.fetch_add(1, Ordering::Relaxed);
         latest(&self.old_hash_at, at);
     }
 
-    /// Returns when it was used by such a one last, in milliseconds of Unix time, if it ever was.
+    /// Returns the time of the last use with such a secret, in milliseconds of Unix time, if there
+    /// was one.
     pub fn old_hash_at(&self) -> Option<u64> {
         Some(self.old_hash_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
-    /// Returns how often it was.
+    /// Returns the number of uses with such a secret.
     pub fn old_hash_uses(&self) -> u64 {
         self.old_hash.load(Ordering::Relaxed)
     }
 }
 
-/// Remembers the later one, and says what was there before. Threads that use one key would take its
-/// line of memory from each other for nothing if it were always written.
+/// Stores the later of the two times, and returns the stored one from before. It writes only if it
+/// must: threads that use one key would otherwise take the memory's cache line from each other.
 fn latest(last: &AtomicU64, at: u64) -> u64 {
     let before = last.load(Ordering::Relaxed);
     if was_wrong(before, at) {
-        // If somebody else is faster, it is as late as this.
+        // If another thread writes first, its time is as good as this one.
         last.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed).ok();
     } else if before < at {
         last.fetch_max(at, Ordering::Relaxed);
@@ -92,26 +95,26 @@ fn latest(last: &AtomicU64, at: u64) -> u64 {
     before
 }
 
-/// Tells whether the clock was ahead then.
+/// Returns whether the clock was ahead at the time `before`.
 fn was_wrong(before: u64, now: u64) -> bool {
     before.saturating_sub(now) > STEP_BACK
 }
 
-/// A key, with the limits that bound it, as its catalog has them.
+/// A key and the limits that bound it, as its catalog has them.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyLimits<'c> {
-    /// Its name, and what it may use.
+    /// The key's name, and its limits.
     pub key: (&'c Arc<str>, &'c Limits),
-    /// Its caller's name, and what all keys of that may use together.
+    /// The caller's name, and the limits of all its keys together.
     pub caller: (&'c Arc<str>, &'c Limits),
-    /// What the key may use of single models besides: by the models' positions, sorted.
+    /// The key's further limits for single models, by the models' positions, sorted.
     pub models: &'c [(usize, Limits)],
 }
 
-/// Whoever has limits in a catalog, or may have.
+/// The callers and keys of a catalog, each with its limits.
 #[derive(Debug)]
 pub struct Limited<'c> {
-    /// The callers' names, and what each may use.
+    /// The callers' names, and the limits of each.
     pub callers: Vec<(&'c Arc<str>, &'c Limits)>,
     /// The keys, in the order in which they were made; `None` where a number has no key.
     pub keys: Vec<Option<KeyLimits<'c>>>,
@@ -124,30 +127,31 @@ pub struct Limited<'c> {
 pub struct KeyScopes {
     caller: Option<Arc<Scope>>,
     key: Option<Arc<Scope>>,
-    /// By the model's position, sorted.
+    /// The scopes of single models, by the models' positions, sorted.
     models: Vec<(usize, Arc<Scope>)>,
-    /// When the key was last used.
+    /// The time at which the key was last used.
     pub used: Arc<LastUsed>,
-    /// What its caller holds in memory.
+    /// The memory that requests of its caller hold.
     pub purse: Arc<Purse>,
 }
 
 impl KeyScopes {
-    /// Returns what bounds an exchange of the key, which is of the same catalog, for a model, given
-    /// by its position.
+    /// Returns the bounds of an exchange of the key, which is of the same catalog. `model` is the
+    /// model's position.
     pub fn bounds<'a>(&'a self, key: impl Into<KeyLimits<'a>>, model: usize) -> Bounds<'a> {
         let key = key.into();
         let of_model = of_model(&self.models, model).zip(of_model(key.models, model));
         Bounds([self.caller(key), self.key(key), of_model.map(|(scope, limits)| Bound { limits, scope })])
     }
 
-    /// Returns what bounds all that the key asks for: what is known of it before its body is.
+    /// Returns the bounds of all exchanges of the key, whatever their model: those that are known
+    /// before the body is read.
     pub fn entry<'a>(&'a self, key: impl Into<KeyLimits<'a>>) -> Bounds<'a> {
         let key = key.into();
         Bounds([self.caller(key), self.key(key), None])
     }
 
-    /// Returns all that bounds the key, whatever is asked for.
+    /// Returns all bounds of the key, those of all its models included.
     pub fn every<'a>(&'a self, key: impl Into<KeyLimits<'a>>) -> impl Iterator<Item = Bound<'a>> {
         let key = key.into();
         let models = self
@@ -165,7 +169,7 @@ impl KeyScopes {
         self.key.as_ref().map(|scope| Bound { limits: key.key.1, scope })
     }
 
-    /// Returns all of them, from the caller's down.
+    /// Lists all scopes of the key, the caller's first.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Scope>> {
         self.caller.iter().chain(&self.key).chain(self.models.iter().map(|(_, scope)| scope))
     }
@@ -176,32 +180,34 @@ fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
     of_models.get(at).map(|(_, of_model)| of_model)
 }
 
-/// All scopes. Their names tell levels apart: no caller's has a slash, no key's a space.
+/// All scopes, by their names. A name tells the level: a caller's name has no slash, and a key's no
+/// space.
 #[derive(Default)]
 pub struct Registry {
     scopes: Lock<HashMap<Arc<str>, Weak<Scope>>>,
-    /// Of the newest catalog's keys, in its order.
+    /// The last uses of the newest catalog's keys, in its order.
     used: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
-    /// Of the newest catalog's callers.
+    /// The purses of the newest catalog's callers.
     purses: Lock<HashMap<Arc<str>, Arc<Purse>>>,
     changes: Option<Arc<Changes>>,
-    /// What was used before could not be told to whoever asks now.
+    /// True if the past could not be read when it was last asked for.
     owed: AtomicBool,
-    /// Those that began with nothing therefore, and how they are limited.
+    /// The scopes that therefore began with nothing, and their limits.
     unseeded: Lock<Unseeded>,
 }
 
 type Unseeded = HashMap<Arc<str>, (Weak<Scope>, Limits)>;
 
 impl Registry {
-    /// Returns a registry whose scopes' counts are kept elsewhere too.
+    /// Makes a registry whose scopes list their changes in `changes`.
     pub fn shared(changes: Arc<Changes>) -> Registry {
         Registry { changes: Some(changes), ..Registry::default() }
     }
 
-    /// Returns the scopes of a catalog's keys, in the order of its keys. Where one is new, all that
-    /// was used before is asked for, once. What this catalog does not limit is forgotten, whoever
-    /// holds it still: it is not counted any more, and would not know of it if it came back.
+    /// Returns the scopes of a catalog's keys, in the order of its keys. If a scope is new, `seeds`
+    /// is asked once for all that was used before. A scope that this catalog does not limit is
+    /// forgotten, even if somebody still holds it: it misses what is used from now on, and its
+    /// counts would be wrong if it came back.
     pub fn adopt<'c>(&self, catalog: impl Into<Limited<'c>>, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
         let limited: Limited<'c> = catalog.into();
         let mut scopes = self.scopes.lock();
@@ -253,17 +259,16 @@ impl Registry {
         all
     }
 
-    /// Whoever is asked for seeds says so if they are not known: those that are new remain to be
-    /// told, by [`Registry::recall`].
+    /// Notes that the past cannot be read now. The function that is asked for `seeds` calls this.
+    /// Scopes that are new then get the past later, from [`Registry::recall`].
     pub fn owe(&self) {
         self.owed.store(true, Ordering::SeqCst);
     }
 
-    /// What was used before the scopes began that could not be told so far. It is told to them,
-    /// once.
+    /// Tells the past, once, to the scopes that had to begin without it.
     pub fn recall(&self, past: Vec<Past>) {
         let unseeded = {
-            // Whoever adopts has it until those that are new are listed.
+            // `adopt` holds this lock until new scopes are listed in `unseeded`.
             let _adopted = self.scopes.lock();
             std::mem::take(&mut *self.unseeded.lock())
         };
@@ -285,14 +290,14 @@ impl Registry {
         }
     }
 
-    /// Returns the scopes that are held, in no order.
+    /// Returns the scopes that somebody holds, in no order.
     pub fn scopes(&self) -> Vec<Arc<Scope>> {
         self.scopes.lock().values().filter_map(Weak::upgrade).collect()
     }
 }
 
-/// What the last catalog's keys were used, looked up by keys that are mostly the same in the same
-/// order: then nothing is hashed.
+/// The last uses of the keys of the catalog before. The keys of both catalogs are mostly the same,
+/// in the same order: then no lookup needs a hash.
 struct LastUses {
     list: Vec<(Arc<str>, Arc<LastUsed>)>,
     next: usize,
@@ -355,7 +360,7 @@ fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
 }
 
 impl Scope {
-    /// Adds what was used before.
+    /// Adds an amount that was used before.
     fn recall(self: &Arc<Scope>, past: &Past) {
         self.tally().recall(past.at, past.dated, past.requests, Spent { tokens: past.tokens, usd: past.usd });
         self.lacks(past.at, past.unpriced);

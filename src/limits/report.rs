@@ -11,12 +11,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl LimitReached {
-    /// Returns the answer: which limit it was, how much of it is left, and when there is more.
+    /// Returns the answer for the caller: the limit, what is left of it, and when there is more.
     pub fn refusal(&self) -> Refusal {
         let over = &self.over;
         let whose = match (self.level, self.name.split_once(' ')) {
             (Level::Caller, _) => format!("caller {}", self.name),
-            // Named after both.
+            // The name has the key and the model.
             (Level::KeyModel, Some((key, model))) => format!("key {key} for the model {model}"),
             (Level::Key | Level::KeyModel, _) => format!("key {}", self.name),
         };
@@ -43,12 +43,12 @@ impl LimitReached {
             Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens (prompt and answer)", over.asked)),
             Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD", Usd(over.asked))),
         };
-        // By whole seconds, as the head says it.
+        // The message says whole seconds, as the header does.
         let wait =
             over.wait.map(|wait| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND));
         let wait = match over.kind {
-            // Longer than a minute it is only where a gateway's clock is behind: not so long that
-            // clients would give up.
+            // The wait is longer than a minute only if a gateway's clock is behind. It is cut, so
+            // that clients do not give up.
             Kind::RequestsPerMinute | Kind::TokensPerMinute => wait.map(|wait| wait.min(MINUTE)),
             Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => wait,
         };
@@ -82,8 +82,8 @@ impl LimitReached {
     }
 }
 
-/// Returns what `/limits` says of one scope: its limits, and what is used of them; where money is
-/// limited, how many requests of the month that lacks.
+/// Returns what `/limits` shows of one scope: its limits, and what is used of them; where money is
+/// limited, also the number of the month's requests whose cost is missing.
 pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
     let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
     let used = |kind: Kind| match kind {
@@ -105,12 +105,12 @@ pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
 }
 
 impl Bound<'_> {
-    /// Returns each kind of limit that there is, and how much it allows.
+    /// Lists each kind of limit that is set, and the amount that it allows.
     pub fn each(&self) -> impl Iterator<Item = (Kind, u64)> {
         Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit(self.limits, 1)?)))
     }
 
-    /// Returns what `/limits` says of the limits themselves.
+    /// Returns what `/limits` shows of the limits themselves.
     pub fn json(&self) -> Map<String, Value> {
         let (level, name) = (self.scope.level.name(), &*self.scope.name);
         let fields = [("level", level.into()), ("name", name.into()), ("limits", amounts(self.each()))];
@@ -118,14 +118,14 @@ impl Bound<'_> {
     }
 }
 
-/// Writes amounts by the names of their kinds.
+/// Writes amounts under the names of their kinds.
 fn amounts(each: impl Iterator<Item = (Kind, u64)>) -> Value {
     let amount = |kind: Kind, number: u64| if kind.is_money() { json!(Usd(number)) } else { json!(number) };
     Value::Object(each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number))).collect())
 }
 
 impl Left {
-    /// Returns the headers, where there are limits.
+    /// Returns the headers for the limits that are set.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         const REQUESTS: [&str; 3] =
             ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
@@ -140,8 +140,8 @@ impl Left {
     }
 }
 
-/// As Go writes it, and so OpenAI: `350ms`, `12s`, `6m0s`, `1h0m5s`. Parts of a second count as a
-/// whole one from a second on.
+/// Writes a time as Go and so OpenAI do: `350ms`, `12s`, `6m0s`, `1h0m5s`. From one second on, a
+/// part of a second counts as a whole one.
 fn span(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         return format!("{}ms", time.as_millis());

@@ -1,12 +1,12 @@
-//! What one caller, key, or model of a key has used of late, counted against its limits.
+//! A [`Tally`] counts what one scope has used, by second, day and month.
 //!
 //! Pure: the time is passed in, as milliseconds of Unix time. A minute is sixty whole seconds in a
-//! ring. Days and months are UTC's, and each is counted by itself, as the ledger does: a date that
-//! comes again, since a clock was set, goes on with what it had. While a clock is set back, what it
-//! counted on later dates counts for the present one, too. A clock that goes back by a moment stops
-//! the tally's time until it has caught up. **Invariant:** whatever the clock does, a date's sums
-//! are those of what was admitted on it, and nothing that was counted is free again because a clock
-//! went back.
+//! ring. Days and months are those of UTC. Each day and each month is counted by itself, as in the
+//! ledger: if a clock is set and a date comes again, it goes on with its old sums. While a clock is
+//! set back, the sums of later dates also count for the present one. If a clock goes back by a
+//! moment only, the tally's time stops until the clock has caught up. **Invariant:** whatever the
+//! clock does, the sums of a date are those of what was admitted on it; and no count is free again
+//! because a clock went back.
 
 mod dates;
 mod kind;
@@ -20,77 +20,77 @@ pub use kind::Kind;
 use minute::{Count, Minute};
 use std::time::Duration;
 
-/// What an exchange may come to use, besides one request and one place.
+/// The most that an exchange may use, besides one request and one place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// The prompt's, and as many as the answer may have.
+    /// The tokens of the prompt, and the most that the answer may have.
     pub tokens: u64,
-    /// What they cost at most.
+    /// The most that these tokens cost.
     pub usd: Usd,
-    /// Of both, what the request itself asks for. The rest is an estimate of ours, which may be too
-    /// much.
+    /// The part of both that the request itself asks for. The rest is our estimate, which may be
+    /// too high.
     pub sure: Spent,
 }
 
 impl Ask {
-    /// So much, and nothing of it is an estimate.
+    /// Makes an ask of which nothing is an estimate.
     pub const fn of(tokens: u64, usd: Usd) -> Ask {
         Ask { tokens, usd, sure: Spent { tokens, usd } }
     }
 }
 
-/// What it did use.
+/// The amounts that an exchange did use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// The prompt's and the answer's.
+    /// The tokens of the prompt and the answer.
     pub tokens: u64,
-    /// What they cost.
+    /// The cost of the tokens.
     pub usd: Usd,
 }
 
-/// A limit that has no room for what was asked.
+/// The answer of a limit that has no room for an ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {
-    /// Which one.
+    /// The kind of the limit.
     pub kind: Kind,
-    /// How much it allows.
+    /// The amount that the limit allows.
     pub limit: u64,
-    /// How much of that is used or reserved.
+    /// The amount that is used or reserved.
     pub used: u64,
-    /// How much was asked for.
+    /// The amount that was asked for.
     pub asked: u64,
-    /// How long until there is room, if nobody else takes it; `None` if there never is.
+    /// The time until there is room, if nobody else takes it. `None` if there never is.
     pub wait: Option<Duration>,
-    /// It is more than the whole limit, but only as estimated: so it has to wait until nothing else
-    /// is counted.
+    /// True if the ask is more than the whole limit, but only as estimated: it has to wait until
+    /// nothing else is counted.
     pub estimated: bool,
 }
 
 impl Over {
-    /// Returns the one to be told of: the one that has to be waited for longest.
+    /// Returns the one with the longer wait: the caller is told of that one.
     pub fn worse(self, other: Over) -> Over {
         let later = |over: Over| over.wait.unwrap_or(Duration::MAX);
         if later(other) > later(self) { other } else { self }
     }
 }
 
-/// How much a limit has left.
+/// The amount that a limit has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// How much it allows.
+    /// The amount that the limit allows.
     pub limit: u64,
-    /// How much of that is neither used nor reserved.
+    /// The amount that is neither used nor reserved.
     pub remaining: u64,
-    /// How long until all of it is there again.
+    /// The time until the whole limit is free again.
     pub reset: Duration,
 }
 
-/// What is left of the tightest limits: those with the fewest remaining.
+/// What is left of the tightest limits. The tightest limit has the least remaining.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Of those on requests.
+    /// The tightest limit on requests.
     pub requests: Option<Room>,
-    /// Of those on tokens.
+    /// The tightest limit on tokens.
     pub tokens: Option<Room>,
 }
 
@@ -111,62 +111,62 @@ fn tightest(one: Option<Room>, other: Option<Room>) -> Option<Room> {
     }
 }
 
-/// Where an admission was counted, to be settled there.
+/// The place at which an admission was counted. It is settled there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// When.
+    /// The time of the admission.
     at: u64,
-    /// How many seconds the clock had been set back by then.
+    /// The number of seconds by which the clock had been set back before.
     back: u64,
-    /// It is counted by the second, too.
+    /// True if the admission is also counted by the second.
     by_second: bool,
 }
 
-/// When something is counted, as a tally sees it.
+/// The second, day and month in which a tally counts something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The second of Unix time.
     pub second: u64,
-    /// The day since 1970.
+    /// The day, as the number of days since 1970.
     pub day: u64,
-    /// The month, as its first day since 1970.
+    /// The month's first day, as the number of days since 1970.
     pub month: u64,
 }
 
 /// What one tally has counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The tally's time.
+    /// The tally's time, in milliseconds of Unix time.
     pub at: u64,
-    /// Its day and month, and the second that it is.
+    /// The second, day and month of that time.
     pub moment: Moment,
-    /// Seconds of Unix time within the last minute, each with its requests and tokens, oldest
-    /// first; if anything is limited by the minute.
+    /// The seconds of the last minute, each with its requests and tokens, oldest first. Empty if
+    /// nothing is limited by the minute.
     pub minute: Vec<(u64, u64, u64)>,
-    /// Requests of the day.
+    /// The requests of the day.
     pub day_requests: u64,
-    /// Tokens of the day.
+    /// The tokens of the day.
     pub day_tokens: u64,
-    /// Money of the day.
+    /// The money of the day.
     pub day_usd: Usd,
-    /// Money of the month.
+    /// The money of the month.
     pub month_usd: Usd,
-    /// Requests at once.
+    /// The requests that run.
     pub places: u64,
-    /// Bodies that come in, here only.
+    /// The bodies that are arriving. Only this gateway counts them.
     pub entering: u64,
-    /// What of that is only reserved.
+    /// The part of these counts that is only reserved.
     pub reserved: Reserved,
 }
 
-/// What those have reserved that run.
+/// The amounts that running exchanges have reserved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// Tokens of the day.
+    /// The tokens of the day.
     pub day_tokens: u64,
-    /// Money of the day.
+    /// The money of the day.
     pub day_usd: Usd,
-    /// Money of the month.
+    /// The money of the month.
     pub month_usd: Usd,
 }
 
@@ -174,24 +174,23 @@ pub struct Reserved {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
     now: u64,
-    /// None: nothing is limited by the minute.
+    /// The counts by the second. `None` if nothing is limited by the minute.
     minute: Option<Box<Minute>>,
     dates: Dates,
     places: u64,
     entering: u64,
-    /// How many seconds the clock has been set back, all in all.
+    /// The number of seconds by which the clock has been set back in sum.
     back: u64,
-    /// A date came that had been there before: whoever is told of changes has not heard what it
-    /// has.
+    /// True if a date came that had been there before: the store has not been told the date's sums.
     came_again: bool,
-    /// Of the tokens and the money of the day, and of the money of the month, what is only
-    /// reserved.
+    /// The part that is only reserved: of the day's tokens, of the day's money, and of the month's
+    /// money.
     reserved: [u128; 3],
 }
 
 impl Tally {
-    /// Time goes on, if it does: what is out of the minute, the day, or the month by then is no
-    /// longer counted.
+    /// Moves the tally to the time `now`. What is no longer within the minute, the day or the month
+    /// is no longer counted.
     pub fn advance(&mut self, now: u64) {
         if now > self.now {
             if let Some(minute) = &mut self.minute {
@@ -210,7 +209,8 @@ impl Tally {
         self.turn(now / DAY);
     }
 
-    /// What runs has reserved for the day, and for the month, on which it was admitted.
+    /// Moves the dates to `day`. The reserved amounts are of the present day and month only: they
+    /// are zero after a change.
     fn turn(&mut self, day: u64) {
         let (was, month) = (self.dates.day, self.dates.month);
         self.came_again |= self.dates.turn(day);
@@ -223,27 +223,28 @@ impl Tally {
         }
     }
 
-    /// If one of these limits is by the minute, that is counted from now on.
+    /// Counts by the second from now on, if one of these limits is by the minute.
     pub fn watch(&mut self, limits: &Limits) {
         if limits.by_minute() {
             self.minute.get_or_insert_default();
         }
     }
 
-    /// Returns the limit that has no room for it; of several the one that has to be waited for
-    /// longest.
+    /// Returns the limit that has no room for `ask`. If there are several, returns the one with the
+    /// longest wait.
     pub fn over(&self, limits: &Limits, share: u64, ask: Ask, now: u64) -> Option<Over> {
         let over = |kind: Kind| {
             let limit = kind.limit(limits, share)?;
             let (used, asked) = (self.used(kind), kind.asked(ask));
-            // What costs nothing goes through even where more was spent than there was.
+            // A request that costs nothing is admitted even if more was spent than the limit
+            // allows.
             if asked == 0 {
                 return None;
             }
             let excess = (used + u128::from(asked)).saturating_sub(u128::from(limit));
             let estimated = kind.is_over_as_estimated(limit, ask);
-            // What is too much for any limit may be less in truth: where nothing else is counted,
-            // it is tried.
+            // The ask may be over the whole limit only because of the estimate. If nothing else is
+            // counted, the request is tried.
             if excess == 0 || estimated && used == 0 {
                 return None;
             }
@@ -253,8 +254,8 @@ impl Tally {
         Kind::ALL.into_iter().filter_map(over).reduce(Over::worse)
     }
 
-    /// Counts what is asked for, whether there is room or not. Who read the clock a moment ago says
-    /// when: it is of that second and date, as it is in the ledger.
+    /// Counts `ask`, whether there is room or not. `at` is when the caller read the clock, perhaps
+    /// a moment ago: the ask is counted in that second and on that date, as in the ledger.
     pub(super) fn take_at(&mut self, ask: Ask, at: u64) -> Counted {
         let at = at.min(self.now);
         self.places = self.places.saturating_add(1);
@@ -266,22 +267,22 @@ impl Tally {
         Counted { at, back: self.back, by_second: self.minute.is_some() }
     }
 
-    /// What was asked for is replaced by what was used, where it was counted, if that is still
-    /// counted; the place is given back.
+    /// Replaces the ask by what was used, where the ask was counted and if that is still counted.
+    /// Gives the place back.
     pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
         let count = |tokens: u64| Count { requests: 0, tokens };
         self.replace(entry, (count(ask.tokens), ask.usd), (count(spent.tokens), spent.usd));
     }
 
-    /// As if it had never been counted.
+    /// Takes the ask back, as if it had never been counted.
     pub(super) fn undo(&mut self, entry: Counted, ask: Ask) {
         self.places = self.places.saturating_sub(1);
         self.replace(entry, (Count { requests: 1, tokens: ask.tokens }, ask.usd), (Count::default(), Usd::ZERO));
     }
 
     fn replace(&mut self, entry: Counted, (what, usd): (Count, Usd), (by, by_usd): (Count, Usd)) {
-        // Since then the clock was perhaps set back, and what was counted was moved along.
+        // If the clock was set back since then, the counted seconds were moved with it.
         let then = second(entry.at).checked_sub(self.back.saturating_sub(entry.back));
         if let (Some(minute), Some(then)) = (&mut self.minute, then.filter(|_| entry.by_second)) {
             minute.change(second(self.now), then, what, by);
@@ -292,7 +293,7 @@ impl Tally {
         self.reserve(entry.at / DAY, (what.tokens, usd), u128::saturating_sub);
     }
 
-    /// Changes what is reserved for the day, and for its month, where they are the present ones.
+    /// Changes the reserved amounts of a day and its month, if they are the present ones.
     fn reserve(&mut self, day: u64, (tokens, usd): (u64, Usd), change: impl Fn(u128, u128) -> u128) {
         let [of_tokens, of_usd, of_month] = &mut self.reserved;
         if day == self.dates.day {
@@ -304,19 +305,19 @@ impl Tally {
         }
     }
 
-    /// Returns whether a date came that had been there before; says so once.
+    /// Returns whether a date came that had been there before. Returns true once for each time.
     pub(super) fn came_again(&mut self) -> bool {
         std::mem::take(&mut self.came_again)
     }
 
-    /// Returns when something would be counted now.
+    /// Returns the second, day and month in which something would be counted now.
     pub fn moment(&self) -> Moment {
         Moment { second: second(self.now), day: self.dates.day, month: self.dates.month.first }
     }
 
-    /// Returns a tally that has counted this.
+    /// Makes a tally with these counts.
     pub fn of(counts: &Counts) -> Tally {
-        // Somebody else's clock may be ahead.
+        // The clock of another gateway may be ahead.
         let newest = counts.minute.iter().map(|(second, ..)| *second).fold(second(counts.at), u64::max);
         let mut tally = Tally::default();
         tally.advance(counts.at);
@@ -333,9 +334,9 @@ impl Tally {
         tally
     }
 
-    /// Adds what was used before, which is never later than now. In whatever order: the youngest
-    /// says what time it is. `dated` is its day, where a clock that was ahead said so: then it
-    /// counts for the day or month of `at`, too.
+    /// Adds an amount that was used before, and never later than now. The calls may come in any
+    /// order: the youngest amount sets the tally's time. `dated` is the day of the use if a clock
+    /// that was ahead gave it: then the amount also counts for the day or month of `at`.
     pub fn recall(&mut self, at: u64, dated: Option<u64>, requests: u64, spent: Spent) {
         if at > self.now {
             self.advance(at);
@@ -350,19 +351,20 @@ impl Tally {
         }
     }
 
-    /// That no more may come in, where so many requests may be at once.
+    /// Returns the refusal if no place is free for another body, under a limit of this many
+    /// requests at once.
     pub(super) fn no_place(&self, limit: u64) -> Option<Over> {
         let used = self.places.saturating_add(self.entering);
         let wait = (limit > 0).then_some(PLACE_AGAIN);
         (used >= limit).then_some(Over { kind: Kind::Concurrency, limit, used, asked: 1, wait, estimated: false })
     }
 
-    /// A body comes in.
+    /// Counts a body that begins to arrive.
     pub(super) fn enter(&mut self) {
         self.entering = self.entering.saturating_add(1);
     }
 
-    /// It is there, or will not be.
+    /// Counts down a body that has arrived, or will not.
     pub(super) fn leave(&mut self) {
         self.entering = self.entering.saturating_sub(1);
     }
@@ -381,13 +383,13 @@ impl Tally {
         }
     }
 
-    /// Returns the same, once this much more is taken.
+    /// Returns what is left of these limits after `ask` is taken.
     pub fn left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> Left {
         self.take_at(ask, self.now);
         self.left(limits, 1, now)
     }
 
-    /// Returns what is counted now.
+    /// Returns all present counts.
     pub fn counts(&self) -> Counts {
         let seconds = minute::window(second(self.now));
         let of_day = self.dates.of_day();
@@ -425,8 +427,8 @@ impl Tally {
         }
     }
 
-    /// Returns how long from `now`, which may be behind the tally's own time, until so much of what
-    /// is used is free.
+    /// Returns the time from `now` until `excess` of what is used is free. `now` may be behind the
+    /// tally's own time.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
         let gone = |of: fn(Count) -> u64| {
             let of_second = |second| self.minute.as_ref().map_or(0, |minute| of(minute.at(second)));
@@ -437,7 +439,7 @@ impl Tally {
             Kind::TokensPerMinute => gone(|count| count.tokens),
             Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.dates.day + 1).saturating_mul(DAY),
             Kind::UsdPerMonth => self.dates.month.next.saturating_mul(DAY),
-            // When one ends, nobody knows.
+            // Nobody knows when a running request ends.
             Kind::Concurrency => return PLACE_AGAIN,
         };
         Duration::from_millis(free.saturating_sub(now))
@@ -445,10 +447,10 @@ impl Tally {
 }
 
 const SECOND: u64 = 1_000;
-/// When to ask for a place again.
+/// The time after which a caller may ask for a place again.
 const PLACE_AGAIN: Duration = Duration::from_secs(1);
-/// How far a clock may be behind since two threads read it at different times; in milliseconds. One
-/// that goes back further was set.
+/// The most that a clock may seem to go back because two threads read it at different times, in
+/// milliseconds. A clock that goes back further was set.
 pub const STEP_BACK: u64 = SECOND;
 
 fn second(at: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! A [`Query`] is a question to the ledger: how to group, which time, whose requests.
+//! A [`Query`] is a question to the ledger: the groups, the time, and the filters.
 
 use crate::base::calendar::{DAY, date, time};
 use crate::base::units::{Time, number_and_unit};
@@ -7,27 +7,27 @@ use crate::ledger::sums::SumKey;
 use dialects::wire::percent;
 use std::collections::BTreeMap;
 
-/// The groups if the question names none.
+/// The groups if the query names none.
 pub const BY: &str = "caller,model";
-/// The time if the question names none.
+/// The beginning of the time if the query names none.
 pub const SINCE: &str = "24h";
 
-/// What sums can be grouped by.
+/// The facts by which sums can be grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// The day, in UTC.
     Day,
-    /// Who asked.
+    /// The caller.
     Caller,
-    /// With which key.
+    /// The key.
     Key,
-    /// For which model.
+    /// The model that was asked for.
     Model,
-    /// Who answered, or was asked last.
+    /// The account that answered, or was asked last.
     Account,
-    /// Its name for the model.
+    /// The account's name for the model.
     UpstreamModel,
-    /// How it ended.
+    /// The outcome.
     Outcome,
 }
 
@@ -61,7 +61,7 @@ impl Group {
     }
 }
 
-/// A question as a person wrote it.
+/// A query as a person wrote it.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(missing_docs, reason = "each is the option of `usage` with its name")]
 pub struct Asked<'a> {
@@ -73,13 +73,13 @@ pub struct Asked<'a> {
     pub model: Option<&'a str>,
 }
 
-/// A question.
+/// A query that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     pub(super) by: Vec<Group>,
     pub(super) now: u64,
     pub(super) since: u64,
-    /// The moment after the last one. None: until now.
+    /// The moment after the last one. `None` means now.
     pub(super) until: Option<u64>,
     pub(super) caller: Option<String>,
     pub(super) key: Option<String>,
@@ -87,7 +87,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Reads a question. An error begins with the name of the option that is wrong.
+    /// Reads a query. An error begins with the name of the option that is wrong.
     pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
         let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
         if since > now {
@@ -109,7 +109,7 @@ impl Query {
         })
     }
 
-    /// Reads a question from a URL's query.
+    /// Reads a query from the query part of a URL.
     pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
         let texts = texts(query, &["by", "since", "until", "caller", "key", "model"])?;
         let text = |name: &str| texts.get(name).map(String::as_str);
@@ -124,13 +124,13 @@ impl Query {
         Query::new(&asked, now)
     }
 
-    /// Returns which rows or days to read, of this time.
+    /// Returns the rows or days of this time that the query asks for.
     pub(super) fn range(&self, from: u64, until: u64) -> Range<'_> {
         Range { from, until, caller: self.caller.as_deref(), key: self.key.as_deref(), model: self.model.as_deref() }
     }
 }
 
-/// Reads the pairs of a URL's query. Other names than `known` are an error.
+/// Reads the pairs of a URL's query. A name that is not in `known` is an error.
 pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -162,7 +162,7 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-/// Reads a moment: `30m`, `24h` and `7d` ago, a date or a time.
+/// Reads a moment: `30m`, `24h` or `7d` ago, a date, or a time.
 pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
     match number_and_unit(text, &[("m", 60_000), ("h", 3_600_000), ("d", DAY)], u64::MAX) {
         Some(ago) => ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| {

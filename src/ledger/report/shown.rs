@@ -7,9 +7,9 @@ use crate::conf::price::Usd;
 use serde_json::{Map, Value, json};
 
 impl Used {
-    /// Lists the columns: each one's name for programs, its name in the table for people (empty if
-    /// the table lacks the column), and its value. What nobody knows is null. Amounts are texts,
-    /// since a program would read a number as a float.
+    /// Lists the columns: for each its name for programs, its name in the table for people (empty
+    /// if the table lacks the column), and its value. An unknown value is null. Amounts of money
+    /// are texts, since a program would read a number as a float.
     fn columns(&self) -> [(&'static str, &'static str, Value); 16] {
         let count = |column: Column| Value::from(self.sums[column]);
         let (cost, cost_known) = self.money(Column::Cost, Column::Unpriced);
@@ -34,8 +34,9 @@ impl Used {
         ]
     }
 
-    /// Returns the known part of a sum of money, and how much of the sum is known. A request that
-    /// costs nothing, such as a failed one, says nothing of what the others cost.
+    /// Returns the known part of a sum of money, and whether all, a part or none of the sum is
+    /// known. A request that costs nothing, such as a failed one, says nothing about the cost of
+    /// others.
     fn money(&self, sum: Column, unpriced: Column) -> (Option<String>, &'static str) {
         match (self.sums[sum], self.sums[unpriced]) {
             (sum, 0) => (Some(Usd(sum).to_string()), "all"),
@@ -53,7 +54,7 @@ impl Used {
     }
 }
 
-/// Writes a value as a cell of a table. Null is nothing.
+/// Writes a value as a cell of a table. Null becomes an empty cell.
 fn cell(value: &Value) -> String {
     if value.is_null() {
         return String::new();
@@ -129,7 +130,7 @@ impl Answer {
         format!("{whole:#}\n")
     }
 
-    /// Returns notes about the answer.
+    /// Returns the notes about the answer.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -1,5 +1,5 @@
-//! Tells limits what the file says of the time before them: the past that they could not begin
-//! with, and rows of processes that died.
+//! Tells limits what the file has from before they began: the past that they had to begin without,
+//! and the rows of processes that died.
 
 use super::{Fault, Writer, now};
 use crate::ledger::past;
@@ -7,8 +7,8 @@ use crate::limits::Registry;
 use std::sync::Weak;
 
 impl Writer {
-    /// Tells limits what they could not begin with, if nothing has been written since. Returns
-    /// limits that could not be told.
+    /// Tells limits the past that they had to begin without, if nothing has been written since.
+    /// Returns limits that could not be told.
     pub(super) fn recall(&self) -> Option<Weak<Registry>> {
         let limits = self.sink.owed.lock().take()?;
         let past = {
@@ -16,9 +16,10 @@ impl Writer {
             past::read(&self.sink.path, now())
         };
         let Ok(past) = past else { return Some(limits) };
-        // No lock of the ledger is held: whoever asks for the past holds the registry.
+        // This function holds no lock of the ledger, since whoever asks for the past holds the
+        // registry.
         let past = past.unwrap_or_default();
-        // Nothing: a new file replaces one that was broken.
+        // An empty past means that a new file replaces one that was broken.
         let what = if past.is_empty() {
             "stays unknown"
         } else {
@@ -29,11 +30,11 @@ impl Writer {
         None
     }
 
-    /// Makes rows of what ran in dead processes, and tells limits that have begun already.
+    /// Makes rows of the exchanges of dead processes, and tells limits that have begun already.
     pub(super) fn take_over(&mut self) -> Result<(), Fault> {
         let Some(book) = &mut self.book else { return Ok(()) };
         let (rows, limits) = {
-            // Whoever reads the past from now on finds the rows there.
+            // Whoever reads the past after this lock finds the new rows in it.
             let _reading = self.sink.reading.lock();
             let rows = book.take_over(&self.process)?;
             self.sink.cut.lock().extend(rows.iter().cloned());

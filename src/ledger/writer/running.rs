@@ -8,8 +8,8 @@ use dialects::usage::Usage;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// What can change of an exchange that runs: its tokens, the tokens of failed attempts, and the
-/// number of attempts.
+/// The facts of a running exchange that can change: its tokens, the tokens of failed attempts, and
+/// the number of attempts.
 pub(super) type SoFar = (Usage, u64, u32);
 
 impl Writer {
@@ -49,7 +49,7 @@ impl Writer {
                 self.written = known;
                 true
             }
-            // Another program has the file, likely for a moment only.
+            // Another program locks the file, likely for a moment only.
             Err(why) if why.busy => {
                 self.next_look = Instant::now() + BREATH;
                 true

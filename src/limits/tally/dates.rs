@@ -1,27 +1,27 @@
-//! Sums by the day and the month, each of what was admitted on it: of the present ones, and of some
-//! that may come again when a clock is set.
+//! [`Dates`] are the sums of days and months, each of what was admitted on it. They hold the
+//! present day and month, and some other dates that may come again when a clock is set.
 //!
-//! When a clock is set back, nobody knows whether it was wrong before or is now. So the later dates
-//! count for the present one, too, as long as that lasts; and when they come again they go on with
-//! what they had. The ledger has the same sums.
+//! When a clock is set back, nobody knows whether it was wrong before or is wrong now. So the sums
+//! of later dates also count for the present date until time goes on. If a later date comes again,
+//! it goes on with its old sums. The ledger has the same sums.
 
 use crate::base::calendar::Month;
 
-/// So many other dates are remembered: those that were changed last. Only where a clock was set
-/// there are any. The store's script has the same number.
+/// The number of other dates that are remembered: those that were changed last. There are other
+/// dates only if a clock was set. The store's script has the same number.
 const REMEMBERED: usize = 16;
 
-/// What a day has counted.
+/// The sums of one day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) requests: u64,
-    // Whoever may ask for any number of tokens must not be able to fill a sum up, and with the
-    // refund take out of it what others used.
+    // These are wide on purpose. A caller may ask for any number of tokens. With a sum that is
+    // full, the refund would also take away what others used.
     pub(super) tokens: u128,
     pub(super) usd: u128,
 }
 
-/// Of the present date and of others. What a month counts is money.
+/// The sums of the present dates and of others. A month counts only money.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dates {
     pub(super) day: u64,
@@ -31,7 +31,8 @@ pub(super) struct Dates {
     others: Option<Box<Others>>,
 }
 
-/// By their day, or their month's first day; last those that were changed last.
+/// The sums of other dates, by the day or by the month's first day. The dates that were changed
+/// last are at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Others {
     days: Vec<Other<Sums>>,
@@ -42,7 +43,7 @@ struct Others {
 struct Other<S> {
     date: u64,
     sums: S,
-    /// It is later than the present one, and counts for it too.
+    /// True if the date is later than the present one: its sums count for the present one too.
     counts: bool,
 }
 
@@ -71,18 +72,18 @@ impl Sums {
 }
 
 impl Dates {
-    /// Nothing else is known.
+    /// Makes the sums of the present dates. No other date is known.
     pub(super) fn of(day: u64, today: Sums, this_month: u128) -> Dates {
         Dates { day, today, month: Month::of(day), this_month, others: None }
     }
 
-    /// Returns what counts for the day.
+    /// Returns the sums that count for the present day.
     pub(super) fn of_day(&self) -> Sums {
         let Some(others) = &self.others else { return self.today };
         others.days.iter().filter(|other| other.counts).fold(self.today, |sums, other| sums.and(other.sums))
     }
 
-    /// Returns what counts for the month.
+    /// Returns the sum that counts for the present month.
     pub(super) fn of_month(&self) -> u128 {
         let Some(others) = &self.others else { return self.this_month };
         others
@@ -92,7 +93,8 @@ impl Dates {
             .fold(self.this_month, |sum, other| sum.saturating_add(other.sums))
     }
 
-    /// It is this day now: mostly the same one. Whether it has been there before, and has sums.
+    /// Moves the present date to `day`, which is mostly the same. Returns whether the new date has
+    /// been there before and has sums.
     pub(super) fn turn(&mut self, day: u64) -> bool {
         if day == self.day {
             return false;
@@ -102,7 +104,7 @@ impl Dates {
         self.today = turn(&mut others.days, (self.day, self.today), self.today.requests > 0, day);
         if !(self.month.first..self.month.next).contains(&day) {
             let month = Month::of(day);
-            // What it costs is perhaps known only when it is over.
+            // The cost of the month's requests may become known only after the month is over.
             let is_used = others.days.iter().any(|other| (self.month.first..self.month.next).contains(&other.date));
             let sum = (self.month.first, self.this_month);
             self.this_month = turn(&mut others.months, sum, self.this_month > 0 || is_used, month.first);
@@ -117,13 +119,13 @@ impl Dates {
         is_known
     }
 
-    /// On this day so much more was used.
+    /// Adds use to a day.
     pub(super) fn add(&mut self, day: u64, sums: Sums) {
         self.add_to(day, sums, false, false);
     }
 
-    /// The same on a later day than the present one, by a clock that was ahead: it counts for the
-    /// day and the month of `at`, if they are the present ones.
+    /// Adds use to a day that is later than the present one, from a clock that was ahead. It also
+    /// counts for the day and the month of `at`, if they are the present ones.
     pub(super) fn add_ahead(&mut self, day: u64, at: u64, sums: Sums) {
         self.add_to(day, sums, at == self.day, Month::of(at) == self.month);
     }
@@ -147,7 +149,7 @@ impl Dates {
         }
     }
 
-    /// On this day it was not that, but this, if the day is still known.
+    /// Replaces use on a day by other use, if the day is still remembered.
     pub(super) fn replace(&mut self, day: u64, what: Sums, by: Sums) {
         let usd = |sum: u128| sum.saturating_sub(what.usd).saturating_add(by.usd);
         if day == self.day {
@@ -166,20 +168,20 @@ impl Dates {
     }
 }
 
-/// From one date to another. Returns what that has.
+/// Moves from one date to another. Returns the sums that the other date already has.
 fn turn<S: Copy + Default>(others: &mut Vec<Other<S>>, (from, sums): (u64, S), keep: bool, to: u64) -> S {
     if keep {
         others.push(Other { date: from, sums, counts: false });
     }
     let known = others.iter().position(|other| other.date == to).map(|at| others.remove(at).sums);
-    // Time went back: what is dated later was used already. Or it went on: then that was another
-    // day's.
+    // If time went back, the sums of later dates count as used. If time went on, those sums belong
+    // to another day.
     others.iter_mut().for_each(|other| other.counts = to < from && other.date > to);
     forget(others);
     known.unwrap_or_default()
 }
 
-/// Changes one of the others, which is remembered from now on.
+/// Changes the sums of one other date, and remembers the date from now on.
 fn change<S: Copy + Default>(others: &mut Vec<Other<S>>, date: u64, how: impl FnOnce(&mut Other<S>)) {
     let known = others.iter().position(|other| other.date == date).map(|at| others.remove(at));
     let mut known = known.unwrap_or(Other { date, sums: S::default(), counts: false });

@@ -1,30 +1,30 @@
-//! The kinds of limits.
+//! A [`Kind`] is one kind of limit: what it counts, and in which time.
 
 use super::Ask;
 use crate::conf::price::Usd;
 use crate::limits::Limits;
 
-/// What a limit counts.
+/// The kinds of limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Requests of the last minute.
+    /// The requests of the last minute.
     RequestsPerMinute,
-    /// Requests of the day.
+    /// The requests of the day.
     RequestsPerDay,
-    /// Tokens of the last minute.
+    /// The tokens of the last minute.
     TokensPerMinute,
-    /// Tokens of the day.
+    /// The tokens of the day.
     TokensPerDay,
-    /// Requests at once.
+    /// The requests that run at once.
     Concurrency,
-    /// Thousand-millionths of a dollar on the day.
+    /// The money of the day, in thousand-millionths of a dollar.
     UsdPerDay,
-    /// Thousand-millionths of a dollar in the month.
+    /// The money of the month, in thousand-millionths of a dollar.
     UsdPerMonth,
 }
 
 impl Kind {
-    /// All of them, in the order in which the store's script has them.
+    /// All kinds, in the order of the store's script.
     pub const ALL: [Kind; 7] = [
         Kind::RequestsPerMinute,
         Kind::RequestsPerDay,
@@ -35,7 +35,7 @@ impl Kind {
         Kind::UsdPerMonth,
     ];
 
-    /// Its name in the catalog.
+    /// Returns the name in the catalog.
     pub fn name(self) -> &'static str {
         match self {
             Kind::RequestsPerMinute => "requests_per_minute",
@@ -48,13 +48,13 @@ impl Kind {
         }
     }
 
-    /// Returns whether it counts money.
+    /// Returns whether the kind counts money.
     pub fn is_money(self) -> bool {
         matches!(self, Kind::UsdPerDay | Kind::UsdPerMonth)
     }
 
-    /// Returns what these limits allow of it, or an equal share of that: of what is allowed at all,
-    /// at least 1.
+    /// Returns the amount that these limits allow, or an equal share of it. A share is at least 1,
+    /// unless the limit is 0.
     pub fn limit(self, limits: &Limits, share: u64) -> Option<u64> {
         let whole = match self {
             Kind::RequestsPerMinute => limits.requests_per_minute,
@@ -65,11 +65,11 @@ impl Kind {
             Kind::UsdPerDay => limits.usd_per_day.map(|Usd(nano)| nano),
             Kind::UsdPerMonth => limits.usd_per_month.map(|Usd(nano)| nano),
         }?;
-        // Most share with nobody, and a division is dear.
+        // Most gateways do not share, and a division is slow.
         Some(if share <= 1 { whole } else { (whole / share).max(whole.min(1)) })
     }
 
-    /// Returns what an exchange asks of it.
+    /// Returns the amount that an exchange asks for.
     pub fn asked(self, ask: Ask) -> u64 {
         match self {
             Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => 1,
@@ -78,13 +78,13 @@ impl Kind {
         }
     }
 
-    /// Returns what of that is no estimate.
+    /// Returns the part of the asked amount that is not an estimate.
     pub fn sure(self, ask: Ask) -> u64 {
         self.asked(Ask::of(ask.sure.tokens, ask.sure.usd))
     }
 
-    /// Returns whether it is more than all that is allowed, but would not be without what is
-    /// estimated. Where nothing is allowed nothing is.
+    /// Returns whether the asked amount is over the whole limit only because of the estimate.
+    /// Returns false if the limit is 0.
     pub fn is_over_as_estimated(self, limit: u64, ask: Ask) -> bool {
         limit > 0 && self.asked(ask) > limit && self.sure(ask) <= limit
     }

@@ -1,25 +1,26 @@
-//! The last minute, by the second: sixty of them, the present one included. So what is counted
-//! leaves sixty seconds after its second began: never later than a minute after it came, which is
-//! what callers are told, and up to a second sooner.
+//! A [`Minute`] holds the counts of the last sixty seconds, the present one included. A count
+//! leaves sixty seconds after its second began. So it leaves at most a minute after it came, as
+//! callers are told, and up to a second sooner.
 
-/// Of a minute.
+/// The seconds of a minute.
 const SECONDS: u64 = 60;
 const LENGTH: usize = 60;
 
-/// What a second counts.
+/// The counts of one second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) requests: u64,
     pub(super) tokens: u64,
 }
 
-/// Counts by the second. **Invariant:** the sums are those of the seconds.
+/// The counts of a minute, by the second. **Invariant:** `requests` and `tokens` are the sums over
+/// the seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Minute {
     pub(super) requests: u64,
     pub(super) tokens: u128,
     tokens_of: [u64; LENGTH],
-    /// Few in a second, and there are many minutes.
+    /// A narrow type: a second has few requests, and there are many minutes in memory.
     requests_of: [u32; LENGTH],
 }
 
@@ -30,7 +31,7 @@ impl Default for Minute {
 }
 
 impl Minute {
-    /// From one second to a later one.
+    /// Moves from one second to a later one.
     pub(super) fn advance(&mut self, before: u64, after: u64) {
         if (self.requests, self.tokens) == (0, 0) {
             return;
@@ -44,14 +45,14 @@ impl Minute {
         }
     }
 
-    /// The clock is set back by so many seconds: what is counted stays as old as it is.
+    /// Moves the counts when the clock is set back by this many seconds: each count keeps its age.
     pub(super) fn set_back(&mut self, seconds: u64) {
         let by = index(seconds);
         self.tokens_of.rotate_left(by);
         self.requests_of.rotate_left(by);
     }
 
-    /// In this second, if it is still counted, one count is replaced by another.
+    /// Replaces one count by another in a second, if that second is still counted.
     pub(super) fn change(&mut self, newest: u64, second: u64, what: Count, by: Count) {
         if newest.checked_sub(second).is_none_or(|age| age >= SECONDS) {
             return;
@@ -81,15 +82,15 @@ impl Minute {
     }
 }
 
-/// Returns the seconds that are counted, oldest first.
+/// Returns the range of the seconds that are counted, oldest first.
 pub(super) fn window(newest: u64) -> std::ops::RangeInclusive<u64> {
     newest.saturating_sub(SECONDS - 1)..=newest
 }
 
-/// Returns the second in which so much of a sum, which is not more than all of it, has left.
+/// Returns the second by which `enough` of a sum has left. `enough` is at most the sum.
 pub(super) fn gone(newest: u64, sum: u128, enough: u128, of: impl Fn(u64) -> u64) -> u64 {
     let mut seconds = window(newest);
-    // Mostly the last ones are asked for: all is gone when they are.
+    // The search runs from the newest second, since callers mostly ask when the whole sum is gone.
     let mut left = sum.saturating_sub(enough);
     let last = seconds.rfind(|second| {
         let here = u128::from(of(*second));
