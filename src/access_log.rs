@@ -1,9 +1,10 @@
-//! The access log has one line an exchange, in JSON or text, for every way to end.
+//! The access log has one line for each exchange, in JSON or text, whatever way the exchange ends.
 //!
 //! Lines are gathered in memory and written by one thread, at most `GATHER` later: no request waits
-//! for a system call. No text of a prompt or an answer, no query string and no credential
-//! is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are dropped, and so is
-//! what it refuses; both are counted, since a full disk must not stop the traffic.
+//! for a system call. No text of a prompt or an answer, no query string and no credential is ever
+//! part of a line. If the sink stalls, new lines are dropped while more than `MOST` bytes wait.
+//! Lines that the sink refuses are dropped too. Both are counted, since a full disk must not stop
+//! the traffic.
 
 use crate::base::calendar::time;
 use crate::base::lock::{self, Lock};
@@ -20,7 +21,7 @@ use std::time::Duration;
 const GATHER: Duration = Duration::from_millis(50);
 const MOST: usize = 16 << 20;
 
-/// The line in JSON. Its field names are a contract: others parse them.
+/// The line in JSON. Its field names are a contract: other programs parse them.
 struct Line<'a>(&'a Settled);
 
 impl Serialize for Line<'_> {
@@ -68,7 +69,7 @@ impl Serialize for Line<'_> {
     }
 }
 
-/// Writes a field that stands in the line only where it has a value.
+/// Writes a field that is in the line only if it has a value.
 fn some<M: SerializeMap>(line: &mut M, name: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
     value.map_or(Ok(()), |value| line.serialize_entry(name, &value))
 }
@@ -133,20 +134,20 @@ impl AccessLog {
         }
     }
 
-    /// Opens the file anew: what `logrotate` asks for with SIGHUP.
+    /// Opens the file again, as `logrotate` asks with SIGHUP.
     pub fn reopen(&self) {
         if let Some(sink) = &self.sink {
             sink.reopen.store(true, Ordering::Release);
         }
     }
 
-    /// Returns how many lines were dropped because the sink stalled or refused them.
+    /// Returns the number of lines that were dropped because the sink stalled or refused them.
     pub fn dropped(&self) -> u64 {
         self.sink.as_ref().map_or(0, |sink| sink.dropped.load(Ordering::Relaxed))
     }
 
-    /// Waits, for a second at most, until every line so far is written. Whoever reads the sink may
-    /// have stopped for good.
+    /// Waits, for a second at most, until every line so far is written. The wait has an end because
+    /// the reader of the sink may have stopped for good.
     pub fn flush(&self) {
         let Some(sink) = &self.sink else { return };
         let end = std::time::Instant::now() + Duration::from_secs(1);
@@ -188,7 +189,7 @@ impl Sink {
             if let Err(why) = written {
                 let lines = memchr::memchr_iter(b'\n', &lines).count();
                 self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
-                // Once an outage.
+                // The error is logged once per outage.
                 if !has_failed {
                     log::error!("the access log cannot be written, so its lines are dropped: {why}");
                 }
@@ -210,7 +211,7 @@ fn open(path: &PathBuf) -> Result<File, String> {
 /// Writes the line as text.
 fn text(out: &mut Vec<u8>, settled: &Settled) {
     let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = settled;
-    // Of a head that could not be read nothing may be known.
+    // If the head could not be read, these facts may be unknown.
     fn or_dash(value: Option<&str>) -> &str {
         value.filter(|value| !value.is_empty()).unwrap_or("-")
     }

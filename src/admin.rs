@@ -35,13 +35,13 @@ use host::HostNames;
 use places::{Connected, Places};
 pub use readings::metrics;
 
-/// So many connections are open at once. Most of them send nothing: see [`places`].
+/// The most connections that are open at once. Most of them send nothing: see [`places`].
 const CONNECTIONS: usize = 512;
-/// So many requests that are no probes are answered at once: scrapers are few.
+/// The most requests, probes aside, that are answered at once: scrapers are few.
 const ASKING: usize = 64;
-/// An answer may take so long: scrapers are quick.
+/// The longest time for an answer: scrapers are quick.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The head of a request may take so long.
+/// The longest time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
 /// The time between two log lines about names that are refused.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ const GUARDS: [(&str, &str); 5] = [
     ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
 ];
-/// `/limits` shows so many callers, keys and models of keys.
+/// The most callers, keys and keys' models that `/limits` shows.
 const SCOPES: usize = 1_000;
 
 /// The service.
@@ -73,17 +73,17 @@ struct Pages {
     started: Instant,
     names: HostNames,
     asking: Semaphore,
-    /// When it was logged last that a name is refused.
+    /// The time of the last log line about a refused name.
     warned: Lock<Option<Instant>>,
 }
 
-/// A page: its status, its content type, its body.
+/// A page: its status, content type and body.
 type Page = (u16, &'static str, String);
 
 impl Admin {
-    /// Returns the service. The process began to serve when it was `started`.
+    /// Returns the service. `started` is the time at which the process began to serve.
     pub fn new(books: Arc<Books>, backends: Arc<Backends>, started: Instant) -> Admin {
-        // Where a file is not there, that name is not known.
+        // If a file cannot be read, its names are not known.
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let names =
             HostNames::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &backends.server.admin_hosts);
@@ -101,11 +101,11 @@ impl Service for Admin {
             Err(why) => return log::error!("the admin listener cannot bind {address}: {why}"),
         };
         let places = Places::new(CONNECTIONS);
-        // Our listeners' connections are the runtime's children; it ends with the process.
+        // The connections' tasks belong to this service's runtime, which ends with the process.
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    // If all are busy, whoever comes next is let go at once.
+                    // If all places are busy, the new connection is closed at once.
                     let Some((place, leaving)) = places.take() else { continue };
                     let pages = self.pages.clone();
                     #[expect(
@@ -113,7 +113,7 @@ impl Service for Admin {
                         reason = "owned by this service's runtime, bounded in number and time"
                     )]
                     tokio::spawn(async move {
-                        // A scraper that is too slow is let go; there is nothing to tell it.
+                        // A scraper that is too slow is disconnected; there is nothing to tell it.
                         drop(tokio::time::timeout(PATIENCE, pages.serve(stream, &place, leaving)).await);
                     });
                 }
@@ -170,8 +170,8 @@ impl Pages {
 
     /// Returns the page that a request asks for.
     async fn answer(&self, header: &RequestHeader) -> Page {
-        // A probe is told nothing that is worth a name or a place, and must be answered whoever
-        // else asks.
+        // A probe's answer has nothing worth protecting, so a probe needs no allowed name and no
+        // place. It must be answered whoever else asks.
         if let Some(healthy) = self.probe(header) {
             return (if healthy { 200 } else { 503 }, PLAIN, String::new());
         }
@@ -211,7 +211,8 @@ impl Pages {
         }
     }
 
-    /// Returns whether all is well, if a request is a probe. HAProxy asks `OPTIONS /` by default.
+    /// Returns whether the process is well, if the request is a probe. HAProxy asks `OPTIONS /` by
+    /// default.
     fn probe(&self, header: &RequestHeader) -> Option<bool> {
         let options = header.method == http::Method::OPTIONS;
         let asks = options || header.method == http::Method::GET || header.method == http::Method::HEAD;
@@ -233,15 +234,15 @@ impl Pages {
     }
 }
 
-/// Returns all hosts that a request names. If its target names one, that is the same, or Pingora
-/// hangs up.
+/// Returns all hosts that the request names. If the request's target also names a host, it is the
+/// same one, or Pingora closes the connection.
 fn hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
-    // What is no text is no host, either.
+    // A value that is not text is not a host.
     header.headers.get_all(http::header::HOST).iter().map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// Returns whether a request comes from no page, or from one of ours: a page of another site cannot
-/// send the header without asking before.
+/// Returns whether a request comes from no web page, or from one of ours. A page of another site
+/// cannot send the header without asking first.
 fn is_from_here(header: &RequestHeader) -> bool {
     let text = |name: http::HeaderName| header.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let Some(origin) = text(http::header::ORIGIN) else { return true };
@@ -251,7 +252,7 @@ fn is_from_here(header: &RequestHeader) -> bool {
     ours && header.headers.get("x-portcullis-admin").is_some_and(|value| value == "1")
 }
 
-/// Reads the ledger, off this thread: it may take its time.
+/// Answers from the ledger, on another thread, since reading may take long.
 async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
     let query = match Query::of_url(query, calendar::now()) {
         Ok(query) => query,
@@ -271,8 +272,8 @@ async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
     }
 }
 
-/// Shows how all limits stand, or those of one caller: the first of them by name. Those of a caller
-/// are in the bounds of each of its keys.
+/// Shows the state of all limits, or of one caller's: the first ones by name. The bounds of each
+/// key include those of its caller.
 async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Page {
     let texts = match texts(query, &["caller"]) {
         Ok(texts) => texts,

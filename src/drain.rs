@@ -1,15 +1,15 @@
 //! A [`Drain`] ends a process in order: it counts the exchanges that run, and knows the phase of
 //! the shutdown.
 //!
-//! serving → delaying (still serving, but `/readyz` says no and connections close) → draining (no
-//! new connections) → cutting (what still runs ends with an error). In any phase of the shutdown,
-//! the process ends as soon as no exchange is left.
+//! The phases are: serving → delaying (still serving, but `/readyz` says no and connections close)
+//! → draining (no new connections) → cutting (what still runs ends with an error). In any phase of
+//! the shutdown, the process ends as soon as no exchange is left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A phase of the process, in their order.
+/// The phases of the process, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -19,9 +19,9 @@ pub enum Phase {
     Serving,
     /// Callers are served while load balancers notice the shutdown.
     Delaying,
-    /// Only what runs is served.
+    /// Only running exchanges are served.
     Draining,
-    /// What runs is ended.
+    /// Running exchanges are ended.
     Cutting,
 }
 
@@ -59,7 +59,7 @@ impl Drain {
         self.phase() == Phase::Serving
     }
 
-    /// Waits until what still runs must end.
+    /// Waits until running exchanges must end.
     pub async fn cutting(&self) {
         let mut phase = self.phase.subscribe();
         // The sender lives in `self`, so this can only end by the phase.
@@ -78,13 +78,13 @@ impl Drain {
         self.exchanges.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Returns how many exchanges run.
+    /// Returns the number of running exchanges.
     pub fn exchanges(&self) -> usize {
         self.exchanges.load(Ordering::Acquire)
     }
 
-    /// Waits until no exchange is left. It polls: this happens once in a process's life, and should
-    /// not cost each exchange a wake-up.
+    /// Waits until no exchange is left. It polls, since this happens once in a process's life, and
+    /// must not cost each exchange a wake-up.
     pub async fn idle(&self) {
         while self.exchanges() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,7 +1,7 @@
 //! A [`Refusal`] is a failure that the caller is shown. One table ([`What::row`]) gives each
 //! failure its status, `type`, `code` and outcome.
 //!
-//! The body is always `{"error":{"message","type","param","code"}}`. What an upstream says of
+//! The body is always `{"error":{"message","type","param","code"}}`. What an upstream says about
 //! credentials, accounts or addresses is never part of it: that goes to the access line. The table
 //! knows no HTTP library and writes nothing.
 
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use dialects::neutral::looks_secret;
 
-/// How an exchange ended, as the access line and the metrics name it.
+/// The ways in which an exchange can end, as the access line and the metrics name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Answered in full.
+    /// The exchange was answered in full.
     Ok,
     /// The request itself was wrong, and was refused.
     Refused,
-    /// There was no key that works.
+    /// There was no valid key.
     Unauthorized,
     /// A limit of the caller or of the gateway had no room.
     Limited,
@@ -33,7 +33,8 @@ pub enum Outcome {
     ClientLeft,
     /// The gateway is shutting down.
     Shutdown,
-    /// The gateway failed. An exchange that nothing ended is a fault of ours.
+    /// The gateway failed. This is the default: if an exchange ended for no known reason, that is
+    /// our fault.
     #[default]
     Internal,
 }
@@ -57,30 +58,30 @@ impl Outcome {
     }
 }
 
-/// What went wrong. Each variant has a row in the table of [`What::row`].
+/// The kinds of failures. Each variant has a row in the table of [`What::row`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// No such path.
+    /// The path does not exist.
     UnknownUrl,
-    /// The path does not have this method.
+    /// The path exists, but not with this method.
     MethodNotSupported {
         /// The value of the `allow` header.
         allow: &'static str,
     },
-    /// There is no key, or it does not work; the caller is not told which.
+    /// There is no key, or it does not work. The caller is not told which.
     InvalidKey,
-    /// The model does not exist, or this key may not use it; the caller is not told which.
+    /// The model does not exist, or this key may not use it. The caller is not told which.
     ModelNotFound,
     /// The body or the path cannot be read as a request.
     BadRequest {
-        /// A finer code, where there is one.
+        /// A more exact code, if there is one.
         code: Option<&'static str>,
     },
     /// No target can do what is asked.
     Unsupported,
     /// The body is over the limit.
     TooLarge,
-    /// Not JSON, or compressed.
+    /// The body is not JSON, or it is compressed.
     UnsupportedMedia,
     /// The headers are over the limit.
     HeadersTooLarge,
@@ -90,15 +91,15 @@ pub enum What {
     UnknownCoding,
     /// The body did not come in time.
     BodyTimeout,
-    /// A limit of the caller's own on requests or tokens.
+    /// A limit of the caller on requests or tokens has no room.
     OverLimit,
-    /// A limit of the caller's own on money.
+    /// A limit of the caller on money has no room.
     OverBudget,
-    /// The shared store is down, and nothing is admitted without it.
+    /// The shared store is down, and the settings admit nothing without it.
     StoreDown,
-    /// No account has room, or all are cooling down.
+    /// No account has room, or all accounts rest.
     NoCapacity,
-    /// Every account is waiting out its provider's rate limit.
+    /// All accounts wait for the end of their providers' rate limits.
     AllRateLimited,
     /// The last upstream could not be reached, or refused its credential.
     UpstreamUnavailable,
@@ -128,7 +129,7 @@ pub enum What {
 /// A row of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorRow<'a> {
-    /// HTTP status.
+    /// The HTTP status.
     pub status: u16,
     /// `error.type`
     pub kind: &'static str,
@@ -139,7 +140,7 @@ pub struct ErrorRow<'a> {
 }
 
 impl What {
-    /// Returns the row of the table.
+    /// Returns the failure's row of the table.
     pub fn row(&self) -> ErrorRow<'_> {
         use Outcome as O;
         const REQUEST: &str = "invalid_request_error";
@@ -159,7 +160,7 @@ impl What {
             What::UnknownCoding => (501, REQUEST, Some("unsupported_transfer_encoding"), O::Refused),
             What::BodyTimeout => (408, REQUEST, Some("request_timeout"), O::Refused),
             What::OverLimit => (429, "rate_limit_error", Some("rate_limit_exceeded"), O::Limited),
-            // Both words are what OpenAI's own clients look for.
+            // Both codes are the words that OpenAI's own clients look for.
             What::OverBudget => (429, "insufficient_quota", Some("insufficient_quota"), O::Limited),
             What::StoreDown => (503, SERVER, Some("store_unavailable"), O::Limited),
             What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::Limited),
@@ -181,54 +182,55 @@ impl What {
 /// A failure that the caller is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// What went wrong.
+    /// The kind of the failure.
     pub what: What,
-    /// What happened and what to do. The text has nothing secret.
+    /// The text that says what happened and what to do. It has nothing secret.
     pub message: Cow<'static, str>,
-    /// The field of the request that is wrong.
+    /// The name of the request's field that is wrong.
     pub param: Option<String>,
-    /// Seconds until another try makes sense. At most [`MAX_RETRY_AFTER`], except for the caller's
-    /// own limits.
+    /// The seconds until another try makes sense. At most [`MAX_RETRY_AFTER`], except for the
+    /// caller's own limits.
     pub retry_after: Option<u64>,
-    /// False if nothing will change by itself, or if the gateway has tried several times already:
-    /// otherwise an SDK would multiply the tries.
+    /// False if nothing will change by itself, or if the gateway has already tried several times:
+    /// then an SDK's retries would only multiply the tries.
     pub retry_helps: bool,
 }
 
-/// SDKs ignore longer waits, or give up because of them.
+/// The longest wait that callers are told, in seconds. SDKs ignore longer waits, or give up because
+/// of them.
 pub const MAX_RETRY_AFTER: u64 = 60;
 
 impl Refusal {
-    /// Makes a refusal with this text.
+    /// Makes a refusal with this message.
     pub fn new(what: What, message: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal { what, message: message.into(), param: None, retry_after: None, retry_helps: true }
     }
 
-    /// Names the field that is wrong.
+    /// Sets the name of the field that is wrong.
     #[must_use]
     pub fn param(mut self, param: impl Into<String>) -> Refusal {
         self.param = Some(param.into());
         self
     }
 
-    /// Sets when to try again.
+    /// Sets the seconds until another try makes sense.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Refusal {
         self.retry_after = Some(seconds.clamp(1, MAX_RETRY_AFTER));
         self
     }
 
-    /// Sets when a limit has room again; `None`: never.
+    /// Sets the time until a limit has room again. `None` means never.
     #[must_use]
     pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
         self.retry_after = wait.map(seconds_of);
-        // For a longer wait, an SDK would neither wait nor give up.
+        // An SDK would not wait this long, and would not give up either.
         self.retry_helps = self.retry_after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
         self
     }
 
-    /// Sets that another try does not help. No time is named, since some clients wait for any time
-    /// that is.
+    /// Notes that another try does not help. No time is named, since some clients wait for any time
+    /// that is named.
     #[must_use]
     pub fn in_vain(mut self) -> Refusal {
         (self.retry_after, self.retry_helps) = (None, false);
@@ -243,7 +245,8 @@ impl Refusal {
         Refusal::new(what, message).in_vain()
     }
 
-    /// Makes the refusal for every key that does not work. It does not say why.
+    /// Makes the refusal for every key that does not work. It does not say why the key does not
+    /// work.
     pub fn invalid_key() -> Refusal {
         Refusal::new(
             What::InvalidKey,
@@ -264,7 +267,7 @@ impl Refusal {
         .param("model")
     }
 
-    /// Makes the refusal for when no more may be held in memory.
+    /// Makes the refusal for a request when the memory for requests is full.
     pub fn no_room() -> Refusal {
         Refusal::new(
             What::NoCapacity,
@@ -274,13 +277,12 @@ impl Refusal {
     }
 }
 
-/// Returns the whole seconds that a caller is told for a wait: one at least, and never less than it
-/// is.
+/// Returns a wait in whole seconds, as callers are told it: rounded up, and at least one.
 pub fn seconds_of(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
-/// Takes out of an upstream's text what may be a secret: the credential itself, and any long word
+/// Removes from an upstream's text what may be a secret: the credential itself, and any long word
 /// that looks like a generated one.
 pub fn scrub(text: &str, secrets: &[&str]) -> String {
     let mut text = text.to_owned();

@@ -1,8 +1,8 @@
-//! The operator's log is on stderr. It says only what somebody can act on; what happens to requests
-//! is in the access log.
+//! The operator's log goes to stderr. It has only messages that somebody can act on; what happens
+//! to requests is in the access log.
 //!
-//! Pingora's own messages are held to INFO and above: below that they print headers, with
-//! credentials, and bodies.
+//! Of Pingora's own messages, only INFO and above are written: below that, Pingora prints headers
+//! with credentials, and bodies.
 
 use crate::base::calendar::rfc3339;
 use crate::conf::config::Format;
@@ -23,7 +23,7 @@ struct Line {
     message: String,
 }
 
-/// Installs the log. If a program has a logger already, that one stays.
+/// Installs the log. If the program has a logger already, that one stays.
 pub fn install(format: Format, level: LevelFilter) {
     ::log::set_max_level(level);
     if ::log::set_boxed_logger(Box::new(Stderr { format, level })).is_err() {
@@ -34,7 +34,7 @@ pub fn install(format: Format, level: LevelFilter) {
 impl Log for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let ours = metadata.target().starts_with("portcullis");
-        // Others' chatter: what they call information is of use only to those who debug them.
+        // Messages of libraries: their INFO is of use only to those who debug them.
         let least = if ours {
             self.level
         } else if self.level >= LevelFilter::Debug {
@@ -50,7 +50,8 @@ impl Log for Stderr {
             return;
         }
         let message = record.args().to_string();
-        // A port scan, a probe without TLS, a head that never ends: nothing to act on.
+        // These messages come from port scans, probes without TLS, and heads that never end. Nobody
+        // can act on them.
         let chatter = message.starts_with("Downstream handshake")
             || (message.starts_with("Fail to proxy: ") && message.contains("while reading request headers"));
         if chatter && self.level < LevelFilter::Debug {
@@ -63,7 +64,7 @@ impl Log for Stderr {
             Format::Json => serde_json::to_string(&Line { time, level, message }).unwrap_or_default(),
             Format::Text => format!("{time} {level} {message}"),
         };
-        // Nobody is left to tell if stderr is gone.
+        // If stderr is gone, there is nobody to tell.
         drop(writeln!(std::io::stderr().lock(), "{line}"));
     }
 

@@ -1,9 +1,9 @@
 //! A metric is a number that `/metrics` shows: counters and histograms of exchanges, gauges of
 //! accounts and of the catalog.
 //!
-//! **Invariant:** labels come from the catalog and from our own enums only, never from a request,
-//! so their number is bounded; when a reload takes something out of the catalog, the series start
-//! anew, so that they do not pile up either.
+//! **Invariant:** labels come only from the catalog and from our own enums, never from a request,
+//! so their number is bounded. When a reload takes something out of the catalog, the series start
+//! again from zero, so that old series do not pile up.
 
 pub(crate) mod labels;
 
@@ -36,7 +36,7 @@ pub struct Metrics {
     pub(crate) stores: StoreMetrics,
 }
 
-/// What is counted of every exchange.
+/// The metrics that every exchange adds to.
 struct ExchangeMetrics {
     requests: Family<ExchangeLabels, Counter>,
     seconds: Histograms<DoorLabels>,
@@ -51,7 +51,7 @@ struct ExchangeMetrics {
     losses: Family<(NameLabels<2>, WordLabels<1>), Counter>,
 }
 
-/// How the accounts are when somebody looks.
+/// The state of the accounts when `/metrics` is read.
 pub(crate) struct AccountMetrics {
     pub(crate) in_flight: Family<NameLabels<1>, Gauge>,
     pub(crate) states: Family<(NameLabels<1>, WordLabels<1>), Gauge>,
@@ -59,7 +59,8 @@ pub(crate) struct AccountMetrics {
     pub(crate) headroom: Family<NameLabels<1>, Gauge<f64, AtomicU64>>,
 }
 
-/// What the requests for a model needed besides one answer.
+/// The metrics of a model: hedges, its queue, retries that were not made, and tokens that nobody
+/// got.
 pub(crate) struct ModelMetrics {
     hedges: Family<(NameLabels<1>, WordLabels<1>), Counter>,
     pub(crate) waiting: Family<NameLabels<1>, Gauge>,
@@ -68,7 +69,7 @@ pub(crate) struct ModelMetrics {
     unused: Family<(NameLabels<2>, WordLabels<1>), Counter>,
 }
 
-/// How changes of the catalog went.
+/// The metrics of changes of the catalog.
 pub(crate) struct CatalogMetrics {
     pub(crate) old_hashes: Family<NameLabels<1>, Counter>,
     generation: Gauge,
@@ -81,14 +82,14 @@ pub(crate) struct CatalogMetrics {
     pub(crate) edit_waits: Gauge<f64, AtomicU64>,
 }
 
-/// What went wrong in the process.
+/// The metrics of what went wrong in the process.
 pub(crate) struct ProcessMetrics {
     pub(crate) lines_dropped: Gauge,
     pub(crate) refused_connections: Counter,
     pub(crate) panics: Counter,
 }
 
-/// What the ledger and the store that instances share do.
+/// The metrics of the ledger and of the store that instances share.
 pub(crate) struct StoreMetrics {
     pub(crate) ledger_rows: Counter,
     pub(crate) ledger_dropped: Counter,
@@ -98,7 +99,7 @@ pub(crate) struct StoreMetrics {
     pub(crate) ledger_up: Gauge,
 }
 
-/// Histograms by their labels.
+/// A family of histograms, by their labels.
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Makes a histogram of the time that callers wait.
@@ -277,7 +278,7 @@ impl Metrics {
             exchanges.estimated.get_or_create(&door).inc();
         }
         for name in served.losses.names() {
-            // A field that only the caller knows is no label.
+            // A field that only the caller knows is not used as a label.
             let param = if let Cow::Borrowed(known) = name { known } else { "other" };
             exchanges.losses.get_or_create(&(target(account.clone()), [("param", param)])).inc();
         }
@@ -304,7 +305,7 @@ impl Metrics {
         exchanges.requests.get_or_create(&labels).inc();
     }
 
-    /// Returns what the store counts in. Without a store `/metrics` does not show these.
+    /// Returns the metrics that the store adds to. Without a store, `/metrics` does not show them.
     pub fn store(&self) -> store::Meters {
         store::Meters {
             errors: self.stores.errors.get_or_create(&[]).clone(),
@@ -312,7 +313,8 @@ impl Metrics {
         }
     }
 
-    /// Notes that a catalog was taken.
+    /// Notes that a catalog was taken. `something_left` says that an entry was removed: then the
+    /// series start again from zero.
     pub fn reloaded(&self, generation: u64, something_left: bool) {
         if something_left {
             self.exchanges.clear();

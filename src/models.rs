@@ -1,5 +1,5 @@
-//! `GET /v1/models`: exactly the models that a key may use, aliases included, rendered once for
-//! each distinct set of permissions.
+//! A list of models is the answer to `GET /v1/models`: exactly the models that a key may use, their
+//! aliases included. It is rendered once for each distinct set of permissions.
 
 use crate::base::lock::Lock;
 use crate::catalog::{Catalog, Key, Model};
@@ -7,7 +7,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// If the rendered lists have more bytes than this in sum, all are dropped and rendered anew.
+/// The most bytes of all rendered lists. Beyond it, all are dropped and rendered again when they
+/// are asked for.
 const MOST: usize = 32 << 20;
 
 /// The rendered lists of one catalog.

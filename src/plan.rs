@@ -1,9 +1,9 @@
-//! A plan is what may be tried for a request, and in what order: the model's targets by its
-//! strategy, then those of its fallbacks.
+//! A plan lists the targets that may be tried for a request, in their order: the model's targets by
+//! its strategy, then those of its fallbacks.
 //!
 //! A fallback that the key may not use is skipped, and a fallback's own fallbacks are not followed.
-//! The order looks at who is fit now; whether an account rests or is full is asked again when its
-//! turn comes, since that changes.
+//! The order depends on which targets are fit now. Whether an account rests or is full is checked
+//! again when its turn comes, since that changes.
 
 use crate::account::demand::Demand;
 use crate::account::strategy::{self, View};
@@ -24,19 +24,20 @@ use std::time::{Instant, SystemTime};
 pub struct Candidate {
     /// The account.
     pub place: Arc<Place>,
-    /// What is remembered of the target.
+    /// The health of the target.
     pub track: Arc<TargetHealth>,
     /// The account's name for the model.
     pub upstream_model: Arc<str>,
-    /// What the target can do.
+    /// The abilities of the target.
     pub traits: Traits,
-    /// How long to wait for the target.
+    /// The timeouts of the target.
     pub timeouts: Timeouts,
-    /// What the tokens cost. None: the price is not known.
+    /// The price of its tokens. `None` if the price is not known.
     pub price: Option<Price>,
-    /// The public model that the target serves: for a fallback, another than the one asked for.
+    /// The public model that the target serves. For a fallback, it is not the model that was asked
+    /// for.
     pub model: Arc<Model>,
-    /// Which requests may try it.
+    /// The requests that may try it.
     pub reach: Reach,
 }
 
@@ -61,36 +62,35 @@ impl Candidate {
         })
     }
 
-    /// Tells whether an answer with these flaws counts as a failure.
+    /// Returns whether an answer with these flaws counts as a failure.
     pub fn refuses(&self, flaws: Flaws) -> bool {
         self.model.refuse_broken_calls && flaws.broken_calls > 0
     }
 }
 
-/// For which requests a candidate is there.
+/// The requests that may try a candidate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
-    /// All.
+    /// All requests.
     #[default]
     Any,
-    /// Those that are too long for the model.
+    /// Requests that are too long for the model.
     TooLong,
-    /// For those that the model would not answer.
+    /// Requests that the model would not answer.
     #[serde(rename = "refusal")]
     Declined,
 }
 
-/// Everything that may be tried.
+/// The plan of a request.
 pub struct Plan {
-    /// Best first.
+    /// The candidates, the best first.
     pub candidates: Vec<Candidate>,
-    /// What the model's requests have in common.
+    /// The demand for the model, which all its requests share.
     pub demand: Arc<Demand>,
 }
 
-/// Returns everything that may be tried, best first. `conversation` is what [`conversation`] makes
-/// of the request.
+/// Makes the plan of a request. `conversation` is what [`conversation`] returns for the request.
 pub fn plan(
     snapshot: &Snapshot,
     key: &Key,
@@ -117,15 +117,15 @@ pub fn stand_ins(model: &Model) -> impl Iterator<Item = (&Arc<str>, Reach)> {
     model.fallbacks.iter().map(|id| (id, Reach::Any)).chain(on_context).chain(on_refusal)
 }
 
-/// Returns what a request may use at most: all that is to be read, as estimated, and the longest
-/// answer that it may have, or one of the usual length where nobody says; of those who may be asked
-/// the one with the most tokens, and the dearest. Sure are the answers that it asks for itself, of
-/// a token at least.
+/// Returns the most that a request may use. That is the whole prompt, as estimated, and the longest
+/// answer that the request may have, or one of the usual length if nobody sets a longest. Of the
+/// candidates, the one with the most tokens counts, and the dearest one. `sure` has only the
+/// answers, with the length that the request itself sets, or one token each.
 pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
     let prompt = envelope.most_prompt;
     let mut most = Ask { tokens: prompt, ..Ask::default() };
     for candidate in &plan.candidates {
-        // What says no number, as -1 does, goes up with the model's default, too.
+        // A value that is no count, such as -1, uses the model's default too.
         let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX);
         let answers = each.min(longest).saturating_mul(envelope.choices);
@@ -139,7 +139,7 @@ pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
     most
 }
 
-/// A planner puts the candidates for one request in order.
+/// A planner puts the candidates of a request in order.
 struct Planner<'s> {
     snapshot: &'s Snapshot,
     stream: bool,
@@ -154,7 +154,7 @@ impl Planner<'_> {
         let snapshot = self.snapshot;
         let candidate = |(target, track)| Candidate::of(snapshot, model, target, track, reach);
         let usable = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
-        // With one target there is nothing to order.
+        // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
             self.candidates.extend(usable().filter_map(candidate));
             return;
@@ -166,7 +166,7 @@ impl Planner<'_> {
         self.candidates.extend(order.into_iter().filter_map(|place| candidate(*usable.get(place)?)));
     }
 
-    /// Returns what a target's place in the order depends on.
+    /// Returns the facts that decide a target's place in the order.
     fn view(&self, target: &Target, track: &TargetHealth, now: Instant, clock: SystemTime) -> View {
         let account = &target.account;
         let standing = track.standing(self.stream, account.probe, now, clock);
@@ -187,19 +187,20 @@ impl Planner<'_> {
     }
 }
 
-/// Tells whether it matters which conversation a request belongs to, for this model or for one that
-/// may stand in for it.
+/// Returns whether it matters to which conversation a request belongs, for this model or for a
+/// model that may stand in for it.
 pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
     model.sticky || stand_ins(model).filter_map(|(id, _)| catalog.model(id)).any(|other| other.sticky)
 }
 
-/// Returns what the turns of one conversation have in common: the caller's word for it, or its
-/// beginning.
+/// Returns a hash that the turns of one conversation have in common. It is made of the caller's own
+/// name for the conversation, or else of the conversation's beginning.
 pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
-    /// More of a text than this at either end tells no more.
+    /// The longest part of a text that is hashed at either end. More of the text does not
+    /// distinguish better.
     const ENOUGH: usize = 16 * 1024;
-    // What is empty is said by those who have nothing to say: it makes no conversation of all of
-    // theirs.
+    // Callers who have no name to give send an empty one. It must not make one conversation of all
+    // their requests.
     if let Some(session) = session.filter(|session| !session.is_empty()) {
         return Some(strategy::hash(session.iter().take(512).copied()));
     }

@@ -1,5 +1,5 @@
-//! A process is all that serves callers: its parts are made once, of what was read at the start,
-//! and each user gets those parts that it needs.
+//! A [`Process`] is all that serves callers. Its parts are made once, from what was read at the
+//! start, and each user gets those parts that it needs.
 
 use crate::access_log::AccessLog;
 use crate::account::Registry;
@@ -27,20 +27,20 @@ use std::time::Instant;
 /// The parts of a process that serves.
 #[derive(Clone)]
 pub struct Process {
-    /// `conf/server.yaml`
+    /// The settings of `conf/server.yaml`.
     pub settings: Arc<Server>,
-    /// What exchanges are settled in.
+    /// The parts in which exchanges are settled.
     pub books: Arc<Books>,
-    /// Whom exchanges ask.
+    /// The parts through which exchanges ask providers.
     pub backends: Arc<Backends>,
-    /// What requests and buffered answers hold in memory.
+    /// The budget of memory for requests and buffered answers.
     pub memory: Arc<Budget>,
-    /// When the process began to serve.
+    /// The time at which the process began to serve.
     pub started: Instant,
 }
 
 impl Process {
-    /// Makes the parts of what was read. Nothing is opened but the access log and the ledger.
+    /// Makes the parts from what was read. Opens nothing but the access log and the ledger.
     ///
     /// Refuses a catalog in which everybody may use more than the demo: see
     /// [`published_key_problem`].
@@ -96,14 +96,14 @@ impl Process {
         Admin::new(self.books.clone(), self.backends.clone(), self.started)
     }
 
-    /// Returns what makes catalogs live.
+    /// Returns the part that makes catalogs live.
     pub fn publisher(&self) -> Publisher {
         let Books { ledger, metrics, live, .. } = &*self.books;
         Publisher { live: live.clone(), ledger: ledger.clone(), metrics: metrics.clone() }
     }
 }
 
-/// Remembers when each key was last used before the start.
+/// Notes when each key was last used before the start.
 fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
     if !ledger.is_on() {
         return;

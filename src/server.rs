@@ -1,7 +1,8 @@
 //! A server runs a process: ports, listeners, background work, signals and the shutdown.
 //!
 //! Pingora's own shutdown always sleeps for the whole grace, and ignores a second signal. So this
-//! module handles signals, and a thread of its own ends the process as soon as no exchange is left.
+//! module handles the signals itself, and a thread of its own ends the process as soon as no
+//! exchange is left.
 
 use crate::base::address::reachable;
 use crate::base::lock::Lock;
@@ -32,18 +33,19 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
-/// The size of the read buffer of a caller's connection. Heads and most bodies fit.
+/// The size of the read buffer of a caller's connection. A head and most bodies fit into it.
 const READ_BUFFER: usize = 8 * 1024;
-/// The size of its write buffer. A head and a small answer leave together.
+/// The size of the write buffer of a caller's connection. A head and a small answer leave together.
 const WRITE_BUFFER: usize = 16 * 1024;
-/// The time between two looks at idle upstream connections.
+/// The time between two searches for idle upstream connections.
 const SWEEP: Duration = Duration::from_secs(2);
-/// Exchanges that are cut off at the end of the grace have so long to tell their callers.
+/// The time that exchanges have to tell their callers, after they are cut off at the end of the
+/// grace.
 const CUT: Duration = Duration::from_secs(2);
-/// After a second signal they have so long.
+/// The time that exchanges have after a second signal.
 const LAST_LINES: Duration = Duration::from_millis(250);
 
-/// Serves until told to stop. Returns only if it cannot begin.
+/// Serves until it is told to stop. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     ports(&loaded.server)?;
     let process = Process::new(&mut loaded)?;
@@ -56,7 +58,7 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     };
     let conf = ServerConf {
         threads: workers,
-        // Ours ends the process well before.
+        // Our own grace ends the process well before this one.
         grace_period_seconds: Some((process.settings.drain.grace + CUT).as_secs() + 60),
         graceful_shutdown_timeout_seconds: Some(0),
         upgrade_sock: String::new(),
@@ -71,18 +73,18 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     }
     server.add_service(process.admin());
     server.add_service(background(&process, dir, &loaded, certificates)?);
-    // The texts that it was read from are the watch's now, and go as they are replaced.
+    // The watch of the catalog has its own copy of the texts, and drops each when it is replaced.
     drop(loaded);
     server.run(RunArgs { shutdown_signal: Box::new(Signals { process }) });
     Ok(())
 }
 
-/// Checks before anything begins that each address can be bound: Pingora would stay alive without
-/// its listener, or abort.
+/// Checks that each address can be bound, before anything begins. Otherwise Pingora would stay
+/// alive without its listener, or abort.
 fn ports(server: &config::Server) -> Result<(), String> {
     let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
     for address in server.listen.iter().map(|l| l.address).chain([server.admin]) {
-        // All are held until each is bound, since they may be in each other's way.
+        // All listeners are held until each is bound, since two of them may exclude each other.
         let listener = TcpListener::bind(address).map_err(|e| {
             let (by, hint) = match held.iter().find(|(other, _)| other.port() == address.port()) {
                 Some((other, _)) => {
@@ -97,8 +99,8 @@ fn ports(server: &config::Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a service for plain listeners and one for those with h2c: it is an option of a service,
-/// not of a listener.
+/// Returns a service for plain listeners and one for those with h2c, since h2c is an option of a
+/// service, not of a listener.
 fn services(
     process: &Process,
     conf: &Arc<ServerConf>,
@@ -139,14 +141,14 @@ fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Gate
     proxy.handle_init_modules();
     let mut options = HttpServerOptions::default();
     options.h2c = h2c;
-    // It reaches our door, and is refused there in our words.
+    // A CONNECT request then reaches our door, and is refused there in our words.
     options.allow_connect_method_proxying = true;
     options.h2_idle_timeout = Some(process.settings.timeouts.keepalive);
     proxy.server_options = Some(options);
     proxy
 }
 
-/// Makes the service of everything that goes on beside the exchanges: it watches the catalog,
+/// Makes the service for everything that runs beside the exchanges: it watches the catalog,
 /// resolves names, closes idle connections, handles SIGHUP, and becomes ready.
 pub fn background(
     process: &Process,
@@ -169,7 +171,7 @@ pub struct Background {
 #[async_trait]
 impl BackgroundService for Background {
     async fn start(&self, shutdown: ShutdownWatch) {
-        // It goes on during a drain: what still runs needs it as much as before.
+        // This goes on during a drain: running exchanges need it as much as before.
         tokio::join!(
             self.become_ready(),
             self.resolve(),
@@ -183,7 +185,7 @@ impl BackgroundService for Background {
 }
 
 impl Background {
-    /// Waits until each address accepts connections, and becomes ready then.
+    /// Waits until each address accepts connections, and then becomes ready.
     async fn become_ready(&self) {
         let Process { settings, books, .. } = &self.process;
         for listen in &settings.listen {
@@ -210,7 +212,7 @@ impl Background {
         loop {
             let snapshot = self.process.books.live.load_full();
             let next = Lock::new(snapshot.places.iter().filter(|p| p.account.enabled));
-            // A few at once: slow names must not hold up the others.
+            // Several names are resolved at once: slow names must not hold up the others.
             let some = || async {
                 loop {
                     let place = next.lock().next();
@@ -236,7 +238,7 @@ impl Background {
         }
     }
 
-    /// Takes over what other instances found broken: it is asked last here, too.
+    /// Takes over which targets other instances found broken: this instance also tries them last.
     async fn hints(&self) {
         let Some(store) = &self.process.backends.store else { return };
         loop {
@@ -251,8 +253,8 @@ impl Background {
         }
     }
 
-    /// Waits for Pingora's shutdown. In another program's server it begins without our signals; in
-    /// ours the drain has begun before.
+    /// Waits for Pingora's shutdown. In another program's server, the shutdown begins without our
+    /// signals. In our own server, the drain has begun before.
     async fn shut_down(&self, mut shutdown: ShutdownWatch) {
         while !*shutdown.borrow_and_update() {
             if shutdown.changed().await.is_err() {
@@ -260,7 +262,7 @@ impl Background {
             }
         }
         self.process.books.drain.enter(Phase::Delaying);
-        // Pingora ends the process when it likes: no line may wait for then.
+        // Pingora may end the process at any moment: so no line may wait to be written.
         loop {
             self.process.books.drain.idle().await;
             self.process.books.access_log.flush();
@@ -313,7 +315,7 @@ impl ShutdownSignalWatch for Signals {
         }
         self.process.books.drain.enter(Phase::Draining);
         let process = self.process.clone();
-        // The same receivers, so that a signal that comes just now is not lost.
+        // The thread gets the same receivers, so that a signal that arrives just now is not lost.
         let closer = std::thread::Builder::new().name("drain".to_owned()).spawn(move || close(&process, term, int));
         if let Err(why) = closer {
             log::error!("cannot start the drain's thread: {why}");
@@ -343,7 +345,8 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
     };
     let code = runtime.block_on(async {
         let drained = async {
-            // The listeners close at the same moment; what they accepted just before counts too.
+            // The listeners close at the same moment. Exchanges that they accepted just before
+            // count too.
             tokio::time::sleep(Duration::from_millis(20)).await;
             if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle()).await.is_err() {
                 let run = process.books.drain.exchanges();
@@ -372,13 +375,13 @@ async fn cut(process: &Process, patience: Duration) {
     drop(tokio::time::timeout(patience, process.books.drain.idle()).await);
 }
 
-/// Logs, but does not wait for ever: the reader of the log may have stopped for good, and the
-/// process must end all the same.
+/// Logs a message, but waits only for a short time: the reader of the log may have stopped for
+/// good, and the process must end all the same.
 fn say(level: log::Level, what: String) {
     let (said, heard) = channel();
     let thread = std::thread::Builder::new().name("last-words".to_owned()).spawn(move || {
         log::log!(level, "{what}");
-        // If nobody waits any more, nobody needs to know.
+        // If the other side no longer waits, the result is not needed.
         said.send(()).ok();
     });
     if thread.is_ok() {
@@ -386,7 +389,7 @@ fn say(level: log::Level, what: String) {
     }
 }
 
-/// Ends the process, after everything is written.
+/// Ends the process after everything is written.
 fn end(process: &Process, code: i32) -> ! {
     process.books.access_log.flush();
     process.books.ledger.finish();

@@ -1,5 +1,5 @@
-//! A settled exchange is what is known of an exchange at its end. The access line, the metrics and
-//! the ledger's row read it, so that a new fact is written in one place. Pure.
+//! A [`Settled`] is what is known of an exchange at its end. The access line, the metrics and the
+//! ledger's row read it, so that a new fact is written in one place. Pure.
 
 use crate::conf::price::Usd;
 use crate::error::Outcome;
@@ -15,29 +15,29 @@ use std::time::Duration;
 /// One settled exchange.
 #[derive(Debug, Default)]
 pub struct Settled {
-    /// When the request's head arrived, in milliseconds of Unix time.
+    /// The time at which the request's head arrived, in milliseconds of Unix time.
     pub began_at: u64,
-    /// Who sent the request.
+    /// The sender of the request.
     pub sender: Sender,
-    /// What was asked for.
+    /// The request.
     pub request: Incoming,
-    /// What the caller got.
+    /// The answer that the caller got.
     pub answer: Delivery,
-    /// Who answered, and how.
+    /// The account that answered, and what is known of its answer.
     pub served: Served,
     /// The tries at upstream accounts.
     pub attempts: Attempts,
-    /// What the time went into.
+    /// The times that parts of the exchange took.
     pub times: Times,
-    /// What was taken from the caller's limits.
+    /// The amounts that were taken from the caller's limits.
     pub spending: Spending,
-    /// How the exchange ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long the exchange took.
+    /// The time that the exchange took.
     pub total: Duration,
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Debug, Default)]
 pub struct Sender {
     /// The caller.
@@ -48,7 +48,7 @@ pub struct Sender {
     pub address: Option<IpAddr>,
 }
 
-/// What was asked for.
+/// A request as it came in.
 #[derive(Debug, Default)]
 pub struct Incoming {
     /// The id that the caller gave, or one that was made here.
@@ -61,24 +61,24 @@ pub struct Incoming {
     pub path: String,
     /// The model's id, from the catalog and never from the request.
     pub model: Option<Arc<str>>,
-    /// Whether a stream was asked for.
+    /// True if a stream was asked for.
     pub stream: bool,
     /// The size of the request's body.
     pub bytes: u64,
 }
 
-/// What the caller got.
+/// The answer that a caller got.
 #[derive(Debug, Default)]
 pub struct Delivery {
     /// The status that the caller saw; 499 if the caller left, whatever it saw before.
     pub status: u16,
     /// The size of the answer's body.
     pub bytes: u64,
-    /// What the caller was told if there was no answer.
+    /// The message that the caller was told if there was no answer.
     pub error: Option<String>,
 }
 
-/// Who answered, and how.
+/// The account that answered, and what is known of its answer.
 #[derive(Debug, Default)]
 pub struct Served {
     /// The account that answered, or was asked last.
@@ -87,24 +87,25 @@ pub struct Served {
     pub upstream_model: Option<Arc<str>>,
     /// The upstream's own id for the request.
     pub upstream_request_id: Option<String>,
-    /// Fields of the request that the upstream was not told, and what is wrong with its answer.
+    /// The fields of the request that the dialect left out, weakened or added to.
     pub losses: Losses,
-    /// What is wrong with the answer, though it is whole.
+    /// What is wrong with the answer, although it is complete.
     pub flaws: Flaws,
 }
 
 /// The tries at upstream accounts.
 #[derive(Debug, Default)]
 pub struct Attempts {
-    /// Each of them, in the order in which they ended.
+    /// The attempts, in the order in which they ended.
     pub trail: Vec<Tried>,
-    /// Whether a second attempt beside a slow first one was faster; none if there was no second.
+    /// True if a second attempt beside a slow first one was faster. `None` if there was no second
+    /// attempt.
     pub hedge_won: Option<bool>,
-    /// Why no further attempt was made, although there was another account.
+    /// The reason why no further attempt was made, although there was another account.
     pub not_retried: Option<&'static str>,
-    /// No account was free, and the queue was full.
+    /// True if no account was free and the queue was full.
     pub shed: bool,
-    /// An upstream may charge for an answer that the caller did not get.
+    /// True if an upstream may charge for an answer that the caller did not get.
     pub maybe_billed: bool,
 }
 
@@ -115,29 +116,29 @@ pub struct Tried {
     pub account: Arc<str>,
     /// The account's name for the model.
     pub model: Arc<str>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: &'static str,
-    /// How long it took.
+    /// The time that the attempt took.
     pub ms: u64,
     /// The upstream's status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How long it took to have a connection.
+    /// The time until there was a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_ms: Option<u64>,
-    /// How long the upstream took to begin its answer.
+    /// The time until the upstream began its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_ms: Option<u64>,
-    /// Tokens read that may be charged for an answer that the caller did not get.
+    /// The tokens read that may be charged for an answer that the caller did not get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u64>,
-    /// Tokens written that may be charged for an answer that the caller did not get.
+    /// The tokens written that may be charged for an answer that the caller did not get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u64>,
-    /// What these tokens cost, if the price is known.
+    /// The cost of these tokens, if the price is known.
     #[serde(rename = "cost_usd", skip_serializing_if = "Option::is_none")]
     pub cost: Option<Option<Usd>>,
-    /// What the upstream or the network said, without secrets and cut short.
+    /// The message of the upstream or the network, without secrets and cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -145,37 +146,38 @@ pub struct Tried {
 /// What the time of an exchange went into.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
-    /// From the head's arrival until it was known who asks.
+    /// The time from the head's arrival until the caller was known.
     pub auth: Option<Duration>,
-    /// From the body's last byte until it was known who may be asked.
+    /// The time from the body's last byte until the plan was made.
     pub plan: Option<Duration>,
-    /// How long the request waited for a free account.
+    /// The time that the request waited for a free account.
     pub queued: Duration,
-    /// From the head's arrival until the first byte of the answer's body left.
+    /// The time from the head's arrival until the first byte of the answer's body left.
     pub first_byte: Option<Duration>,
-    /// How long the gateway itself was at work, and not waiting.
+    /// The time that the gateway itself was at work, and not waiting.
     pub own: Duration,
 }
 
-/// What an exchange took from its caller's limits.
+/// The amounts that an exchange took from its caller's limits.
 #[derive(Debug, Default)]
 pub struct Spending {
-    /// When the limits let it in, in milliseconds of Unix time.
+    /// The time at which the limits admitted the request, in milliseconds of Unix time.
     pub admitted: Option<u64>,
-    /// The limit that did not let it in.
+    /// The limit that refused the request.
     pub limited: Option<(Level, Kind)>,
     /// The answer's tokens.
     pub usage: Usage,
-    /// What the tokens cost. None: the price is not known, or the limits did not let it in.
+    /// The cost of these tokens. `None` if the price is not known, or if the request was not
+    /// admitted.
     pub cost: Option<Usd>,
 }
 
-/// What may be charged for answers that the caller did not get.
+/// The tokens that may be charged for answers that the caller did not get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unused {
     /// The tokens of these answers.
     pub tokens: u64,
-    /// What these tokens cost. None: a price is not known.
+    /// The cost of these tokens. `None` if a price is not known.
     pub cost: Option<Usd>,
 }
 
@@ -186,7 +188,7 @@ impl Default for Unused {
 }
 
 impl Unused {
-    /// Adds up what a trail of attempts has of it.
+    /// Sums the unused tokens of all attempts.
     pub fn of(trail: &[Tried]) -> Unused {
         let mut unused = Unused::default();
         for tried in trail {
@@ -196,7 +198,7 @@ impl Unused {
         unused
     }
 
-    /// Adds tokens. One unknown price makes the whole cost unknown.
+    /// Adds tokens and their cost. One unknown price makes the whole cost unknown.
     pub fn add(&mut self, tokens: u64, cost: Option<Usd>) {
         if tokens > 0 {
             self.tokens = self.tokens.saturating_add(tokens);

@@ -1,5 +1,5 @@
-//! Signers: what makes the credential of one request out of an account's key, where the key itself
-//! is never sent.
+//! A signer makes the credential of one request from an account's key, where the key itself is
+//! never sent.
 
 pub mod google;
 pub mod sigv4;

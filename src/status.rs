@@ -1,22 +1,22 @@
-//! A status is what a running gateway reports about itself at `/status`. The admin listener writes
-//! it; `explain --status` and `key …` read it back.
+//! A [`Status`] is what a running gateway reports about itself at `/status`. The admin listener
+//! writes it; `explain --status` and `key …` read it.
 //!
-//! **Invariant:** fields stand in the order of their names, as they do on the page. What a reader
-//! can do without has a default: the gateway that wrote the page may have another version.
+//! **Invariant:** fields are in the order of their names, as on the page. A field that a reader can
+//! do without has a default, since the gateway that wrote the page may have another version.
 
 use crate::account::health::Why;
 use crate::drain::Phase;
 use serde::{Deserialize, Serialize};
 
-/// The whole page.
+/// The whole page `/status`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Each account of the catalog.
+    /// The accounts of the catalog.
     pub accounts: Vec<AccountReport>,
     /// The catalog that is served.
     #[serde(default)]
     pub catalog: CatalogReport,
-    /// How many exchanges run.
+    /// The number of running exchanges.
     #[serde(default)]
     pub exchanges: usize,
     /// The keys that were used last.
@@ -25,16 +25,16 @@ pub struct Status {
     /// The ledger.
     #[serde(default)]
     pub ledger: LedgerReport,
-    /// Each model of the catalog.
+    /// The models of the catalog.
     pub models: Vec<ModelReport>,
-    /// How far the way down has gone.
+    /// The phase of the process.
     pub phase: Phase,
-    /// What `/readyz` answers.
+    /// True if `/readyz` says that the process is ready.
     #[serde(default)]
     pub ready: bool,
     /// The store that instances share, if there is one.
     pub store: Option<StoreReport>,
-    /// For how long the process serves.
+    /// The time for which the process has served, in seconds.
     #[serde(default)]
     pub uptime_seconds: u64,
     /// The program's version.
@@ -45,37 +45,37 @@ pub struct Status {
 /// An account.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AccountReport {
-    /// How many requests it may have at once.
+    /// The most requests that the account may have at once.
     pub concurrency: Option<usize>,
-    /// Its dialect's name.
+    /// The name of the account's dialect.
     #[serde(default)]
     pub dialect: String,
-    /// The share of the quota that is left at the target that has the least.
+    /// The share of the quota that is left at the target with the least.
     pub headroom: Option<f64>,
-    /// Its name in the catalog.
+    /// The account's name in the catalog.
     pub id: String,
-    /// Connections that wait for a request.
+    /// The number of connections that wait for a request.
     #[serde(default)]
     pub idle_connections: usize,
-    /// How many requests it has now.
+    /// The number of requests that the account has now.
     pub in_flight: usize,
-    /// Whether requests are sent to it.
+    /// The state, which says whether requests are sent to the account.
     pub state: AccountState,
-    /// Its targets.
+    /// The account's targets.
     pub targets: Vec<TargetReport>,
 }
 
-/// Whether requests are sent to an account.
+/// The states of an account, which say whether requests are sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountState {
-    /// Requests are sent to it.
+    /// Requests are sent to the account.
     Ok,
-    /// The catalog turns it off.
+    /// The catalog disables the account.
     Disabled,
-    /// At least one of its targets rests, since its provider limits the rate.
+    /// At least one target of the account rests, since its provider limits the rate.
     CoolingRate,
-    /// It rests, since its credential failed or its money is gone.
+    /// The account rests, since its credential failed or its money is gone.
     CoolingCredential,
 }
 
@@ -83,7 +83,7 @@ impl AccountState {
     /// All states.
     pub const ALL: [Self; 4] = [Self::Ok, Self::Disabled, Self::CoolingRate, Self::CoolingCredential];
 
-    /// Returns the word of metrics and of the page.
+    /// Returns the word for metrics and for the page.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -97,25 +97,25 @@ impl AccountState {
 /// A target.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TargetReport {
-    /// How many requests wait for its first token.
+    /// The number of requests that wait for the target's first token.
     pub awaited: usize,
-    /// Its breaker.
+    /// The state of the target's breaker.
     pub breaker: BreakerReport,
-    /// The calls that the breaker looks at.
+    /// The number of calls that the breaker looks at.
     pub calls: u64,
-    /// How many of them failed.
+    /// The number of these calls that failed.
     pub failed: u64,
     /// The expected time to a stream's first token.
     pub first_token_ms: Option<u64>,
     /// The share of the quota that is left.
     pub headroom: Option<f64>,
-    /// How it failed last, if it has not answered since.
+    /// The last failure, if the target has not answered since.
     pub last_failure: Option<FailureReport>,
     /// The account's name for the model.
     pub model: String,
-    /// When its breaker lets a request through again.
+    /// The time until the breaker lets a request through again.
     pub opens_in_ms: Option<u64>,
-    /// Its rest, or its account's.
+    /// The rest of the target, or of its account.
     pub rest: Option<RestReport>,
     /// The expected time to a whole answer.
     pub whole_ms: Option<u64>,
@@ -134,65 +134,65 @@ pub enum BreakerReport {
 /// The last failure of a target.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FailureReport {
-    /// How long ago it was.
+    /// The time since the failure.
     pub ago_ms: u64,
-    /// What only operators get.
+    /// The detail that only operators get.
     pub detail: Option<String>,
-    /// The word of the access line.
+    /// The outcome, as the access line names it.
     pub outcome: String,
 }
 
 /// The rest of a target or of its account.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RestReport {
-    /// How long it still lasts.
+    /// The time that the rest still lasts.
     pub for_ms: u64,
-    /// Its reason.
+    /// The reason for the rest.
     pub why: Why,
 }
 
-/// The catalog that is served, and what the files hold that is not served.
+/// The catalog that is served, and what the files have that is not served.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatalogReport {
-    /// How many accounts it has.
+    /// The number of accounts.
     pub accounts: usize,
-    /// How many callers it has.
+    /// The number of callers.
     pub callers: usize,
     /// The files that changed last.
     pub files: Vec<FileReport>,
     /// The folder that is watched.
     pub folder: Option<FolderReport>,
-    /// Counts the catalogs of this process.
+    /// The number of this catalog, counted from the start of the process.
     pub generation: u64,
-    /// The hash of its files.
+    /// The hash of the catalog's files.
     pub hash: String,
-    /// Why a change is held back.
+    /// The reason why a change is held back.
     pub held: Option<String>,
-    /// How many keys it has.
+    /// The number of keys.
     pub keys: usize,
     /// The last refusal.
     pub last_refusal: Option<RefusalReport>,
-    /// When it was loaded.
+    /// The time at which the catalog was loaded.
     pub loaded: String,
-    /// How many models it has.
+    /// The number of models.
     pub models: usize,
     /// The change that is not live yet.
     pub waiting: Option<ChangeReport>,
-    /// What its files should not say.
+    /// The warnings about the catalog's files.
     pub warnings: Vec<String>,
 }
 
 /// A file of the catalog.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FileReport {
-    /// Its name in the folder.
+    /// The file's name in the folder.
     pub file: String,
-    /// An edit from before this time is live.
+    /// A time: any edit from before it is live.
     pub live_as_of: String,
 }
 
-/// The folder that is served: its device and inode tell it from any other.
+/// The folder that is served. Its device and inode tell it from any other folder.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as the system names them")]
 pub struct FolderReport {
@@ -205,44 +205,44 @@ pub struct FolderReport {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RefusalReport {
-    /// Each problem.
+    /// The problems.
     pub reasons: Vec<String>,
-    /// Whether the files still hold what was refused.
+    /// True if the files still have what was refused.
     pub standing: bool,
-    /// When it was.
+    /// The time of the refusal.
     pub time: String,
-    /// The files whose last good text serves on.
+    /// The files that are served with their last good text.
     pub withheld: Vec<String>,
 }
 
 /// A change that is not live yet.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ChangeReport {
-    /// The files that are being written without an end.
+    /// The files that are written without an end.
     pub endless: Vec<EndlessReport>,
     /// The files that changed.
     pub files: Vec<String>,
-    /// How long it has waited.
+    /// The time for which the change has waited.
     pub for_ms: u64,
 }
 
-/// A file that is being written without an end.
+/// A file that is written without an end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndlessReport {
-    /// Its name in the folder.
+    /// The file's name in the folder.
     pub file: String,
-    /// For how long it has been written.
+    /// The time for which the file has been written.
     pub for_ms: u64,
 }
 
 /// A key that was used.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeyReport {
-    /// `caller/key`.
+    /// The key's name, `caller/key`.
     pub id: String,
-    /// When it was used last.
+    /// The time of the last use.
     pub last_used: String,
-    /// When it was used last with a secret that is replaced.
+    /// The time of the last use with a secret that is being replaced.
     pub old_hash_last_used: Option<String>,
 }
 
@@ -250,27 +250,27 @@ pub struct KeyReport {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LedgerReport {
-    /// Rows dropped since the start.
+    /// The number of rows dropped since the start.
     pub dropped: u64,
-    /// Its file.
+    /// The path of the file.
     pub path: String,
-    /// Why it cannot be written.
+    /// The reason why the file cannot be written.
     pub problem: Option<String>,
-    /// Rows written since the start.
+    /// The number of rows written since the start.
     pub rows: u64,
-    /// Whether it is written.
+    /// The state, which says whether rows are written.
     pub state: LedgerState,
-    /// Rows that wait to be written.
+    /// The number of rows that wait to be written.
     pub waiting: u64,
 }
 
-/// Whether the ledger is written.
+/// The states of the ledger, which say whether rows are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerState {
-    /// The file is written.
+    /// Rows are written.
     Ok,
-    /// The file cannot be written; the ledger tries again and again.
+    /// The file cannot be written. The ledger tries again and again.
     Failing,
     /// The settings turn the ledger off.
     #[default]
@@ -280,11 +280,11 @@ pub enum LedgerState {
 /// A model.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ModelReport {
-    /// Its public id.
+    /// The model's public id.
     pub id: String,
-    /// The share of its retry budget that is spent.
+    /// The share of the model's retry budget that is spent.
     pub retry_budget_spent: f64,
-    /// How many requests wait in its queue.
+    /// The number of requests that wait in the model's queue.
     pub waiting: usize,
 }
 
@@ -292,30 +292,30 @@ pub struct ModelReport {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoreReport {
-    /// Where it is.
+    /// The store's address.
     pub address: String,
-    /// How far its clock is ahead of ours.
+    /// The time by which the store's clock is ahead of ours.
     pub clock_ahead_ms: i64,
-    /// Why it is down.
+    /// The reason why the store is down.
     pub error: Option<String>,
-    /// How long its state has lasted.
+    /// The time for which the state has lasted.
     pub for_seconds: u64,
-    /// The gateways that live.
+    /// The number of gateways that live.
     pub live: usize,
-    /// Whether it decides.
+    /// The state, which says whether the store decides.
     pub state: StoreState,
-    /// How many counts wait to be sent.
+    /// The number of scopes whose counts wait to be sent.
     pub waiting: usize,
 }
 
-/// Whether the store decides.
+/// The states of the store, which say whether it decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreState {
-    /// The store is not asked: there is no connection, or it is too slow.
+    /// The store is not asked: there is no connection, or the store is too slow.
     #[default]
     Down,
-    /// The store answers, but other gateways have not sent all that they count: each gateway uses
+    /// The store answers, but other gateways have not sent all that they count. Each gateway uses
     /// its share of each limit.
     Joining,
     /// The store decides.

@@ -1,7 +1,8 @@
 //! A [`Certificate`] is what a TLS listener shows to callers. [`trust`] decides which certificates
-//! of others are believed.
+//! of other servers are believed.
 //!
-//! SIGHUP reads a certificate and its key again. If the two cannot be used, the old ones stay.
+//! On SIGHUP the certificate and its key are read again. If the new ones cannot be used, the old
+//! ones stay.
 
 pub mod trust;
 
@@ -14,7 +15,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A pair of files and what they held last.
+/// The certificate of a listener: the paths of its two files, and what was read from them last.
 #[derive(Debug)]
 pub struct Certificate {
     cert: PathBuf,
@@ -23,14 +24,14 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads the pair.
+    /// Reads the certificate and its key.
     pub fn read(cert: &Path, key: &Path) -> Result<Certificate, String> {
         pingora::tls::install_default_crypto_provider();
         let present = ArcSwap::from_pointee(read(cert, key)?);
         Ok(Certificate { cert: cert.to_owned(), key: key.to_owned(), present })
     }
 
-    /// Reads it again.
+    /// Reads the certificate and its key again.
     pub fn reload(&self) -> Result<(), String> {
         self.present.store(Arc::new(read(&self.cert, &self.key)?));
         Ok(())
@@ -50,7 +51,8 @@ fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
     if chain.is_empty() {
         return Err(format!("{} holds no certificate", cert.display()));
     }
-    // The error of the key's reader may not quote what it read; the path is enough.
+    // The error of the key's reader might quote what it read, so it is left out; the path is
+    // enough.
     let key_der = PrivateKeyDer::from_pem_file(key)
         .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;

@@ -1,13 +1,13 @@
 //! The [`Vault`] keeps signed thoughts for the next turn of a conversation.
 //!
 //! Claude and Gemini sign what they thought before a tool call, and want it back unchanged with the
-//! call's result. OpenAI's clients have no field for it and lose it. So the vault keeps it by the
-//! call's id, and the gateway puts it back. The vault is bounded in bytes, for each key and for
-//! all, and in time. If a thought is lost, the model loses its train of thought; the answer still
-//! comes.
+//! call's result. OpenAI's clients have no field for it and lose it. So the vault keeps it under
+//! the call's id, and the gateway puts it back. The vault is bounded in bytes, for each key and for
+//! all keys, and in time. If a thought is lost, the model loses its train of thought, but the
+//! answer still comes.
 //!
-//! **Invariant:** thoughts of one key are found with that key only, and for the family of models
-//! that they came from.
+//! **Invariant:** thoughts of one key are found only with that key, and only for the family of
+//! models that they came from.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use crate::base::lock::Lock;
 use dialects::Family;
 use dialects::neutral::{Kept, Thought};
 
-/// After a longer pause, the model thinks again from the start.
+/// The time for which thoughts are kept. After a longer pause, the model thinks again from the
+/// start.
 const KEPT_FOR: Duration = Duration::from_secs(6 * 3600);
-/// The bytes of all keys together.
+/// The most bytes that all keys hold together.
 const MOST_BYTES: usize = 64 << 20;
-/// The bytes of one key, so that one busy caller does not push out the others.
+/// The most bytes that one key holds, so that one busy caller does not push out the others.
 const MOST_OF_A_KEY: usize = 8 << 20;
-/// The bytes of an entry itself, its id and its place in the order included.
+/// The bytes of an entry besides its thoughts and its call's id.
 const OVERHEAD: usize = 256;
 
 /// The signed thoughts of all keys.
@@ -42,8 +43,8 @@ struct Shelves {
 #[derive(Default)]
 struct Shelf {
     entries: HashMap<Name, Entry>,
-    /// The oldest first. A name that was kept again is here twice; only the one with its entry's
-    /// time counts.
+    /// The names, the oldest first. A name that was kept again is here twice; only the one with its
+    /// entry's time counts.
     order: VecDeque<(Name, Instant)>,
     bytes: usize,
 }
@@ -83,14 +84,14 @@ impl Vault {
         }
     }
 
-    /// Finds the thoughts that led to a call, if they are still there.
+    /// Returns the thoughts that led to a call, if they are still there.
     pub fn find(&self, key: &Arc<str>, family: Family, call: &str, now: Instant) -> Option<Kept> {
         let shelves = self.shelves.lock();
         let entry = shelves.by_key.get(key)?.entries.get(&Name { family, call: call.into() })?;
         (now.saturating_duration_since(entry.at) < KEPT_FOR).then(|| entry.thoughts.clone())
     }
 
-    /// Drops what is too old, also of keys that send no more requests.
+    /// Drops thoughts that are too old, also those of keys that send no more requests.
     pub fn sweep(&self, now: Instant) {
         let mut shelves = self.shelves.lock();
         shelves.by_key.retain(|_, shelf| {
@@ -102,7 +103,7 @@ impl Vault {
 }
 
 impl Shelves {
-    /// Halves the thoughts of the key that has the most.
+    /// Halves the thoughts of the key that has the most bytes.
     fn shed_the_fullest(&mut self, now: Instant) {
         let Some(shelf) = self.by_key.values_mut().max_by_key(|shelf| shelf.bytes) else { return };
         let before = shelf.bytes;
@@ -120,9 +121,10 @@ impl Shelf {
         }
     }
 
-    /// Drops what is too old, and the oldest entries while there are more than `most` bytes.
+    /// Drops entries that are too old, and the oldest entries while there are more than `most`
+    /// bytes.
     fn shed(&mut self, now: Instant, most: usize) {
-        // A server may give the same id again and again.
+        // A server may use the same call id again and again.
         if self.order.len() > 2 * self.entries.len() + 1024 {
             let entries = &self.entries;
             self.order.retain(|(name, at)| entries.get(name).is_some_and(|entry| entry.at == *at));

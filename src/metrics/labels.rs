@@ -1,5 +1,6 @@
-//! A metric's labels say which of its series is meant. Labels that every exchange looks up are
-//! structs, whose fields' names need not be hashed; the others are lists of names and values.
+//! Labels tell the series of one metric from each other. The labels that every exchange looks up
+//! are structs, so that the names of their fields need not be hashed. The others are lists of names
+//! and values.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ pub(crate) type Name = Option<Arc<str>>;
 /// Labels whose values are names from the catalog.
 pub(crate) type NameLabels<const N: usize> = [(&'static str, Name); N];
 
-/// Labels whose values are words of ours. Without any, a family has one series at most.
+/// Labels whose values are words of our own. A family without labels has at most one series.
 pub(crate) type WordLabels<const N: usize> = [(&'static str, &'static str); N];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

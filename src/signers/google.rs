@@ -1,5 +1,5 @@
-//! A [`Token`] opens Vertex AI. A service account's key signs an assertion, which is traded for a
-//! token (RFC 7523).
+//! A [`Token`] is Google's credential for Vertex AI. A service account's key signs an assertion,
+//! and Google trades the assertion for a token (RFC 7523).
 //!
 //! This module reads no clock and sends nothing: its caller posts [`ServiceAccount::form`] to
 //! [`ServiceAccount::token_uri`], and gives the answer to [`token`]. The private key, and all that
@@ -21,37 +21,37 @@ use dialects::upstream::openai;
 use dialects::upstream::shared::lenient::Count;
 use dialects::wire::json::Writer;
 
-/// A service account, as the file of its key tells it.
+/// A service account, as its key file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
     email: String,
     /// Its private key: PKCS #8 in PEM.
     pub key: Secret,
     key_id: Option<String>,
-    /// Where to post the form.
+    /// The address to which the form is posted.
     pub token_uri: String,
-    /// The project that it belongs to, if the file says so.
+    /// The project of the account, if the file names one.
     pub project: Option<String>,
 }
 
-/// A token, and for how long from now it opens something.
+/// A token, and the time for which it is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// For `Authorization: Bearer`.
+    /// The value for `Authorization: Bearer`.
     pub access_token: Secret,
-    /// When it is of no use any more.
+    /// The time from now until the token is of no use.
     pub expires_in: Duration,
 }
 
-/// Where tokens come from, unless the key's file says otherwise.
+/// The address that grants tokens, unless the key file names another.
 pub const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// The longest that Google lets an assertion live, in seconds.
+/// The longest lifetime of an assertion that Google allows, in seconds.
 const LIFETIME: u64 = 3600;
 
 impl ServiceAccount {
-    /// Reads a key's file, and sees whether its key can sign.
+    /// Reads a key file, and checks that its key can sign.
     pub fn parse(json: &str) -> Result<Self, &'static str> {
         let file: File =
             serde_json::from_str(json).map_err(|_| "the key file is not the JSON of a service account's key")?;
@@ -61,8 +61,7 @@ impl ServiceAccount {
         let key = Secret::new(filled(file.private_key).ok_or("the key file has no `private_key`")?);
         let account = Self {
             email: filled(file.client_email).ok_or("the key file has no `client_email`")?,
-            // Who passes it through a shell's variable often ends up with the line ends escaped
-            // twice.
+            // A key that comes through a shell variable often has its line ends escaped twice.
             key: Secret::new(key.expose().replace("\\n", "\n")),
             key_id: filled(file.private_key_id),
             token_uri: filled(file.token_uri).unwrap_or_else(|| TOKEN_URI.to_owned()),
@@ -72,8 +71,8 @@ impl ServiceAccount {
         Ok(account)
     }
 
-    /// Writes the body of the request for a token, an `application/x-www-form-urlencoded`. `now` is
-    /// in seconds since 1970.
+    /// Writes the body of the request for a token, in the format
+    /// `application/x-www-form-urlencoded`. `now` is in seconds since 1970.
     pub fn form(&self, now: u64) -> Result<Secret, &'static str> {
         // Nothing in an assertion needs to be escaped.
         let assertion = self.assertion(now)?;
@@ -83,7 +82,7 @@ impl ServiceAccount {
         ))
     }
 
-    /// Returns the signed assertion that this account is who asks.
+    /// Returns the signed assertion that this account sends the request.
     pub fn assertion(&self, now: u64) -> Result<Secret, &'static str> {
         let mut header = Writer::default();
         header.object(|w| {
@@ -116,7 +115,8 @@ impl ServiceAccount {
 fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'static str> {
     let mut jws = [URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims)].join(".");
     let mut signature = vec![0; key.public().modulus_len()];
-    // This padding is the same every time: the random numbers are for others.
+    // PKCS #1 v1.5 padding has no randomness: ring wants the random numbers for other kinds of
+    // signature.
     let done = key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), jws.as_bytes(), &mut signature);
     done.map_err(|_| "the `private_key` cannot sign")?;
     jws.push('.');
@@ -124,9 +124,9 @@ fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'st
     Ok(Secret::new(jws))
 }
 
-/// Reads what answers the form; the metadata server of Google's machines answers alike.
+/// Reads the answer to the form. The metadata server of Google's machines answers in the same form.
 ///
-/// What is wrong with the account or its key has the status 401, whatever the answer's was.
+/// An error of the account or its key has the status 401, whatever the answer's status was.
 pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Token, UpstreamError> {
     let text = std::str::from_utf8(body).unwrap_or_default();
     let granted: Granted = serde_json::from_str(text).unwrap_or_default();
@@ -163,7 +163,7 @@ fn shortened(text: &str, limit: usize) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Takes an empty text for none.
+/// Returns `None` for an empty text.
 fn filled(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }

@@ -1,8 +1,8 @@
 //! Amazon's Signature Version 4, for accounts whose credential is an access key.
 //!
 //! The signature covers the method, the path exactly as it is sent, the `host` header, the time and
-//! the body's hash: nothing of these may change after it. The path is encoded once more for it
-//! (`%3A` is signed as `%253A`), as everywhere at Amazon but for S3.
+//! the body's hash: none of these may change after signing. For the signature the path is encoded
+//! once more (`%3A` is signed as `%253A`), as everywhere at Amazon except S3.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -19,7 +19,8 @@ pub struct Signer {
     region: String,
 }
 
-/// The request cannot be signed: its URI, or the session token, has characters that none may have.
+/// The error for a request that cannot be signed: its URI or the session token has characters that
+/// are not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsignable;
 
@@ -36,7 +37,7 @@ struct Unsigned<'r> {
 }
 
 impl Signer {
-    /// Makes a signer with a static key, or a temporary one that comes with a session token.
+    /// Makes a signer from a static key, or from a temporary key with its session token.
     pub fn new(
         region: impl Into<String>,
         access_key_id: &str,
@@ -50,8 +51,8 @@ impl Signer {
         }
     }
 
-    /// Returns the headers to add to a POST: `host` as it will be sent, `path` from the first slash
-    /// on.
+    /// Returns the headers to add to a POST. `host` is the header as it will be sent; `path` begins
+    /// with the first slash.
     pub fn headers(&self, host: &str, path: &str, body: &[u8], now: SystemTime) -> Result<Headers, Unsignable> {
         self.sign(&Unsigned { service: SERVICE, method: "POST", host, path, body }, now)
     }
@@ -77,7 +78,7 @@ impl Signer {
     }
 }
 
-/// Names in lower case, and values.
+/// The names of headers, in lower case, and their values.
 pub type Headers = Vec<(&'static str, Secret)>;
 
 impl fmt::Debug for Signer {

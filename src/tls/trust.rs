@@ -1,11 +1,13 @@
-//! Whose certificates are believed where we call somebody, and why one was not.
+//! A [`Trust`] decides which certificates are believed when the gateway calls a server, and says
+//! why one is not.
 //!
-//! Believed are the system's authorities and those that are named beside them. A named certificate
-//! that is no authority's is a *pin*: exactly this certificate is believed, and with a pin the
-//! system's authorities are not. A pin too is one that names a host and says that it is an
-//! authority's, as `openssl req -x509` makes them for servers: what that one has signed is believed
-//! besides. **Invariant:** name and dates are checked for every certificate, a pinned one too,
-//! before the first byte of a request; nothing switches that off.
+//! The system's authorities are believed, and those that `tls.ca` names. If a named certificate is
+//! not an authority's, it is a *pin*: exactly this certificate is believed, and with a pin the
+//! system's authorities are not. A certificate that names a host and also says that it is an
+//! authority's, as `openssl req -x509` makes them for servers, is a pin too; in addition, the
+//! certificates that it has signed are believed. **Invariant:** name and dates are checked for
+//! every certificate, a pinned one too, before the first byte of a request; nothing switches that
+//! off.
 
 use crate::base::calendar::rfc3339;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -26,22 +28,22 @@ use tokio_rustls::client::TlsStream;
 use x509_parser::extensions::GeneralName;
 use x509_parser::x509::X509Version;
 
-/// How TLS is spoken with those who are believed.
+/// A TLS client that speaks only with servers whose certificate is believed.
 #[derive(Clone)]
 pub struct Trust(TlsConnector);
 
-/// Why it was not.
+/// The failure of a handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distrust {
-    /// In words.
+    /// The reason, in words.
     pub why: String,
-    /// Nothing changes by itself: it is about a certificate, or about what the server speaks.
+    /// True if nothing changes by itself: the reason is a certificate, or what the server speaks.
     pub lasts: bool,
 }
 
 impl Trust {
-    /// Returns the trust in the system's authorities, and in what this PEM names. `alpn`: the
-    /// protocols that are offered, best first.
+    /// Returns the trust in the system's authorities and in the certificates of `pem`. `alpn` lists
+    /// the protocols to offer, the best first.
     pub fn new(pem: Option<&[u8]>, alpn: &[&[u8]]) -> Trust {
         let provider = Arc::new(ring::default_provider());
         let named: Vec<CertificateDer<'static>> = pem.map(certificates).unwrap_or_default();
@@ -54,7 +56,7 @@ impl Trust {
         Trust(TlsConnector::from(Arc::new(config)))
     }
 
-    /// Shakes hands with who should be `host`.
+    /// Makes the TLS handshake with a server that should be `host`.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,
@@ -66,24 +68,24 @@ impl Trust {
     }
 }
 
-/// Returns the certificates of a PEM file, those that can be read.
+/// Returns the certificates of a PEM file that can be read.
 pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     let readable = |der: &CertificateDer<'_>| x509_parser::parse_x509_certificate(der).is_ok();
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).filter(readable).collect()
 }
 
-/// Returns whether one of them is a server's own.
+/// Returns whether a PEM file has a pin.
 pub fn has_pin(pem: &[u8]) -> bool {
     certificates(pem).iter().any(is_pin)
 }
 
-/// Read once: that takes some milliseconds, and every account needs them.
+/// Returns the system's authorities. They are read once, since that takes some milliseconds, and
+/// every account needs them.
 fn of_the_system() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
         let mut roots = RootCertStore::empty();
-        // Those that cannot be read, or are not there at all, are missed when a server shows one of
-        // theirs.
+        // A root that cannot be read, or is missing, shows when a server has a certificate of it.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         roots
     })
@@ -92,9 +94,9 @@ fn of_the_system() -> &'static RootCertStore {
 #[derive(Debug)]
 struct Verifier {
     named: Vec<CertificateDer<'static>>,
-    /// One of them is a server's own.
+    /// True if one of `named` is a pin.
     pins: bool,
-    /// None where there is no authority to believe.
+    /// `None` if no authority is believed.
     authorities: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
@@ -129,7 +131,7 @@ impl ServerCertVerifier for Verifier {
             None => Err(CertificateError::UnknownIssuer.into()),
         };
         verified.map_err(|error| {
-            // Who has pinned one does not ask which authority it lacks.
+            // An operator who has pinned a certificate does not ask which authority is missing.
             let unknown = matches!(
                 error,
                 Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_))
@@ -161,7 +163,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Not the pinned one.
+/// The error for a certificate that is not the pinned one.
 #[derive(Debug)]
 struct AnotherOne;
 
@@ -173,7 +175,8 @@ impl fmt::Display for AnotherOne {
 
 impl std::error::Error for AnotherOne {}
 
-/// Only who says so may sign others; and a root of version 1, which has no place to say it.
+/// Returns whether a certificate may sign others: it says so, or it is a root of version 1, which
+/// has no field for that.
 fn is_authority(der: &CertificateDer<'_>) -> bool {
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
     let is_old_root =
@@ -181,8 +184,8 @@ fn is_authority(der: &CertificateDer<'_>) -> bool {
     is_old_root || certificate.basic_constraints().ok().flatten().is_some_and(|constraints| constraints.value.ca)
 }
 
-/// Returns whether a server can show it as its own: it is no authority's, or names a host. Only
-/// such a one can be what is named, and be believed.
+/// Returns whether a server can show the certificate as its own: it is not an authority's, or it
+/// names a host. Only such a certificate can be a pin.
 fn is_pin(der: &CertificateDer<'_>) -> bool {
     let names_host = |name: &GeneralName<'_>| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_));
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
@@ -192,7 +195,7 @@ fn is_pin(der: &CertificateDer<'_>) -> bool {
 
 fn is_in_time(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|_| CertificateError::BadEncoding)?;
-    // Before 1970 none was valid.
+    // No certificate was valid before 1970.
     let time = |time: x509_parser::time::ASN1Time| {
         UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default()))
     };
@@ -217,7 +220,7 @@ impl Distrust {
         }
     }
 
-    /// Returns what rustls says, with its own word for it.
+    /// Returns the reason that rustls gives, with its own word for it.
     fn by_tls(error: &Error) -> Distrust {
         if let Error::InvalidCertificate(wrong) = error {
             return Distrust { why: certificate(wrong), lasts: true };
@@ -236,7 +239,7 @@ impl Distrust {
     }
 }
 
-/// Returns what is wrong with a certificate.
+/// Returns the words for what is wrong with a certificate.
 fn certificate(wrong: &CertificateError) -> String {
     let since = |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     if let CertificateError::ExpiredContext { not_after, .. } = wrong {
@@ -276,7 +279,7 @@ fn certificate(wrong: &CertificateError) -> String {
     format!("the certificate is not valid: {told}")
 }
 
-/// Returns the name in what webpki writes as `DnsName("a.test")`.
+/// Returns the name in a text that webpki writes, such as `DnsName("a.test")`.
 fn plain(told: &str) -> &str {
     let inner = told.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(told);
     inner.trim_matches('"')
