@@ -1,5 +1,5 @@
-//! The breaker of one target: (account, model). It keeps requests away from where they fail, and
-//! finds out with one of them when that is over.
+//! A [`Breaker`] keeps requests away from a target (an account and a model) that fails. Later it
+//! lets one request through, as a probe, to find out whether the target works again.
 //!
 //! ```text
 //! closed ── failures in a row, or a share of the last calls ──▶ open
@@ -8,17 +8,18 @@
 //! half-open ── the probe fails ──▶ open, for twice the cool-down
 //! ```
 //!
-//! One that opened because of a share of failures is broken *in part*: some of what it is asked it
-//! answers. Where nobody else is left it is asked all the same, since some answers are better than
-//! none, until so many in a row fail that nothing seems to work any more.
+//! A breaker that opened because of a share of failures is broken *in part*: the target still
+//! answers some requests. If no other target is left, requests go to it all the same, since some
+//! answers are better than none. This ends when so many requests in a row fail that nothing seems
+//! to work any more.
 //!
-//! Only failures that may pass count. The caller's faults say nothing about the account; its
-//! credential, its rate and what it does not serve are looked after in [`health`](super::health).
-//! Pure: `now` and chance come in.
+//! Only failures that may pass count. The caller's faults say nothing about the target.
+//! [`health`](super::health) and [`track`](super::track) look after the account's credential, its
+//! rate, and models that it does not serve. Pure: `now` and chance are passed in.
 //!
-//! **Invariant:** a half-open breaker lends one probe at a time. One that is out for long lapses,
-//! after `PATIENCE`, or after a second where nobody else is left; what it finds later
-//! still counts. What was admitted before the breaker opened says nothing about what came after.
+//! **Invariant:** a half-open breaker has one probe at a time. A probe that is out for too long
+//! lapses: after `PATIENCE`, or after a second if no other target is left. Its outcome still
+//! counts. A request that was admitted before the breaker opened says nothing about the time after.
 
 use super::failure::Class;
 use super::window::Window;
@@ -43,32 +44,36 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// One of so many calls in `WINDOW` must fail in a row: the calls of about half a second.
 const IN_A_ROW_OF: u64 = 50;
-/// One of so many calls may fail of a target that is sound: were all like it, and each failure
-/// asked another one, that would be 1.2 attempts a request.
+/// A target is sound if at most one of this many calls fails. If all targets failed that often, and
+/// each failure went to another target, a request would have 1.2 attempts.
 const SOUND: u64 = 6;
-/// A cool-down is up to so much of itself longer, so that a fleet's probes do not come together.
+/// The largest share by which a cool-down is made longer at random, so that the probes of a fleet
+/// do not come together.
 const JITTER: f64 = 0.2;
-/// The cool-down where there is nobody else: a probe a second is no load, and each second of
-/// waiting is one in which all are refused.
+/// The cool-down if no other target is left: a probe a second is no load, and in each second of
+/// waiting all requests are refused.
 const ALONE: Duration = Duration::from_secs(1);
-/// Who is refused because a probe is out may ask again after this: its end may come any moment.
+/// The time after which a request may be sent again that was refused because a probe is out: the
+/// probe may end at any moment.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A breaker.
+/// The breaker of one target.
 #[derive(Debug, Clone)]
 pub struct Breaker {
-    /// Of fewer calls no share is taken.
+    /// The least number of calls of which a share is taken.
     least_calls: u32,
-    /// Counts the phases, so that what was admitted in one is not settled in another.
+    /// Counts the phases, so that a request that was admitted in one phase is not settled in
+    /// another.
     generation: u32,
-    /// All that was settled in any phase.
+    /// All calls that were settled, in any phase.
     asked: Window,
     phase: Phase,
 }
 
 #[derive(Debug, Clone)]
 enum Phase {
-    /// `cuts`: of the answers that had begun, how many in a row did not end.
+    /// `in_a_row` counts the failures in a row, and `cuts` the begun answers in a row that did not
+    /// end.
     Closed {
         in_a_row: u32,
         cuts: u32,
@@ -80,7 +85,8 @@ enum Phase {
         cool: Duration,
         extent: Extent,
     },
-    /// `next` is the cool-down that follows if the probe fails.
+    /// `next` is the cool-down that follows if the probe fails. `lent` counts the probes of this
+    /// phase.
     HalfOpen {
         next: Duration,
         lent: u32,
@@ -89,39 +95,39 @@ enum Phase {
     },
 }
 
-/// How much of it is broken.
+/// The part of the target's calls that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Nothing came of the last calls.
+    /// All of the last calls failed.
     Whole,
-    /// A share of the calls failed, and others among them did not. So many in a row have failed
-    /// since it opened, of those that went all the same.
+    /// A share of the calls failed, and others did not. `in_a_row` counts the failures in a row
+    /// since the breaker opened, of the requests that went all the same.
     Part { in_a_row: u32 },
 }
 
-/// Whether a request may go.
+/// The breaker's decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Admission {
-    /// It may.
+    /// The request may go.
     Allow(BreakerPass),
-    /// It may, and how it ends decides. It must be settled, as [`Outcome::Neutral`] if it ends
-    /// otherwise.
+    /// The request may go as a probe, and its outcome decides. It must be settled, as
+    /// [`Outcome::Neutral`] if nothing was learnt.
     AllowProbe(BreakerPass),
-    /// It may not, until then at the earliest.
+    /// The request may not go, until then at the earliest.
     RefuseUntil(Instant),
 }
 
-/// What an admitted request is settled with.
+/// A pass of an admitted request. The request's outcome is settled with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerPass {
     generation: u32,
-    /// Which of its phase's probes it is; 0 = none.
+    /// The number of the probe in its phase; 0 if the request is no probe.
     probe: u32,
 }
 
 impl BreakerPass {
-    /// Returns whether it is a probe.
+    /// Returns whether the request is a probe.
     pub fn is_probe(self) -> bool {
         self.probe > 0
     }
@@ -130,16 +136,17 @@ impl BreakerPass {
 /// The end of a request, as the breaker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// With an answer.
+    /// The target answered.
     Ok,
-    /// With a failure of this class.
+    /// The attempt failed, with this class.
     Failed(Class),
-    /// With nothing to learn from: the caller left, or another attempt was faster.
+    /// There is nothing to learn: the caller left, or another attempt was faster.
     Neutral,
 }
 
 impl Outcome {
-    /// Returns whether the target failed; `None` where the outcome says nothing about the target.
+    /// Returns whether the target failed. Returns `None` if the outcome says nothing about the
+    /// target.
     fn failed(self) -> Option<bool> {
         match self {
             Outcome::Ok => Some(false),
@@ -153,7 +160,7 @@ impl Outcome {
 /// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Requests go.
+    /// Requests may go.
     Closed,
     /// No request goes until then.
     Open(Instant),
@@ -190,16 +197,16 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Returns a breaker that is closed, and to which nothing has happened yet. Of fewer calls than
-    /// `least_calls` it takes no share.
+    /// Makes a breaker that is closed, and to which nothing has happened yet. It takes no share of
+    /// fewer calls than `least_calls`.
     fn new(least_calls: u32) -> Breaker {
         Breaker { least_calls, generation: 0, asked: Window::new(WINDOW), phase: Phase::closed() }
     }
 
-    /// Asks for a request that would go now. `alone`: nobody else can take it. Where the target is
-    /// broken in part, such a request may go beside the probe; else it goes as one probe a second,
-    /// whether the cool-down is over or not, and whether the probe before it has come back or not.
-    /// So where all targets are out, the first to be back is found at once.
+    /// Decides about a request that would go now. `alone` says that no other target can take it. If
+    /// the target is broken in part, such a request may go beside the probe. Otherwise it goes as
+    /// one probe a second, even if the cool-down is not over or the probe before has not come back.
+    /// So if all targets are out, the first one that is back is found at once.
     pub fn admit(&mut self, now: Instant, alone: bool) -> Admission {
         let beside = BreakerPass { generation: self.generation, probe: 0 };
         if let Phase::Open { since, until, cool, extent } = self.phase {
@@ -211,7 +218,8 @@ impl Breaker {
             if soon > now {
                 return Admission::RefuseUntil(soon);
             }
-            // One that is asked early, since all are out, is not out for longer because of that.
+            // A target that is asked early, since all are out, does not get a longer cool-down for
+            // that.
             let next = if until > now { cool } else { (cool * 2).min(LONGEST) };
             self.phase = Phase::HalfOpen { next, lent: 0, probe: None, extent };
         }
@@ -235,14 +243,14 @@ impl Breaker {
         }
     }
 
-    /// Learns how an admitted request ended. Yields the state if that changed it, for the log.
-    /// `random` is in [0, 1).
+    /// Settles an admitted request with its outcome. Returns the breaker's state if it changed, for
+    /// the log. `random` is in [0, 1).
     pub fn settle(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<BreakerState> {
         if pass.generation != self.generation {
             return None;
         }
         let Some(failed) = outcome.failed() else {
-            // Only the last one's place is free again: those before it have lapsed.
+            // Only the last probe's place becomes free: the probes before it have lapsed.
             if let Phase::HalfOpen { lent, probe, .. } = &mut self.phase
                 && pass.probe == *lent
             {
@@ -267,7 +275,8 @@ impl Breaker {
                 let (cool, extent) = (*next, extent.after(failed, many));
                 Some(self.open(cool, extent, now, random))
             }
-            // It went because nobody else was left: when the breaker closes is not for it to say.
+            // This request went because no other target was left. It does not decide when the
+            // breaker closes.
             Phase::HalfOpen { extent, .. } | Phase::Open { extent, .. } => {
                 *extent = extent.after(failed, many);
                 None
@@ -275,7 +284,8 @@ impl Breaker {
         }
     }
 
-    /// Learns how an answer ended that had begun, and was settled as good then: whole, or cut.
+    /// Settles the end of an answer that had begun and was settled as good then: the answer is
+    /// whole, or was cut.
     pub fn ended(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<BreakerState> {
         let Phase::Closed { cuts, calls, .. } = &mut self.phase else { return None };
         if pass.generation != self.generation {
@@ -306,7 +316,7 @@ impl Breaker {
         (nothing_works || too_many).then(|| self.open(COOL, extent, now, random))
     }
 
-    /// Returns what it is now.
+    /// Returns the present state.
     pub fn state(&self, now: Instant) -> BreakerState {
         match self.phase {
             Phase::Closed { .. } => BreakerState::Closed,
@@ -318,9 +328,9 @@ impl Breaker {
         }
     }
 
-    /// Returns whether nothing much is known to be wrong with it: its last call was answered, if
-    /// there was one, and so were most of the last seconds'. To ask it after another one has failed
-    /// moves a request, and multiplies nothing.
+    /// Returns whether the last call was answered, if there was one, and so were most calls of the
+    /// last seconds. A request that failed elsewhere can go to such a target: this moves the
+    /// request, and does not multiply load.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
             Phase::Closed { in_a_row: 0, cuts: 0, calls } => {
@@ -340,8 +350,8 @@ impl Breaker {
         }
     }
 
-    /// Takes on the state that another process tells of its own. What that does not tell, a probe
-    /// that is out or how much is broken, is taken for the best.
+    /// Takes over the state of another process's breaker. That process does not say how much is
+    /// broken: it is taken as a part.
     pub fn recall(&mut self, state: BreakerState, now: Instant) {
         self.reset();
         let (cool, extent) = (COOL, Extent::Part { in_a_row: 0 });
@@ -381,7 +391,7 @@ impl Phase {
 }
 
 impl Extent {
-    /// After one more call. So many failures in a row are enough.
+    /// Returns the extent after one more call. `many` failures in a row make it whole.
     fn after(self, failed: bool, many: u64) -> Extent {
         match self {
             Extent::Part { in_a_row } if failed && u64::from(in_a_row) + 1 < many => {

@@ -1,59 +1,59 @@
-//! What a model may spend on asking twice, as a share of its requests: so that an outage is not
-//! multiplied, and a hedge stays cheap.
+//! A [`Budget`] limits the second tries of a model to a share of its requests, so that an outage is
+//! not multiplied, and hedges stay cheap.
 //!
-//! Pure, and small enough for a plain lock around it: adding to one is some tens of nanoseconds.
+//! Pure, and small enough for a plain lock around it: adding to one takes some tens of nanoseconds.
 //!
-//! **Invariant:** in no span are there more second tries than the share of its requests, or than
-//! the floor where that is more.
+//! **Invariant:** in any span, the number of second tries is at most the share of its requests, or
+//! the floor if that is more.
 
 use super::window::Window;
 use std::time::{Duration, Instant};
 
-/// Looks back this long.
+/// The time that a budget looks back.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// A budget. Not every second attempt need ask it: one at a target that
-/// [is sound](crate::account::breaker::Breaker::is_sound) moves a request away from where it
-/// failed, and multiplies nothing; with a third of the accounts gone a fifth would not do for
-/// those.
+/// A budget of second tries. Not every second attempt needs it: an attempt at a target that [is
+/// sound](crate::account::breaker::Breaker::is_sound) only moves a request away from where it
+/// failed, and multiplies nothing. If a third of the accounts is gone, a fifth would not be enough
+/// for these attempts.
 #[derive(Debug, Clone)]
 pub struct Budget {
     share: f64,
     floor: u64,
-    /// Requests, and second tries.
+    /// The requests, and the second tries.
     spent: Window,
 }
 
 impl Budget {
-    /// For what follows a failure: a fifth of the requests, which is what an outage of every
-    /// account may add to what they are asked; and ten in 10 s in any case, so that with little
+    /// Makes the budget of attempts after a failure. It allows a fifth of the requests: an outage
+    /// of every account may add that much load. It allows at least ten in 10 s, so that with little
     /// traffic every request may go to the next account.
     pub fn retries() -> Budget {
         Budget::new(0.2, 10)
     }
 
-    /// For second attempts beside a slow first one: how large a share is said
-    /// [each time](Budget::retry_within).
+    /// Makes the budget of second attempts beside a slow first one. Its share is given [each
+    /// time](Budget::retry_within).
     pub fn hedges() -> Budget {
         Budget::new(0.0, 0)
     }
 
-    /// So large a share of the requests, or so many in 10 s where that is more.
+    /// Makes a budget of this share of the requests, or of `floor` tries in 10 s if that is more.
     pub fn new(share: f64, floor: u64) -> Budget {
         Budget { share: if share.is_finite() { share.max(0.0) } else { 0.0 }, floor, spent: Window::new(SPAN) }
     }
 
-    /// Notes that a request came: its first attempt is free.
+    /// Counts a request. Its first attempt is free.
     pub fn request(&mut self, now: Instant) {
         self.spent.add((1, 0), now);
     }
 
-    /// Tells whether one more attempt may be made; if so, it is counted.
+    /// Counts one more attempt if the budget allows it. Returns whether it does.
     pub fn retry(&mut self, now: Instant) -> bool {
         self.retry_within(self.share, now)
     }
 
-    /// Returns the same for another share than its own.
+    /// Does the same with another share than the budget's own.
     pub fn retry_within(&mut self, share: f64, now: Instant) -> bool {
         let (requests, spent) = self.spent.sums(now);
         let allowed = self.floor as f64;
@@ -64,7 +64,7 @@ impl Budget {
         granted
     }
 
-    /// Returns how much of it is spent, from 0 to 1: for metrics.
+    /// Returns the share of the budget that is spent, from 0 to 1, for metrics.
     pub fn spent(&self, now: Instant) -> f64 {
         let (requests, spent) = self.spent.sums(now);
         let allowed = (self.floor as f64).max(self.share * requests as f64);

@@ -1,6 +1,6 @@
-//! What the requests for one model have in common: whose turn it is, what may be spent on asking
-//! again, how fast first tokens come as a rule, and who waits for a place. It outlives catalogs, by
-//! the model's id.
+//! A [`Demand`] is what the requests for one model have in common: the turns of its targets, the
+//! budgets for further attempts, the usual times to first tokens, and the queue for a place. It
+//! outlives catalogs, by the model's id.
 
 use super::budget::Budget;
 use super::latency::Rolling;
@@ -12,18 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What an answer of a model is taken to have before the first has come.
+/// The number of tokens that an answer of a model is expected to have before the first answer has
+/// come.
 const UNKNOWN_OUTPUT: u64 = 1024;
 
 /// The demand for one model.
 pub struct Demand {
     memory: Lock<Memory>,
-    /// Who waits for a place.
+    /// The queue of requests that wait for a place.
     pub queue: Arc<Queue>,
-    /// How many tokens an answer has as a rule; 0 as long as there was none.
+    /// The usual number of tokens of an answer; 0 before the first answer.
     typical: AtomicU64,
-    /// Who waits for another one, having been asked in vain somewhere: a line of its own, since for
-    /// each of these only some of the places will do.
+    /// The queue of requests that have failed somewhere and wait for another target. It is
+    /// separate, since only some places are of use to each of them.
     pub again: Arc<Queue>,
 }
 
@@ -31,7 +32,7 @@ struct Memory {
     smooth: Smooth,
     retries: Budget,
     hedges: Budget,
-    /// To the whole answer, and to a stream's first token.
+    /// The times to a whole answer, and to a stream's first token.
     paces: [Rolling; 2],
 }
 
@@ -48,29 +49,30 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// Returns the order in which the targets of a request that came are to be tried.
+    /// Returns the order in which the targets are tried for a new request.
     pub fn order(&self, strategy: Strategy, views: &[View], sticky: Option<u64>) -> Vec<usize> {
         strategy::order(strategy, views, sticky, &mut self.memory.lock().smooth, fastrand::f64)
     }
 
-    /// Notes that a request begins its first attempt.
+    /// Counts a request that begins its first attempt.
     pub fn request(&self, now: Instant) {
         let mut memory = self.memory.lock();
         memory.retries.request(now);
         memory.hedges.request(now);
     }
 
-    /// Tells whether one more attempt may be made after a failure; if so, it is counted.
+    /// Counts one more attempt after a failure if the budget allows it. Returns whether it does.
     pub fn retry(&self, now: Instant) -> bool {
         self.memory.lock().retries.retry(now)
     }
 
-    /// Returns whether one more may be made beside a slow one, for such a share of the requests.
+    /// Counts one more attempt beside a slow one, if the budget of this share of the requests
+    /// allows it. Returns whether it does.
     pub fn hedge(&self, share: f64, now: Instant) -> bool {
         self.memory.lock().hedges.retry_within(share, now)
     }
 
-    /// Returns how many tokens an answer has as a rule.
+    /// Returns the usual number of tokens of an answer.
     pub fn typical_output(&self) -> u64 {
         match self.typical.load(Ordering::Relaxed) {
             0 => UNKNOWN_OUTPUT,
@@ -78,35 +80,35 @@ impl Demand {
         }
     }
 
-    /// Notes how many tokens an answer had.
+    /// Notes the number of tokens of an answer.
     pub fn answered(&self, tokens: u64) {
-        // Two that end at once may lose one of them: it is no count.
+        // Of two answers that end at once, one may be lost: this is an average, and not a count.
         let typical = match self.typical.load(Ordering::Relaxed) {
             0 => tokens.min(16 * UNKNOWN_OUTPUT),
-            // One that is far off, or an upstream that counts nonsense, moves it by so much at
-            // most.
+            // An answer that is far off, or an upstream that counts nonsense, moves the average
+            // only so far.
             before => before - before / 8 + tokens.min(before.saturating_mul(4).saturating_add(UNKNOWN_OUTPUT)) / 8,
         };
         self.typical.store(typical.max(1), Ordering::Relaxed);
     }
 
-    /// Returns how many wait.
+    /// Returns the number of requests that wait.
     pub fn waiting(&self) -> usize {
         self.queue.waiting() + self.again.waiting()
     }
 
-    /// Returns how much of what may be spent on asking again is spent, from 0 to 1.
+    /// Returns the share of the budget for attempts after failures that is spent, from 0 to 1.
     pub fn spent(&self, now: Instant) -> f64 {
         self.memory.lock().retries.spent(now)
     }
 
-    /// Notes how long a first token, or a whole answer, took, or was waited for.
+    /// Notes the time that a first token, or a whole answer, took or was waited for.
     pub fn took(&self, stream: bool, time: Duration, now: Instant) {
         let [whole, first] = &mut self.memory.lock().paces;
         if stream { first } else { whole }.record(time, now);
     }
 
-    /// Returns the time under which such a share of them stays.
+    /// Returns the time under which this share of the times stays.
     pub fn pace(&self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
         let [whole, first] = &mut self.memory.lock().paces;
         if stream { first } else { whole }.quantile(share, now)

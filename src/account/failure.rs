@@ -1,5 +1,5 @@
-//! What a failed attempt means: one table from failure to class, and from class to what is done
-//! next and what the caller is told.
+//! A [`Failure`] says how an attempt failed. One table gives each failure its class, and the class
+//! decides what is done next and what the caller is told.
 //!
 //! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
 //! is about our account and not about the caller.
@@ -12,55 +12,56 @@ use std::time::Duration;
 /// A failure of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// No address, or the connection was refused.
+    /// The host has no address, or the connection was refused.
     Unreachable(String),
-    /// Nobody answered in `connect`.
+    /// Nothing answered within `connect`.
     ConnectTimeout,
-    /// The certificate, or the handshake.
+    /// The certificate was not believed, or the handshake failed.
     Tls {
-        /// What is wrong, in words.
+        /// The reason, in words.
         why: String,
-        /// Nothing changes by itself: it is about a certificate, or what the server speaks.
+        /// True if nothing changes by itself: the reason is a certificate, or what the server
+        /// speaks.
         lasts: bool,
     },
-    /// The connection ended before a byte of an answer.
+    /// The connection ended before the first byte of an answer.
     Reset,
-    /// The request was never looked at: the same, on a reused connection and so soon; or the
-    /// upstream says so.
+    /// The request was never looked at: a reused connection ended very soon, or the upstream says
+    /// so.
     Stale,
     /// The upstream stopped reading our request.
     SendTimeout,
-    /// No head in `first_byte`.
+    /// No head came within `first_byte`.
     FirstByteTimeout,
-    /// Nothing that counts in `first_token`.
+    /// No event that counts as an answer came within `first_token`.
     FirstTokenTimeout,
-    /// Silence for `idle`, within a stream.
+    /// A stream was silent for `idle`.
     IdleTimeout,
-    /// `total` is over.
+    /// The time `total` is over.
     TotalTimeout,
     /// No credential could be made for the request.
     Unsigned(String),
     /// The gateway itself may hold no more in memory.
     NoRoom,
-    /// An answer that is none.
+    /// The answer could not be understood.
     Nonsense(String),
-    /// So many calls of tools whose arguments nobody can read, where the catalog says that this is
-    /// no answer.
+    /// This many calls of tools have arguments that nobody can read, and the catalog says that this
+    /// is no answer.
     BrokenCall(u32),
-    /// The stream ended before its end.
+    /// The stream ended before its end mark.
     Cut,
-    /// Another status than 200.
+    /// The answer has another status than 200.
     Status {
-        /// What it means: the status, unless the body says otherwise.
+        /// The meant status: the one that came, unless the body says otherwise.
         status: u16,
-        /// The status as it came.
+        /// The status that came.
         seen: u16,
-        /// What the body said.
+        /// The error that the body describes.
         error: Box<UpstreamError>,
-        /// When to come back, as the upstream said.
+        /// The time after which to come back, as the upstream said.
         retry_after: Option<Duration>,
     },
-    /// An error object inside an answer of status 200.
+    /// An answer of status 200 has an error object inside.
     InAnswer(Box<UpstreamError>),
 }
 
@@ -69,63 +70,63 @@ pub enum Failure {
 pub enum NextStep {
     /// Another candidate is asked.
     Another,
-    /// One of a larger model, if the catalog names one.
+    /// A candidate of a larger model is tried, if the catalog names one.
     Larger,
-    /// One of a model that may answer, if the catalog names one.
+    /// A candidate of a model that may answer is tried, if the catalog names one.
     Milder,
-    /// Nobody: the caller is told.
+    /// No other attempt follows, and the caller is told.
     Nobody,
 }
 
-/// The classes that decide what happens next.
+/// The classes of failures, which decide the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The request is at fault: another account would say the same.
+    /// The request is wrong: another account would say the same.
     Caller,
-    /// Our account's credential or its money.
+    /// Our account's credential failed, or its money is gone.
     Credential,
-    /// This account does not serve this model.
+    /// The account does not serve the model.
     Refused,
-    /// Too many requests.
+    /// There were too many requests.
     Rate,
-    /// Anything that may pass.
+    /// The failure may pass by itself.
     Transient,
-    /// Not the upstream's fault but ours.
+    /// The fault is ours, and not the upstream's.
     Ours,
 }
 
-/// A row of the table: what follows from a failure.
+/// A row of the table: the facts that follow from a failure.
 pub struct Facts<'f> {
     /// The word in the access line's `attempts`.
     pub name: &'static str,
-    /// What decides what happens next.
+    /// The class, which decides the next step.
     pub class: Class,
-    /// The upstream's status, where there was one.
+    /// The upstream's status, if there was one.
     pub status: Option<u16>,
-    /// The whole request had been sent, so that the upstream may have worked, and charge for it.
+    /// True if the whole request had been sent: the upstream may have worked, and charge for it.
     pub maybe_billed: bool,
     reason: Reason<'f>,
 }
 
-/// What the caller is told.
+/// The source of what the caller is told.
 enum Reason<'f> {
-    /// This.
+    /// A refusal in our words.
     Ours(Refusal),
-    /// What the upstream said, and which status it meant.
+    /// The upstream's error, and the status that it meant.
     Upstream(Option<u16>, &'f UpstreamError),
 }
 
-/// What a failure means for the target that was asked.
+/// The consequences of a failure for the target that was tried.
 #[derive(Debug, Clone, Copy)]
 pub struct Setback {
-    /// The class.
+    /// The failure's class.
     pub class: Class,
-    /// When to come back, as the upstream said.
+    /// The time after which to come back, as the upstream said.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// Returns the row of the table.
+    /// Returns the failure's row of the table.
     pub fn facts(&self) -> Facts<'_> {
         use Class::{Credential, Ours, Transient};
         use What::{BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated, UpstreamUnavailable};
@@ -136,8 +137,8 @@ impl Failure {
             maybe_billed,
             reason: Reason::Ours(refusal),
         };
-        // Refused or not routed, nobody was there: only who took the request can be too slow with
-        // it.
+        // If a connection is refused or not routed, no server was there. Only a server that took
+        // the request can be too slow with it.
         let nobody = || Refusal::new(UpstreamUnavailable, NOBODY).retry_after(UNREACHABLE);
         let tell = |what, text| Refusal::new(what, text);
         match self {
@@ -194,12 +195,12 @@ impl Failure {
         }
     }
 
-    /// Returns what the upstream said is wrong, if it said so.
+    /// Returns the upstream's error, if it sent one.
     pub fn error(&self) -> Option<&UpstreamError> {
         if let Failure::Status { error, .. } | Failure::InAnswer(error) = self { Some(error) } else { None }
     }
 
-    /// Returns the class.
+    /// Returns the failure's class.
     pub fn class(&self) -> Class {
         self.facts().class
     }
@@ -209,13 +210,13 @@ impl Failure {
         self.facts().name
     }
 
-    /// Returns when to come back, as the upstream said.
+    /// Returns the time after which to come back, as the upstream said.
     pub fn retry_after(&self) -> Option<Duration> {
         if let Failure::Status { retry_after, .. } = self { *retry_after } else { self.error()?.retry_after }
     }
 
-    /// Returns what only the log gets: never an upstream's own sentences, which may quote the
-    /// prompt.
+    /// Returns the detail that only the log gets. It never has an upstream's own sentences, which
+    /// may quote the prompt.
     pub fn detail(&self) -> Option<Cow<'_, str>> {
         if let Failure::Unreachable(detail)
         | Failure::Tls { why: detail, .. }
@@ -234,14 +235,14 @@ impl Failure {
         (!said.is_empty()).then(|| said.join(" ").into())
     }
 
-    /// Returns the failure of a request that, the upstream said, was not looked at on a new
-    /// connection neither.
+    /// Returns the failure of a request that, as the upstream said, was not looked at on a new
+    /// connection either.
     pub fn unread() -> Failure {
         Failure::Unreachable("it did not read the request, not even on a new connection".to_owned())
     }
 
-    /// Returns what the caller is told when this was the last attempt. `tries` is how many there
-    /// were; `secrets` must not appear in the text.
+    /// Returns the refusal for the caller when this was the last attempt. `tries` is the number of
+    /// attempts; `secrets` must not appear in the text.
     pub fn refusal(&self, tries: usize, secrets: &[&str]) -> Refusal {
         let refusal = match self.facts().reason {
             Reason::Ours(refusal) => refusal,
@@ -250,14 +251,14 @@ impl Failure {
         Refusal { retry_helps: tries < 2 && refusal.retry_helps && !self.lasts(), ..refusal }
     }
 
-    /// Returns whether this is a rate limit that is over only when no client waits any more: one by
-    /// the day, say.
+    /// Returns whether this is a rate limit that lasts longer than any client waits, such as a
+    /// limit by the day.
     pub fn lasts(&self) -> bool {
         self.class() == Class::Rate && self.retry_after().is_some_and(|wait| wait > MAX_COOL)
     }
 }
 
-// What the caller is told.
+// The messages for the caller.
 const NOBODY: &str = "The upstream could not be reached. Try again later.";
 const INSECURE: &str =
     "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.";
@@ -282,7 +283,7 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
     if says(error, "insufficient_quota") {
         return Class::Credential;
     }
-    // Whatever the status, and where there is none: inside an answer.
+    // These two count whatever the status is, also without a status inside an answer.
     if says(error, TOO_LONG) || error.is_filtered() {
         return Class::Caller;
     }
@@ -291,7 +292,8 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
         401 | 402 => Class::Credential,
         429 | 529 => Class::Rate,
         408 | 409 | 425 => Class::Transient,
-        // It names what of the request it did not find, or cannot take: that is no account's.
+        // The error names a part of the request that is missing or cannot be taken: this is not
+        // about the account.
         404 | 415 | 451 if error.param.as_deref().is_some_and(|param| !param.is_empty() && param != "model") => {
             Class::Caller
         }
@@ -326,21 +328,22 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
     }
 }
 
-/// Seconds after which whoever could not be reached may be asked again: a server that starts again
-/// needs some.
+/// The seconds after which a server that could not be reached may be tried again: a restart needs
+/// some.
 pub const UNREACHABLE: u64 = 5;
-/// What the failures are named that these seconds are for.
+/// The names of the failures to which [`UNREACHABLE`] applies.
 pub const OUT_OF_REACH: [&str; 2] = ["unreachable", "connect_timeout"];
-/// How long an account rests after a failure of class `credential`, and the most after `rate`.
+/// The rest of an account after a failure of class `credential`, and the longest rest after `rate`.
 pub const MAX_COOL: Duration = Duration::from_secs(60);
-/// How long (account, model) rests after [`REFUSALS_IN_A_ROW`].
+/// The rest of a target after [`REFUSALS_IN_A_ROW`].
 pub const REFUSED_COOL: Duration = Duration::from_secs(30);
-/// One 404 may be a slip of the provider; three in a row are an answer.
+/// The number of refusals in a row that make a target rest. One 404 may be a slip of the provider;
+/// three in a row are an answer.
 pub const REFUSALS_IN_A_ROW: u32 = 3;
-/// The rest after a 429 that does not say how long.
+/// The rest after a 429 that names no time.
 const RATE_COOL: Duration = Duration::from_secs(5);
 
-/// Returns how long the account rests after a 429: what the upstream says, within reason.
+/// Returns the rest after a 429: the time that the upstream names, within bounds.
 pub fn rate_cool(retry_after: Option<Duration>) -> Duration {
     retry_after.unwrap_or(RATE_COOL).clamp(Duration::from_secs(1), MAX_COOL)
 }

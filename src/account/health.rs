@@ -16,45 +16,44 @@ impl Why {
         }
     }
 
-    /// Tells whether nothing has changed when the rest is over, unless the operator has done
-    /// something.
+    /// Returns whether the reason stays after the rest unless the operator acts.
     pub fn is_for_the_operator(self) -> bool {
         self != Why::Rate
     }
 }
 
-/// Why an account, or one of its targets, rests.
+/// The reasons for which an account, or one of its targets, rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// Its provider limits the rate.
+    /// The provider limits the rate.
     Rate,
-    /// Its credential or its money.
+    /// The credential failed, or the money is gone.
     Credential,
-    /// It does not serve this model.
+    /// The account does not serve the model.
     Refused,
 }
 
-/// A rest.
+/// A rest of an account or a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rest {
-    /// Until when.
+    /// The end of the rest.
     pub until: Instant,
-    /// Why.
+    /// The reason for the rest.
     pub why: Why,
 }
 
 /// The health of one account.
 #[derive(Default)]
 pub struct Health {
-    /// False while it does not rest: the common case costs one load.
+    /// False if the account surely does not rest: then the check costs one load.
     troubled: AtomicBool,
     memory: Lock<Memory>,
 }
 
 #[derive(Default)]
 struct Memory {
-    /// Of the settings that it was learned with.
+    /// The fingerprint of the settings that the newest catalog gives the account.
     fingerprint: Option<u64>,
     rest: Option<Rest>,
 }
@@ -73,8 +72,8 @@ impl Health {
         memory.rest
     }
 
-    /// Notes that a catalog names the account, with settings of this fingerprint. Returns true if
-    /// they changed: what was wrong with the old ones is forgotten.
+    /// Notes that a catalog has the account, with settings of this fingerprint. If they changed,
+    /// ends the rest and returns true.
     pub fn settings(&self, fingerprint: u64) -> bool {
         let mut memory = self.memory.lock();
         let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);
@@ -95,7 +94,7 @@ impl Health {
         began.then_some(rest)
     }
 
-    /// Sets the rest: the one that another process tells of its own, or none.
+    /// Sets the rest to the one that another process reports, or to none.
     pub fn set_rest(&self, rest: Option<Rest>) {
         let mut memory = self.memory.lock();
         memory.rest = rest;

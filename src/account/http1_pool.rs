@@ -1,9 +1,10 @@
-//! Idle HTTP/1 connections of one account.
+//! An [`Http1Pool`] holds the idle HTTP/1 connections of one account.
 //!
-//! Ours and not Pingora's, because its pool spawns a task for every connection that it takes back,
-//! and wakes it, on whatever thread, when the connection is taken out: at 256 connections that was
-//! the larger part of what they cost more than 32. Here a connection that goes idle costs one push;
-//! the sweep, every two seconds, closes what the upstream has closed or what was idle for too long.
+//! We do not use Pingora's pool. It spawns a task for every connection that it takes back, and
+//! wakes the task, on whatever thread, when the connection is taken out. With 256 connections
+//! instead of 32, this was the larger part of the extra cost. Here a connection that goes idle
+//! costs one push. A sweep, every two seconds, closes connections that the upstream has closed or
+//! that were idle for too long.
 
 use crate::base::lock::Lock;
 use pingora::protocols::Stream;
@@ -11,12 +12,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::ReadBuf;
 
-/// Longer than this no connection waits for its next request: most servers close at 60 s or more.
+/// The longest time that a connection stays idle: most servers close it after 60 s or more.
 pub(super) const IDLE: Duration = Duration::from_secs(55);
-/// More are never kept for one account.
+/// The most connections that are kept for one account.
 const MOST: usize = 1024;
 
-/// The connections, the last used first: it is the least likely to be stale.
+/// The connections; the last used one is taken first, since it is the least likely to be stale.
 #[derive(Default)]
 pub struct Http1Pool {
     idle: Lock<Vec<Idle>>,
@@ -25,13 +26,13 @@ pub struct Http1Pool {
 struct Idle {
     stream: Stream,
     since: Instant,
-    /// Address, TLS and credential all agree if this does, so that a rotated key never meets an old
+    /// The fingerprint of address, TLS and credential, so that a rotated key never gets an old
     /// connection.
     fingerprint: u64,
 }
 
 impl Http1Pool {
-    /// Takes a connection that is still open, as far as can be seen without asking.
+    /// Takes a connection that is still open, as far as can be seen without sending anything.
     pub fn take(&self, fingerprint: u64) -> Option<Stream> {
         loop {
             let Idle { mut stream, .. } = {
@@ -53,7 +54,8 @@ impl Http1Pool {
         }
     }
 
-    /// Closes what is dead, too old, or of another fingerprint than the account's present one.
+    /// Closes connections that are dead, too old, or of another fingerprint than the account has
+    /// now.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         let mut idle = self.idle.lock();
         idle.retain_mut(|i| {
@@ -61,14 +63,14 @@ impl Http1Pool {
         });
     }
 
-    /// Returns how many connections are idle.
+    /// Returns the number of idle connections.
     pub fn idle(&self) -> usize {
         self.idle.lock().len()
     }
 }
 
-/// True if the peer has neither closed nor spoken: on an idle connection both mean that it is of no
-/// use.
+/// Returns whether the peer has neither closed the connection nor sent anything. On an idle
+/// connection, both mean that it is of no use.
 fn quiet(stream: &mut Stream) -> bool {
     let mut byte = [0u8; 1];
     let mut buf = ReadBuf::new(&mut byte);

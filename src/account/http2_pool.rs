@@ -1,11 +1,12 @@
-//! HTTP/2 connections of one account: each carries many requests at once.
+//! An [`Http2Pool`] holds the HTTP/2 connections of one account. Each connection carries many
+//! requests at once.
 //!
-//! Ours and not Pingora's. Its pools take a connection out while they open a stream on it, so that
-//! whoever asks at that moment dials another; and where the end of another stream meets that, the
-//! connection is put back twice and taken out once: what is left of it is closed by nobody, unless
-//! somebody with the same credential comes. Here a connection stays where all see it, and the
-//! sweep, every two seconds, lets go of what is closed, was idle for too long, is old, or has old
-//! settings. Requests on a connection that was let go of keep it open until they are done.
+//! We do not use Pingora's pools. They take a connection out while they open a stream on it, so
+//! another request at that moment opens another connection. If another stream ends at the same
+//! time, the connection is put back twice and taken out once; nobody closes the rest of it unless a
+//! request with the same credential comes. Here a connection stays where all requests see it. A
+//! sweep, every two seconds, removes connections that are closed, were idle for too long, are old,
+//! or have old settings. The requests on a removed connection keep it open until they are done.
 
 use super::http1_pool::IDLE;
 use crate::base::lock::Lock;
@@ -16,13 +17,13 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// As old as this a connection is left for another: some of what h2 counts against a peer it counts
-/// for a connection's whole life.
+/// The age at which a connection is replaced: some of what h2 counts against a peer, it counts for
+/// a connection's whole life.
 const LIFE: Duration = Duration::from_secs(3600);
-/// So many more requests must find room on what is there, or a new connection is kept.
+/// A new connection is kept unless the present ones have room for this many more requests.
 const SPARE: usize = 16;
 
-/// The connections that take more requests, or will again.
+/// The connections that can take more requests, now or later.
 #[derive(Default)]
 pub struct Http2Pool {
     open: Lock<Vec<Open>>,
@@ -30,12 +31,12 @@ pub struct Http2Pool {
 
 struct Open {
     connection: ConnectionRef,
-    /// Names may come to mean another one.
+    /// The address of the connection, since a name may later resolve to another one.
     address: SocketAddr,
-    /// TLS and credential agree if this does, so that a rotated key never meets an old connection.
+    /// The fingerprint of TLS and credential, so that a rotated key never gets an old connection.
     fingerprint: u64,
     since: Instant,
-    /// When it was last seen with a request.
+    /// The time at which the connection was last seen with a request.
     used: Instant,
 }
 
@@ -50,20 +51,20 @@ impl Open {
 }
 
 impl Http2Pool {
-    /// Takes a place for a request on a connection that has one. The same connection is filled
-    /// before the next: what is not needed goes idle.
+    /// Takes a place for a request on a connection that has one. One connection is filled before
+    /// the next, so that connections that are not needed go idle.
     pub fn take(&self, address: SocketAddr, fingerprint: u64) -> Option<Http2Session> {
         let mut open = self.open.lock();
         let room = open.iter_mut().filter(|o| o.has_room(address, fingerprint, 1));
-        // One that has broken meanwhile gives none: the next is asked.
+        // A connection that has broken meanwhile gives no stream: then the next one is tried.
         let (o, session) = room.filter_map(|o| stream(&o.connection).map(|session| (o, session))).next()?;
         o.used = Instant::now();
         Some(session)
     }
 
-    /// Lets others use a new connection too. Where one has room enough it is not needed: it ends
-    /// with the request that it was opened for. So of the many that are opened while there is none
-    /// yet, one stays.
+    /// Adds a new connection, for other requests to use. If a present connection has enough room,
+    /// the new one is not added, and ends with the request that it was opened for. So if many are
+    /// opened while there is none yet, one stays.
     pub fn put(&self, connection: &ConnectionRef, address: SocketAddr, fingerprint: u64) {
         let mut open = self.open.lock();
         if !open.iter().any(|o| o.has_room(address, fingerprint, SPARE)) {
@@ -72,8 +73,8 @@ impl Http2Pool {
         }
     }
 
-    /// Lets go of what is closed, was idle for too long, is old, or has another fingerprint than
-    /// the account now.
+    /// Removes connections that are closed, were idle for too long, are old, or have another
+    /// fingerprint than the account has now.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         let mut open = self.open.lock();
         open.retain_mut(|o| {
@@ -86,14 +87,14 @@ impl Http2Pool {
     }
 }
 
-/// Returns a stream, if the connection can give one. It is said at once: the future never waits,
-/// and a lock may be held.
+/// Returns a stream if the connection can give one. The answer comes at once: the future never
+/// waits, so a lock may be held.
 fn stream(connection: &ConnectionRef) -> Option<Http2Session> {
     match pin!(connection.spawn_stream()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(session)) => session,
         Poll::Ready(Err(_)) => {
-            // It looks as if it had room for as long as one of its streams lives: whoever opens
-            // another one must be able to keep that.
+            // A broken connection seems to have room for as long as one of its streams lives. It is
+            // marked, so that [`Http2Pool::put`] keeps a new one.
             connection.mark_shutdown();
             None
         }

@@ -1,26 +1,26 @@
-//! How fast a target is, by the time to its first token: now ([`Peak`]), and as a rule
-//! ([`Rolling`]).
+//! The speed of a target, by the time to its first token: the present one ([`Peak`]), and the usual
+//! one ([`Rolling`]).
 //!
-//! Pure and of fixed size. An attempt that ended before its first token is told, too, as
-//! [`Peak::waited`] and, where a hedge cut it off, as [`Rolling::record`]: it was slower than what
-//! it waited, and who leaves out the slow ones thinks all are fast.
+//! Pure and of fixed size. An attempt that ended before its first token counts too: by
+//! [`Peak::waited`], and by [`Rolling::record`] if a hedge cut it off. Such an attempt was slower
+//! than the time it waited. Without the slow attempts, all targets would seem fast.
 
 use std::time::{Duration, Instant};
 
-/// In this long a rise is forgotten to a third. Finagle's and Linkerd's 10 s: at a request a second
-/// and more it is soon enough to give a target that has recovered its share back, and long enough
-/// not to swing with each answer.
+/// The time in which a rise is forgotten to a third. Finagle and Linkerd also use 10 s. With a
+/// request a second or more, a target that has recovered gets its share back soon, and the
+/// expectation does not swing with each answer.
 const DECAY: Duration = Duration::from_secs(10);
 
 /// The peak-EWMA of one target's times: a rise counts at once, a fall only as time passes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Peak {
-    /// Seconds, and when that was so.
+    /// The peak in seconds, and its time.
     known: Option<(f64, Instant)>,
 }
 
 impl Peak {
-    /// Notes that a first token came after this long.
+    /// Notes the time that a first token took.
     pub fn observe(&mut self, time: Duration, now: Instant) {
         let time = time.as_secs_f64();
         self.known = match self.known {
@@ -33,19 +33,19 @@ impl Peak {
         };
     }
 
-    /// Notes that none came in this long, and none will: a failure that was waited for. A quick one
-    /// says nothing about speed.
+    /// Notes that no first token came in this time, and none will. The time counts only if it is
+    /// long, since a quick failure says nothing about speed.
     pub fn waited(&mut self, time: Duration, now: Instant) {
-        /// Of one of whom nothing is known, less than this says nothing either.
+        /// The shortest wait that says anything about a target of which nothing is known.
         const LONG: Duration = Duration::from_secs(1);
         if self.known.map_or(time >= LONG, |(peak, _)| time.as_secs_f64() >= peak) {
             self.observe(time, now);
         }
     }
 
-    /// Returns what to expect of it; `None` while nothing is known. What is not heard of for a
-    /// while is expected to have become faster, so that it gets another try; but while somebody is
-    /// on the way to find out (`awaited`) the others do not follow.
+    /// Returns the time to expect. Returns `None` if nothing is known. A target that was not asked
+    /// for a while is expected to have become faster, so that it gets another try. But while an
+    /// attempt is already finding that out (`awaited`), other requests do not follow.
     pub fn at(&self, now: Instant, awaited: bool) -> Option<Duration> {
         let (peak, at) = self.known?;
         let expected = if awaited { peak } else { peak * kept(at, now) };
@@ -53,14 +53,14 @@ impl Peak {
     }
 }
 
-/// Returns how much of a peak is left.
+/// Returns the share of a peak that is left.
 fn kept(at: Instant, now: Instant) -> f64 {
     (-now.saturating_duration_since(at).as_secs_f64() / DECAY.as_secs_f64()).exp()
 }
 
-/// Half of what [`Rolling`] looks back on at the most.
+/// Half of the longest time that [`Rolling`] looks back.
 const HALF: Duration = Duration::from_secs(150);
-/// Of fewer times no quantile is taken: their p95 would be the slowest of them.
+/// The least number of times for a quantile: the p95 of fewer would be the slowest of them.
 const ENOUGH: u64 = 20;
 /// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off
 /// by an eighth at most.
@@ -91,7 +91,7 @@ impl Default for Rolling {
 }
 
 impl Rolling {
-    /// Notes that a first token came after this long, or had not come when nobody waited any more.
+    /// Notes the time that a first token took, or the time for which it was waited in vain.
     pub fn record(&mut self, time: Duration, now: Instant) {
         self.turn(now);
         if let Some(count) = self.filling.counts.get_mut(bucket(time)) {
@@ -100,7 +100,8 @@ impl Rolling {
         }
     }
 
-    /// Returns the time that a share `q` of them stayed under; `None` while there are too few.
+    /// Returns the time under which a share `q` of the times stayed. Returns `None` if there are
+    /// too few.
     pub fn quantile(&mut self, q: f64, now: Instant) -> Option<Duration> {
         self.turn(now);
         let total = self.filling.total + self.full.total;
@@ -120,7 +121,7 @@ impl Rolling {
         None
     }
 
-    /// Lets what is too old go.
+    /// Drops times that are too old.
     fn turn(&mut self, now: Instant) {
         let began = *self.began.get_or_insert(now);
         let age = now.saturating_duration_since(began);

@@ -1,9 +1,10 @@
-//! What lives longer than a catalog: each account's places, its rest after failures, its idle
-//! connections, and how its targets have done; and what the requests for each model have in common.
+//! The running state of accounts and models, which outlives catalogs. For each account it has the
+//! places, the rest after failures, the idle connections, and the health of its targets. For each
+//! model it has the [`Demand`].
 //!
-//! Keyed by the account's id, so that a reload finds it again; what a catalog no longer names goes
-//! with its last exchange. **Invariant:** a [`Permit`] is one request in flight, and gives its
-//! place back when it is dropped, however the exchange ends.
+//! The account's id is the key, so that a reload finds the state again. What no catalog names any
+//! more goes with its last exchange. **Invariant:** a [`Permit`] is one request in flight. It gives
+//! its place back when it is dropped, however the exchange ends.
 
 pub mod breaker;
 pub mod budget;
@@ -37,35 +38,35 @@ pub struct State {
     /// The account's id.
     pub id: Arc<str>,
     in_flight: AtomicUsize,
-    /// How many it may have, as the newest catalog says: it holds for those, too, who began with an
-    /// older one.
+    /// The most requests that the account may have, as the newest catalog says. It also counts for
+    /// exchanges that began with an older catalog.
     most: AtomicUsize,
-    /// Whoever waits for a place is told when one is free.
+    /// Wakes those who wait for a place when one is free.
     pub freed: Notify,
-    /// Whether it rests.
+    /// The account's rest after failures.
     pub health: health::Health,
-    /// Its targets, by its names for the models.
+    /// The account's targets, by the account's names for the models.
     tracks: Lock<HashMap<Arc<str>, Weak<TargetHealth>>>,
-    /// Idle HTTP/1 connections.
+    /// The account's idle HTTP/1 connections.
     pub http1: http1_pool::Http1Pool,
-    /// HTTP/2 connections.
+    /// The account's HTTP/2 connections.
     pub http2: http2_pool::Http2Pool,
-    /// What its host name resolves to.
+    /// The addresses of the account's host name.
     pub addresses: resolver::Addresses,
-    /// The token of an account that signs for one.
+    /// The account's token, if it signs for one.
     pub tokens: token::Tokens,
-    /// When it was said last that what it counts cannot be.
+    /// The time of the last log line about an impossible count.
     doubted: Lock<Option<Instant>>,
 }
 
 impl State {
-    /// Returns the state of an account to which nothing has happened yet.
+    /// Makes the state of an account to which nothing has happened yet.
     pub fn new(id: Arc<str>) -> State {
         State { id, most: AtomicUsize::new(usize::MAX), ..State::default() }
     }
 
-    /// Notes that the account counted what no answer can have. Returns whether that is to be said:
-    /// once in a while.
+    /// Notes that the account counted tokens that no answer can have. Returns whether this is to be
+    /// logged: once an hour at most.
     pub fn doubted(&self, now: Instant) -> bool {
         const AGAIN: Duration = Duration::from_secs(3600);
         let mut last = self.doubted.lock();
@@ -85,14 +86,14 @@ impl State {
             .map(|_| Permit(self.clone()))
     }
 
-    /// Sets how many requests it may have in flight from now on.
+    /// Sets the most requests that may be in flight from now on.
     pub fn cap(&self, most: usize) {
         if self.most.swap(most, Ordering::AcqRel) < most {
             self.freed.notify_waiters();
         }
     }
 
-    /// Returns the memory of the target that it knows by this name, kept by whoever holds it.
+    /// Returns the health of the target with this name. It lives as long as somebody holds it.
     pub fn track(&self, model: &Arc<str>) -> Arc<TargetHealth> {
         let mut tracks = self.tracks.lock();
         if let Some(track) = tracks.get(model).and_then(Weak::upgrade) {
@@ -109,8 +110,8 @@ impl State {
         tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
 
-    /// Notes that a catalog names the account. Where its settings changed, what was wrong with the
-    /// old ones is forgotten.
+    /// Notes that a catalog has the account. If its settings changed, the failures with the old
+    /// settings are forgotten.
     pub fn settings(&self, account: &Account) {
         self.cap(if account.enabled { account.concurrency.unwrap_or(usize::MAX) } else { 0 });
         if self.health.settings(account.fingerprint) {
@@ -118,28 +119,28 @@ impl State {
         }
     }
 
-    /// Ends its rests and closes its breakers.
+    /// Ends the account's rests and closes its breakers.
     pub fn reset(&self) {
         self.health.set_rest(None);
         self.each_track(TargetHealth::reset);
         self.freed.notify_waiters();
     }
 
-    /// Takes on what another process tells of its own: how many are in flight, and the account's
-    /// rest.
+    /// Takes over the state that another process reports: the number of requests in flight, and the
+    /// account's rest.
     pub fn recall(&self, in_flight: usize, rest: Option<health::Rest>) {
         self.in_flight.store(in_flight, Ordering::Release);
         self.health.set_rest(rest);
     }
 
-    /// Closes idle connections: those of other settings than these, all if no catalog has the
-    /// account any more, and what was idle for too long.
+    /// Closes idle connections that have other settings than these, or were idle for too long.
+    /// Closes all if no catalog has the account any more.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         self.http1.sweep(fingerprint, now);
         self.http2.sweep(fingerprint, now);
     }
 
-    /// Returns how many requests are in flight now.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
     }
@@ -155,8 +156,8 @@ impl Drop for Permit {
     }
 }
 
-/// All accounts' states. They belong to the catalogs and exchanges that hold them: an account that
-/// is taken out and put back while it is still at work finds its places as they were.
+/// The states of all accounts. They belong to the catalogs and exchanges that hold them. So an
+/// account that is removed and put back while it is still at work finds its places as they were.
 #[derive(Default)]
 pub struct Registry {
     states: Lock<HashMap<Arc<str>, Weak<State>>>,
@@ -164,25 +165,25 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Returns the states of a catalog's accounts, in its order. Those that nobody holds are
-    /// forgotten.
+    /// Returns the states of a catalog's accounts, in the catalog's order. States that nobody holds
+    /// are forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
         let mut states = self.states.lock();
         let adopted = adopt(&mut states, catalog.accounts().iter().map(|account| &account.id), State::new);
-        // Who waits for one that is gone waits in vain.
+        // Requests that wait for a removed account wait in vain: a cap of 0 wakes them.
         let gone =
             states.iter().filter(|(id, _)| catalog.accounts().binary_search_by(|account| account.id.cmp(id)).is_err());
         gone.filter_map(|(_, state)| state.upgrade()).for_each(|state| state.cap(0));
         adopted
     }
 
-    /// Returns the demand for a catalog's models, in its order. What nobody holds is forgotten.
+    /// Returns the demands for a catalog's models, in the catalog's order. Demands that nobody
+    /// holds are forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
         adopt(&mut self.demands.lock(), catalog.models().iter().map(|model| &model.id), |_| Demand::default())
     }
 
-    /// Closes idle connections, those of accounts too that only exchanges of older catalogs still
-    /// hold.
+    /// Closes idle connections, also those of accounts that only exchanges of older catalogs hold.
     pub fn sweep(&self, catalog: &Catalog, now: Instant) {
         let states: Vec<Arc<State>> = self.states.lock().values().filter_map(Weak::upgrade).collect();
         for state in states {
@@ -192,14 +193,14 @@ impl Registry {
         }
     }
 
-    /// Returns how many accounts' states are held.
+    /// Returns the number of accounts whose state is held.
     pub fn held(&self) -> usize {
         self.states.lock().values().filter(|state| state.strong_count() > 0).count()
     }
 }
 
-/// Returns what is held of these ids, in their order, and makes what is missing. What nobody holds
-/// is forgotten.
+/// Returns the held values of these ids, in their order, and makes those that are missing. Values
+/// that nobody holds are forgotten.
 fn adopt<'i, T>(
     held: &mut HashMap<Arc<str>, Weak<T>>,
     ids: impl Iterator<Item = &'i Arc<str>>,

@@ -1,12 +1,14 @@
-//! Who waits for a place at a model whose accounts are all full or resting: first come, first
-//! served, and no more than so many.
+//! A [`Queue`] holds the requests that wait for a place at a model whose accounts are all full or
+//! at rest. The first that comes is the first served, and the number of waiting requests is
+//! bounded.
 //!
-//! The head of the queue tries; who is behind it waits until it has left, so that nobody is
-//! overtaken and a thousand that wait cost one that asks. Who is shed, or gave up, is told when to
-//! come back as it looks from here: so many are in front, and so many were admitted of late.
+//! Only the head of the queue tries to get a place. The others wait until the head has left, so
+//! that nobody is overtaken, and a thousand waiting requests cost as much as one. A request that is
+//! shed or gives up is told when to come back, by the number of requests in front and the number
+//! that were admitted lately.
 //!
-//! **Invariant:** a [`Ticket`] is one that waits, from [`Queue::enter`] until it is dropped, in
-//! whatever state its task was.
+//! **Invariant:** a [`Ticket`] is one waiting request, from [`Queue::enter`] until it is dropped,
+//! in whatever state its task was.
 
 use super::window::Window;
 use crate::base::lock::Lock;
@@ -18,18 +20,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// How fast the queue moves is judged by what was admitted in this long.
+/// The time over which the speed of the queue is measured.
 const SPAN: Duration = Duration::from_secs(10);
-/// What was counted for less than this is no rate yet.
+/// The shortest time of counting that gives a rate.
 const AT_LEAST: Duration = Duration::from_secs(1);
-/// The longest that anybody is told to stay away, in seconds.
+/// The longest time that a caller is told to stay away, in seconds.
 const LONGEST: u64 = 60;
 
-/// Those who wait for one model.
+/// The queue of one model.
 #[derive(Debug)]
 pub struct Queue {
     waiting: AtomicUsize,
-    /// Held by the head. Fair: it goes to whoever asked for it first.
+    /// The permit that the head holds. It is fair: it goes to the first that asked for it.
     head: Arc<Semaphore>,
     admitted: Lock<Window>,
 }
@@ -45,22 +47,23 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Takes the last place; `None` if so many wait already. Who would come now asks
-    /// [`Queue::is_empty`] before it asks an account: where others wait, it is not its turn.
+    /// Takes the last place in the queue. Returns `None` if `length` requests wait already. A new
+    /// request must ask [`Queue::is_empty`] before it asks an account: if others wait, it is not
+    /// its turn.
     pub fn enter(self: &Arc<Queue>, length: usize) -> Option<Ticket> {
         self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < length).then_some(n + 1)).ok()?;
         let mut turn = Turn::Waits(Box::pin(self.head.clone().acquire_owned()));
-        // Asked for the first time, it is in line; it is asked again by who waits.
+        // The first poll puts the request in line. Whoever waits polls it again.
         let _asked = turn.poll(&mut Context::from_waker(Waker::noop()));
         Some(Ticket { turn, queue: self.clone() })
     }
 
-    /// Returns how many wait, the head among them.
+    /// Returns the number of waiting requests, the head included.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Returns whether nobody waits.
+    /// Returns whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.waiting() == 0
     }
@@ -70,8 +73,8 @@ impl Queue {
         self.admitted.lock().add((1, 0), now);
     }
 
-    /// Returns in how many seconds one that came now and waited behind all others would be
-    /// admitted, if it goes on as it went of late: 1 to 60.
+    /// Returns the number of seconds, from 1 to 60, after which a request would be admitted that
+    /// came now and waited behind all others, if the queue keeps its present speed.
     pub fn retry_after(&self, now: Instant) -> u64 {
         let (admitted, over) = {
             let admitted = self.admitted.lock();
@@ -81,8 +84,8 @@ impl Queue {
     }
 }
 
-/// Returns how long the last of a queue waits. Where nobody was admitted, it is taken for one:
-/// whether the next one is comes to light no sooner.
+/// Returns how long the last of a queue waits. If nobody was admitted, one is assumed, since a
+/// better rate is not known yet.
 fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
     let over = if admitted == 0 { SPAN } else { over.max(AT_LEAST) };
     let each = over.as_secs_f64() / admitted.max(1) as f64;
@@ -91,15 +94,16 @@ fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
     whole.clamp(1, LONGEST)
 }
 
-/// A place in the queue.
+/// A request's place in the queue.
 pub struct Ticket {
     turn: Turn,
     queue: Arc<Queue>,
 }
 
 impl Ticket {
-    /// Waits until all those in front have left, one way or another. Cancel-safe: the place is the
-    /// ticket's, and not this future's. From then on the ticket is the head's until it is dropped.
+    /// Waits until all requests in front have left, one way or another. It is cancel-safe, since
+    /// the place belongs to the ticket and not to this future. After that the ticket is the head
+    /// until it is dropped.
     pub async fn turn(&mut self) {
         std::future::poll_fn(|context| self.turn.poll(context)).await;
     }
@@ -107,7 +111,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // Before it is no longer counted: who finds nobody here finds the head's place free, too.
+        // This comes before the count goes down: whoever finds the queue empty finds the head's
+        // permit free, too.
         self.turn = Turn::Left;
         self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
     }
@@ -115,7 +120,7 @@ impl Drop for Ticket {
 
 enum Turn {
     Waits(Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>),
-    /// Held to be given back.
+    /// The permit is held only to be given back.
     Come(#[expect(dead_code, reason = "a guard")] OwnedSemaphorePermit),
     Left,
 }
@@ -126,7 +131,7 @@ impl Turn {
         match permit.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(permit) => {
-                // The semaphore is never closed; if it were, nobody would have to wait for it.
+                // The semaphore is never closed. If it were, nobody would have to wait for it.
                 *self = permit.map_or(Turn::Left, Turn::Come);
                 Poll::Ready(())
             }

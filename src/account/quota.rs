@@ -1,9 +1,9 @@
-//! What an answer's head tells of the provider's quota: how much is left ([`headroom`]), so that
-//! requests can go elsewhere before the 429, and when to come back after it ([`retry_after`]).
+//! Reads the provider's quota from an answer's head: how much is left ([`headroom`]), so that
+//! requests can go elsewhere before a 429, and when to come back after one ([`retry_after`]).
 //!
-//! Nobody's numbers are trusted further than they make sense: what cannot be read says nothing,
-//! what is absurd is clamped, and all of it is forgotten after a while. Pure: headers come by a
-//! look-up, and `now` with them.
+//! Numbers are trusted only as far as they make sense: what cannot be read is ignored, what is
+//! absurd is clamped, and everything is forgotten after a while. Pure: headers are looked up by a
+//! function, and `now` is passed in.
 
 use crate::base::units::Time;
 use std::time::{Duration, SystemTime};
@@ -11,19 +11,19 @@ use std::time::{Duration, SystemTime};
 /// The headroom: how much of the tightest quota is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Headroom {
-    /// From 0 to 1, at `seen`.
+    /// The share that was left at `seen`, from 0 to 1.
     pub share: f64,
-    /// From then on nothing is known.
+    /// The time from which on nothing is known.
     pub until: SystemTime,
-    /// When it was told.
+    /// The time of the answer's head.
     pub seen: SystemTime,
-    /// How long from then until all of it is there again, as it was told.
+    /// The time from `seen` until the whole quota is there again, as the head told.
     pub full_in: Duration,
 }
 
 impl Headroom {
-    /// Returns what a head tells at a moment: so much is left, and all of it is there again after
-    /// `reset`, if that is known.
+    /// Makes the headroom from a head at the moment `seen`: this share is left, and the whole quota
+    /// is there again after `reset`, if that is known.
     pub fn new(share: f64, reset: Option<Duration>, seen: SystemTime) -> Headroom {
         Headroom {
             share: share.clamp(0.0, 1.0),
@@ -33,9 +33,9 @@ impl Headroom {
         }
     }
 
-    /// Returns how much of it should be left now; `None` once nothing is known any more. Quotas
-    /// fill up little by little, and their reset is when they are full (so OpenAI and Anthropic):
-    /// what was used up a while ago is partly there again.
+    /// Returns the share that should be left now. Returns `None` if nothing is known any more. At
+    /// OpenAI and Anthropic a quota fills up little by little, and its reset is the time when it is
+    /// full: so a part of what was used a while ago is there again.
     pub fn at(&self, now: SystemTime) -> Option<f64> {
         let passed = now.duration_since(self.seen).ok().filter(|_| now < self.until)?;
         let filled = (passed.as_secs_f64() / self.full_in.as_secs_f64().max(1e-9)).min(1.0);
@@ -46,12 +46,13 @@ impl Headroom {
 const REQUESTS: f64 = 100.0;
 const TOKENS: f64 = 100_000.0;
 
-/// Who tells what: OpenAI and all that copy it (Azure, Groq, xAI, Together, Fireworks, vLLM's
-/// proxies); Cerebras by the day and the minute; Anthropic; OpenRouter and other gateways without a
-/// kind; the IETF's older draft.
+/// The headers of each quota: what remains, the limit, and the reset. The number is the assumed
+/// limit if none is told, as at some of Azure's: it is so small that only an account with almost
+/// nothing left seems to have little.
 ///
-/// The headers of a quota's rest, limit and reset; and what the limit is taken for where none is
-/// told, as at some of Azure's: so little that only who has next to nothing left seems to.
+/// The rows are those of OpenAI and all that copy it (Azure, Groq, xAI, Together, Fireworks, vLLM's
+/// proxies); Cerebras by the day and the minute; Anthropic; OpenRouter and other gateways without a
+/// kind; and the IETF's older draft.
 #[rustfmt::skip]
 const QUOTAS: &[(&str, &str, &str, f64)] = &[
     ("x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests", REQUESTS),
@@ -77,7 +78,7 @@ const BELIEVED: Duration = Duration::from_secs(300);
 /// The shortest time for which a quota is believed, so that the requests that follow can use it.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// Returns what a head tells of the tightest quota, if it tells of any. `lookup` yields a header's
+/// Returns the headroom of the tightest quota that a head tells of. `lookup` returns a header's
 /// value by its name in lower case.
 pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Headroom> {
     let quotas = QUOTAS.iter().filter_map(|&(remaining, limit, reset, usual)| {
@@ -89,14 +90,14 @@ pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -
     quotas.chain(structured).min_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// Returns how long to stay away, as a head tells; an hour at most. `retry-after-ms`,
-/// `retry-after`, else the reset of what is used up.
+/// Returns how long to stay away, an hour at most, as a head tells: by `retry-after-ms`, by
+/// `retry-after`, or by the reset of a quota that is used up.
 pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(3600);
     let milliseconds = || lookup("retry-after-ms").and_then(number).map(|ms| seconds(ms / 1000.0));
     let plainly = || lookup("retry-after").and_then(|value| wait(value, now));
-    // Of what is used up the last to be back is waited for. Where nothing seems to be, what was
-    // asked for was too much for what is left, and the first change may help.
+    // If quotas are used up, the last of their resets counts. If none seems used up, the request
+    // asked for more than what is left, and the first reset may help.
     let of_quota = || {
         let resets = QUOTAS.iter().filter_map(|&(remaining, _, reset, _)| {
             let used_up = lookup(remaining).and_then(number).is_some_and(|remaining| remaining <= 0.0);
@@ -111,8 +112,8 @@ pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime
     milliseconds().or_else(plainly).or_else(|| of_quota().map(|(_, wait)| wait)).map(|wait| wait.min(LONGEST))
 }
 
-/// Returns what remains of a limit. A limit of 0 or -1 means that there is none, and -1 remaining
-/// that it is not known.
+/// Returns the share of a limit that remains. A limit of 0 or -1 means that there is none, and -1
+/// remaining means that it is not known.
 fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
     let remaining = number(remaining).filter(|remaining| *remaining != -1.0)?;
     match limit.and_then(number) {
@@ -146,17 +147,17 @@ fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Durati
     value.split(',').filter_map(|item| one(item, quota(item))).min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Returns how long from now: a number of seconds, a duration as Go writes it, a time since 1970 in
-/// seconds or milliseconds, RFC 3339, or an HTTP date. What is past is now.
+/// Reads a time as a wait from now: a number of seconds, a duration as Go writes it, a time since
+/// 1970 in seconds or milliseconds, RFC 3339, or an HTTP date. A time in the past is no wait.
 fn wait(text: &str, now: SystemTime) -> Option<Duration> {
-    /// A larger number is a point in time and no wait: 30 years.
+    /// A larger number is a point in time and no wait: it would be 30 years.
     const SINCE_1970: f64 = 1e9;
-    /// A larger one is in milliseconds.
+    /// A larger number is in milliseconds.
     const MILLISECONDS: f64 = 1e11;
     let text = text.trim();
     let from_now = |at: Option<SystemTime>| Some(at?.duration_since(now).unwrap_or_default());
     if let Some(number) = number(text) {
-        // 1e9 exactly is somebody's "very long", as `retry-after: 1000000000`.
+        // 1e9 exactly is a way to say "very long", as `retry-after: 1000000000`.
         return match number {
             n if n <= SINCE_1970 => Some(seconds(n)),
             n if n < MILLISECONDS => from_now(SystemTime::UNIX_EPOCH.checked_add(seconds(n))),
@@ -172,7 +173,7 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     httpdate::parse_http_date(text).ok().and_then(|at| from_now(Some(at)))
 }
 
-/// Reads a duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; with days, too.
+/// Reads a duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; and also days.
 fn span(text: &str) -> Option<Duration> {
     const UNITS: [(&str, f64); 8] = [
         ("ns", 1e-9),
@@ -197,8 +198,8 @@ fn span(text: &str) -> Option<Duration> {
     (!text.is_empty()).then(|| seconds(sum))
 }
 
-/// Returns the first of what may be a list with parameters (`100, 100;w=60`); neither infinite nor
-/// no number.
+/// Reads the first number of what may be a list with parameters (`100, 100;w=60`). An infinite
+/// number is not taken.
 fn number(text: &str) -> Option<f64> {
     let first = text.split([',', ';']).next()?.trim();
     first.parse::<f64>().ok().filter(|number| number.is_finite())

@@ -1,9 +1,9 @@
-//! Host names → addresses, in the background.
+//! [`Addresses`] are what an account's host name resolves to. They are looked up in the background.
 //!
-//! All addresses are kept and tried in turn; while the resolver is down the old ones are served.
-//! Nothing here blocks a request but the very first look-up of a name, which is bounded by the
-//! attempt's own `connect` deadline. Of these there is one at a time, since each takes a thread of
-//! its own for as long as the system's resolver likes.
+//! All addresses are kept and tried in turn. While the resolver is down, the old ones are used.
+//! Only the very first look-up of a name blocks a request, no longer than the attempt's own
+//! `connect` deadline. There is one such look-up at a time for each account, since each takes a
+//! thread of its own for as long as the system's resolver needs.
 
 use crate::catalog::Account;
 use arc_swap::ArcSwapOption;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// How often the background looks again.
+/// The time between two look-ups in the background.
 const REFRESH: Duration = Duration::from_secs(15);
-/// A look-up may take so long.
+/// The longest time of a look-up.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After a failure, requests fail at once for so long.
+/// The time after a failed look-up in which requests fail at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What one account's host resolves to.
+/// The addresses of one account's host.
 #[derive(Default)]
 pub struct Addresses {
     known: ArcSwapOption<Resolved>,
@@ -51,8 +51,8 @@ struct Failed {
 }
 
 impl Addresses {
-    /// Returns the addresses to try, the last good one first. Resolves only if nothing is known of
-    /// this host yet.
+    /// Returns the addresses to try, the last good one first. Looks the name up only if nothing is
+    /// known of this host yet.
     pub async fn of(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
         if let Some(ip) = literal(account) {
             return Ok(vec![SocketAddr::new(ip, account.base.port)]);
@@ -61,7 +61,7 @@ impl Addresses {
             return Ok(known);
         }
         let _one_at_a_time = self.looking.lock().await;
-        // Whoever waited has its answer by now.
+        // A request that waited finds the answer now.
         if let Some(known) = self.known(account) {
             return Ok(known);
         }
@@ -71,14 +71,14 @@ impl Addresses {
         self.resolve(account).await
     }
 
-    /// Remembers which address answered, so that the next request begins there.
+    /// Notes which address answered, so that the next request begins there.
     pub fn answered(&self, address: SocketAddr) {
         if self.good.load().as_deref() != Some(&address) {
             self.good.store(Some(Arc::new(address)));
         }
     }
 
-    /// Looks again if it is time; keeps what it has if the resolver fails.
+    /// Looks the name up again if it is time. Keeps the old addresses if the resolver fails.
     pub async fn refresh(&self, account: &Account) {
         if account.dialect.protocol.is_demo() || literal(account).is_some() {
             return;
@@ -166,8 +166,8 @@ async fn look_up(account: &Account) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-/// Link-local and metadata addresses never; plain HTTP to the public Internet only if the account
-/// says so.
+/// Returns whether an address may be used. Link-local and metadata addresses never may; plain HTTP
+/// to the public Internet only if the account says so.
 fn allowed(account: &Account, ip: IpAddr) -> bool {
     !forbidden_ip(ip) && (account.base.tls || account.insecure || private_ip(ip))
 }

@@ -1,46 +1,45 @@
-//! The order in which a model's targets are tried.
+//! A strategy puts a model's targets in the order in which they are tried.
 //!
-//! Every target stands in the order, whatever its state: those that are fit before those that are
-//! not, and of these those with quota left before those that have nearly used it up, whatever their
-//! tier: what is left of it is no reserve if it ends in a refusal. Who is not fit is passed over by
-//! whoever asks, when its turn comes, since that changes. Pure: chance comes in as numbers, and
-//! what must be remembered between requests is a [`Smooth`] that somebody else keeps.
+//! Every target is in the order, whatever its state. Fit targets come before those that are not.
+//! Among these, targets with quota left come before those that have nearly used it up, whatever
+//! their tier: such a rest is no reserve if it ends in a refusal. A target that is not fit is
+//! skipped when its turn comes, and not here, since that changes. Pure: chance is passed in as
+//! numbers, and the memory between requests is a [`Smooth`] that the caller keeps.
 //!
-//! **Invariant:** the first of the order is fit if any target is.
+//! **Invariant:** the first target of the order is fit if any target is.
 
 use crate::catalog::Strategy;
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// What the order depends on, of one target.
+/// The facts about one target that decide its place in the order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
-    /// Who it is, by [`identity`]: its place in the list may change with a reload.
+    /// The target's [`identity`], since its place in the list may change with a reload.
     pub identity: u64,
-    /// Its share.
+    /// The target's weight, which gives its share.
     pub weight: u32,
-    /// For [`Strategy::Priority`], which alone looks at it: the lowest is tried first.
+    /// The target's tier. Only [`Strategy::Priority`] uses it: the lowest tier is tried first.
     pub tier: u32,
-    /// Requests in flight at its account.
+    /// The number of requests in flight at its account.
     pub in_flight: usize,
-    /// How many the account may have.
+    /// The most requests that the account may have.
     pub cap: Option<usize>,
-    /// The time to the first token that it is expected to take.
+    /// The expected time to the first token.
     pub latency: Option<Duration>,
-    /// Of the attempts at this very target, how many wait for their first token.
+    /// The number of attempts at this very target that wait for their first token.
     pub awaited: usize,
-    /// How much of its provider's quota is left, from 0 to 1, if that is known.
+    /// The share of its provider's quota that is left, from 0 to 1, if that is known.
     pub headroom: Option<f64>,
-    /// Neither full, nor resting, nor kept away from by its breaker.
+    /// True if the target is not full, does not rest, and its breaker admits requests.
     pub fit: bool,
 }
 
-/// Less than this share of a quota is nearly nothing: what is in flight already may use it up.
+/// Less than this share of a quota is nearly nothing: requests in flight may use it up.
 const NEARLY_GONE: f64 = 0.05;
 
-/// Returns the targets' places in the order in which they are to be tried. `sticky` is a [`hash`]
-/// of what the request has in common with those whose target it is to share; `random` yields
-/// numbers in [0, 1).
+/// Returns the targets' places in the order in which they are tried. `sticky` is a [`hash`] of the
+/// conversation, whose requests share a target; `random` returns numbers in [0, 1).
 pub fn order(
     strategy: Strategy,
     views: &[View],
@@ -50,7 +49,7 @@ pub fn order(
 ) -> Vec<usize> {
     let standing = |view: &View| standing(strategy, view);
     let mut order = drawn(views, random);
-    // What is equal stays in the order of the draw.
+    // Equal targets stay in the order of the draw.
     match strategy {
         Strategy::Priority | Strategy::Weighted => order.sort_by_key(|(_, view)| standing(view)),
         Strategy::LeastBusy => {
@@ -61,7 +60,7 @@ pub fn order(
     }
     let Some(&(_, best)) = order.first() else { return Vec::new() };
     let first = if let Some(conversation) = sticky.filter(|_| best.fit) {
-        // It stays where it is until that is out, whatever is left of its quota.
+        // A conversation stays at its target while that is fit, whatever is left of its quota.
         let tier = views.iter().filter(|view| view.fit).map(|view| view.tier).min();
         home(
             conversation,
@@ -85,7 +84,7 @@ pub fn order(
     order.into_iter().map(|(place, _)| place).collect()
 }
 
-/// Returns what goes before everything else in which targets differ; the least is the best.
+/// Returns the key that is compared first. The least key is the best.
 fn standing(strategy: Strategy, view: &View) -> (bool, bool, u32) {
     let is_nearly_gone = view.headroom.is_some_and(|share| share < NEARLY_GONE);
     (!view.fit, is_nearly_gone, if strategy == Strategy::Priority { view.tier } else { 0 })
@@ -93,8 +92,8 @@ fn standing(strategy: Strategy, view: &View) -> (bool, bool, u32) {
 
 type Placed<'v> = (usize, &'v View);
 
-/// At random, by weight. Efraimidis and Spirakis: sorting by -ln(u)/w draws without replacement,
-/// each time in proportion to the weights left.
+/// Draws the targets at random, by weight. This is the method of Efraimidis and Spirakis: sorting
+/// by -ln(u)/w draws without replacement, each time in proportion to the weights left.
 fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
     if views.len() < 2 {
         return views.iter().enumerate().collect();
@@ -108,8 +107,8 @@ fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
     keyed.into_iter().map(|(_, placed)| placed).collect()
 }
 
-/// Returns how busy a target is for what it can take: its weight, or, where the weights do not
-/// differ and every account has one, its cap.
+/// Returns a function for the load of a target, relative to its capacity. The capacity is its
+/// weight, or its cap if all weights are equal and every account has a cap.
 fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
     let weight = views.first().map(|view| view.weight);
     let by_cap = views.iter().all(|view| Some(view.weight) == weight && view.cap.is_some());
@@ -119,8 +118,8 @@ fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
     }
 }
 
-/// How much is known of a target's speed: nothing, and nobody is about to find out; enough; nothing
-/// yet.
+/// The knowledge of a target's speed: nothing, and no attempt is about to find out; enough; nothing
+/// yet, but soon.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Speed {
     Unknown,
@@ -138,8 +137,8 @@ impl Speed {
     }
 }
 
-/// Of two drawn ones the faster: it evens the load out almost as well as the best of all would, and
-/// does not send everybody to the same one.
+/// Returns the faster of the first two. This evens the load out almost as well as the fastest of
+/// all would, and does not send all requests to the same target.
 fn faster(equals: &[Placed<'_>]) -> usize {
     let cost = |view: &View| view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0);
     match equals {
@@ -150,9 +149,9 @@ fn faster(equals: &[Placed<'_>]) -> usize {
     }
 }
 
-/// Returns the place of the one that a conversation belongs to. Rendezvous hashing: each target
-/// draws a number for the conversation, by weight, and the highest wins, so that one that comes or
-/// goes moves only its own conversations.
+/// Returns the place of the target to which a conversation belongs. This is rendezvous hashing:
+/// each target draws a number for the conversation, by weight, and the highest wins. So a target
+/// that comes or goes moves only its own conversations.
 fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)>) -> usize {
     let score = |view: &View| {
         let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -162,14 +161,14 @@ fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)
     fit.map(|(at, (_, view))| (at, score(view), view.identity)).max_by(higher).map_or(0, |(at, ..)| at)
 }
 
-/// Returns who a target is: the same in every process and version, so that conversations find their
-/// target again.
+/// Returns a number that identifies a target. It is the same in every process and version, so that
+/// conversations find their target again.
 pub fn identity(account: &str, model: &str) -> u64 {
     hash([account.as_bytes(), &[0xff], model.as_bytes()].into_iter().flatten().copied())
 }
 
-/// FNV-1a, its bits mixed well. Not for what an attacker may choose to collide: the worst that
-/// comes of it is that two conversations share a target.
+/// Hashes with FNV-1a, and mixes the bits well. It does not resist an attacker: at worst, two
+/// conversations share a target.
 pub fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     mix(bytes
         .into_iter()
@@ -183,18 +182,19 @@ fn mix(mut hash: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The memory of smooth weighted round robin, as nginx does it: at each pick every target earns its
-/// share of one pick, and the one that has earned most pays one. In shares rather than weights, so
-/// that a change of weights leaves nobody with debts in the old ones.
+/// The memory of smooth weighted round robin, as in nginx: at each pick every target earns its
+/// share of one pick, and the target that has earned most pays one. It counts shares rather than
+/// weights, so that after a change of weights no target has debts in the old ones.
 ///
-/// Keyed by identity: it may outlive the list of targets. What is in no list any more is forgotten.
+/// The identity is the key, since the memory may outlive the list of targets. Targets that are in
+/// no list any more are forgotten.
 #[derive(Debug, Clone, Default)]
 pub struct Smooth {
     earned: Vec<(u64, f64)>,
 }
 
 impl Smooth {
-    /// Returns the place, among equals, of the one whose turn it is.
+    /// Returns the place, among equals, of the target whose turn it is.
     fn pick(&mut self, equals: &[Placed<'_>], views: &[View]) -> usize {
         if equals.len() < 2 {
             return 0;
@@ -203,7 +203,8 @@ impl Smooth {
             self.earned.retain(|(identity, _)| views.iter().any(|view| view.identity == *identity));
         }
         let total: f64 = equals.iter().map(|(_, view)| f64::from(view.weight.max(1))).sum();
-        // What it has earned, its place in the list of targets, among its equals, and here.
+        // The amount earned, the place in the list of targets, the place among equals, and the
+        // place in `earned`.
         let mut turn: Option<(f64, usize, usize, usize)> = None;
         for (at, (place, view)) in equals.iter().enumerate() {
             let here = self.place(view.identity, *place);
@@ -225,7 +226,8 @@ impl Smooth {
         at
     }
 
-    /// Where it stands here. Mostly that is where it stands in the list of targets.
+    /// Returns the place of a target in `earned`, and adds it if it is missing. Mostly this is also
+    /// its place in the list of targets.
     fn place(&mut self, identity: u64, place: usize) -> usize {
         let is = |(known, _): &(u64, f64)| *known == identity;
         if self.earned.get(place).is_some_and(is) {

@@ -1,5 +1,5 @@
-//! The token of an account that signs for one: kept while it is good, fetched anew before it is
-//! not, by one exchange at a time.
+//! [`Tokens`] keeps the token of an account that signs for one. A token is kept while it is good.
+//! One exchange at a time fetches a new one before the old one ends.
 
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::base::secret::Secret;
 
-/// From here on one exchange fetches a new one, while the others go on with the old.
+/// With less than this left, one exchange fetches a new token, while the others use the old one.
 const EARLY: Duration = Duration::from_secs(300);
-/// With less than this left a token is not used: the request must arrive with it.
+/// With less than this left, a token is not used: the request must arrive with a valid one.
 const LATE: Duration = Duration::from_secs(30);
 
-/// After a failure nobody asks again for so long.
+/// The time after a failure in which no exchange fetches a token.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Nor, while the old one is still good, for so long.
+/// The same time while the old token is still good.
 const EARLY_PAUSE: Duration = Duration::from_secs(15);
 
-/// A place for one token.
+/// The token of one account.
 #[derive(Default)]
 pub struct Tokens {
     present: ArcSwapOption<Present>,
@@ -34,23 +34,23 @@ struct Failed {
 struct Present {
     token: Secret,
     until: Instant,
-    /// Of the settings that it was fetched with.
+    /// The fingerprint of the settings with which it was fetched.
     fingerprint: u64,
 }
 
-/// What to do for a token.
+/// The step that an exchange takes for a token.
 pub enum Turn<'t> {
-    /// Nothing: here it is.
+    /// Use this token.
     Take(Secret),
-    /// Nothing: there was none a moment ago.
+    /// Fail: no token could be fetched a moment ago.
     Pause,
-    /// Fetch one, and [`put`](Tokens::put) it. If that fails, the old one may still be good.
+    /// Fetch a token and [`put`](Tokens::put) it. If that fails, the old token may still be good.
     Fetch(MutexGuard<'t, ()>, Option<Secret>),
 }
 
 impl Tokens {
-    /// Returns a good token, or the turn to fetch one; waits while another exchange fetches the
-    /// first.
+    /// Returns a good token, or the turn to fetch one. Waits while another exchange fetches the
+    /// first token.
     pub async fn turn(&self, fingerprint: u64) -> Turn<'_> {
         if let Some((token, left)) = self.good(fingerprint) {
             if left > EARLY || self.failed_within(fingerprint, EARLY_PAUSE) {
@@ -64,7 +64,7 @@ impl Tokens {
         let turn = self.fetching.lock().await;
         match self.good(fingerprint) {
             Some((token, _)) => Turn::Take(token),
-            // Whoever waited shares the failure of the one that was waited for.
+            // A request that waited shares the failure of the fetch that it waited for.
             None if self.failed_within(fingerprint, PAUSE) => Turn::Pause,
             None => Turn::Fetch(turn, None),
         }
@@ -75,12 +75,12 @@ impl Tokens {
         self.present.store(Some(Arc::new(Present { token, until: Instant::now() + good_for, fingerprint })));
     }
 
-    /// Notes that nobody issued a token.
+    /// Notes that no token could be fetched.
     pub fn failed(&self, fingerprint: u64) {
         self.failed.store(Some(Arc::new(Failed { at: Instant::now(), fingerprint })));
     }
 
-    /// Returns the token that goes out, for whoever must keep it out of a text.
+    /// Returns the token that is in use, so that it can be kept out of texts.
     pub fn present(&self) -> Option<Secret> {
         self.present.load().as_ref().map(|present| present.token.clone())
     }
@@ -92,7 +92,7 @@ impl Tokens {
             .is_some_and(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
     }
 
-    /// Forgets the token: the upstream does not take it any more.
+    /// Forgets the token, since the upstream does not accept it any more.
     pub fn forget(&self) {
         self.present.store(None);
     }

@@ -1,8 +1,8 @@
-//! How one target has done lately, that is one account with one name for a model: its breaker, its
-//! rests, its speed, its provider's quota.
+//! [`TargetHealth`] is how one target, that is one account with one name for a model, has done
+//! lately: its breaker, its rests, its speed, and its provider's quota.
 //!
-//! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** what was
-//! admitted is settled exactly once, by its [`AttemptGuard`].
+//! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** each
+//! admitted attempt is settled exactly once, by its [`AttemptGuard`].
 
 mod guard;
 
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The memory of a target.
+/// The health of a target.
 #[derive(Default)]
 pub struct TargetHealth {
     memory: Lock<Memory>,
-    /// Attempts that wait for their first token.
+    /// The number of attempts that wait for their first token.
     awaited: AtomicUsize,
 }
 
@@ -30,70 +30,71 @@ struct Memory {
     breaker: Breaker,
     rest: Option<Rest>,
     refusals: u32,
-    /// To the whole answer, and to a stream's first token.
+    /// The expected times to a whole answer, and to a stream's first token.
     peaks: [Peak; 2],
     headroom: Option<Headroom>,
     hint: Option<Hint>,
-    /// Boxed: there is none as a rule.
+    /// The last failure. It is boxed, since there is usually none.
     trouble: Option<Box<Trouble>>,
 }
 
-/// How it failed last, if it has not answered since.
+/// The last failure of a target, if it has not answered since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// The word of the access line.
+    /// The word in the access line.
     pub outcome: &'static str,
-    /// What only operators get, without what is secret.
+    /// The detail that only operators get, without secrets.
     pub detail: Option<String>,
-    /// When.
+    /// The time of the failure.
     pub at: Instant,
 }
 
-/// Another instance found it broken.
+/// The hint that another instance found the target broken.
 #[derive(Clone, Copy)]
 struct Hint {
     until: Instant,
-    /// This one found it sound since.
+    /// True if this instance has since found the target sound.
     refuted: bool,
 }
 
-/// Of two that end so close together the later is the same one, told again.
+/// If a hint ends at most this much later than the one before, it is the same hint, told again.
 const SAME_HINT: Duration = Duration::from_secs(2);
 
-/// What is known of a target, for its place in the order.
+/// The facts that decide a target's place in the order.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing {
-    /// Neither at rest nor kept away from.
+    /// True if the target does not rest, its breaker admits requests, and no hint stands against
+    /// it.
     pub fit: bool,
-    /// What to expect of it.
+    /// The expected time.
     pub latency: Option<Duration>,
-    /// How many wait for its first token.
+    /// The number of attempts that wait for their first token.
     pub awaited: usize,
-    /// What is left of its quota.
+    /// The share of the quota that is left.
     pub headroom: Option<f64>,
 }
 
-/// What `/status` tells of a target.
+/// The status of a target, as `/status` shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct TrackStatus {
-    /// Its breaker.
+    /// The state of its breaker.
     pub breaker: BreakerState,
-    /// Calls and failures that the breaker looks at.
+    /// The calls and failures that the breaker looks at.
     pub calls: (u64, u64),
-    /// Its own rest.
+    /// The target's own rest.
     pub rest: Option<Rest>,
-    /// What to expect of it: to the whole answer, and to a stream's first token.
+    /// The expected times to a whole answer, and to a stream's first token.
     pub expected: [Option<Duration>; 2],
-    /// How many wait for its first token.
+    /// The number of attempts that wait for their first token.
     pub awaited: usize,
-    /// What is left of its quota.
+    /// The share of the quota that is left.
     pub headroom: Option<f64>,
 }
 
-/// Why a target cannot be asked now.
+/// The reasons why a target cannot be tried now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unavailable {
-    /// Its account has as many requests as it may.
+    /// Its account has the most requests that it may have.
     Full,
     /// Its account or the target itself rests.
     Resting(Rest),
@@ -102,7 +103,7 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    /// Returns for how long the target is unavailable; `None` where nobody knows.
+    /// Returns the time for which the target is unavailable. Returns `None` if nobody knows.
     pub fn wait(self, now: Instant) -> Option<Duration> {
         match self {
             Unavailable::Full => None,
@@ -112,20 +113,20 @@ impl Unavailable {
         }
     }
 
-    /// Tells whether only the operator can bring the target back.
+    /// Returns whether only the operator can bring the target back.
     pub fn is_for_the_operator(self) -> bool {
         matches!(self, Unavailable::Resting(Rest { why, .. }) if why.is_for_the_operator())
     }
 
-    /// Tells whether the target waits out its provider's rate limit.
+    /// Returns whether the target waits out its provider's rate limit.
     pub fn is_for_rate(self) -> bool {
         matches!(self, Unavailable::Resting(Rest { why: Why::Rate, .. }))
     }
 }
 
 impl TargetHealth {
-    /// Returns what the target's place in the order depends on. A target that is `probed` is fit
-    /// only while its breaker is closed.
+    /// Returns the facts that decide the target's place in the order. A target that is `probed` is
+    /// fit only while its breaker is closed.
     pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
@@ -141,7 +142,8 @@ impl TargetHealth {
         }
     }
 
-    /// Admits an attempt that would begin now, or says why not. `alone`: nobody else can take it.
+    /// Admits an attempt that would begin now, or returns why not. `alone` says that no other
+    /// target can take it. A target that is `probed` gets its probes from the gateway itself.
     pub fn admit(
         self: &Arc<TargetHealth>,
         alone: bool,
@@ -153,7 +155,7 @@ impl TargetHealth {
             return Err(Unavailable::Resting(rest));
         }
         if probed && !alone && memory.breaker.state(now) != BreakerState::Closed {
-            // Its probe is made for nobody's request.
+            // The gateway itself makes the probe, and not a caller's request.
             return Err(Unavailable::Broken(now + Duration::from_secs(1)));
         }
         match memory.breaker.admit(now, alone) {
@@ -162,7 +164,7 @@ impl TargetHealth {
         }
     }
 
-    /// Returns the probe of a half-open breaker, if one is due.
+    /// Returns the guard of a half-open breaker's probe, if one is due.
     pub fn probe(self: &Arc<TargetHealth>, now: Instant) -> Option<AttemptGuard> {
         let mut memory = self.memory.lock();
         if memory.rest(now).is_some() || memory.breaker.state(now) != (BreakerState::HalfOpen { probing: false }) {
@@ -179,23 +181,24 @@ impl TargetHealth {
         AttemptGuard::new(self.clone(), pass)
     }
 
-    /// Returns whether to ask it after another one has failed multiplies nothing.
+    /// Returns whether a request that failed elsewhere may go to this target without multiplying
+    /// load.
     pub fn is_sound(&self, now: Instant) -> bool {
         self.memory.lock().breaker.is_sound(now)
     }
 
-    /// Returns what to expect of it.
+    /// Returns the expected time.
     pub fn expected(&self, stream: bool, now: Instant) -> Option<Duration> {
         self.memory.lock().peak(stream).at(now, false)
     }
 
-    /// Returns its own rest, the account's aside.
+    /// Returns the target's own rest, without the account's.
     pub fn rest(&self, now: Instant) -> Option<Rest> {
         self.memory.lock().rest(now)
     }
 
-    /// Another instance has found it broken, and will ask it again then; or none has. No more than
-    /// a hint: it is asked last, until it answers.
+    /// Notes a hint that another instance has found the target broken until then, or that there is
+    /// none. The hint only makes the target the last in the order, until it answers.
     pub fn hint(&self, until: Option<Instant>, now: Instant) {
         let mut memory = self.memory.lock();
         let before = memory.hint;
@@ -205,13 +208,13 @@ impl TargetHealth {
         });
     }
 
-    /// Learns what an answer's head told of the quota.
+    /// Notes what an answer's head told of the quota.
     pub fn learn(&self, headroom: Headroom) {
         self.memory.lock().headroom = Some(headroom);
     }
 
-    /// Notes how it failed. Returns whether that is news: it has not failed in this way since it
-    /// answered.
+    /// Notes the last failure. Returns whether it is news: the target has not failed in this way
+    /// since it last answered.
     pub fn troubled(&self, trouble: Trouble) -> bool {
         let mut memory = self.memory.lock();
         let is_news =
@@ -220,17 +223,17 @@ impl TargetHealth {
         is_news
     }
 
-    /// Returns how it failed last, if it has not answered since.
+    /// Returns the last failure, if the target has not answered since.
     pub fn trouble(&self) -> Option<Trouble> {
         self.memory.lock().trouble.as_deref().cloned()
     }
 
-    /// Tells whether it could not be reached the last time, and has not answered since.
+    /// Returns whether the target could not be reached the last time, and has not answered since.
     pub fn is_out_of_reach(&self) -> bool {
         self.memory.lock().trouble.as_ref().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
     }
 
-    /// Returns what `/status` says of it.
+    /// Returns the status that `/status` shows.
     pub fn status(&self, now: Instant, clock: SystemTime) -> TrackStatus {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
@@ -245,7 +248,7 @@ impl TargetHealth {
         }
     }
 
-    /// Takes on what another process tells of its own.
+    /// Takes over the status that another process reports.
     pub fn recall(&self, status: &TrackStatus, now: Instant, clock: SystemTime) {
         self.awaited.store(status.awaited, Ordering::Relaxed);
         let mut memory = self.memory.lock();
@@ -261,15 +264,15 @@ impl TargetHealth {
         memory.headroom = status.headroom.map(|share| Headroom::new(share, None, clock));
     }
 
-    /// Closes its breaker and ends its rest.
+    /// Closes the breaker and ends the rest.
     pub fn reset(&self) {
         let mut memory = self.memory.lock();
         memory.forget();
         memory.rest = None;
     }
 
-    /// Forgets what was wrong with the account's old settings, since they changed. Its provider's
-    /// limits stay.
+    /// Forgets the failures with the account's old settings, since the settings changed. A rest for
+    /// the provider's rate limit stays.
     pub fn settings_changed(&self) {
         let mut memory = self.memory.lock();
         memory.forget();
@@ -278,7 +281,7 @@ impl TargetHealth {
 }
 
 impl Memory {
-    /// Forgets what went wrong, but for the rest.
+    /// Forgets all failures, but keeps the rest.
     fn forget(&mut self) {
         self.breaker.reset();
         self.refusals = 0;

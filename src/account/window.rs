@@ -1,8 +1,8 @@
-//! Counts of the last while, for what is judged by a share: calls and failures, requests and second
-//! tries.
+//! A [`Window`] counts two kinds of events over the last while, of which a share is taken: calls
+//! and failures, or requests and second tries.
 //!
-//! Pure and of fixed size: ten buckets in a ring, each good for a tenth of the span. What is summed
-//! is between nine tenths and all of it.
+//! Pure and of fixed size: ten buckets in a ring, each for a tenth of the span. A sum covers
+//! between nine tenths and all of the span.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ struct Bucket {
 }
 
 impl Window {
-    /// Returns a window that has counted nothing yet.
+    /// Makes a window that has counted nothing yet.
     pub fn new(span: Duration) -> Window {
         Window { width: (span / BUCKETS).max(Duration::from_millis(1)), began: None, ring: Default::default() }
     }
@@ -37,8 +37,8 @@ impl Window {
         if bucket.number < number {
             *bucket = Bucket { number, counts: (0, 0) };
         }
-        // A thread that was held up brings an older `now`: what is out of the span by then is not
-        // counted.
+        // A thread that was held up brings an older `now`. If that is out of the span by then, it
+        // is not counted.
         if bucket.number == number {
             bucket.counts = (bucket.counts.0.saturating_add(counts.0), bucket.counts.1.saturating_add(counts.1));
         }
@@ -49,7 +49,8 @@ impl Window {
         self.youngest(BUCKETS, now)
     }
 
-    /// Returns the same over the last fifth of the span: between a tenth and two.
+    /// Returns both counts over the last fifth of the span. They cover between one tenth and two
+    /// tenths.
     pub fn lately(&self, now: Instant) -> (u64, u64) {
         self.youngest(BUCKETS / 5, now)
     }
@@ -61,8 +62,8 @@ impl Window {
         young.fold((0, 0), |sums, bucket| (sums.0 + u64::from(bucket.counts.0), sums.1 + u64::from(bucket.counts.1)))
     }
 
-    /// Returns how long what is summed now took to come: as long as there are counts, then between
-    /// nine tenths and all of the span.
+    /// Returns the time over which the present sums were counted: at first the time since the first
+    /// count, later between nine tenths and all of the span.
     pub fn looks_back(&self, now: Instant) -> Duration {
         let Some(began) = self.began else { return Duration::ZERO };
         let whole = self.width * self.number(began, now).saturating_sub(BUCKETS - 1);
@@ -70,7 +71,7 @@ impl Window {
     }
 
     fn number(&self, began: Instant, now: Instant) -> u32 {
-        // Not in u128, whose division is dear: this is asked of every request several times.
+        // This avoids u128, whose division is slow: every request calls this several times.
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         u32::try_from(micros(now.saturating_duration_since(began)) / micros(self.width).max(1)).unwrap_or(u32::MAX)
     }

@@ -1,5 +1,5 @@
-//! A guard stands for one attempt at a target. It tells the target's memory how the attempt ended,
-//! exactly once: that nothing was learnt, if it is dropped before anybody says.
+//! An [`AttemptGuard`] stands for one attempt at a target. It tells the target's health how the
+//! attempt ended, exactly once. If it is dropped before that, nothing was learnt.
 
 use super::TargetHealth;
 use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One attempt at a target, until it is known what the attempt says about the target.
+/// One attempt at a target, until its outcome is known.
 #[must_use]
 pub struct AttemptGuard {
     track: Arc<TargetHealth>,
@@ -18,30 +18,30 @@ pub struct AttemptGuard {
     stage: Stage,
 }
 
-/// What the target's memory knows of an attempt.
+/// The part of an attempt that the target's health knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing.
+    /// Nothing is known.
     Open,
-    /// It has begun to answer.
+    /// The attempt has begun to answer.
     Begun,
-    /// How it ended.
+    /// The outcome is known.
     Ended,
 }
 
 impl AttemptGuard {
-    /// Returns the guard of an attempt that begins.
+    /// Makes the guard of an attempt that begins.
     pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass) -> AttemptGuard {
         AttemptGuard { track, pass, awaits: true, stage: Stage::Open }
     }
 
-    /// Notes that the target has begun to answer, or has answered, after this time. Returns the
-    /// breaker's state if that changed it.
+    /// Notes that the target began to answer, or answered, after the time `took`. Returns the
+    /// breaker's state if it changed.
     pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<BreakerState> {
         self.came();
         let mut memory = self.track.memory.lock();
         memory.peak_mut(stream).observe(took, now);
-        // It does serve the model.
+        // An answer shows that the account serves the model.
         memory.refusals = 0;
         memory.trouble = None;
         if let Some(hint) = &mut memory.hint {
@@ -58,8 +58,8 @@ impl AttemptGuard {
         self.track.memory.lock().breaker.ended(self.pass, Outcome::Ok, now, 0.0);
     }
 
-    /// Notes that a probe found the target back. How fast one token came says nothing about
-    /// answers.
+    /// Notes that a probe found the target working again. The time is not noted, since the speed of
+    /// a one-token answer says nothing about others.
     pub fn is_back(&mut self, now: Instant) {
         self.came();
         self.stage = Stage::Ended;
@@ -68,8 +68,8 @@ impl AttemptGuard {
         memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
     }
 
-    /// Notes that the attempt failed, after this time. Returns the rest or the breaker's state that
-    /// begins with it.
+    /// Notes that the attempt failed after the time `took`. Returns the rest or the breaker's state
+    /// that begins with the failure.
     pub fn failed(
         &mut self,
         Setback { class, retry_after }: Setback,
@@ -104,17 +104,18 @@ impl AttemptGuard {
         Failed { breaker, rest: news }
     }
 
-    /// Returns whether it is the one that finds out if the target is back.
+    /// Returns whether the attempt is a probe of the breaker.
     pub fn is_probe(&self) -> bool {
         self.pass.is_probe()
     }
 
-    /// Notes that another attempt was faster: this one takes at least as long as it has waited.
+    /// Notes that another attempt was faster: this one would take at least as long as it has
+    /// waited.
     pub fn outrun(&mut self, stream: bool, waited: Duration, now: Instant) {
         self.track.memory.lock().peak_mut(stream).waited(waited, now);
     }
 
-    /// Notes that nobody waits for its first token any more. Returns whether somebody did until
+    /// Notes that the attempt no longer waits for its first token. Returns whether it waited until
     /// now.
     fn came(&mut self) -> bool {
         let awaited = std::mem::replace(&mut self.awaits, false);
@@ -134,11 +135,11 @@ impl Drop for AttemptGuard {
     }
 }
 
-/// What begins with a failure, for the log.
+/// The changes that a failure caused, for the log.
 #[derive(Debug, Clone, Copy)]
 pub struct Failed {
-    /// The breaker's new state.
+    /// The breaker's new state, if it changed.
     pub breaker: Option<BreakerState>,
-    /// A rest.
+    /// The rest that begins, if there is one.
     pub rest: Option<Rest>,
 }
