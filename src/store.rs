@@ -43,24 +43,24 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// At most this many admissions wait: beyond it the store is too slow for them.
+/// The most admissions that wait. If more wait, the store is too slow for them.
 const MOST_WAITING: usize = 10_000;
-/// At the end of the process the store hears the last counts, for this long at most.
+/// The longest time in which the store gets the last counts at the end of the process.
 const FAREWELL: Duration = Duration::from_millis(250);
-/// A caller that was refused without the store's answer may ask again this soon.
+/// The time after which a caller may ask again that was refused without the store's answer.
 const SOON: Duration = Duration::from_secs(1);
 
 /// The shared store.
 pub struct Store {
     core: Arc<Core>,
-    /// Ends when the store's thread ends.
+    /// Closes when the store's thread ends.
     ended: Lock<Option<Receiver<()>>>,
 }
 
 /// The answer to a request for an admission.
 #[derive(Debug)]
 pub enum Admission {
-    /// What was asked for is taken.
+    /// The request is admitted, and what it asked for is taken.
     Admitted(Reservation),
     /// A limit has no room.
     Refused(LimitReached),
@@ -68,7 +68,8 @@ pub enum Admission {
     Down,
 }
 
-/// Until when an account is broken for a model, by the account and its name for the model.
+/// The times until which accounts are broken for a model, by the account and its name for the
+/// model.
 pub type Hints = HashMap<(Arc<str>, Arc<str>), Instant>;
 
 /// The store's metrics.
@@ -76,30 +77,30 @@ pub type Hints = HashMap<(Arc<str>, Arc<str>), Instant>;
 pub struct Meters {
     /// Counts admissions without an answer in time, lost connections and failed tries to connect.
     pub errors: Counter,
-    /// Measures from asking for an admission to the answer.
+    /// Measures the time from a request for an admission to its answer.
     pub seconds: Histogram,
 }
 
-/// What requests and the store's thread share.
+/// The state that requests and the store's thread share.
 struct Core {
     settings: config::Store,
     registry: Arc<Registry>,
     changes: Arc<Changes>,
     inbox: Lock<Inbox>,
-    /// Wakes the store's thread: there is something in the inbox.
+    /// Wakes the store's thread when there is something in the inbox.
     work: Notify,
     meters: Meters,
-    /// Admissions without the store since it was last up.
+    /// The number of admissions without the store since it was last up.
     alone: AtomicU64,
-    /// What other gateways found broken.
+    /// The targets that other gateways found broken.
     hints: Lock<Hints>,
     hinted: Notify,
 }
 
 impl Store {
     /// Makes a store of these settings; [`Store::start`] connects to it. `instance` names this
-    /// gateway, and should be the same after a restart where its scopes are recalled; `registry`
-    /// has the scopes, and was made with `changes`.
+    /// gateway. It should be the same after a restart if the registry's scopes then get their past
+    /// again. `registry` has the scopes, and was made with `changes`.
     pub fn new(
         settings: config::Store,
         instance: &str,
@@ -121,7 +122,7 @@ impl Store {
         Store { core: Arc::new(core), ended: Lock::default() }
     }
 
-    /// Connects, and stays connected, on a thread of its own: so nothing else in the process makes
+    /// Connects and stays connected, on a thread of its own: so nothing else in the process makes
     /// requests wait for the store.
     pub fn start(&self) -> Result<(), String> {
         let core = self.core.clone();
@@ -137,8 +138,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes one request, one place and what is asked for from all bounds, of all gateways
-    /// together, or from none.
+    /// Takes one request, one place and the amounts of `ask` from all bounds, or from none. The
+    /// bounds count what all gateways together use.
     pub async fn admit(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         let core = &self.core;
         if bounds.is_empty() {
@@ -152,7 +153,7 @@ impl Store {
         let decision = match tokio::time::timeout(core.settings.timeout, &mut answer).await {
             Ok(decision) => decision.ok(),
             Err(_) => {
-                // An answer that came just now is taken; a later one is undone by its sender.
+                // An answer that came just now is used. A later one is undone by its sender.
                 answer.close();
                 let decision = answer.try_recv().ok();
                 if decision.is_none() {
@@ -172,13 +173,13 @@ impl Store {
         }
     }
 
-    /// Tells other gateways that an account is broken for a model for this time; no time at all
+    /// Tells other gateways that an account is broken for a model for this time. A time of zero
     /// takes that back.
     pub fn hint(&self, account: &str, model: &str, time: Duration) {
         let name = format!("{account} {model}");
         self.core.post(|inbox| {
             inbox.hints.retain(|(other, _)| *other != name);
-            // While the store does not listen, hints are not kept for long.
+            // While the store is away, only so many hints are kept.
             (inbox.hints.len() < 1_000).then(|| inbox.hints.push((name, time)))
         });
     }
@@ -189,7 +190,7 @@ impl Store {
         self.core.hints.lock().clone()
     }
 
-    /// Returns whether the store decides.
+    /// Returns the store's state, which says whether the store decides.
     pub fn state(&self) -> StoreState {
         self.core.inbox.lock().state
     }
@@ -209,7 +210,8 @@ impl Store {
         }
     }
 
-    /// Sends what is settled, if the store listens: the process ends. Blocks, but not for long.
+    /// Sends what is settled, if the store answers, since the process ends. Blocks, but not for
+    /// long.
     pub fn leave(&self) {
         self.core.leave();
         let ended = self.ended.lock().take();
@@ -234,14 +236,14 @@ fn admission(admitted: Result<Reservation, LimitReached>) -> Admission {
 }
 
 impl Core {
-    /// Puts something into the inbox, and wakes the store's thread if it is there.
+    /// Puts something into the inbox, and wakes the store's thread if it is put there.
     fn post<T>(&self, put: impl FnOnce(&mut Inbox) -> Option<T>) -> Option<T> {
         let posted = put(&mut self.inbox.lock())?;
         self.work.notify_one();
         Some(posted)
     }
 
-    /// Puts a request for an admission into the inbox, if the store decides at all.
+    /// Puts a request for an admission into the inbox, if the store decides.
     fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Decision>, StoreState> {
         let (request, answer) = AdmissionRequest::new(bounds, ask, now_ms);
         let mut inbox = self.inbox.lock();
@@ -255,8 +257,8 @@ impl Core {
         Ok(answer)
     }
 
-    /// Decides without the store's answer: by what is counted here and this gateway's share of each
-    /// limit, or not at all.
+    /// Decides without the store's answer: by this gateway's counts and its share of each limit, or
+    /// not at all.
     fn without(&self, state: StoreState, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         match (state, self.settings.on_store_down) {
             (StoreState::Down, OnStoreDown::Refuse) => Admission::Down,
@@ -270,8 +272,8 @@ impl Core {
         }
     }
 
-    /// Lets a refused caller ask again soon: what is over this gateway's share may be within the
-    /// whole limit, and that is known as soon as the store answers.
+    /// Lets a refused caller ask again soon. A request that is over this gateway's share may be
+    /// within the whole limit, and that is known as soon as the store answers.
     fn for_now(&self, mut refused: LimitReached) -> LimitReached {
         let over = &mut refused.over;
         let whole = over.limit.saturating_mul(self.settings.instances);
@@ -281,7 +283,7 @@ impl Core {
         refused
     }
 
-    /// Counts a request that had no answer in time; too many in a row take the store out.
+    /// Counts a request that had no answer in time. Too many in a row take the store out.
     fn missed(&self) {
         self.meters.errors.inc();
         let too_many = self.inbox.lock().circuit.missed(Instant::now(), fastrand::f64());

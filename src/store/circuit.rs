@@ -1,26 +1,26 @@
-//! A [`Circuit`] says whether requests ask the store, and when a store that failed is tried again.
-//! Pure: the time is passed in.
+//! A [`Circuit`] decides whether requests ask the store, and when a store that failed is tried
+//! again. Pure: the time is passed in.
 
 use std::time::{Duration, Instant};
 
-/// This many requests in a row without an answer in time open the circuit.
+/// The number of requests in a row without an answer in time that opens the circuit.
 const IN_A_ROW: u32 = 3;
-/// The first pause, in which nobody asks.
+/// The first pause, in which no request asks the store.
 const FIRST: Duration = Duration::from_secs(1);
-/// Each pause is twice as long as the one before, up to this.
+/// The longest pause. Each pause is twice as long as the one before, up to this.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A pause is longer by up to this part of itself, so that not all gateways come back at once.
+/// The largest share by which a pause is made longer, so that not all gateways come back at once.
 const JITTER: f64 = 0.2;
-/// After the store was well for this long, the next pause is the shortest again.
+/// The time for which the store must be well before the next pause is the shortest again.
 const WELL: Duration = Duration::from_secs(30);
 
-/// Whether the store is asked.
+/// The circuit between requests and the store.
 #[derive(Debug)]
 pub(super) struct Circuit {
     state: CircuitState,
     /// The next pause.
     pause: Duration,
-    /// Requests in a row without an answer in time.
+    /// The number of requests in a row without an answer in time.
     missed: u32,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Circuit {
 enum CircuitState {
     /// Requests ask the store.
     Closed { since: Instant },
-    /// Nobody asks until then.
+    /// No request asks until then.
     Open { until: Instant },
 }
 
@@ -43,7 +43,7 @@ impl Circuit {
         self.due().is_none()
     }
 
-    /// Returns when the store is tried again.
+    /// Returns when the store is tried again. Returns `None` if the circuit is closed.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
             CircuitState::Closed { .. } => None,

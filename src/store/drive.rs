@@ -1,5 +1,5 @@
-//! The task that holds the connection: it opens the connection, keeps it, and tries again when it
-//! is lost.
+//! The task that holds the connection: it opens the connection, keeps it, and tries again when the
+//! connection is lost.
 
 use super::Core;
 use super::link::Link;
@@ -26,13 +26,14 @@ pub(super) async fn drive(core: &Core) {
     }
 }
 
-/// Opens a connection, and keeps it until the process leaves. An error says why it is lost.
+/// Opens a connection, and keeps it until the process leaves. An error says why the connection is
+/// lost.
 async fn once(core: &Core, tls: Option<&Trust>, process: &str) -> Result<(), String> {
     let link = Link::open(&core.settings, tls).await?;
     Session::new(core, link, process).run().await
 }
 
-/// Waits until the next try is due. Returns true if there is to be none.
+/// Waits until the next try is due. Returns true if the process leaves, and no try is to follow.
 async fn pause(core: &Core) -> bool {
     loop {
         let due = {

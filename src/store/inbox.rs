@@ -1,4 +1,4 @@
-//! The [`Inbox`] holds what requests leave for the store's thread, and how the store does.
+//! The [`Inbox`] holds what requests leave for the store's thread, and the state of the store.
 
 use super::circuit::Circuit;
 use super::outage::Outage;
@@ -12,15 +12,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What waits to be sent, and how the store does.
+/// The requests that wait to be sent, and the state of the store.
 pub(super) struct Inbox {
     pub(super) admissions: VecDeque<Box<AdmissionRequest>>,
     pub(super) new_thoughts: ThoughtQueue,
     pub(super) thoughts: VecDeque<ThoughtRequest>,
     pub(super) totals: VecDeque<TotalsRequest>,
-    /// What is broken here, and for how long.
+    /// The targets that this gateway found broken, each with the time for which it is broken.
     pub(super) hints: Vec<(String, Duration)>,
-    /// The process ends.
+    /// True when the process ends.
     pub(super) leaving: bool,
     /// This gateway's name.
     pub(super) instance: String,
@@ -28,18 +28,18 @@ pub(super) struct Inbox {
     pub(super) state: StoreState,
     /// When the state began.
     pub(super) since: Instant,
-    /// Why the store is down, while it is.
+    /// The reason why the store is down, while it is.
     pub(super) error: Option<String>,
-    /// While the store does not decide.
+    /// The outage, while the store does not decide.
     pub(super) outage: Option<Outage>,
-    /// When the log last said that counts were lost.
+    /// The time at which the log last said that counts were lost.
     pub(super) loss_logged: Option<Instant>,
     pub(super) live: usize,
     pub(super) clock_ahead_ms: i64,
 }
 
 impl Inbox {
-    /// Makes an empty inbox of the gateway with this name; the store is not connected yet.
+    /// Makes an empty inbox of the gateway with this name. The store is not connected yet.
     pub(super) fn new(instance: &str, now: Instant) -> Inbox {
         Inbox {
             admissions: VecDeque::new(),
@@ -82,7 +82,7 @@ impl Inbox {
         }
     }
 
-    /// Enters [`StoreState::Down`]: whoever waits for an answer need not wait any longer.
+    /// Enters [`StoreState::Down`]. Requests that wait for an answer need not wait any longer.
     pub(super) fn go_down(&mut self, error: String) {
         self.enter(StoreState::Down);
         self.admissions.clear();
@@ -97,17 +97,17 @@ pub(super) struct AdmissionRequest {
     bounds: [Option<(Limits, Arc<Scope>)>; 3],
     pub(super) ask: Ask,
     pub(super) now_ms: u64,
-    /// How often the store did not know one of the scopes.
+    /// The number of times that the store did not know one of the scopes.
     pub(super) tries: u8,
     answer: oneshot::Sender<Decision>,
 }
 
-/// The store's answer to a request for an admission. None: the store cannot say, and this gateway
-/// uses its share of each limit.
+/// The store's answer to a request for an admission. `None` means that the store cannot decide, and
+/// this gateway uses its share of each limit.
 pub(super) type Decision = Option<Result<Reservation, LimitReached>>;
 
 impl AdmissionRequest {
-    /// Makes a request, and the place where its answer arrives.
+    /// Makes a request, and the receiver of its answer.
     pub(super) fn new(
         bounds: &Bounds<'_>,
         ask: Ask,
@@ -134,7 +134,8 @@ impl AdmissionRequest {
         self.bounds().map(|(_, scope)| scope)
     }
 
-    /// Admits the request: the store has taken from all scopes, of which this was used before.
+    /// Admits the request, since the store has taken from all scopes. `used` is what was used of
+    /// each before.
     pub(super) fn grant(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
         let left = each.map(|((used, (limits, _)), moment)| {
@@ -143,14 +144,14 @@ impl AdmissionRequest {
         let left = left.fold(Left::default(), Left::and);
         let bounds: Bounds<'_> = self.bounds().map(|(limits, scope)| Bound { limits, scope }).collect();
         let reservation = limits::take_granted(&bounds, self.ask, self.now_ms, left, moments);
-        // Who has waited too long was admitted without the store, or not at all.
+        // If the receiver has waited too long, the request was decided without the store.
         if let Err(Some(Ok(unwanted))) = self.answer.send(Some(Ok(reservation))) {
             unwanted.undo();
         }
     }
 
-    /// Refuses the request: the store has taken nothing from the scopes, of which this was used
-    /// before.
+    /// Refuses the request, since the store has taken nothing. `used` is what was used of each
+    /// scope before.
     pub(super) fn refuse(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
         let totals: Vec<_> = each.map(|((used, bound), moment)| (tally(used, *moment, self.now_ms), bound)).collect();
@@ -158,14 +159,15 @@ impl AdmissionRequest {
             .iter()
             .filter_map(|(used, (limits, scope))| Some((*scope, used.over(limits, 1, self.ask, self.now_ms)?)));
         let left = totals.iter().map(|(used, (limits, _))| used.left(limits, 1, self.now_ms));
-        // Where there is none, the store's sums and ours differ, as they may beyond what is exact.
+        // If no limit is over here, the store's sums and ours differ, as they may beyond the
+        // numbers that are exact.
         let refused = LimitReached::worst(over, || left.fold(Left::default(), Left::and), 1);
-        // If nobody waits any more, nobody needs to know.
+        // If nobody waits any more, nobody needs the answer.
         self.answer.send(refused.map(Err)).ok();
     }
 
-    /// Leaves the decision to this gateway. The store may have taken something: it hears this
-    /// gateway's counts of all scopes again.
+    /// Leaves the decision to this gateway. The store may have taken something: so this gateway's
+    /// counts of all scopes are sent again.
     pub(super) fn leave_undecided(self) {
         self.scopes().for_each(|scope| scope.changed());
         self.answer.send(None).ok();

@@ -1,8 +1,8 @@
 //! A [`Link`] is one connection to the store: opened, logged in, with the scripts loaded. Commands
 //! go over it in the order in which they are sent.
 //!
-//! An error from here quotes the server. [`trouble`](super::trouble) makes a line for operators of
-//! it, without secrets.
+//! An error from here quotes the server. [`trouble`](super::trouble) makes a line for operators
+//! from it, without secrets.
 
 use crate::conf::config::{Address, Store};
 use crate::tls::trust::{Distrust, Trust};
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// A server that needs longer to open a connection counts as unreachable.
+/// The longest time to open a connection. A server that needs longer counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// An open connection. It closes when it is dropped.
@@ -66,7 +66,7 @@ impl Link {
     }
 }
 
-/// Returns the error that an answer is, if it is one.
+/// Returns the error that an answer holds, if it is one.
 pub(super) fn error_of(value: &Value) -> Option<String> {
     let Value::ServerError(error) = value else { return None };
     Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
@@ -101,7 +101,7 @@ async fn begin(
     if let Some(password) = &address.password {
         login = login.set_password(password.expose());
     }
-    // Our own limit of time is shorter, and depends on what is sent.
+    // Our own time limit is shorter, and depends on what is sent.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let (mut connection, driver) =
         MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| error_text(&error))?;
@@ -116,7 +116,7 @@ async fn begin(
     Ok(Link { connection, admit, beat, _driver: running })
 }
 
-/// Returns the server's own words for an error, if it has sent some.
+/// Returns the server's own words for an error, if the server has sent some.
 fn error_text(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),

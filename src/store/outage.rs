@@ -1,22 +1,22 @@
-//! An [`Outage`] is a time in which the store does not decide. This module tells the log how each
-//! one begins and ends.
+//! An [`Outage`] is a time in which the store does not decide. This module logs how each one begins
+//! and ends.
 //!
-//! However often the store comes and goes within one outage, the log says each thing once. Whoever
-//! reads the log may have stopped, so no line is written while the inbox is locked.
+//! However often the store comes and goes within one outage, the log says each thing once. The
+//! reader of the log may have stopped, so no line is written while the inbox is locked.
 
 use super::{Core, trouble};
 use crate::conf::config::OnStoreDown;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The log says once in this time that counts were lost: a store that drops them by itself does so
-/// all the time.
+/// The time between two log lines about lost counts: a store that drops them by itself does so all
+/// the time.
 const LOSS_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// A time in which the store does not decide.
 pub(super) struct Outage {
     since: Instant,
-    /// What the log has said of it already.
+    /// True if the log has said that the store is out.
     said_down: bool,
     said_joining: bool,
 }
@@ -27,7 +27,7 @@ impl Outage {
         Outage { since, said_down: false, said_joining: false }
     }
 
-    /// Returns true the first time that the store is joining.
+    /// Returns true the first time that the store is joining in this outage.
     pub(super) fn is_new_joining(&mut self) -> bool {
         !std::mem::replace(&mut self.said_joining, true)
     }
@@ -39,7 +39,7 @@ impl Core {
         self.out(&format!("it does not answer within {:?} (`store.timeout`)", self.settings.timeout));
     }
 
-    /// Takes the store out: nobody waits for it any longer.
+    /// Takes the store out: no request waits for it any longer.
     pub(super) fn out(&self, why: &str) {
         let why = trouble::line(&self.settings.address, why);
         let mut inbox = self.inbox.lock();
@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// Logs that the store answers, but that only `complete` gateways have sent all that they
-    /// count; the others have `time` left.
+    /// count. The others have `time` left.
     pub(super) fn log_joining(&self, complete: u64, time: Duration) {
         log::info!(
             "the store {} answers, but only {complete} of {} gateways (`store.instances`) have \

@@ -1,8 +1,9 @@
 //! Writes the arguments of the store's scripts and reads their answers.
 //!
-//! Numbers go as JSON and come as integers. Both are exact up to 2⁵³, as the scripts' own numbers
-//! are: nine million dollars. A larger number is sent as 2⁵³. Where a sum gets there, the script
-//! refuses; each gateway sees that its limit is larger and uses its share of the limit.
+//! Numbers are sent as JSON and come back as integers. Both are exact up to 2⁵³, as the scripts'
+//! own numbers are: that is nine million dollars. A larger number is sent as 2⁵³. If a sum gets
+//! there, the script refuses; each gateway then sees that its limit is larger, and uses its share
+//! of the limit.
 
 use crate::base::calendar::start_of;
 use crate::conf::price::Usd;
@@ -12,9 +13,10 @@ use redis::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Numbers are exact up to here.
+/// The largest number that is exact.
 const MOST: u64 = 1 << 53;
-/// A request for more than `MOST` asks for this, which is over any limit that can be sent.
+/// The number that stands for a request for more than `MOST`. It is over any limit that can be
+/// sent.
 const TOO_MUCH: u64 = 1 << 54;
 
 /// Returns the name of a scope's hash. In a cluster all hashes of a caller are in one place, so
@@ -24,7 +26,7 @@ pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
     format!("{{{prefix}:{caller}}}:{}:{name}", level.name())
 }
 
-/// Writes an instance's own part, whole.
+/// Writes all of an instance's own part.
 pub(super) fn own_part(counts: &Counts) -> String {
     let mut numbers = vec![
         counts.moment.day,
@@ -44,11 +46,11 @@ pub(super) fn own_part(counts: &Counts) -> String {
     serde_json::to_string(&numbers).unwrap_or_default()
 }
 
-/// Writes what is asked for of some scopes.
+/// Writes what a request asks for of some scopes.
 pub(super) fn admission<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
     let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
     let mut json = format!("[{}", serde_json::json!(live));
-    // To a text there is always room for more.
+    // Writing to a `String` cannot fail.
     for number in [ask.tokens, ask.usd.0, ask.sure.tokens, ask.sure.usd.0] {
         write!(json, ",{}", asked(number)).ok();
     }
@@ -71,7 +73,7 @@ pub(super) fn totals(live: &[String], Moment { second, day, month }: Moment) -> 
     format!("[{},0,0,0,0,[{second},{day},{month}]]", serde_json::json!(live))
 }
 
-/// Reads the answer to [`totals`]. No counts: they lack ours.
+/// Reads the answer to [`totals`]. The inner `None` means that the store's counts lack our part.
 pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
     match read_admission(value)? {
         AdmissionAnswer::Granted(mut used) => Some(Some(Counts { at: now_ms, moment, ..used.pop()? })),
@@ -80,8 +82,8 @@ pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<
     }
 }
 
-/// Reads the answer to `was`: an instance's part when its process ended, without what was only
-/// reserved. Nothing is counted if no other process has sent a part under this name.
+/// Reads the answer to `was`: an instance's part at the end of its process, without what was only
+/// reserved. Returns empty counts if no other process has sent a part under this name.
 pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
     match numbers(value)?.as_slice() {
         [1] => Some(Counts::default()),
@@ -97,9 +99,9 @@ pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
     }
 }
 
-/// Lists what of an earlier part still counts and is not in the counts that the next process began
-/// with: the ledger of a process that was killed may lack the last rows. Each entry says when, how
-/// many requests, and what they used.
+/// Lists the part of earlier counts that still counts and is missing in the counts with which the
+/// next process began: the ledger of a process that was killed may lack the last rows. Each entry
+/// has a time, a number of requests, and their use.
 pub(super) fn missing(earlier: &Counts, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
     let mut missing = Vec::new();
     let mut usd_of_day = 0;
@@ -112,7 +114,7 @@ pub(super) fn missing(earlier: &Counts, began: &Counts, now: Moment) -> Vec<(u64
         let spent = Spent { tokens: earlier.day_tokens.saturating_sub(tokens), usd: Usd(usd_of_day) };
         missing.push((start_of(now.day), earlier.day_requests.saturating_sub(requests), spent));
     }
-    // On its first day all of a month is of that day.
+    // On the first day of a month, the month's sum is that day's sum.
     if earlier.moment.month == now.month && now.month != now.day {
         let usd = if began.moment.month == now.month { began.month_usd.0 } else { 0 };
         let usd = earlier.month_usd.0.saturating_sub(usd).saturating_sub(usd_of_day);
@@ -129,15 +131,15 @@ pub(super) fn is_nothing(counts: &Counts) -> bool {
 }
 
 /// The script's answer to an [`admission`], with what all gateways together had used of each scope
-/// before. These counts lack the time, and what is only reserved: the script does not send them.
+/// before. These counts have no time, and no reserved part: the script does not send them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionAnswer {
-    /// It was taken from all scopes.
+    /// The script took what was asked for from all scopes.
     Granted(Vec<Counts>),
-    /// Nothing was taken.
+    /// The script took nothing.
     Refused(Vec<Counts>),
-    /// The scope at this place does not know the epoch. `has_part`: it knows the instance, from
-    /// another epoch.
+    /// The scope at this place does not know the epoch. `has_part` says that it knows the instance,
+    /// from another epoch.
     Unknown { place: usize, has_part: bool },
 }
 
@@ -177,20 +179,21 @@ fn used(value: &Value) -> Option<Counts> {
     })
 }
 
-/// What the store tells an instance that says that it lives.
+/// The store's answer to an instance that says that it lives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BeatAnswer {
-    /// Names the time since the store was last empty. Another word: it was emptied meanwhile.
+    /// The name of the time since the store was last empty. Another word means that the store was
+    /// emptied meanwhile.
     pub word: String,
-    /// How long ago the store was last empty.
+    /// The time since the store was last empty.
     pub age: Duration,
     /// The store's clock.
     pub clock_ms: u64,
-    /// How many live instances have sent all that they count.
+    /// The number of live instances that have sent all that they count.
     pub complete: u64,
     /// The instances that live.
     pub live: Vec<String>,
-    /// What is broken, and for how long.
+    /// The broken targets, each with the time for which it is broken.
     pub hints: Vec<(String, Duration)>,
     /// The process that last called itself this instance.
     pub process: String,

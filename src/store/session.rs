@@ -1,10 +1,10 @@
-//! A [`Session`] is what a gateway and the store say over one connection, from its begin to its
-//! end.
+//! A [`Session`] is the exchange of commands and answers between a gateway and the store over one
+//! connection, from its begin to its end.
 //!
-//! **Invariant:** one batch is under way at a time. In a batch, an instance's own counts go before
-//! admissions; and what the batch admitted is counted here before the next batch is made. So a part
-//! that is sent is always all that the store can know of it. If nobody waits any more when an
-//! admission comes, it is undone and the part is sent again.
+//! **Invariant:** one batch is under way at a time. In a batch, an instance's own counts come
+//! before admissions. What the batch admitted is counted here before the next batch is made. So a
+//! part that is sent is always all that the store can know of it. If nobody waits any more when an
+//! admission arrives, the admission is undone and the part is sent again.
 
 mod answers;
 mod batch;
@@ -24,13 +24,14 @@ use redis::Pipeline;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A connection that is silent for longer is lost.
+/// The longest silence of a connection. After it, the connection is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// After the store was empty, other gateways have this long to send their counts. Whoever has not
-/// done so by then is not there: no try to connect comes later.
+/// The time that other gateways have to send their counts after the store was empty. A gateway that
+/// has not sent them by then is not there: its tries to connect are closer together than this.
 const GRACE: Duration = Duration::from_secs(12);
-/// Clocks that differ by more, in milliseconds, are worth a warning: windows are that much apart.
-/// If our own clock is set back by more, what is counted may have moved.
+/// The difference between two clocks, in milliseconds, from which on a warning is logged: the
+/// windows differ as much. If our own clock is set back by more, counts may have moved to other
+/// seconds and dates.
 const CLOCKS: u64 = 2_000;
 
 /// One connection to the store.
@@ -49,11 +50,11 @@ pub(super) struct Session<'s> {
     warned_of_clocks: bool,
 }
 
-/// A command that was sent, with what its answer is for.
+/// A command that was sent, with the purpose of its answer.
 enum Sent {
     Beat {
         since: Instant,
-        /// The batch has nothing else, and shows how fast the store is.
+        /// True if the batch has nothing else, and shows how fast the store is.
         trial: bool,
     },
     EarlierPart(Arc<Scope>),
@@ -120,15 +121,16 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Takes this gateway out of the list of those that live, so that the others need not find out.
+    /// Removes this gateway from the list of those that live, so that the others need not find that
+    /// out.
     async fn say_farewell(&mut self) {
         let mut batch = Pipeline::new();
         batch.cmd("HDEL").arg(self.name("instances")).arg(&self.instance);
-        // The process ends, whether the store answers or not.
+        // The process ends, whether or not the store answers.
         self.link.send(&batch, PATIENCE).await.ok();
     }
 
-    /// Begins a new epoch: all that is counted here is to be sent again.
+    /// Begins a new epoch, in which all counts of this gateway are sent again.
     fn begin_epoch(&mut self) {
         self.epoch = Epoch::begin(&self.core.registry, self.process);
         self.phase.begin_epoch();

@@ -1,8 +1,8 @@
-//! Signed thoughts in the store: every gateway can put them back, whichever of them received them.
+//! Signed thoughts in the store: every gateway can put them back, whichever gateway received them.
 //!
-//! The store keeps them as long as the [`vault`](crate::vault) does, under a hash of the key, the
-//! family and the call: the id of another caller's call finds nothing. A thought that is too long
-//! is not stored. A thought that cannot be stored now is not stored later.
+//! The store keeps a thought as long as the [`vault`](crate::vault) does, under a hash of the key,
+//! the family and the call: so the id of another caller's call finds nothing. A thought that is too
+//! long is not stored. A thought that cannot be stored now is not stored later.
 
 use super::Store;
 use crate::status::StoreState;
@@ -14,16 +14,16 @@ use sha2::{Digest as _, Sha256};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
-/// As in the vault.
+/// The time for which a thought is kept, in seconds. The vault has the same.
 const KEPT_FOR: u64 = 6 * 3600;
-/// A longer thought, in bytes, would make admissions wait.
+/// The longest thought that is stored, in bytes. A longer one would make admissions wait.
 const LONGEST: usize = 256 << 10;
-/// At most this many bytes wait to be stored.
+/// The most bytes that wait to be stored.
 const MOST_WAITING: usize = 4 << 20;
-/// At most this many thoughts are stored, and looked up, at once.
+/// The most thoughts that are stored, or looked up, at once.
 const AT_ONCE: usize = 16;
 
-/// Thoughts that wait to be stored.
+/// The thoughts that wait to be stored.
 #[derive(Default)]
 pub(super) struct ThoughtQueue {
     waiting: VecDeque<(String, String)>,
@@ -35,8 +35,8 @@ impl ThoughtQueue {
         self.waiting.is_empty()
     }
 
-    /// Takes commands that store some thoughts, but never more bytes than one of the longest:
-    /// admissions use the same connection.
+    /// Takes commands that store some thoughts. Together they have at most the bytes of one longest
+    /// thought, since admissions use the same connection.
     pub(super) fn take(&mut self, prefix: &str) -> Vec<Cmd> {
         let (mut commands, mut bytes) = (Vec::new(), 0);
         while commands.len() < AT_ONCE && self.waiting.front().is_some_and(|(_, text)| bytes + text.len() <= LONGEST) {
@@ -69,7 +69,7 @@ impl ThoughtRequest {
     pub(super) fn answer(self, answer: &Value) {
         let bytes = |value: &Value| if let Value::BulkString(bytes) = value { Some(bytes.clone()) } else { None };
         let found = if let Value::Array(values) = answer { values.iter().map(bytes).collect() } else { Vec::new() };
-        // If nobody waits any more, nobody needs it.
+        // If nobody waits any more, nobody needs the thoughts.
         self.answer.send(found).ok();
     }
 }
@@ -89,7 +89,7 @@ impl Store {
         });
     }
 
-    /// Finds the thoughts that led to these calls, as far as they arrive in time. Each comes with
+    /// Returns the thoughts that led to these calls, as far as they arrive in time. Each comes with
     /// the place of its call.
     pub async fn find(&self, key: &str, calls: &[(Family, &str)]) -> Vec<(usize, Vec<Thought<'static>>)> {
         let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();

@@ -1,5 +1,6 @@
-//! Totals are what all gateways together have used of a scope; operators ask for them. The requests
-//! go over the connection of the admissions, a few at a time, so that no admission waits long.
+//! The totals of a scope are what all gateways together have used of it; operators ask for them.
+//! The requests go over the connection of the admissions, a few at a time, so that no admission
+//! waits long.
 
 use super::Store;
 use crate::limits::{Counts, Scope};
@@ -7,7 +8,7 @@ use crate::status::StoreState;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// At most this many scopes at once: less than a millisecond of the store's time.
+/// The most scopes that are asked for at once: less than a millisecond of the store's time.
 pub(super) const AT_ONCE: usize = 16;
 
 /// A request for the totals of a scope.

@@ -1,4 +1,4 @@
-//! Makes one line for operators of an error of the store: what the server said, and what to do.
+//! Makes one line for operators from an error of the store: what the server said, and what to do.
 //!
 //! **Invariant:** the password is not in the line, whole or in part, whatever the server quotes.
 
@@ -6,10 +6,10 @@ use crate::base::secret::Secret;
 use crate::conf::config::Address;
 use crate::error::scrub;
 
-/// A line has at most this many characters of the error.
+/// The most characters of the error in a line.
 const LONGEST: usize = 160;
 
-/// What to do about an error that contains the first text; the first match counts.
+/// The advice for an error that contains the first text. The first match counts.
 const ADVICE: [(&str, &str); 23] = [
     ("NOSCRIPT ", "its scripts were flushed: Portcullis loads them again"),
     ("OOM ", "it is full: raise its `maxmemory`"),
@@ -41,12 +41,12 @@ const ADVICE: [(&str, &str); 23] = [
 
 /// Writes an error as one line.
 pub(super) fn line(address: &Address, why: &str) -> String {
-    // The server quotes a part of the command, and so perhaps a part of a password.
+    // The server quotes a part of the command, and so perhaps a part of the password.
     let said = why.split(", with args beginning with").next().unwrap_or(why);
-    // Redis 7 and later add where in the script it happened.
+    // Redis 7 and later add the place in the script.
     let said = said.split(" script: ").next().unwrap_or(said);
     let secrets: Vec<&str> = address.password.iter().map(Secret::expose).collect();
-    // Before the line is cut: a part of a secret would not be found any more.
+    // This comes before the line is cut: a part of a secret would not be found any more.
     let said = scrub(said, &secrets);
     let words: Vec<&str> =
         said.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();

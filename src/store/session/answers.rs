@@ -11,9 +11,9 @@ use redis::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The next beat comes this soon while the gateway waits for others to send what they count.
+/// The time until the next beat while the gateway waits for others to send their counts.
 const SOON: Duration = Duration::from_millis(250);
-/// A request is sent this often at most.
+/// The most times that a request is sent.
 const TRIES: u8 = 3;
 
 impl Session<'_> {
@@ -41,8 +41,8 @@ impl Session<'_> {
                 }
                 Sent::Admission(mut request, moments) => {
                     match protocol::read_admission(&answer).ok_or_else(wrong)? {
-                        // The store knows what was sent just now, and nothing of other gateways. It
-                        // hears later that what it granted was not taken.
+                        // The store knows only what was sent just now, and nothing of other
+                        // gateways. It is told later that what it granted was not taken.
                         AdmissionAnswer::Granted(_) | AdmissionAnswer::Refused(_) if emptied => {
                             request.leave_undecided();
                         }
@@ -61,17 +61,18 @@ impl Session<'_> {
                 // A thought that could not be stored is not found later.
                 Sent::NewThoughts => {}
                 Sent::Thoughts(request) => request.answer(&answer),
-                // Of what was lost just now the store has only a part.
+                // After the loss, the store has only a part of these totals.
                 Sent::Totals(..) if emptied => {}
                 Sent::Totals(request, moment) => {
                     match protocol::read_totals(&answer, moment, self.clock_ms).ok_or_else(wrong)? {
-                        // If nobody waits any more, nobody needs it.
+                        // If nobody waits any more, nobody needs the counts.
                         Some(counts) => drop(request.answer.send(counts)),
                         None if self.may_be_forgotten(&request.scope) => {
                             request.scope.tell(UNTOLD);
                             self.core.inbox.lock().totals.push_back(request);
                         }
-                        // The store has lost other gateways' parts too: the caller gets ours alone.
+                        // The store has lost other gateways' parts too: the operator gets only
+                        // ours.
                         None => {}
                     }
                 }
@@ -95,13 +96,13 @@ impl Session<'_> {
         }
     }
 
-    /// Handles that the store does not know what it was sent of a scope. Returns true if the store
-    /// has lost it.
+    /// Handles an answer that says that the store does not know a scope that was sent. Returns true
+    /// if the store has lost it.
     fn read_unknown(&mut self, request: &AdmissionRequest, place: usize, has_part: bool) -> bool {
         self.next_beat = Instant::now();
         if has_part {
-            // Another process sends its own counts by our name, and the beat says so. If it does
-            // not, something old was done late.
+            // Another process sends its own counts under our name, and the beat says so. If the
+            // beat does not, an old command was run late.
             if request.tries > 0 {
                 self.begin_epoch();
             }
@@ -111,7 +112,7 @@ impl Session<'_> {
             request.scopes().filter(|scope| self.may_be_forgotten(scope)).for_each(|scope| scope.tell(UNTOLD));
             return false;
         }
-        // Everything else may be lost too, and other gateways' parts of it.
+        // Everything else may be lost too, with other gateways' parts of it.
         self.begin_epoch();
         self.phase.lose();
         true
@@ -124,8 +125,8 @@ impl Session<'_> {
         own.moment.month > self.epoch.first_day && protocol::is_nothing(&own)
     }
 
-    /// Reads how the store does; `trial` is how long the answer to a trial took. Returns true if
-    /// the store was emptied since the last beat.
+    /// Reads the state of the store from a beat. `trial` is the time that the answer to a trial
+    /// took. Returns true if the store was emptied since the last beat.
     fn read_beat(&mut self, mut beat: BeatAnswer, trial: Option<Duration>) -> bool {
         let core = self.core;
         let emptied = self.phase.heard().is_some_and(|heard| heard.word != beat.word);
@@ -157,7 +158,7 @@ impl Session<'_> {
         emptied
     }
 
-    /// Lets requests ask the store or not, as the phase and the circuit say, and logs what changed.
+    /// Lets requests ask the store or not, by the phase and the circuit, and logs what changed.
     fn update_inbox(&self, beat: &BeatAnswer, trial: Option<Duration>, now: Instant) {
         let core = self.core;
         let live = self.phase.live().len();
@@ -174,7 +175,7 @@ impl Session<'_> {
             inbox.enter(self.phase.state());
         }
         let too_slow = trial.is_some() && !inbox.circuit.is_closed();
-        // Before this gateway has sent its own counts, it need not wait for others'.
+        // Before this gateway has sent its own counts, it need not wait for those of others.
         let waits = inbox.state == StoreState::Joining && self.phase.is_complete();
         let is_joining = waits && inbox.outage.as_mut().is_some_and(|outage| outage.is_new_joining());
         let is_over = inbox.state == StoreState::Up && self.epoch.backlog.is_empty();
@@ -191,7 +192,7 @@ impl Session<'_> {
         }
     }
 
-    /// Takes another name if another process uses this gateway's.
+    /// Takes another name if another process uses this gateway's name.
     fn compare_process(&mut self, process: &str) {
         if self.phase.heard().is_none() || process == self.process || process.is_empty() {
             return;

@@ -1,4 +1,5 @@
-//! Makes the next batch: what waits in the inbox, and the parts that the store must know before.
+//! Makes the next batch: the requests in the inbox, and the parts that the store must know before
+//! them.
 
 use super::epoch::UNTOLD;
 use super::{AdmissionRequest, CLOCKS, Sent, Session, TotalsRequest, clock_ms};
@@ -10,14 +11,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often others hear that this gateway lives, and it hears what they found broken.
+/// The time between two beats. A beat tells others that this gateway lives, and returns what they
+/// found broken.
 const BEAT: Duration = Duration::from_secs(1);
-/// At most this many admissions, and this many parts, at once: a few milliseconds of the store's
-/// time.
+/// The most admissions of one batch; and below, the most parts. Together they take a few
+/// milliseconds of the store's time.
 const ADMISSIONS: usize = 256;
 const PARTS: usize = 64;
 
-/// Commands, and what was sent with each, in their order.
+/// The commands of a batch, and what was sent with each, in their order.
 #[derive(Default)]
 pub(super) struct Sending {
     pub(super) commands: Pipeline,
@@ -32,13 +34,13 @@ impl Sending {
 }
 
 impl Session<'_> {
-    /// Takes from the inbox what can be sent now.
+    /// Makes a batch from the requests in the inbox that can be sent now.
     pub(super) fn batch(&mut self) -> Sending {
         let mut batch = Sending::default();
         let (now, clock_ms) = (Instant::now(), clock_ms());
         if clock_ms + CLOCKS < self.clock_ms {
-            // What was counted in seconds, days and months that are still to come is counted
-            // elsewhere now: the store hears it before it is asked.
+            // What was counted in seconds, days and months of the future is now counted elsewhere.
+            // The store gets the new counts before it is asked.
             self.begin_epoch();
         }
         self.clock_ms = clock_ms;
@@ -54,7 +56,8 @@ impl Session<'_> {
         let totals = inbox.totals.len().min(totals::AT_ONCE);
         let mut totals: Vec<TotalsRequest> = inbox.totals.drain(..totals).collect();
         totals.retain(|request| !request.answer.is_closed());
-        // Of a date that came once more, the store has what it heard before the clock was set back.
+        // If a date has come a second time, the store has the counts from before the clock was set
+        // back.
         let scopes = admissions.iter().flat_map(|request| request.scopes().map(|scope| (scope, request.now_ms)));
         let scopes = scopes.chain(totals.iter().map(|request| (&request.scope, clock_ms)));
         scopes.filter(|(scope, now_ms)| scope.came_again(*now_ms)).for_each(|(scope, _)| scope.tell(UNTOLD));
@@ -72,8 +75,8 @@ impl Session<'_> {
             batch.add(request.command(&core.settings.prefix), Sent::Thoughts(request));
         }
         let parts = self.parts(&admissions, &totals);
-        // What another process sent under this name is read before it is replaced: until then
-        // nobody is admitted.
+        // The part that another process sent under this name is read before it is replaced. Until
+        // then no request is admitted.
         let (admissions, early) =
             admissions.into_iter().partition::<Vec<_>, _>(|request| request.scopes().all(|scope| scope.is_known()));
         let (totals, later) = totals.into_iter().partition::<Vec<_>, _>(|request| request.scope.is_known());
@@ -103,7 +106,7 @@ impl Session<'_> {
         let needed = admissions.iter().flat_map(|request| request.scopes());
         let needed = needed.chain(totals.iter().map(|request| &request.scope));
         parts.extend(needed.filter(|scope| !self.is_told(scope) || !scope.is_known()).cloned());
-        // A scope may have changed, be in the backlog and be needed.
+        // A scope may be in all three lists.
         let mut seen = HashSet::new();
         parts.retain(|scope| seen.insert(Arc::as_ptr(scope)));
         parts
@@ -114,7 +117,8 @@ impl Session<'_> {
             batch.add(self.admit_script([&scope], "was", "[]"), Sent::EarlierPart(scope));
             return;
         }
-        // It counts as told: answers come in order, and if one fails, everything is sent again.
+        // The scope counts as sent now: answers come in order, and if one fails, everything is sent
+        // again.
         scope.tell(self.epoch.number);
         let own = protocol::own_part(&scope.own(self.clock_ms));
         batch.add(self.admit_script([&scope], "own", &own), Sent::OwnPart);
@@ -122,7 +126,7 @@ impl Session<'_> {
 
     fn add_admission(&self, request: Box<AdmissionRequest>, batch: &mut Sending) {
         let moments: Vec<Moment> = request.scopes().map(|scope| scope.moment(request.now_ms)).collect();
-        // Who lives matters only to limits of concurrency.
+        // The list of live gateways matters only to limits of concurrency.
         let places = request.bounds().any(|(limits, _)| limits.concurrency.is_some());
         let live = if places { self.phase.live() } else { &[] };
         let scopes = request.bounds().zip(&moments).map(|((limits, _), moment)| (limits, *moment));

@@ -1,5 +1,5 @@
 //! An [`Epoch`] is the time for which the store remembers what this gateway has sent. A new one
-//! begins with each connection, and whenever the store may have lost something; then every scope is
+//! begins with each connection, and whenever the store may have lost something. Then every scope is
 //! sent again.
 
 use super::clock_ms;
@@ -8,26 +8,26 @@ use crate::limits::{Registry, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// No scope is sent in this epoch.
+/// The number of no epoch: a scope with this number was not sent.
 pub(super) const UNTOLD: u64 = 0;
 
 pub(super) struct Epoch {
-    /// A scope notes by this number in which epoch it was last sent.
+    /// The number of the epoch. Each scope keeps the number of the epoch in which it was last sent.
     pub(super) number: u64,
-    /// The store knows this gateway's parts by this name.
+    /// The name by which the store knows this gateway's parts.
     pub(super) name: String,
-    /// Scopes that are still to be sent.
+    /// The scopes that are still to be sent.
     pub(super) backlog: Vec<Arc<Scope>>,
-    /// How many of them were sent.
+    /// The number of scopes of the backlog that were sent.
     pub(super) told: usize,
-    /// The day since 1970 on which the epoch began.
+    /// The day on which the epoch began, as the number of days since 1970.
     pub(super) first_day: u64,
 }
 
 impl Epoch {
-    /// Begins an epoch in which all of the registry's scopes are to be sent.
+    /// Begins an epoch in which all scopes of the registry are to be sent.
     pub(super) fn begin(registry: &Registry, process: &str) -> Epoch {
-        // The number is of all sessions of the process.
+        // All sessions of the process share the numbers.
         static EPOCHS: AtomicU64 = AtomicU64::new(UNTOLD + 1);
         Epoch {
             number: EPOCHS.fetch_add(1, Ordering::Relaxed),

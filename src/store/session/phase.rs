@@ -1,39 +1,40 @@
-//! A [`Phase`] is what this gateway knows of the store over one connection.
+//! A [`Phase`] says how far this gateway and the store know each other over one connection.
 //!
-//! Greeting → Joining → Deciding. From Deciding it goes back to Joining when the store turns out to
-//! be empty. A lost connection ends the session; the next one begins with Greeting.
+//! The phases are Greeting → Joining → Deciding. From Deciding it goes back to Joining when the
+//! store turns out to be empty. A lost connection ends the session; the next one begins with
+//! Greeting.
 
 use crate::status::StoreState;
 
-/// How far the store and this gateway know each other.
+/// The phases of a session.
 pub(super) enum Phase {
     /// The store has not answered yet.
     Greeting,
-    /// Not all gateways have sent what they count: each uses its share of each limit.
+    /// Not all gateways have sent their counts. Each gateway uses its share of each limit.
     Joining(Heard),
-    /// All have sent what they count since the store was empty, or had the time to: the store
+    /// All gateways have sent their counts since the store was empty, or had the time to. The store
     /// decides.
     Deciding(Heard),
 }
 
-/// What the store has said in its last beat.
+/// The content of the store's last beat.
 pub(super) struct Heard {
-    /// Names the time since the store was last empty. Another word means that it was emptied
-    /// meanwhile.
+    /// The name of the time since the store was last empty. Another word means that the store was
+    /// emptied meanwhile.
     pub(super) word: String,
     /// The gateways that live.
     pub(super) live: Vec<String>,
     pub(super) report: Report,
 }
 
-/// What this gateway's next beat has to say.
+/// The report of this gateway's next beat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
-    /// Nothing yet: scopes are still to be sent.
+    /// Nothing yet: some scopes are still to be sent.
     Telling,
     /// The store has lost what it was sent: all gateways are to send it again.
     Lost,
-    /// Nothing new: a beat has said that all scopes are sent.
+    /// Nothing new: a beat has already said that all scopes are sent.
     Complete,
 }
 
@@ -62,7 +63,7 @@ impl Phase {
         self.heard().is_some_and(|heard| heard.report == Report::Complete)
     }
 
-    /// Returns whether requests may ask the store, as far as the phase goes.
+    /// Returns the state in which requests see the store, as far as the phase decides it.
     pub(super) fn state(&self) -> StoreState {
         match self {
             Phase::Greeting => StoreState::Down,
@@ -85,7 +86,7 @@ impl Phase {
         }
     }
 
-    /// Returns whether the next beat has to say that the store has lost what it was sent, and notes
+    /// Returns whether the next beat has to say that the store has lost what it was sent. Notes
     /// what the beat says.
     pub(super) fn report_beat(&mut self, is_all_told: bool) -> bool {
         let report = if is_all_told { Report::Complete } else { Report::Telling };
