@@ -1,5 +1,5 @@
-//! To ask a candidate takes a place at its account, its target's leave, and the request in its
-//! words.
+//! An admission is what an attempt at a candidate needs: a place at its account, a pass of its
+//! target, and the request in its dialect.
 
 use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
@@ -10,22 +10,22 @@ use dialects::neutral::{self, Refused};
 use dialects::{Outbound, Translate};
 use std::time::Instant;
 
-/// Takes a place at the account, and the target's leave to be tried. `alone`: nobody else can take
-/// the request.
+/// Takes a place at the account, and a pass of the target. `alone` says that no other target can
+/// take the request.
 pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, AttemptGuard), Unavailable> {
     let (account, state) = (&candidate.place.account, &candidate.place.state);
     if let Some(rest) = state.health.rest(now) {
         return Err(Unavailable::Resting(rest));
     }
-    // The place is taken last: to give one back wakes those who wait, and they would wake each
-    // other for as long as the target rests.
+    // The place is taken last. Giving one back wakes those who wait, and they would wake each other
+    // for as long as the target rests.
     let trial = candidate.track.admit(alone, account.probe, now)?;
     let permit = state.admit().ok_or(Unavailable::Full)?;
     Ok((permit, trial))
 }
 
-/// Returns why a candidate may never be asked, whoever rests: the request refers to what its
-/// account does not let callers refer to.
+/// Returns why a candidate can never be tried, whatever rests: the request refers to something that
+/// its account does not let callers refer to.
 pub fn unable(
     candidate: &Candidate,
     body: &Bytes,
@@ -36,11 +36,11 @@ pub fn unable(
     if !envelope.refers || check(&candidate.place.account.leave, body).is_ok() {
         return None;
     }
-    // A dialect that could not carry a part in any case gives the better reason.
+    // If the dialect cannot carry a part in any case, its reason is the better one.
     write(candidate, body, envelope, kept).err()
 }
 
-/// Writes the request in a candidate's words. `kept` finds the thoughts that came before a call.
+/// Writes the request in a candidate's dialect. `kept` finds the thoughts that came before a call.
 pub fn write(
     candidate: &Candidate,
     body: &Bytes,
@@ -58,7 +58,8 @@ pub fn write(
         stream_usage: account.stream_usage,
         kept,
     })?;
-    // After the dialect: one that could not carry a part in any case gives the better reason.
+    // This comes after the dialect: if the dialect cannot carry a part in any case, its reason is
+    // the better one.
     if envelope.refers {
         (envelope.front.check_references)(&account.leave, body)?;
     }

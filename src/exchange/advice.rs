@@ -1,19 +1,20 @@
-//! What the operator's log says of an account whose credential was refused: what the provider
-//! answered, and what to do.
+//! An advice is what the operator's log says about an account whose credential was refused: the
+//! provider's answer, and what to do.
 //!
-//! **Invariant:** a provider's sentence is taken into a log nowhere else, since it may quote the
-//! prompt. Who refuses a credential has not looked at the request; all the same the sentence is one
-//! short line here, and has no secret in it.
+//! **Invariant:** no other place takes a provider's sentence into a log, since it may quote the
+//! prompt. A provider that refuses a credential has not looked at the request. Even so, the
+//! sentence is one short line here, and has no secret in it.
 
 use crate::account::failure::Failure;
 use crate::catalog::{Account, Signer};
 use crate::error::scrub;
 use dialects::UpstreamError;
 
-/// A longer sentence is cut.
+/// The most characters of a sentence.
 const LONGEST: usize = 200;
 
-/// For an account that rests because its credential failed. `secrets` must not appear in it.
+/// Returns the advice for an account that rests because its credential failed. `secrets` must not
+/// appear in it.
 pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> String {
     let error = failure.error();
     let said = match (failure, error) {
@@ -52,7 +53,7 @@ fn is_for_money(error: &UpstreamError) -> bool {
     words.into_iter().any(|word| ["insufficient_quota", "billing"].iter().any(|mark| word.contains(mark)))
 }
 
-/// Returns the text in one line, without secrets, and short.
+/// Returns the text in one line, without secrets, and cut short.
 fn sentence(text: &str, secrets: &[&str]) -> String {
     let line: String = scrub(text, secrets).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = line.trim();

@@ -1,9 +1,9 @@
 //! An attempt is one try at one account: connect, send, read the head, read the body.
 //!
-//! Every wait has a deadline of ours, since Pingora's own are per read: an upstream that drips
-//! defeats them. **Invariant:** an [`Attempt`] is a guard. Dropped half-way it closes its HTTP/1
-//! connection, or resets its HTTP/2 stream; only [`Attempt::finish`], after a whole answer, keeps
-//! the connection for the next request.
+//! Every wait has a deadline of ours. Pingora's own deadlines are per read, so an upstream that
+//! sends a byte at a time defeats them. **Invariant:** an [`Attempt`] is a guard. If it is dropped
+//! half-way, it closes its HTTP/1 connection, or resets its HTTP/2 stream. Only
+//! [`Attempt::finish`], after a whole answer, keeps the connection for the next request.
 
 use super::outgoing::Outgoing;
 use super::upstream::{Connection, Upstream};
@@ -27,29 +27,29 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep_until};
 
-/// A reused connection that ends within this time of the request's last byte was closed before the
-/// request was looked at.
+/// If a reused connection ends within this time of the request's last byte, it was closed before
+/// the request was looked at.
 const STALE: Duration = Duration::from_millis(500);
-/// The request goes up in slices of this size, each with its own deadline.
+/// The size of the slices in which the request is sent. Each slice has its own deadline.
 const SLICE: usize = 64 * 1024;
-/// After a failed write the upstream may still say why, for so long.
+/// The time after a failed write in which the upstream may still say why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// More informational heads than this are no answer.
+/// The most informational heads before an answer.
 const INFORMATIONAL: usize = 8;
 
-/// The attempt.
+/// One try at one account.
 pub struct Attempt {
     wire: Wire,
-    /// The account that is asked.
+    /// The account that is tried.
     pub place: Arc<Place>,
     permit: Option<Arc<Permit>>,
     reused: bool,
     whole_request: bool,
-    /// The upstream refused the request, one way or the other, before it answered.
+    /// True if the upstream refused the request, in one way or another, before it answered.
     turned_away: bool,
-    /// How long it took to have a connection.
+    /// The time until there was a connection.
     pub connected: Duration,
-    /// When the request's last byte was sent.
+    /// The time at which the request's last byte was sent.
     pub sent: Instant,
 }
 
@@ -60,19 +60,19 @@ enum Wire {
     Spent,
 }
 
-/// What the demo account has not sent yet.
+/// The rest of the demo account's answer.
 struct Demo {
     pieces: VecDeque<demo::Piece>,
-    /// When the first piece is due, once it is waited for.
+    /// The time at which the first piece is due. It is set when somebody waits for the piece.
     due: Option<Instant>,
     headers: HeaderMap,
 }
 
 /// A piece of the answer's body.
 pub enum Chunk<'a> {
-    /// In Pingora's buffer.
+    /// The piece is in Pingora's buffer.
     Borrowed(&'a [u8]),
-    /// By itself.
+    /// The piece has memory of its own.
     Owned(Bytes),
 }
 
@@ -129,7 +129,7 @@ impl Attempt {
         Ok(attempt)
     }
 
-    /// Sends the request's head and body, in one write where they are small.
+    /// Sends the request's head and body, in one write if they are small.
     async fn send_http1(
         &mut self,
         mut stream: Stream,
@@ -176,7 +176,7 @@ impl Attempt {
             .body
             .iter()
             .flat_map(|part| (0..part.len()).step_by(SLICE).map(|at| part.slice(at..part.len().min(at + SLICE))));
-        // The empty one ends the stream.
+        // The empty slice ends the stream.
         for slice in slices.chain([Bytes::new()]) {
             let end = slice.is_empty();
             written = in_time(outgoing, alarm, pin!(wire.write_request_body(slice, end))).await;
@@ -188,7 +188,7 @@ impl Attempt {
     }
 
     /// Notes whether the whole request was written. After a failed write it reads the head, and
-    /// leaves it for [`Attempt::head`]: an early 413 or 429 is better than "reset".
+    /// leaves it for [`Attempt::head`]: an early 413 or 429 says more than "reset".
     async fn wrote(&mut self, written: Result<(), Failure>, alarm: &mut Alarm) -> Result<(), Failure> {
         self.whole_request = written.is_ok();
         self.sent = Instant::now();
@@ -227,7 +227,7 @@ impl Attempt {
             Wire::Http1(session) => {
                 for _ in 0..=INFORMATIONAL {
                     if let Err(error) = session.read_response().await {
-                        // Who has begun to answer has looked at the request.
+                        // If an answer has begun, the upstream has looked at the request.
                         self.reused &= error.context.as_ref().is_some_and(|c| c.as_str().ends_with("already read: 0"));
                         return Err(failure_of(&error));
                     }
@@ -243,8 +243,8 @@ impl Attempt {
                 if is_unread(&e) {
                     return Failure::Stale;
                 }
-                // Where only the stream was reset, the connection was not stale: the request was
-                // looked at.
+                // If only the stream was reset, the connection was not stale: the upstream has
+                // looked at the request.
                 self.reused &= e.etype() != &ErrorType::H2Error;
                 failure_of(&e)
             }),
@@ -255,23 +255,23 @@ impl Attempt {
 
     /// Returns the next piece of the body; `None` at its end.
     ///
-    /// **Invariant:** this future may be dropped before it is ready; nothing is lost, and the next
-    /// one reads on. A wait for what has come already polls it once, and a deadline gives it up. So
-    /// each wire has all of its state outside of the future, and takes a piece only in the poll
-    /// that yields it.
+    /// **Invariant:** this future may be dropped before it is ready. Nothing is lost then, and the
+    /// next call reads on. This is needed: the future is polled once to see whether a piece has
+    /// come already, and a deadline drops it. So each wire has all of its state outside of the
+    /// future, and takes a piece only in the poll that returns it.
     pub async fn read(&mut self) -> Result<Option<Chunk<'_>>, Failure> {
         match &mut self.wire {
             // Pingora 0.9.1, `BodyReader::read_body`: each framing (length, chunks, end of file,
-            // trailers) awaits at one place only, a `read_buf` of tokio's, which has read nothing
-            // if it is dropped. What a dropped one leaves behind is said before that place: an
-            // emptied buffer, whose bytes were yielded before, or the head of a chunk that came in
-            // part, with the state that says so.
+            // trailers) awaits at one place only. That is a `read_buf` of tokio's, which has read
+            // nothing if it is dropped. Before that place, a dropped future has only changed state
+            // that is kept: an emptied buffer, whose bytes were returned before, or a part of a
+            // chunk's head, together with the state that says so.
             Wire::Http1(session) => {
                 session.read_body_ref().await.map(|bytes| bytes.map(Chunk::Borrowed)).map_err(|_| Failure::Cut)
             }
             // Pingora 0.9.1, `Http2Session::read_response_body`: it awaits only `RecvStream::data`
             // of h2, a `poll_fn` without state of its own; the connection's task holds the frames.
-            // The window is opened again in the poll that yields one.
+            // The window is opened again in the poll that returns a frame.
             Wire::Http2(wire) => {
                 wire.read_response_body().await.map(|bytes| bytes.map(Chunk::Owned)).map_err(|_| Failure::Cut)
             }
@@ -280,7 +280,8 @@ impl Attempt {
         }
     }
 
-    /// Frees the place at the account: the answer is whole, whatever becomes of the connection.
+    /// Frees the place at the account, since the answer is whole, whatever becomes of the
+    /// connection.
     pub fn release(&mut self) {
         self.permit = None;
     }
@@ -297,7 +298,7 @@ impl Attempt {
         }
     }
 
-    /// Tells whether all of the body was read.
+    /// Returns whether all of the body was read.
     pub fn is_done(&mut self) -> bool {
         match &mut self.wire {
             Wire::Http1(session) => session.is_body_done(),
@@ -314,7 +315,7 @@ impl Attempt {
 
 impl Demo {
     /// Returns the next piece, at its time. The piece is taken after the wait; until then only its
-    /// time is kept.
+    /// time is stored.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let pause = self.pieces.front()?.pause;
         if !pause.is_zero() {
@@ -328,19 +329,19 @@ impl Demo {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Wire::Http2(stream) = &mut self.wire {
-            // As with HTTP/1, no request is sent where another one has waited in vain: nobody may
-            // be there any more. What else is on the connection goes on. Who leaves at once has not
-            // waited.
+            // As with HTTP/1, no request is sent on a connection on which another one has waited in
+            // vain: the other side may be gone. Other streams of the connection go on. An attempt
+            // that is dropped at once has not waited.
             if stream.response_header().is_none() && !self.turned_away && self.sent.elapsed() >= STALE {
                 stream.conn.mark_shutdown();
             }
-            // A stream that is whole is not reset by this; one that is not is.
+            // This resets a stream that is not whole, and leaves a whole one as it is.
             stream.shutdown();
         }
     }
 }
 
-/// Waits for a write, for as long as the upstream may take to read.
+/// Waits for a write, as long as the upstream may take to read.
 async fn in_time<E>(
     outgoing: &Outgoing<'_>,
     alarm: &mut Alarm,
@@ -354,7 +355,7 @@ async fn in_time<E>(
     }
 }
 
-/// Returns the failure that an error means while the head is awaited.
+/// Returns the failure for an error that comes while the head is awaited.
 fn failure_of(error: &BError) -> Failure {
     if matches!(error.etype(), ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::InvalidH2) {
         return Failure::Nonsense("no HTTP response".to_owned());
@@ -362,8 +363,9 @@ fn failure_of(error: &BError) -> Failure {
     Failure::Reset
 }
 
-/// Tells whether the upstream says that it did not look at the request: by `REFUSED_STREAM`, or by
-/// a GOAWAY that leaves the stream out; on whichever connection, and however late.
+/// Returns whether the upstream says that it did not look at the request: by `REFUSED_STREAM`, or
+/// by a GOAWAY that leaves the stream out. This counts on any connection, and however late it
+/// comes.
 fn is_unread(error: &BError) -> bool {
     error.etype() == &ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }

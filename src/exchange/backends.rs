@@ -1,4 +1,4 @@
-//! Backends are what an exchange asks on the gateway's other side: the upstreams, the vault of
+//! [`Backends`] are what an exchange uses on the gateway's other side: the upstreams, the vault of
 //! thoughts, and the store that instances share.
 
 use super::upstream::Upstream;
@@ -7,14 +7,14 @@ use crate::store::Store;
 use crate::vault::Vault;
 use std::sync::Arc;
 
-/// All of them, and the settings that bound what they are asked. One of these a process.
+/// The backends of a process, and the settings that bound their use. A process has one of these.
 pub struct Backends {
-    /// `conf/server.yaml`
+    /// The settings of `conf/server.yaml`.
     pub server: Arc<Server>,
     /// What connects to upstreams.
     pub upstream: Upstream,
     /// Signed thoughts, kept for the next turn.
     pub vault: Vault,
-    /// What instances share, if they share anything.
+    /// The store that instances share, if there is one.
     pub store: Option<Store>,
 }

@@ -1,8 +1,8 @@
-//! A search chooses the candidate that is asked next. It knows who was asked, how many attempts may
-//! be made, and why candidates were passed over. The producer goes by it before each attempt, and
-//! `explain` goes by it as if each attempt failed.
+//! A [`Search`] chooses the candidate that is tried next. It knows which candidates were tried, how
+//! many attempts may be made, and why candidates were passed over. The producer uses it before each
+//! attempt, and `explain` uses it as if each attempt failed.
 //!
-//! Pure: it reads no clock, and asks no candidate. Who searches does that, and tells it the result.
+//! Pure: it reads no clock, and asks no candidate. Its user does that, and tells it the result.
 
 use crate::account::failure::UNREACHABLE;
 use crate::account::track::Unavailable;
@@ -12,35 +12,37 @@ use std::time::{Duration, Instant};
 
 /// The search for one request.
 pub struct Search {
-    /// For which requests candidates are looked for.
+    /// The requests for which candidates are looked for now.
     pub reach: Reach,
-    /// The attempts so far.
+    /// The number of attempts so far.
     pub tries: usize,
     /// The most attempts that may be made.
     most: usize,
-    /// The places of those who were asked, or never can be.
+    /// For each candidate's place, true if the candidate was tried, or can never be.
     struck: Vec<bool>,
-    /// Whom the last look passed over.
+    /// The candidates that the last look passed over.
     pub passed: PassedOver,
-    /// Why the first candidate that cannot do what is asked cannot do it.
+    /// The reason why the first candidate that cannot do what is asked cannot do it.
     unable: Option<Refused>,
 }
 
-/// Why one look passed candidates over.
+/// The reasons why one look passed candidates over.
 #[derive(Default)]
 pub struct PassedOver {
-    /// How many there are.
+    /// The number of candidates that were passed over.
     pub count: usize,
-    /// How many of them wait out a rate limit.
+    /// The number of those that wait out a rate limit.
     for_rate: usize,
-    /// When the first of them will be back; not those that only the operator can bring back.
+    /// The time until the first of them is back. Candidates that only the operator can bring back
+    /// do not count.
     pub soonest: Option<Duration>,
-    /// When the caller is told to come back: later than that, where an account was out of reach.
+    /// The time after which the caller is told to come back. It is later than `soonest` if an
+    /// account was out of reach.
     pub retry_after: Option<Duration>,
 }
 
-/// One look at the candidates, from the first to the last. A second round asks those whose breaker
-/// keeps requests away, since nobody else is left.
+/// One look at the candidates, from the first to the last. A second round tries candidates whose
+/// breaker keeps requests away, since no other is left.
 #[derive(Default)]
 pub struct Look {
     /// The place of the attempt beside which another one is to begin.
@@ -51,35 +53,36 @@ pub struct Look {
 
 /// A candidate whose turn it is.
 pub struct Prospect<'c> {
-    /// Its place among the candidates.
+    /// The candidate's place among the candidates.
     pub place: usize,
     /// The candidate.
     pub candidate: &'c Candidate,
-    /// Nobody else is left.
+    /// True if no other candidate is left.
     pub is_last_resort: bool,
 }
 
-/// Why nobody is asked.
+/// The reasons why no candidate is tried.
 pub enum Nobody {
     /// No candidate can do what is asked.
     Unable(Refused),
     /// Nothing changes before the operator acts.
     ForTheOperator,
-    /// Each one waits out its rate limit.
+    /// All candidates wait out a rate limit.
     RateLimited,
-    /// They rest or are full.
+    /// The candidates rest or are full.
     Busy,
 }
 
 impl Look {
-    /// Begins a look for an attempt; `beside`: for a second one beside the attempt at that place.
+    /// Begins a look for an attempt. If `beside` is set, the attempt is a second one beside the
+    /// attempt at that place.
     pub fn new(beside: Option<usize>) -> Look {
         Look { beside, ..Look::default() }
     }
 }
 
 impl Search {
-    /// Begins a search among so many candidates.
+    /// Begins a search among this many candidates, with at most `most` attempts.
     pub fn new(candidates: usize, most: usize) -> Search {
         let (struck, passed) = (vec![false; candidates], PassedOver::default());
         Search { reach: Reach::Any, tries: 0, most, struck, passed, unable: None }
@@ -104,25 +107,25 @@ impl Search {
         }
     }
 
-    /// Tells whether as many attempts were made as may be.
+    /// Returns whether all allowed attempts were made.
     pub fn is_exhausted(&self) -> bool {
         self.tries >= self.most
     }
 
-    /// Tells whether a candidate is there for such requests, and may still be asked.
+    /// Returns whether a candidate for such requests may still be tried.
     pub fn has(&self, reach: Reach, candidates: &[Candidate]) -> bool {
         let mut places = candidates.iter().zip(&self.struck);
         places.any(|(candidate, struck)| !struck && candidate.reach == reach) && !self.is_exhausted()
     }
 
-    /// Returns the candidates that may still be asked.
+    /// Returns the candidates that may still be tried.
     pub fn open<'c>(&self, candidates: &'c [Candidate], beside: Option<usize>) -> impl Iterator<Item = &'c Candidate> {
         let places = candidates.iter().enumerate();
         places.filter(move |(place, _)| self.is_open(candidates, *place, beside)).map(|(_, candidate)| candidate)
     }
 
-    /// Tells whether the candidate at a place may still be asked. Beside an attempt it must be of
-    /// another account, and of the same model.
+    /// Returns whether the candidate at a place may still be tried. Beside an attempt, it must be
+    /// of another account and of the same model.
     pub fn is_open(&self, candidates: &[Candidate], place: usize, beside: Option<usize>) -> bool {
         let Some(candidate) = candidates.get(place) else { return false };
         let may_join = |first: &Candidate| {
@@ -133,22 +136,22 @@ impl Search {
             && beside.is_none_or(|first| candidates.get(first).is_some_and(may_join))
     }
 
-    /// Strikes out the candidate at a place: it is not asked again.
+    /// Strikes out the candidate at a place: it is not tried again.
     pub fn strike(&mut self, place: usize) {
         if let Some(struck) = self.struck.get_mut(place) {
             *struck = true;
         }
     }
 
-    /// Notes why a candidate cannot do what is asked.
+    /// Notes why a candidate cannot do what is asked. Only the first reason is kept.
     pub fn unable(&mut self, refused: Refused) {
         self.unable.get_or_insert(refused);
     }
 
-    /// Notes that a candidate cannot be asked now.
+    /// Notes that a candidate cannot be tried now.
     pub fn pass(&mut self, turn: &Prospect<'_>, why: Unavailable, now: Instant) {
         let passed = &mut self.passed;
-        // As the last resort it is asked sooner: that changes only when to come back.
+        // In the second round a candidate is counted already: it changes only when to come back.
         if !turn.is_last_resort {
             passed.count += 1;
             passed.for_rate += usize::from(why.is_for_rate());
@@ -156,13 +159,13 @@ impl Search {
         let Some(wait) = why.wait(now).filter(|_| !why.is_for_the_operator()) else { return };
         let sooner = |soonest: Option<Duration>, wait: Duration| soonest.map_or(wait, |soonest| soonest.min(wait));
         passed.soonest = Some(sooner(passed.soonest, wait));
-        // A server that starts again takes as long behind a breaker as without one.
+        // A server that restarts takes as long behind a breaker as without one.
         let is_out = matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_out_of_reach();
         let wait = if is_out { wait.max(Duration::from_secs(UNREACHABLE)) } else { wait };
         passed.retry_after = Some(sooner(passed.retry_after, wait));
     }
 
-    /// Returns why nobody is asked.
+    /// Returns why no candidate is tried.
     pub fn nobody(&mut self, is_for_the_operator: bool) -> Nobody {
         match self.unable.take() {
             Some(refused) if self.passed.count == 0 => Nobody::Unable(refused),

@@ -1,8 +1,8 @@
-//! The credential that a request is given anew: a signature over it, or a token that is good for a
+//! A credential made for one request: a signature over the request, or a token that is valid for a
 //! while.
 //!
-//! **Invariant:** a private key never leaves the process, and a token goes to the account that it
-//! was made for, and to nobody else.
+//! **Invariant:** a private key never leaves the process, and a token goes only to the account that
+//! it was made for.
 
 use super::attempt::Attempt;
 use super::outgoing::Outgoing;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
-/// A token's answer is small.
+/// The most bytes of a token server's answer.
 const MOST: usize = 64 * 1024;
 
 /// Returns the headers that only this request has.
@@ -51,7 +51,7 @@ pub async fn headers(
     Ok(headers)
 }
 
-/// Returns those of them that are no credential.
+/// Returns the headers of this request that are no credential.
 pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
     outbound
         .headers
@@ -60,14 +60,14 @@ pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
         .collect()
 }
 
-/// Returns the signature of a request to AWS.
+/// Returns the signature headers of a request to AWS.
 pub fn signed(
     keys: &AwsKeys,
     account: &Account,
     outbound: &Outbound,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
     let path = format!("{}{}", account.base.path, outbound.path);
-    // What was translated is in one part.
+    // A translated request is in one part.
     let whole: Cow<'_, [u8]> =
         if let [part] = outbound.body.as_slice() { part[..].into() } else { outbound.body.concat().into() };
     let signed = keys.signer.headers(&account.base.authority, &path, &whole, SystemTime::now());
@@ -81,7 +81,7 @@ pub fn signed(
     signed.into_iter().map(header).collect()
 }
 
-/// Returns the token for an account, fetched if there is none or it ends soon.
+/// Returns the token for an account. Fetches a token if there is none or it ends soon.
 async fn token(
     upstream: &Upstream,
     place: &Arc<Place>,
@@ -132,7 +132,7 @@ async fn fetch(
         stream: false,
         timeouts: issuer.account.timeouts,
         total: due,
-        // Once an hour no other connection would be open.
+        // A token is fetched about once an hour: no old connection would still be open.
         fresh: true,
     };
     let mut alarm = Alarm::default();

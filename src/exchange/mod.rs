@@ -1,10 +1,10 @@
-//! An exchange is one request's life, from accepted to settled. Here is its half that faces the
-//! upstreams: attempts until one commits.
+//! An exchange is the life of one request, from its first byte until it is settled. This module is
+//! its half that faces the upstreams: attempts, until one commits.
 //!
-//! The two halves never mix: the [`producer`] never sees the caller; the relay
-//! ([`crate::desk::relay`]) alone writes to the caller. The loop is ours and not Pingora's proxy
-//! loop, because that loop picks the upstream before the body is read, keeps 64 KiB of it for a
-//! second try, and sends the head before any of the answer is seen.
+//! The two halves never mix: the [`producer`] never sees the caller, and only the relay
+//! ([`crate::desk::relay`]) writes to the caller. The loop over attempts is ours and not Pingora's
+//! proxy loop, because that loop picks the upstream before the body is read, keeps 64 KiB of the
+//! body for a second try, and sends the head before any of the answer is seen.
 
 pub mod admission;
 pub mod advice;
@@ -24,22 +24,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Ours is the fault.
+/// The error for a panic, which is our fault.
 pub struct Panicked;
 
-/// Time spent running, as opposed to waiting.
+/// The time that an exchange spent running, as opposed to waiting.
 #[derive(Default)]
 pub struct OwnTime(AtomicU64);
 
 impl OwnTime {
-    /// So far, the present poll aside.
+    /// Returns the time so far, without the present poll.
     pub fn so_far(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// Runs a future, adds up how long it ran, as opposed to waited, and keeps a panic from taking more
-/// than the exchange with it.
+/// Runs a future and adds up the time that it ran, as opposed to waited. A panic of the future ends
+/// only the exchange.
 pub fn guarded<F: Future>(own: &OwnTime, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
     std::future::poll_fn(move |context| {
         let began = Instant::now();
@@ -55,8 +55,8 @@ pub fn guarded<F: Future>(own: &OwnTime, mut future: Pin<&mut F>) -> impl Future
     })
 }
 
-/// Panics where a test asks for it, to see what a panic of ours costs: only with the feature
-/// `test-panics`.
+/// Panics if a test asks for it, to see what a panic of ours costs. It does so only with the
+/// feature `test-panics`.
 pub(crate) fn panic_here(session: &pingora_proxy::Session, phase: &str) {
     let asked = || session.req_header().headers.get("x-test-panic").is_some_and(|v| v.as_bytes() == phase.as_bytes());
     assert!(!cfg!(feature = "test-panics") || !asked(), "asked for by x-test-panic");

@@ -9,23 +9,23 @@ use pingora::BError;
 use pingora::http::RequestHeader;
 use tokio::time::Instant;
 
-/// The request.
+/// The request that an attempt sends.
 pub struct Outgoing<'a> {
     /// Our id for the exchange.
     pub request_id: &'a str,
-    /// What follows the account's base URL.
+    /// The path after the account's base URL.
     pub path: &'a str,
     /// The headers that only this request has.
     pub headers: &'a [(HeaderName, HeaderValue)],
     /// The body, in parts.
     pub body: &'a [Bytes],
-    /// Whether it asks for a stream.
+    /// True if the request asks for a stream.
     pub stream: bool,
-    /// How long to wait for what.
+    /// The timeouts of the target.
     pub timeouts: Timeouts,
-    /// When the time of all attempts together is over.
+    /// The time at which all attempts together must be over.
     pub total: Instant,
-    /// Whether idle connections are left alone.
+    /// True if idle connections must not be used.
     pub fresh: bool,
 }
 

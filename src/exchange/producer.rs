@@ -1,11 +1,11 @@
-//! A producer is the half of an exchange that faces the upstreams: attempts, failover, hedges, and
-//! the commit gate. It yields pieces of a standard answer, or the refusal that the caller gets
-//! instead; it never sees the caller.
+//! A [`Producer`] is the half of an exchange that faces the upstreams: attempts, failover, hedges,
+//! and the commit. It returns pieces of a standard answer, or the refusal that the caller gets
+//! instead. It never sees the caller.
 //!
-//! **Invariant:** no byte of a stream is yielded before the gate is open, that is before an event
-//! with content, thinking, audio, a tool call, a refusal or a finish has come. Until then any
-//! failure may go to the next candidate, and two attempts may race; from then on there is one, and
-//! none after it.
+//! The gate of an attempt opens with its first event that has content, thinking, audio, a tool
+//! call, a refusal or a finish. **Invariant:** no byte of a stream is returned before a gate is
+//! open. Until then any failure may lead to the next candidate, and two attempts may race. From
+//! then on there is one attempt, and none after it.
 
 pub mod meter;
 mod opening;
@@ -43,20 +43,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The trail's word for attempts that ended because the caller did.
+/// The trail's word for attempts that ended because the caller left.
 pub const CALLER_LEFT: &str = "client_left";
 
-/// What is to be answered, and by whom it may be.
+/// A request that was read and planned, with the candidates that may answer it.
 pub struct Request {
-    /// What was read of the caller's body.
+    /// The facts that were read from the caller's body.
     pub envelope: Envelope,
-    /// What every answer shows.
+    /// The facts that every answer shows.
     pub face: Arc<AnswerHeader>,
     /// The model that was asked for.
     pub model: Arc<Model>,
-    /// What the requests for the model have in common.
+    /// The demand for the model, which all its requests share.
     pub demand: Arc<Demand>,
-    /// Who may be asked, the best first.
+    /// The candidates, the best first.
     pub candidates: Vec<Candidate>,
     /// The most time for all attempts together, as the caller says.
     pub timeout: Option<Duration>,
@@ -66,7 +66,7 @@ pub struct Request {
     pub request_id: String,
     /// The caller's key: thoughts are kept for this key only.
     pub key: Arc<str>,
-    /// Knows what the exchange has used so far.
+    /// The meter of what the exchange has used so far.
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
@@ -82,7 +82,7 @@ pub enum Piece {
     End(Bytes),
 }
 
-/// The producer.
+/// The producer of one exchange.
 pub struct Producer<'x> {
     shared: &'x Backends,
     request: &'x Request,
@@ -92,47 +92,48 @@ pub struct Producer<'x> {
     memory: ExchangeMemory,
     search: Search,
     failures: Failures,
-    /// For which requests it was judged who can be asked at all.
+    /// The reach for which it was judged which candidates can be tried at all.
     judged: Option<Reach>,
-    /// How long it waited for a place before.
+    /// The time that the exchange waited for a place before.
     queued: Duration,
-    /// No second attempt was begun, or looked for, beside the first.
+    /// True while a second attempt may be looked for beside the first: the model hedges, and none
+    /// was looked for yet.
     may_hedge: bool,
     state: ProducerState<'x>,
-    /// The place in `candidates` of the one that answers, or was asked last.
+    /// The place in `candidates` of the candidate that answers, or was tried last.
     asked: Option<usize>,
-    /// How long the attempt that answers took to have a connection, and to begin to answer.
+    /// The times that the answering attempt took to have a connection, and to begin to answer.
     timing: (Option<Duration>, Option<Duration>),
-    /// What was used.
+    /// The usage of the exchange.
     usage: Usage,
     /// The attempts that have ended.
     attempts: Attempts,
-    /// Who answers, and how.
+    /// The account that answers, and what is known of its answer.
     served: Served,
 }
 
-/// What the exchange holds in memory.
+/// The memory that the exchange holds.
 struct ExchangeMemory {
-    /// The caller's body, until nobody will be asked again.
+    /// The caller's body, until no other candidate will be tried.
     body: Bytes,
-    /// What the request holds of the budget.
+    /// The part of the budget that the request holds.
     request: Held,
-    /// What a buffered answer holds of it.
+    /// The part of the budget that a buffered answer holds.
     answer: Option<Held>,
 }
 
-/// What the attempts that failed have shown.
+/// The conclusions from the attempts that failed.
 #[derive(Default)]
 struct Failures {
     last: Option<Failure>,
-    /// One of those who failed may answer the next time.
+    /// True if a candidate that failed may answer the next time.
     hope: bool,
-    /// When the first of those who limit their rate will be back.
+    /// The time until the first candidate with a rate limit is back.
     limited: Option<Duration>,
 }
 
 impl<'x> Producer<'x> {
-    /// Returns a producer that has done nothing yet.
+    /// Makes a producer that has done nothing yet.
     pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x OwnTime) -> Producer<'x> {
         Producer {
             shared,
@@ -160,12 +161,12 @@ impl<'x> Producer<'x> {
         self.request.candidates.get(self.asked?)
     }
 
-    /// Returns how long it waited for a place.
+    /// Returns the time that the exchange has waited for a place.
     pub fn queued(&self) -> Duration {
         self.queued + self.state.waiting().map(|since| since.elapsed()).unwrap_or_default()
     }
 
-    /// Returns the next piece; or why there is none, and will be none.
+    /// Returns the next piece, or the refusal if there is none and will be none.
     pub async fn next(&mut self) -> Result<Piece, Refusal> {
         loop {
             let step = match &self.state {
@@ -187,17 +188,17 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Returns what was reported or passed on so far, for an exchange that ends early.
+    /// Returns the usage that was reported or passed on so far, for an exchange that ends early.
     pub fn usage_so_far(&self) -> Usage {
         self.state.streaming().map_or(self.usage, |live| live.reading.stream.usage_so_far())
     }
 
-    /// Ends the attempts that run, and notes why: the caller left, or the gateway goes down.
+    /// Ends the attempts that run, and notes why: the caller left, or the gateway shuts down.
     pub fn abandon(&mut self, why: &'static str) {
         self.usage = self.usage_so_far();
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
         for running in self.state.stop_race() {
-            // A caller who leaves pays for what was asked for it: once, though two were asked.
+            // A caller who leaves pays for what was asked for it: once, though two attempts run.
             if why == CALLER_LEFT && self.usage.source == Source::None {
                 let attempt = &running.attempt;
                 self.usage = attempt.progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
@@ -216,7 +217,7 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Returns what the attempts came to, and who answered.
+    /// Returns the attempts, and who answered.
     pub fn outcome(&mut self) -> (Attempts, Served) {
         if let Some(candidate) = self.candidate() {
             self.served.account = Some(candidate.place.account.id.clone());
@@ -225,19 +226,19 @@ impl<'x> Producer<'x> {
         (std::mem::take(&mut self.attempts), std::mem::take(&mut self.served))
     }
 
-    /// Returns the fields of the request that the upstream is not told.
+    /// Returns the fields of the request that the upstream was not told.
     pub fn losses(&self) -> &Losses {
         &self.served.losses
     }
 
-    /// Notes whose answer or failure the caller gets, as far as is known.
+    /// Notes whose answer or failure the caller gets, as far as this is known.
     fn answers(&mut self, attempt: &Try, losses: Losses) {
         self.asked = Some(attempt.place);
         self.served.losses = losses;
         self.served.upstream_request_id = attempt.progress.lock().id.clone();
     }
 
-    /// Passes an answer on.
+    /// Passes an answer on, since its attempt has opened its gate.
     fn answer(&mut self, running: Running<'x>, Opened { gained, held, .. }: Opened) -> Piece {
         let Running { attempt, losses, .. } = running;
         // An answer in reserve is not needed any more: its connection closes.
@@ -255,7 +256,7 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Takes down that an answer is whole, and returns its last piece.
+    /// Notes that an answer is whole, and returns its last piece.
     fn whole(&mut self, mut attempt: Try, whole: WholeAnswer) -> Piece {
         let WholeAnswer { piece, usage, kept, flaws, attempt: connection } = whole;
         self.usage = usage;
@@ -269,22 +270,22 @@ impl<'x> Producer<'x> {
         piece
     }
 
-    /// Enters a state in which nobody is asked again: a long stream need not hold what it was
-    /// asked.
+    /// Enters a state in which no other candidate is tried. A long stream then need not hold the
+    /// request's body.
     fn commit(&mut self, state: ProducerState<'x>) {
         self.state = state;
         self.memory.request.shrink(self.memory.body.len());
         self.memory.body = Bytes::new();
     }
 
-    /// Ends the exchange with a refusal; an answer that is one itself is better than that.
+    /// Ends the exchange with a refusal. If an answer is in reserve, it is better than the refusal.
     fn over(&mut self, refusal: Refusal) -> Result<Option<Piece>, Refusal> {
         let Some(declined) = self.state.take_reserve() else {
             self.state = ProducerState::Over(None);
             return Err(refusal);
         };
         let Declined { running, opened, noted } = *declined;
-        // The trail notes it again by how it ends.
+        // The trail lists the attempt again when it ends.
         self.attempts.trail.remove(noted);
         if let Some(candidate) = self.request.candidates.get(running.attempt.place) {
             self.request.meter.wanted(candidate, &running.attempt.progress, &self.attempts.trail);
@@ -292,7 +293,8 @@ impl<'x> Producer<'x> {
         Ok(Some(self.answer(running, opened)))
     }
 
-    /// Returns when the time for a candidate is over, that of the attempts before it included.
+    /// Returns the time at which a candidate's attempt must be over, counted from the first
+    /// attempt.
     fn total(&self, candidate: &Candidate) -> Instant {
         let timeouts = &candidate.timeouts;
         let total = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };

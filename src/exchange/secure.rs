@@ -1,5 +1,5 @@
-//! A secure connection is one over TLS, as Pingora's sessions take it. It is ours, since Pingora's
-//! own flattens rustls's errors into one text, and has no place for a pin.
+//! A [`Secure`] is a TLS connection, as Pingora's sessions take it. It is ours, since Pingora's own
+//! makes one text of rustls's errors, and has no way to pin a certificate.
 
 use async_trait::async_trait;
 use pingora::protocols::raw_connect::ProxyDigest;
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-/// The connection.
+/// A TLS connection.
 #[derive(Debug)]
 pub(super) struct Secure(pub(super) TlsStream<Stream>);
 
@@ -60,7 +60,7 @@ impl AsyncWrite for Secure {
 #[async_trait]
 impl Shutdown for Secure {
     async fn shutdown(&mut self) {
-        // Whoever is gone needs no farewell.
+        // If the other side is gone, it needs no farewell.
         drop(AsyncWriteExt::shutdown(&mut self.0).await);
     }
 }

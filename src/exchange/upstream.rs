@@ -1,8 +1,8 @@
 //! Connections to accounts: Pingora opens them, our pools keep them.
 //!
 //! **Invariant:** a connection is reused only for the account, credential, CA and address family of
-//! settings that it was made for: all of them are in the account's fingerprint. Certificates are
-//! always verified against the host of `base_url`.
+//! the settings that it was made for: all of them are in the account's fingerprint. Certificates
+//! are always verified against the host of `base_url`.
 
 use super::secure::Secure;
 use crate::account::failure::Failure;
@@ -21,18 +21,19 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Streams on one HTTP/2 connection.
+/// The most streams on one HTTP/2 connection.
 const HTTP2_STREAMS: usize = 100;
-/// How much of a stream is taken in before the caller drains it.
+/// The most bytes of a stream that are taken in before the caller drains it.
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
-/// Ten times what all streams of a connection may take in: callers who do not read must hold up
-/// only themselves. For each frame that waits with less than 256 bytes h2 takes the difference from
-/// half of this, and ends the connection with all its streams when nothing is left.
+/// The window of a connection: ten times what all its streams may take in, so that callers who do
+/// not read hold up only themselves. For each waiting frame with less than 256 bytes, h2 takes the
+/// difference from half of this window. When nothing is left, h2 ends the connection with all its
+/// streams.
 const HTTP2_WINDOW: u32 = 256 * 1024 * 1024;
-/// Whoever is behind a router that has forgotten the connection does not answer, and says nothing:
-/// given up after so long.
+/// The time after which a silent peer is given up. A peer behind a router that has forgotten the
+/// connection does not answer, and sends no error.
 const SILENT: Duration = Duration::from_secs(30);
-/// An unreachable address must leave time for the next.
+/// The least time for one address. An unreachable address must leave time for the next.
 const LEAST_TRY: Duration = Duration::from_millis(250);
 
 /// A connection, ready to be written to.
@@ -41,25 +42,25 @@ pub enum Connection {
     Http1(Stream),
     /// A stream of an HTTP/2 connection.
     Http2(Box<Http2>),
-    /// The built-in account.
+    /// The built-in demo account.
     Demo,
 }
 
-/// The connector.
+/// The connector to accounts.
 pub struct Upstream {
     transport: TransportConnector,
 }
 
 impl Default for Upstream {
     fn default() -> Upstream {
-        // Pingora's connector panics without a system's store of certificates; with none of its own
-        // to offer, TLS accounts would fail one by one.
+        // Pingora's connector reads the system's store of certificates, and panics if it cannot.
+        // It opens only plain connections here: the account's `trust` makes the TLS.
         Upstream { transport: TransportConnector::new(None) }
     }
 }
 
 impl Upstream {
-    /// Returns a connection, and whether it was used before. It must be there by `due`.
+    /// Returns a connection, and whether it was used before. Fails if there is none by `due`.
     pub async fn connect(
         &self,
         place: &Place,
@@ -74,12 +75,12 @@ impl Upstream {
         if !fresh && let Some(stream) = state.http1.take(account.fingerprint) {
             return Ok((Connection::Http1(stream), true));
         }
-        // Boxed: a new connection is rare, and what it takes would make every exchange twenty
-        // kilobytes larger.
+        // The future is boxed: a new connection is rare, and its future would make every exchange
+        // twenty kilobytes larger.
         Box::pin(self.dial(place, fresh, due, alarm)).await
     }
 
-    /// Opens a new connection: tries all addresses in turn, within one deadline.
+    /// Opens a new connection. Tries all addresses in turn, within one deadline.
     async fn dial(
         &self,
         place: &Place,
@@ -136,14 +137,14 @@ impl Upstream {
 
 fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     let account = &place.account;
-    // `HttpPeer::new` resolves names and panics on those it cannot: here it is given an address.
+    // `HttpPeer::new` resolves names, and panics if it cannot. Here it is given an address.
     #[expect(clippy::disallowed_methods, reason = "the one place that makes peers, always from an address")]
     let mut peer = HttpPeer::new(address, false, account.base.host.to_string());
     peer.options.tcp_keepalive = Some(TcpKeepalive {
         idle: SILENT / 2,
         interval: SILENT / 6,
         count: 3,
-        // Who answers, but reads nothing for as long as it may, is not silent.
+        // A peer that answers, but reads nothing for as long as it may, is not silent.
         #[cfg(target_os = "linux")]
         user_timeout: account.timeouts.idle.max(SILENT),
     });

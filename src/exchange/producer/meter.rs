@@ -1,9 +1,10 @@
-//! A meter knows what a running exchange has used so far. The ledger writes it down as it grows, so
-//! that a process that is killed loses seconds of it, and not all.
+//! A [`Meter`] knows what a running exchange has used so far. The ledger writes this down as it
+//! grows, so that a process that is killed loses seconds of it, and not all.
 //!
-//! The producer tells who is asked, and whose attempt has ended; what an attempt has used is read
-//! off its own progress when the ledger looks. So a stream pays for it by one store a chunk.
-//! **Invariant:** the meter's row is the row that would be written if the caller left now.
+//! The producer tells the meter which candidate is tried, and which attempt has ended. The meter
+//! reads what an attempt has used off the attempt's own progress when the ledger looks. So a stream
+//! pays for the meter with one store per chunk. **Invariant:** the meter's row is the row that
+//! would be written if the caller left now.
 
 use super::progress::Progress;
 use crate::base::lock::Lock;
@@ -20,16 +21,16 @@ use std::time::Instant;
 pub struct Meter {
     /// The row as it was when the exchange was admitted.
     begun: Row,
-    /// What the prompt's tokens are estimated from where nobody counts them.
+    /// The bytes from which the prompt's tokens are estimated if nobody counts them.
     prompt_bytes: u64,
-    /// When the request's head arrived.
+    /// The time at which the request's head arrived.
     began: Option<Instant>,
     state: Lock<MeterState>,
 }
 
 #[derive(Default)]
 struct MeterState {
-    /// The targets that are asked, or have answered: no more than two race.
+    /// The targets that are tried, or have answered: no more than two race.
     asked: [Option<Asked>; 2],
     attempts: u32,
     unused: Unused,
@@ -43,7 +44,7 @@ struct Asked {
 }
 
 impl Meter {
-    /// Returns the meter of an exchange that begins with this row.
+    /// Makes the meter of an exchange that begins with this row.
     pub fn new(begun: Row, prompt_bytes: u64, began: Instant) -> Meter {
         Meter { begun, prompt_bytes, began: Some(began), state: Lock::default() }
     }
@@ -62,8 +63,8 @@ impl Meter {
         state.place(candidate, progress);
     }
 
-    /// Notes that an attempt has ended. `used` is what counts as the exchange's own; without it
-    /// what the attempt used is in the trail, or nothing.
+    /// Notes that an attempt has ended. `used` is what counts as the exchange's own usage. Without
+    /// it, what the attempt used is in the trail, or is nothing.
     pub(super) fn ended(&self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
         let mut state = self.state.lock();
         state.unused = Unused::of(trail);
@@ -107,11 +108,11 @@ impl Runs for Meter {
         for asked in state.asked.iter().flatten() {
             let Some(used) = asked.progress.spent(self.prompt_bytes) else { continue };
             let cost = asked.price.map(|price| price.cost(&used));
-            // Once, though two are asked.
+            // Only one attempt counts as the exchange's own, though two may run.
             if row.usage.source == Source::None {
                 (row.usage, row.cost) = (used, cost);
                 (row.account, row.upstream_model) = (Some(asked.account.clone()), Some(asked.upstream_model.clone()));
-                // The head has left with the first that counts.
+                // The head has left with the first piece that counts.
                 row.status = if row.stream && asked.progress.timing().1.is_some() { 200 } else { 0 };
             } else {
                 unused.add(used.total(), cost);

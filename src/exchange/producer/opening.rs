@@ -1,7 +1,7 @@
-//! An opening is an attempt from its connection to its gate: it reads the head, and then a buffered
-//! answer to its end, or a stream to its first event that counts.
+//! An [`Opening`] is an attempt from its connection to its gate: it reads the head, and then a
+//! buffered answer to its end, or a stream to its first event that counts.
 //!
-//! It shares nothing that changes with another attempt but its [`Progress`], so that two can race.
+//! It shares no changing state with another attempt but its [`Progress`], so that two can race.
 
 use super::progress::Progress;
 use super::reading::{Reading, failure_of};
@@ -29,9 +29,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// An error body longer than this is not read to its end, and its connection not kept.
+/// The most bytes of an error body that are read. If it is longer, its connection is not kept.
 const ERROR_BODY: usize = 64 * 1024;
-/// An error body is not read for longer than this.
+/// The longest time for which an error body is read.
 const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An attempt that is about to begin.
@@ -41,7 +41,7 @@ pub(super) struct Opening<'x> {
     pub(super) candidate: &'x Candidate,
     pub(super) said: Outbound,
     pub(super) permit: Arc<Permit>,
-    /// What its copy of the request holds of the budget; a buffered answer adds to it.
+    /// The part of the budget that its copy of the request holds. A buffered answer adds to it.
     pub(super) held: Held,
     pub(super) total: Instant,
     pub(super) progress: Arc<Progress>,
@@ -50,13 +50,13 @@ pub(super) struct Opening<'x> {
 /// An attempt whose gate is open.
 pub(super) struct Opened {
     pub(super) gained: Gained,
-    /// The answer is a refusal.
+    /// True if the answer is a refusal by the model.
     pub(super) declined: bool,
-    /// What a buffered answer holds of the budget.
+    /// The part of the budget that a buffered answer holds.
     pub(super) held: Option<Held>,
 }
 
-/// What it gained.
+/// The gain of an attempt whose gate is open.
 pub(super) enum Gained {
     /// All of the answer.
     Whole(WholeAnswer),
@@ -70,12 +70,12 @@ pub(super) struct WholeAnswer {
     pub(super) usage: Usage,
     pub(super) kept: Vec<Kept>,
     pub(super) flaws: Flaws,
-    /// A stream's, until its connection's fate is known.
+    /// The attempt of a stream, until the fate of its connection is known.
     pub(super) attempt: Option<Attempt>,
 }
 
 impl Gained {
-    /// Returns what was used so far.
+    /// Returns the usage so far.
     pub(super) fn usage(&self) -> Usage {
         match self {
             Gained::Whole(whole) => whole.usage,
@@ -87,7 +87,7 @@ impl Gained {
 /// An attempt that failed before its gate was open, or with its first events.
 pub(super) struct FailedAttempt {
     pub(super) failure: Failure,
-    /// A stream that had begun to answer: the events that came whole are still good.
+    /// The reading of a stream that had begun to answer: its whole events are still good.
     pub(super) salvage: Option<Box<Reading>>,
 }
 
@@ -152,8 +152,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Sends the request, and waits for the head. After a stale connection a fresh one is tried,
-    /// which costs no attempt: the request was never looked at.
+    /// Sends the request, and waits for the head. After a stale connection it tries a fresh one.
+    /// This costs no attempt, since the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
         let upstream = &self.shared.upstream;
@@ -202,7 +202,7 @@ impl Opening<'_> {
         Some((sent + wait, Failure::FirstTokenTimeout))
     }
 
-    /// Reads a whole JSON answer; for a caller who asked for a stream it is made into one.
+    /// Reads a whole JSON answer. If the caller asked for a stream, the answer is made into one.
     async fn gather(
         mut self,
         mut attempt: Attempt,
@@ -213,7 +213,7 @@ impl Opening<'_> {
         let (timeouts, sent) = (self.candidate.timeouts, attempt.sent);
         let stream = self.request.envelope.stream;
         loop {
-            // Where a stream was asked for, silence is silence, whatever it comes as.
+            // If a stream was asked for, the idle timeout holds, whatever comes instead.
             let idle = stream.then(|| (Instant::now() + timeouts.idle, Failure::IdleTimeout));
             let total = Some((self.total, Failure::TotalTimeout));
             let (due, late) = soonest([total, idle, self.first_token(sent)]);
@@ -261,7 +261,7 @@ async fn begin(
         progress.lock().usage = reading.stream.usage_so_far();
         let whole = match fed {
             Ok(whole) => whole,
-            // Only its connection's end was missing.
+            // Only the end of the connection was missing.
             Err(_) if reading.stream.whole() => true,
             Err(failure) => {
                 let salvage = reading.stream.opened().then(|| Box::new(reading));
@@ -273,7 +273,7 @@ async fn begin(
             return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: None });
         }
         if whole {
-            // Nothing in it counted: what its end makes of it is all.
+            // No event counted: the end of the stream makes all of the answer.
             let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
             let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
             let piece = Piece::End(std::mem::take(&mut reading.out).into());
@@ -287,7 +287,7 @@ async fn begin(
     }
 }
 
-/// Returns the first of some deadlines, and the failure that it means.
+/// Returns the first of some deadlines, and the failure that it causes.
 fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Instant, Failure) {
     let first = deadlines.into_iter().flatten().min_by_key(|(due, _)| *due);
     first.unwrap_or_else(|| (Instant::now(), Failure::TotalTimeout))
@@ -331,7 +331,7 @@ async fn read_error(
 }
 
 impl Request {
-    /// Returns what an answer of this candidate shows.
+    /// Returns the header that an answer of this candidate shows.
     fn face_of(&self, candidate: &Candidate) -> Cow<'_, AnswerHeader> {
         match self.face.cost {
             ShowCost::No => Cow::Borrowed(&self.face),
@@ -342,7 +342,7 @@ impl Request {
     }
 }
 
-/// What a content type announces.
+/// The kind of body that a content type announces.
 enum ContentKind {
     Json,
     Stream(Framing),

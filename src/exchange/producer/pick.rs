@@ -1,5 +1,5 @@
-//! Who is asked next: the first candidate that neither rests nor is full, and can do what is asked;
-//! or, where the catalog allows to wait, whoever is back or free first.
+//! Picks the next candidate: the first one that neither rests nor is full, and can do what is
+//! asked. If the catalog allows waiting, it waits for the first candidate that is back or free.
 
 use super::opening::Opening;
 use super::progress::Progress;
@@ -26,10 +26,10 @@ use tokio::time::Instant;
 
 /// The shortest pause between two looks at the candidates.
 const SOON: Duration = Duration::from_millis(10);
-/// The longest pause, since not everything that changes wakes those who wait.
+/// The longest pause, since not every change wakes those who wait.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The candidate that is asked, and what the attempt begins with.
+/// The candidate that was picked, and what its attempt begins with.
 pub(super) struct Chosen {
     place: usize,
     permit: Permit,
@@ -39,7 +39,8 @@ pub(super) struct Chosen {
 }
 
 impl<'x> Producer<'x> {
-    /// Begins the next attempt; where nobody can be asked, yields what is in reserve, or says why.
+    /// Begins the next attempt. If no candidate can be tried, returns the answer in reserve, or the
+    /// refusal.
     pub(super) async fn seek(&mut self) -> Result<Option<Piece>, Refusal> {
         match self.begin().await {
             Ok(true) => Ok(None),
@@ -51,7 +52,8 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Begins the next attempt, waiting for a place if it may. Returns false if there is nobody.
+    /// Begins the next attempt, and waits for a place if it may. Returns false if there is no
+    /// candidate.
     async fn begin(&mut self) -> Result<bool, Refusal> {
         let demand = &self.request.demand;
         if self.search.tries == 0 {
@@ -62,7 +64,7 @@ impl<'x> Producer<'x> {
         if !self.search.has(self.search.reach, &self.request.candidates) {
             return Ok(false);
         }
-        // Nobody goes before those who wait.
+        // A new request does not overtake those that wait.
         let after_others = self.search.tries == 0 && self.request.model.queue.is_some() && !demand.queue.is_empty();
         if !after_others && let Some(chosen) = self.pick(None)? {
             self.start(chosen, false);
@@ -84,12 +86,12 @@ impl<'x> Producer<'x> {
         begun
     }
 
-    /// Tells whether the last look passed over somebody who will be back.
+    /// Returns whether the last look passed over a candidate that will be back.
     fn may_wait(&self) -> bool {
         self.search.passed.count > 0 && self.attempts.not_retried.is_none() && !self.is_for_the_operator()
     }
 
-    /// Waits in the model's queue until somebody can be asked.
+    /// Waits in the model's queue until a candidate can be tried.
     async fn wait(&mut self, queue: Queue) -> Result<bool, Refusal> {
         let request: &'x Request = self.request;
         let is_first = self.search.tries == 0;
@@ -104,7 +106,7 @@ impl<'x> Producer<'x> {
             return Ok(false);
         }
         loop {
-            // Listen before looking.
+            // The listening begins before the look, so that no wake-up is lost.
             let mut freed: Vec<Pin<Box<Notified<'x>>>> =
                 request.candidates.iter().map(|c| Box::pin(c.place.state.freed.notified())).collect();
             for freed in &mut freed {
@@ -132,8 +134,8 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Picks the next candidate that can be asked, and writes the request for it. `beside`: the
-    /// attempt is to stand beside the one at that place, at another account.
+    /// Picks the next candidate that can be tried, and writes the request for it. If `beside` is
+    /// set, the attempt is to run beside the one at that place, at another account.
     pub(super) fn pick(&mut self, beside: Option<usize>) -> Result<Option<Chosen>, Refusal> {
         self.search.passed = PassedOver::default();
         if self.search.is_exhausted() {
@@ -141,13 +143,14 @@ impl<'x> Producer<'x> {
         }
         self.judge();
         let request: &'x Request = self.request;
-        // Whether the attempt follows one that failed.
+        // True if the attempt follows one that failed.
         let is_retry = self.search.tries > 0 && beside.is_none();
         let mut is_budget_spent = false;
         let mut look = Look::new(beside);
         while let Some(turn) = self.search.next(&mut look, &request.candidates) {
             let candidate = turn.candidate;
-            // The first attempt begins all the same where nobody is faster.
+            // The first attempt begins even if it is expected to be too late, if no other candidate
+            // is faster.
             let is_hurried = self.search.tries > 0
                 || self.state.waiting().is_some()
                 || (request.timeout.is_some() && !turn.is_last_resort);
@@ -159,7 +162,7 @@ impl<'x> Producer<'x> {
             }
             let now = std::time::Instant::now();
             let counts = is_retry && !candidate.track.is_sound(now);
-            // The budget refused already: no other breaker's probe is taken in vain.
+            // The budget has refused already: no other breaker's probe is taken in vain.
             if counts && is_budget_spent {
                 continue;
             }
@@ -178,8 +181,8 @@ impl<'x> Producer<'x> {
             let kept = self.kept_for(candidate);
             let said = match admission::write(candidate, &self.memory.body, &request.envelope, &kept) {
                 Ok(said) => said,
-                // Another candidate may be less strict: one that takes the caller's own format
-                // checks the request itself.
+                // Another candidate may be less strict: an upstream that takes the caller's own
+                // format checks the request itself.
                 Err(refused) => {
                     self.strike(candidate);
                     self.search.unable(refused);
@@ -194,8 +197,8 @@ impl<'x> Producer<'x> {
         Ok(None)
     }
 
-    /// Strikes out the candidates that can never be asked, before any is passed over for what ends
-    /// by itself: else the caller of a request that can never pass would be told to come again.
+    /// Strikes out the candidates that can never be tried, before any is passed over for a passing
+    /// reason. Otherwise, the caller of a request that can never pass would be told to come again.
     fn judge(&mut self) {
         let reach = self.search.reach;
         if !self.request.envelope.refers || self.judged.replace(reach) == Some(reach) {
@@ -215,7 +218,7 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Strikes out a target. It may be a candidate for several reasons, and is asked once.
+    /// Strikes out a target. It may be a candidate for several reasons, and is tried only once.
     fn strike(&mut self, candidate: &Candidate) {
         for (place, other) in self.request.candidates.iter().enumerate() {
             if Arc::ptr_eq(&other.track, &candidate.track) {
@@ -245,7 +248,7 @@ impl<'x> Producer<'x> {
             total: self.total(candidate),
             progress: progress.clone(),
         };
-        // Boxed: once a stream runs, what it took to open it need not be held.
+        // The future is boxed: once a stream runs, the memory for its opening is freed.
         let end = Box::pin(opening.open());
         let attempt = Try { place, began: Instant::now(), guard, progress };
         if let Some(race) = self.state.race() {
@@ -253,8 +256,8 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Tells whether a candidate could be asked now, as far as that can be seen without asking for
-    /// a place.
+    /// Returns whether a candidate could be tried now, as far as that can be seen without asking
+    /// for a place.
     pub(super) fn is_anybody_left(&self, beside: Option<usize>) -> bool {
         let (now, clock) = (std::time::Instant::now(), std::time::SystemTime::now());
         let stream = self.request.envelope.stream;
@@ -268,15 +271,15 @@ impl<'x> Producer<'x> {
         !self.search.is_exhausted() && open.any(fit)
     }
 
-    /// Tells whether there is time left for a candidate.
+    /// Returns whether there is enough time left for a candidate.
     fn can_finish(&self, candidate: &Candidate) -> bool {
         let left = self.total(candidate).saturating_duration_since(Instant::now());
         let expected = candidate.track.expected(self.request.envelope.stream, std::time::Instant::now());
         left > expected.unwrap_or_default()
     }
 
-    /// Returns how long it takes until the first is back, where all that could be asked rest for
-    /// their rate.
+    /// Returns the time until the first candidate is back. Returns `None` unless all that could be
+    /// tried rest for a rate limit.
     pub(super) fn limited_for(&self) -> Option<Duration> {
         let now = std::time::Instant::now();
         let mut soonest: Option<Duration> = None;
@@ -288,8 +291,8 @@ impl<'x> Producer<'x> {
         soonest
     }
 
-    /// Tells whether nothing changes by itself: each one that was asked has refused our credential,
-    /// and each one that could be asked rests for what only the operator can put right.
+    /// Returns whether nothing changes by itself: each candidate that was tried has refused our
+    /// credential, and each that could be tried rests for a reason that only the operator can end.
     pub(super) fn is_for_the_operator(&self) -> bool {
         let now = std::time::Instant::now();
         let mut left = self.search.open(&self.request.candidates, None);
@@ -297,7 +300,7 @@ impl<'x> Producer<'x> {
             && left.all(|candidate| rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator()))
     }
 
-    /// Returns what finds the thoughts that were kept for a candidate, by their call.
+    /// Returns a function that finds the thoughts that were kept for a candidate, by their call.
     fn kept_for(&self, candidate: &Candidate) -> impl Fn(&str) -> Option<Kept> + use<'x> {
         let (shared, request) = (self.shared, self.request);
         let family = candidate.place.account.dialect.protocol.family;

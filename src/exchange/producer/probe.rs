@@ -1,6 +1,6 @@
-//! A probe asks a target whose breaker is open whether it is back, for one token, once the
-//! breaker's cool-down is over. So no caller's request has to find out. The catalog wants it:
-//! `probe: true`.
+//! A probe tests a target whose breaker is open: it asks the target for one token once the
+//! breaker's cool-down is over. So no caller's request has to find out whether the target works
+//! again. The catalog turns probes on with `probe: true`.
 
 use super::Request;
 use super::opening::Opening;
@@ -24,15 +24,15 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
-/// The pause between two looks at who is due.
+/// The pause between two looks for due targets.
 const EVERY: Duration = Duration::from_millis(250);
-/// A target that takes longer for one token is not back.
+/// The longest time for a probe. A target that takes longer for one token is not back.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The request. The target's name for the model replaces this one, as in every request.
+/// The request of a probe. The target's name for the model replaces this one, as in every request.
 const BODY: &[u8] = br#"{"model":"probe","messages":[{"role":"user","content":"ping"}],"max_tokens":1}"#;
 
-/// Goes on for ever. One at a time at each account; a panic of ours over an answer ends that probe,
-/// and nothing else.
+/// Makes probes for ever, one at a time at each account. A panic of ours over an answer ends only
+/// that probe.
 pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, metrics: &Metrics) {
     let mut running = JoinSet::new();
     let mut busy: HashMap<Id, Arc<str>> = HashMap::new();
@@ -65,7 +65,7 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
     }
 }
 
-/// Returns the request for a target, if its turn has come.
+/// Returns the request for a target, if its probe is due.
 fn due(
     snapshot: &Arc<Snapshot>,
     model: &Arc<Model>,
@@ -124,7 +124,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
     let now = std::time::Instant::now();
     match failure {
         None => trial.is_back(now),
-        // Whoever finds fault with a request is back.
+        // A target that finds fault with the request works again.
         Some(failure) if failure.class() == Class::Caller => trial.is_back(now),
         Some(failure) => {
             if failure.class() == Class::Credential {

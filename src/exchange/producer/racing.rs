@@ -1,4 +1,5 @@
-//! The producer while attempts race: the first to open its gate answers, and the others end for it.
+//! The producer while attempts race: the first attempt to open its gate answers, and the others
+//! end.
 
 use super::opening::{FailedAttempt, Gained, Opened};
 use super::state::{Declined, Race, Running};
@@ -12,8 +13,8 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 impl<'x> Producer<'x> {
-    /// Waits for the attempts that run, and begins one more beside a slow one where the catalog
-    /// allows it.
+    /// Waits for the attempts that run, and begins one more beside a slow one if the catalog allows
+    /// it.
     pub(super) async fn race(&mut self) -> Result<Option<Piece>, Refusal> {
         let hedge = self.hedge_due();
         let (state, alarm) = (&mut self.state, &mut self.alarm);
@@ -50,7 +51,7 @@ impl<'x> Producer<'x> {
     }
 
     fn hedge(&mut self) {
-        // A second attempt is looked for once only.
+        // A second attempt is looked for only once.
         self.may_hedge = false;
         let (Some(Hedge { at_most, .. }), ProducerState::Asking { race: Race::One(first), .. }) =
             (self.request.model.hedge, &self.state)
@@ -69,12 +70,12 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Takes the answer of an attempt that has opened its gate: the others end.
+    /// Takes the answer of an attempt that has opened its gate. The other attempts end.
     fn adopt(&mut self, mut running: Running<'x>, mut opened: Opened) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
         let (now, took) = (std::time::Instant::now(), running.attempt.began.elapsed());
         running.attempt.progress.lock().begun = Some(took);
-        // A stream that has ended already must be whole before others end for it.
+        // If a stream has ended already, it must be whole before other attempts end.
         if let Gained::Stream { reading, whole: true } = opened.gained {
             opened.gained = match self.conclude(&running.attempt, reading) {
                 Ok(whole) => Gained::Whole(whole),
@@ -114,7 +115,7 @@ impl<'x> Producer<'x> {
         Ok(Some(self.answer(running, opened)))
     }
 
-    /// Takes down an attempt that failed before its gate was open, or with its first events.
+    /// Handles an attempt that failed before its gate was open, or with its first events.
     fn lose(&mut self, running: Running<'x>, failed: FailedAttempt) -> Result<Option<Piece>, Refusal> {
         let FailedAttempt { failure, salvage } = failed;
         let Running { mut attempt, losses, .. } = running;

@@ -1,4 +1,4 @@
-//! A reading takes in a stream: what has come of it becomes whole events for the caller.
+//! A [`Reading`] reads a stream, and makes whole events for the caller of what has come.
 
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
@@ -11,10 +11,10 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Events that come at once leave in one write, up to about this size: it fits the buffer of the
+/// The size up to which events that come at once leave in one write. It fits the buffer of the
 /// caller's connection.
 const TOGETHER: usize = 8 * 1024;
-/// Events that are kept are counted from this size on.
+/// The size from which on buffered events count in the memory budget.
 const SMALL: usize = 64 * 1024;
 
 /// The reading of a stream.
@@ -23,7 +23,7 @@ pub(super) struct Reading {
     pub(super) stream: Stream,
     /// Whole events, ready for the caller.
     pub(super) out: Vec<u8>,
-    /// What it holds of the memory budget while an event is large.
+    /// The part of the memory budget that the reading holds while an event is large.
     pub(super) held: Held,
     pub(super) idle: Duration,
     pub(super) total: Instant,
@@ -42,7 +42,7 @@ impl Reading {
         let mut waited = false;
         loop {
             let read = if waited {
-                // What has come already leaves in one write; nobody is waited for.
+                // What has come already leaves in one write, without waiting for more.
                 match now(pin!(self.attempt.read())).await {
                     Some(read) => Some(read),
                     None => return Ok(false),
@@ -63,14 +63,14 @@ impl Reading {
         }
     }
 
-    /// Counts what is kept of an event whose end has not come yet, where that is large.
+    /// Counts the buffered part of an event whose end has not come yet, if it is large.
     fn hold(&mut self) -> bool {
         let buffered = self.stream.buffered() + self.out.len();
         self.held.hold(if buffered > SMALL { buffered } else { 0 })
     }
 }
 
-/// Returns the future's value, if it has one already.
+/// Returns the future's value, if it is ready now.
 async fn now<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         Poll::Ready(match future.as_mut().poll(context) {
@@ -81,7 +81,7 @@ async fn now<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-/// Returns the failure that a fault in a stream is.
+/// Returns the failure for a fault in a stream.
 pub(super) fn failure_of(fault: StreamFault) -> Failure {
     match fault {
         StreamFault::Upstream(error) => Failure::InAnswer(error.into()),

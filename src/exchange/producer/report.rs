@@ -1,5 +1,5 @@
-//! What an attempt's end means to others: to its account and target, to the log, to the trail, and
-//! to the caller if nothing else comes.
+//! Reports the end of an attempt to the account and the target, to the log, to the trail, and to
+//! the caller if no other attempt answers.
 
 use super::Producer;
 use super::state::Try;
@@ -18,12 +18,12 @@ use dialects::usage::{Source, Usage};
 use std::time::Duration;
 
 impl Producer<'_> {
-    /// Returns the trail of attempts, and where the time went, for keys that may see them.
+    /// Returns the trail of attempts and the times of the exchange, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
         self.debug(self.state.streaming().map(|live| (&live.attempt, "running")), self.timing)
     }
 
-    /// Returns the same, with an attempt that is not in the trail yet, and how it does.
+    /// Returns the same with an attempt that is not in the trail yet, and its outcome.
     pub(super) fn debug(
         &self,
         last: Option<(&Try, &str)>,
@@ -90,7 +90,7 @@ impl Producer<'_> {
         };
         let seconds = self.search.passed.retry_after.map_or(1, seconds_of);
         if self.attempts.shed || !self.queued().is_zero() {
-            // Who never came to be the first in line has not looked.
+            // A request that was never first in line has not looked at the candidates.
             let limited = self.limited_for();
             let what = if limited.is_some() { What::AllRateLimited } else { What::NoCapacity };
             let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
@@ -105,13 +105,13 @@ impl Producer<'_> {
         reason.retry_after(seconds)
     }
 
-    /// Returns after how long the first account is back by itself, if any is.
+    /// Returns the time until the first account is back by itself, if one will be.
     fn soonest(&self) -> Option<Duration> {
         [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min()
     }
 
-    /// Returns the refusal after the last one's credential was refused, which is no reason to give
-    /// up: another account is back by itself.
+    /// Returns the refusal after the last account's credential was refused, if another account will
+    /// be back by itself: that is no reason for the caller to give up.
     fn somebody_else_later(&self) -> Refusal {
         let refusal =
             Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
@@ -121,7 +121,7 @@ impl Producer<'_> {
 
     pub(super) fn refusal(&self, failure: &Failure) -> Refusal {
         if *failure == Failure::Cut && !self.state.is_committed() {
-            // Nobody received a part of it.
+            // The caller has received no part of the answer.
             let refusal = Refusal::new(
                 What::BadUpstreamResponse,
                 "The upstream ended its answer before it was complete. Try again.",
@@ -132,7 +132,7 @@ impl Producer<'_> {
         let token = place.and_then(|place| place.state.tokens.present());
         let secrets = place.map(|place| secrets(place, token.as_ref())).unwrap_or_default();
         let refusal = failure.refusal(self.search.tries, &secrets);
-        // Some other account may be back sooner than the last one that was asked.
+        // Another account may be back sooner than the last one that was tried.
         if let Some(wait) = self.soonest().filter(|_| failure.class() == Class::Rate) {
             let retry_helps = refusal.retry_helps || (self.search.tries < 2 && wait < failure::MAX_COOL);
             return Refusal { retry_helps, ..refusal }.retry_after(seconds_of(wait));
@@ -140,15 +140,15 @@ impl Producer<'_> {
         refusal
     }
 
-    /// Takes down what follows from a failure for the account, the target and the trail. `unused`:
-    /// nothing of the answer is for the caller.
+    /// Notes a failure for the account, the target and the trail. `unused` says that the caller
+    /// gets nothing of the answer.
     pub(super) fn failed(&mut self, failure: &Failure, attempt: &mut Try, unused: bool) {
         let Some(candidate) = self.request.candidates.get(attempt.place) else { return };
         let (facts, retry_after) = (failure.facts(), failure.retry_after());
         let (account, state) = (&candidate.place.account, &candidate.place.state);
         let (now, stream) = (std::time::Instant::now(), self.request.envelope.stream);
-        // Who had less time than its account gives, since the caller has less or others took it, is
-        // not to blame for the rest.
+        // An attempt may have had less time than its account allows, since the caller has less or
+        // other attempts took it. Then the total timeout is not the account's fault.
         let given = if stream { candidate.timeouts.total_stream } else { candidate.timeouts.total };
         let hurried = *failure == Failure::TotalTimeout
             && self.total(candidate).saturating_duration_since(attempt.began) < given.mul_f64(0.9);
@@ -177,7 +177,7 @@ impl Producer<'_> {
             }
         }
         self.attempts.maybe_billed |= facts.maybe_billed;
-        // Of the last answer, unless a later one is whole.
+        // These are the flaws of the last answer, unless a later one is whole.
         if let Failure::BrokenCall(calls) = failure {
             self.served.flaws.broken_calls = *calls;
         }
@@ -188,7 +188,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Writes into the log what begins or ends for a target, after a failure or an answer.
+    /// Logs what begins or ends for a target, after a failure or an answer.
     pub(super) fn report(&self, place: usize, news: Failed, failure: Option<&Facts<'_>>, why: Option<&str>) {
         let Some(candidate) = self.request.candidates.get(place) else { return };
         let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
@@ -220,7 +220,8 @@ impl Producer<'_> {
         }
     }
 
-    /// Adds an attempt to the trail. `unused` is what may be charged for an answer that nobody got.
+    /// Adds an attempt to the trail. `unused` is the usage that may be charged for an answer that
+    /// nobody got.
     pub(super) fn note(&mut self, attempt: &Try, outcome: &'static str, status: Option<u16>, unused: Option<Usage>) {
         let Some(candidate) = self.request.candidates.get(attempt.place) else { return };
         if let Some(name) = unused.unwrap_or(self.usage).doubted
@@ -246,13 +247,13 @@ impl Producer<'_> {
             cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),
             detail: None,
         });
-        // What has ended without being in vain is what the exchange has used.
+        // If an attempt has ended and was not in vain, its usage is the exchange's own.
         let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
         self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);
     }
 }
 
-/// Returns what must not appear in a text about an account.
+/// Returns the secrets that must not appear in a text about an account.
 fn secrets<'a>(place: &'a Place, token: Option<&'a Secret>) -> Vec<&'a str> {
     place.account.secrets().into_iter().chain(token.map(Secret::expose)).collect()
 }

@@ -1,8 +1,7 @@
-//! The state of a producer, with what belongs to each: Asking → Streaming → Ending → Over. A whole
-//! answer leads from Asking at once to Over.
+//! The state of a producer, with the data of each state: Asking → Streaming → Ending → Over. A
+//! whole answer leads directly from Asking to Over.
 //!
-//! **Invariant:** what must outlast a future that is dropped is here, and in no local of that
-//! future.
+//! **Invariant:** data that must outlast a dropped future is here, and in no local of that future.
 
 use super::opening::{FailedAttempt, Gained, Opened};
 use super::progress::Progress;
@@ -23,35 +22,36 @@ pub(super) enum ProducerState<'x> {
     /// No gate is open.
     Asking {
         race: Race<'x>,
-        /// An answer that is a refusal, for when nobody else answers.
+        /// An answer that is a refusal by the model, for when no other answers.
         reserve: Option<Box<Declined<'x>>>,
     },
-    /// A stream runs whose gate is open.
+    /// A stream runs, and its gate is open.
     Streaming(Streaming),
-    /// The last good events of a stream that broke are out; its failure comes next.
+    /// The last good events of a broken stream have been returned. Its failure comes next.
     Ending(Failure),
-    /// The answer is out, or a refusal. The attempt stays until its connection's fate is known.
+    /// The answer, or a refusal, has been returned. The attempt stays until its connection's fate
+    /// is known.
     Over(Option<Attempt>),
 }
 
 /// The attempts that run before a gate is open.
 #[derive(Default)]
 pub(super) enum Race<'x> {
-    /// None: a candidate is looked for.
+    /// No attempt runs: a candidate is looked for.
     #[default]
     Nobody,
-    /// None: since this time the request waits in the queue.
+    /// No attempt runs: since this time the request waits in the queue.
     Waiting(Instant),
-    /// One.
+    /// One attempt runs.
     One(Running<'x>),
-    /// The second began beside a slow first one.
+    /// Two attempts run. The second began beside a slow first one.
     Two(Running<'x>, Running<'x>),
 }
 
 /// An attempt whose gate is not open yet.
 pub(super) struct Running<'x> {
     pub(super) attempt: Try,
-    /// It began beside a slow one.
+    /// True if the attempt began beside a slow one.
     pub(super) is_hedge: bool,
     pub(super) losses: Losses,
     pub(super) end: Pin<Box<dyn Future<Output = Result<Opened, FailedAttempt>> + Send + 'x>>,
@@ -63,16 +63,16 @@ pub(super) struct Streaming {
     pub(super) reading: Reading,
 }
 
-/// An answer that is a refusal.
+/// An answer that is a refusal by the model.
 pub(super) struct Declined<'x> {
     pub(super) running: Running<'x>,
     pub(super) opened: Opened,
-    /// Its place in the trail.
+    /// The attempt's place in the trail.
     pub(super) noted: usize,
 }
 
 impl Declined<'_> {
-    /// Frees its place at the account, while it waits for others.
+    /// Frees the place at the account while the answer waits in reserve.
     pub(super) fn release(&mut self) {
         if let Gained::Stream { reading, .. } = &mut self.opened.gained {
             reading.attempt.release();
@@ -80,7 +80,7 @@ impl Declined<'_> {
     }
 }
 
-/// A try is an attempt as the producer keeps account of it.
+/// A [`Try`] is the producer's own data about an attempt.
 pub(super) struct Try {
     /// The candidate's place.
     pub(super) place: usize,
@@ -90,12 +90,12 @@ pub(super) struct Try {
 }
 
 impl<'x> ProducerState<'x> {
-    /// Tells whether an attempt runs whose gate is not open.
+    /// Returns whether an attempt runs whose gate is not open.
     pub(super) fn is_racing(&self) -> bool {
         matches!(self, ProducerState::Asking { race: Race::One(_) | Race::Two(..), .. })
     }
 
-    /// Tells whether nobody is asked any more.
+    /// Returns whether no other candidate will be tried.
     pub(super) fn is_committed(&self) -> bool {
         !matches!(self, ProducerState::Asking { .. })
     }
@@ -105,22 +105,22 @@ impl<'x> ProducerState<'x> {
         if let ProducerState::Streaming(live) = self { Some(live) } else { None }
     }
 
-    /// Returns since when the request waits in the queue.
+    /// Returns the time since which the request waits in the queue.
     pub(super) fn waiting(&self) -> Option<Instant> {
         if let ProducerState::Asking { race: Race::Waiting(since), .. } = self { Some(*since) } else { None }
     }
 
-    /// Returns the race, for as long as no gate is open.
+    /// Returns the race, while no gate is open.
     pub(super) fn race(&mut self) -> Option<&mut Race<'x>> {
         if let ProducerState::Asking { race, .. } = self { Some(race) } else { None }
     }
 
-    /// Returns the place for an answer that is a refusal, for as long as others may answer.
+    /// Returns the place for an answer in reserve, while others may answer.
     pub(super) fn reserve(&mut self) -> Option<&mut Option<Box<Declined<'x>>>> {
         if let ProducerState::Asking { reserve, .. } = self { Some(reserve) } else { None }
     }
 
-    /// Takes the answer that is a refusal out of its place.
+    /// Takes the answer in reserve.
     pub(super) fn take_reserve(&mut self) -> Option<Box<Declined<'x>>> {
         self.reserve()?.take()
     }
@@ -140,7 +140,7 @@ impl<'x> Race<'x> {
         };
     }
 
-    /// Takes all attempts out of the race. Who waits in the queue goes on waiting.
+    /// Takes all attempts out of the race. A request that waits in the queue keeps waiting.
     fn stop(&mut self) -> [Option<Running<'x>>; 2] {
         match std::mem::take(self) {
             none @ (Race::Nobody | Race::Waiting(_)) => {

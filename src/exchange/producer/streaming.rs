@@ -11,12 +11,13 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// After a stream's end the connection's own end follows at once, or the connection is not kept.
+/// The longest time from a stream's end to the end of its connection's answer. After it, the
+/// connection is not kept.
 const LINGER: Duration = Duration::from_millis(20);
 
 impl Producer<'_> {
-    /// Returns the next events of the stream. The stream stays in the state while it is waited for,
-    /// so that it is still there if this future is dropped.
+    /// Returns the next events of the stream. The stream stays in the state during the wait, so
+    /// that it is still there if this future is dropped.
     pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
         let ProducerState::Streaming(Streaming { attempt, reading }) = &mut self.state else { return Ok(None) };
         let (due, late) = reading.due();
@@ -26,7 +27,7 @@ impl Producer<'_> {
             Ok(false) if reading.out.is_empty() => return Ok(None),
             Ok(false) => return Ok(Some(Piece::Events(std::mem::take(&mut reading.out).into()))),
             Ok(true) => None,
-            // Only its connection's end was missing.
+            // Only the end of the connection was missing.
             Err(_) if reading.stream.whole() => None,
             Err(failure) => Some(failure),
         };
@@ -47,9 +48,9 @@ impl Producer<'_> {
         }
     }
 
-    /// Ends a stream: returns its last events, if it is whole, and its connection, whose fate is
-    /// not known yet. A flaw of a whole answer is named before its finishes; or the stream breaks
-    /// because of it, where the catalog wants that.
+    /// Ends a stream. If it is whole, returns its last events, and its connection, whose fate is
+    /// not known yet. A flaw of a whole answer is named in a comment before its last events. If the
+    /// catalog wants that, the stream breaks because of the flaw instead.
     pub(super) fn conclude(&self, attempt: &Try, mut reading: Reading) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
         let trail = self
             .debug(Some((attempt, "ok")), attempt.progress.timing())
@@ -72,13 +73,13 @@ impl Producer<'_> {
         Err((failure, Box::new(reading)))
     }
 
-    /// Tells whether an answer with these flaws fails at the candidate at this place.
+    /// Returns whether the candidate at this place counts an answer with these flaws as a failure.
     fn refuses(&self, place: usize, flaws: Flaws) -> bool {
         self.request.candidates.get(place).is_some_and(|candidate| candidate.refuses(flaws))
     }
 
-    /// Yields the events of a broken stream that came whole: they belong to the caller, and are
-    /// what was used. The failure comes next.
+    /// Returns the whole events of a broken stream: they belong to the caller, and count as used.
+    /// The failure comes next.
     pub(super) fn salvage(
         &mut self,
         mut attempt: Try,
@@ -97,8 +98,8 @@ impl Producer<'_> {
         Ok(Some(Piece::Events(events.into())))
     }
 
-    /// Keeps the connection, once the caller has everything, if the connection's end follows at
-    /// once.
+    /// Keeps the connection, once the caller has everything, if the end of the connection's answer
+    /// follows at once.
     pub async fn settle(&mut self) {
         let ProducerState::Over(lingering) = &mut self.state else { return };
         let Some(mut attempt) = lingering.take() else { return };
@@ -114,7 +115,7 @@ impl Producer<'_> {
     }
 }
 
-/// Returns members of the usage chunk's own object. Names of accounts and the words for times need
+/// Returns members for the usage chunk's own object. Names of accounts and the words for times need
 /// no escapes.
 fn trail(attempts: &str, timing: &str) -> String {
     format!(r#""attempts":"{attempts}","server_timing":"{timing}""#)

@@ -1,6 +1,6 @@
 //! Thoughts are what a model wants back with the next turn. They are kept in the vault, and in the
-//! store that instances share. What another instance has kept is fetched from the store before the
-//! first attempt, if it arrives in time.
+//! store that instances share. Thoughts that another instance has kept are fetched from the store
+//! before the first attempt, if they arrive in time.
 
 use super::Producer;
 use crate::exchange::admission;
@@ -25,7 +25,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Fetches the thoughts that belong to calls in the request, and are not in the vault.
+    /// Fetches the thoughts that belong to calls in the request and are not in the vault.
     pub(super) async fn recall(&mut self) {
         let Some(store) = &self.shared.store else { return };
         // Without calls nothing was kept.
@@ -33,7 +33,7 @@ impl Producer<'_> {
             return;
         }
         let missing = self.missing();
-        // The newest are what the model goes on from.
+        // The newest calls come first: the model goes on from them.
         let calls: Vec<(Family, &str)> = missing.iter().rev().map(|(family, call)| (*family, call.as_str())).collect();
         for (place, thoughts) in store.find(&self.request.key, &calls).await {
             if let Some(call) = calls.get(place) {
@@ -42,7 +42,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Returns the calls whose thoughts the candidates would look for in vain.
+    /// Returns the calls whose thoughts the candidates would not find in the vault.
     fn missing(&self) -> Vec<(Family, String)> {
         let missing = RefCell::new(Vec::new());
         for family in [Family::Claude, Family::Gemini] {
@@ -55,7 +55,8 @@ impl Producer<'_> {
                 }
                 found
             };
-            // The candidate writes the request again when its turn comes, and refuses it then.
+            // The candidate writes the request again when its turn comes, and any refusal counts
+            // only then.
             drop(admission::write(candidate, &self.memory.body, &self.request.envelope, &kept));
         }
         missing.into_inner()
