@@ -1,7 +1,7 @@
-//! Finds the key that a request's headers carry. The key is looked up by its SHA-256, so that the
-//! secret is compared with nothing and how long it takes says nothing of it.
+//! Finds the key that a request's headers carry. The key is looked up by its SHA-256: so the secret
+//! is compared with nothing, and the time of the look-up tells nothing about it.
 //!
-//! Every reason to refuse ends in the same answer, so that nobody outside learns which one it was.
+//! Every reason to refuse gives the same answer, so that nobody outside learns which one it was.
 
 use crate::catalog::{Catalog, Key};
 use crate::conf::config::Server;
@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A longer text is no key of ours, and is not hashed.
+/// The longest secret. A longer text is no key of ours, and is not hashed.
 const LONGEST: usize = 512;
 
 /// The headers besides `authorization` in which SDKs send the key.
@@ -52,8 +52,8 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" ")).then(|| rest.trim_ascii_end())
 }
 
-/// Returns the caller's address: the last hop of `x-forwarded-for` that is not a proxy of ours, if
-/// the connection comes from one of those.
+/// Returns the caller's address. If the connection comes from a proxy of ours, this is the last hop
+/// of `x-forwarded-for` that is not such a proxy.
 pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
     let trusted = |ip: IpAddr| server.trusted_proxies.iter().any(|range| range.contains(ip));
     let peer = peer?.to_canonical();
@@ -63,7 +63,7 @@ pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Op
     let lines: Vec<&[u8]> = headers.get_all("x-forwarded-for").iter().map(|line| line.as_bytes()).collect();
     let mut last = peer;
     for hop in lines.iter().rev().flat_map(|line| line.rsplit(|b| *b == b',')) {
-        // A hop that cannot be read is somebody, but nobody whom `allow_ips` knows.
+        // A hop that cannot be read is no address that `allow_ips` could name.
         last = hop_address(hop)?.to_canonical();
         if !trusted(last) {
             return Some(last);

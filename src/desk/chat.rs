@@ -1,5 +1,5 @@
-//! A chat completion is read and planned here: what is asked for, which targets may be tried, and
-//! whether the caller's limits allow it.
+//! Reads and plans a chat completion: the request, the targets that may be tried, and the admission
+//! by the caller's limits.
 
 use super::record::Record;
 use super::{Desk, Planned, checks, intake, limits};
@@ -63,7 +63,7 @@ impl Desk {
             cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
         };
         let bounds = scopes.bounds(key, model.index);
-        // Its admission asks for the place itself.
+        // The admission takes a place of its own.
         drop(entry);
         let ask = plan::most(&envelope, &plan);
         limits::admit(self.backends.store.as_ref(), record, &bounds, ask, snapshot.generation).await?;

@@ -1,4 +1,4 @@
-//! A check looks at a request's headers: it refuses what nobody may send, or reads what the caller
+//! A check looks at a request's headers. It refuses what nobody may send, or reads what the caller
 //! asks for in a header of ours.
 
 use crate::base::units::Span;
@@ -7,7 +7,7 @@ use http::{HeaderMap, header};
 use pingora_proxy::Session;
 use std::time::Duration;
 
-/// Refuses a target and headers that have more bytes than this.
+/// Refuses a target, or headers together with the target, that have more bytes than this.
 pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
     let header = session.req_header();
     let target = header.uri.path_and_query().map_or(0, |target| target.as_str().len());
@@ -23,8 +23,8 @@ pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a body in another transfer coding than chunks: what is packed into them would be taken
-/// for the body as it is.
+/// Refuses a body in another transfer coding than chunks: the body's packed bytes would be taken
+/// for the body itself.
 pub(super) fn coding(session: &mut Session) -> Result<(), Refusal> {
     let headers = &session.req_header().headers;
     if !headers.contains_key(header::TRANSFER_ENCODING) {
@@ -34,19 +34,20 @@ pub(super) fn coding(session: &mut Session) -> Result<(), Refusal> {
     let codings: Vec<&str> = lines.flat_map(|line| line.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
     let is = |coding: &str, name: &str| coding.eq_ignore_ascii_case(name);
     let chunked = codings.iter().filter(|coding| is(coding, "chunked")).count();
-    // In chunks twice, it has two ends (RFC 9112, 6.1).
+    // A body in chunks twice has two ends (RFC 9112, 6.1).
     if chunked <= 1 && codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked"))
     {
         return Ok(());
     }
-    // Whoever stands before us may see another end of it.
+    // A proxy before us may see another end of the body.
     session.set_keepalive(None);
     let message =
         "The header `transfer-encoding` may only be `chunked`, written once: send the body without compression.";
     Err(Refusal::new(What::UnknownCoding, message).in_vain())
 }
 
-/// Refuses a `connection` that lets a hop take away headers that decide who asks and what.
+/// Refuses a `connection` header that lets a hop remove headers which decide who sends the request,
+/// and what it asks for.
 pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
     const PROTECTED: [&str; 8] = [
         "authorization",
@@ -69,7 +70,7 @@ pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
     }
 }
 
-/// Returns how long the caller says that all attempts together may take.
+/// Returns the longest time for all attempts together, as the caller says.
 pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     const NAME: &str = "x-portcullis-timeout";
     let mut values = headers.get_all(NAME).iter();

@@ -1,11 +1,12 @@
-//! A connection is counted and timed here, around the proxy. It gets:
+//! [`Connections`] counts and times the connections of callers, around the proxy. It adds three
+//! things:
 //!
-//! * a place: there are so many and no more, since neither Pingora's settings nor its connection
-//!   filter can count them;
-//! * the time that a request's head may take: Pingora bounds the time of each byte, but not of the
-//!   whole, so that a caller who sends a byte at a time would hold a place for ever;
-//! * the answer to a head that Pingora cannot read. Pingora answers it before there is a request,
-//!   with an empty 400; an answer of ours replaces that one, and has its access line.
+//! * A cap on the number of connections. Neither Pingora's settings nor its connection filter can
+//!   count them.
+//! * A deadline for a request's head. Pingora bounds the time of each byte, but not of the whole
+//!   head: a caller who sends a byte at a time would hold a place for ever.
+//! * The answer to a head that Pingora cannot read. Pingora answers it with an empty 400, before
+//!   there is a request. Our answer replaces that one, and has its access line.
 
 mod misread;
 
@@ -37,7 +38,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// The proxy behind its cap.
+/// The proxy behind its cap and its deadlines.
 pub struct Connections<P> {
     proxy: Arc<P>,
     places: Arc<Semaphore>,
@@ -46,7 +47,7 @@ pub struct Connections<P> {
 }
 
 impl<P> Connections<P> {
-    /// Puts a cap on this proxy's connections. `places` is shared by all listeners.
+    /// Puts a cap on this proxy's connections. All listeners share `places`.
     pub fn new(proxy: P, places: Arc<Semaphore>, settings: Arc<Server>, books: Arc<Books>) -> Connections<P> {
         Connections { proxy: Arc::new(proxy), places, settings, books }
     }
@@ -60,7 +61,7 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
             return None;
         };
         let stream: Stream = match stream.selected_alpn_proto() {
-            // Its connections have deadlines of their own.
+            // Connections of HTTP/2 have deadlines of their own.
             Some(ALPN::H2) => stream,
             _ => Box::new(Timed::new(stream, self.settings.clone(), self.books.clone())),
         };
@@ -74,7 +75,8 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
 
 /// Tells the connection of a session which phase begins.
 pub fn enter(session: &Session, phase: u8) {
-    // A stream of HTTP/2 has no such connection, and a listener that is not ours has another one.
+    // A stream of HTTP/2 has no such connection. On a listener that is not ours, the connection has
+    // another type.
     if let Some(timed) = session.as_downstream().stream().and_then(|stream| (**stream).as_any().downcast_ref::<Timed>())
     {
         timed.phase.store(phase, Ordering::Release);
@@ -83,32 +85,31 @@ pub fn enter(session: &Session, phase: u8) {
 
 /// The phase in which a head is awaited or read.
 const HEAD: u8 = 0;
-/// The phase in which a request runs. The deadlines of its exchange hold.
+/// The phase in which a request runs. The deadlines of its exchange apply.
 pub const BUSY: u8 = 1;
-/// The phase after a request's end. What comes next is another head.
+/// The phase after a request's end. The next thing to come is another head.
 pub const OVER: u8 = 2;
 
 /// The beginning of Pingora's own answer to a head that it cannot read.
 const MISREAD: &[u8] = b"HTTP/1.1 400 ";
-/// For so long the rest of such a request is read, so that the caller sees the answer and not a
-/// reset.
+/// The time for which the rest of such a request is read, so that the caller sees the answer and
+/// not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
-/// A connection whose heads must come in time: `client_read` from the first byte on. (Until then it
-/// is idle, which Pingora bounds.)
+/// A connection whose heads must come in time: within `client_read`, from the first byte on. (Until
+/// that byte it is idle, which Pingora bounds.)
 struct Timed {
     stream: Stream,
     settings: Arc<Server>,
     books: Arc<Books>,
     phase: AtomicU8,
-    /// Whether the head's first byte has come.
+    /// True if the head's first byte has come.
     begun: bool,
     due: Instant,
     alarm: Alarm,
     /// The head that is being read.
     head: HeadBytes,
-    /// The rest of the answer to a head that could not be read, which stands in for Pingora's own
-    /// answer.
+    /// The rest of the answer to a head that could not be read. This answer replaces Pingora's own.
     refusal: Option<Bytes>,
 }
 
@@ -133,7 +134,7 @@ impl Timed {
         }
     }
 
-    /// Returns the answer to a head that cannot be read. It is an exchange as any other, and ends
+    /// Returns the answer to a head that cannot be read. It is an exchange like any other, and ends
     /// with this answer.
     fn refuse(&self) -> Vec<u8> {
         let refusal = self.head.fault();
@@ -155,7 +156,8 @@ impl Timed {
         misread::answer(record.facts.answer.status, &record.facts.request.id, &body, bare, SystemTime::now())
     }
 
-    /// Writes that answer, and tells Pingora that its own is written.
+    /// Writes the answer to a head that cannot be read, and tells Pingora that its own answer is
+    /// written.
     fn poll_refuse(&mut self, cx: &mut Context<'_>, theirs: usize) -> Poll<io::Result<usize>> {
         if self.refusal.is_none() {
             self.refusal = Some(self.refuse().into());
@@ -169,12 +171,12 @@ impl Timed {
         Poll::Ready(Ok(theirs))
     }
 
-    /// Ends the answer, and reads what is left of the request.
+    /// Ends the answer, and reads the rest of the request.
     async fn linger(&mut self) {
         if AsyncWriteExt::shutdown(&mut self.stream).await.is_ok() {
             let mut unread = [0; 4096];
             let all = async { while self.stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
-            // Who goes on for longer sees the reset.
+            // A caller who sends for longer sees the reset.
             drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
         }
     }
@@ -200,8 +202,8 @@ impl AsyncRead for Timed {
             this.due = Instant::now() + this.settings.timeouts.client_read;
             return Poll::Ready(Ok(()));
         }
-        // Bytes that are always there must not put off the end either. Before the first byte
-        // Pingora's own deadline holds.
+        // Bytes that always arrive must not put off the deadline either. Before the first byte,
+        // Pingora's own deadline applies.
         let overdue = this.begun
             && if read.is_ready() { Instant::now() >= this.due } else { this.alarm.poll(cx, this.due).is_ready() };
         if overdue { Poll::Ready(Err(ErrorKind::TimedOut.into())) } else { read.map(Ok) }
@@ -213,7 +215,7 @@ impl Peek for Timed {
     async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
         let peeked = tokio::time::timeout(self.settings.timeouts.keepalive, self.stream.try_peek(buf)).await??;
         if peeked && buf.starts_with(b"PRI * HTTP/2.0") {
-            // Its connections have deadlines of their own.
+            // Connections of HTTP/2 have deadlines of their own.
             *self.phase.get_mut() = BUSY;
         }
         Ok(peeked)
@@ -223,7 +225,7 @@ impl Peek for Timed {
 impl AsyncWrite for Timed {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        // What is ours is written while a request runs.
+        // Our own answers are written while a request runs.
         if *this.phase.get_mut() != BUSY && (this.refusal.is_some() || buf.starts_with(MISREAD)) {
             return this.poll_refuse(cx, buf.len());
         }

@@ -1,9 +1,9 @@
-//! A door is what a caller may ask for. The method and the path say which one it is; no header and
-//! no key counts, so an unknown path is a 404 for everybody.
+//! A [`Door`] is a thing that a caller may ask for. Only the method and the path decide which door
+//! it is; headers and keys do not count, so an unknown path is a 404 for everybody.
 
 use crate::error::{Refusal, What};
 
-/// A door.
+/// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Door {
     /// `GET /v1/models`
@@ -16,7 +16,7 @@ pub enum Door {
     Live,
     /// `GET /readyz`
     Ready,
-    /// `OPTIONS` on one of the above while CORS is on.
+    /// `OPTIONS` on one of the doors above, while CORS is on.
     Preflight {
         /// The methods that a page of another origin may use there.
         methods: &'static str,
@@ -40,7 +40,7 @@ impl Door {
 /// Returns the door. `path` is the request's path as it was sent, without the query.
 pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     if method == "CONNECT" {
-        // Its target is no path: there is no tunnel here, wherever to.
+        // The target of CONNECT is no path. There is no tunnel here, whatever the target.
         return Err(Refusal::new(
             What::MethodNotSupported { allow: "GET, HEAD, POST" },
             "CONNECT is not supported: this gateway is not a forward proxy.",
@@ -91,7 +91,7 @@ fn by_path(path: &str) -> Option<Door> {
     match skip_slashes(rest) {
         None if rest.is_empty() => Some(Door::Models),
         None => None,
-        // What is between is the id's own.
+        // Slashes between are a part of the id.
         Some(id) => match id.trim_end_matches('/') {
             "" => Some(Door::Models),
             id => decode(id).map(Door::Model),
@@ -99,18 +99,18 @@ fn by_path(path: &str) -> Option<Door> {
     }
 }
 
-/// Returns what follows one slash or more.
+/// Returns the text after one slash or more.
 fn skip_slashes(path: &str) -> Option<&str> {
     path.starts_with('/').then(|| path.trim_start_matches('/'))
 }
 
-/// Decodes an id, with `%2F` and the like. Ids are UTF-8, and a `%` has two digits.
+/// Decodes an id, with `%2F` and the like. An id must be UTF-8, and each `%` must have two digits.
 fn decode(id: &str) -> Option<String> {
     let mut parts = id.split('%');
     let mut out = parts.next()?.as_bytes().to_vec();
     for part in parts {
         let (digits, rest) = part.split_at_checked(2)?;
-        // `from_str_radix` takes a sign, too.
+        // `from_str_radix` would also take a sign.
         let digits = Some(digits).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
         out.push(u8::from_str_radix(digits, 16).ok()?);
         out.extend_from_slice(rest.as_bytes());
@@ -118,10 +118,10 @@ fn decode(id: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Returns the message for an unknown path. For near misses it says what to use.
+/// Returns the message for an unknown path. For a near miss, it says what to use.
 fn unknown(path: &str) -> String {
     let bare = path.trim_matches('/').to_ascii_lowercase();
-    // The client adds it to a base URL that should have it, or has it already.
+    // The client adds `/v1` to a base URL that already has it, or should have it.
     let twice = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1/"));
     let note = if twice.is_some() { " (the path has `/v1` twice: remove it from the client's base URL)" } else { "" };
     let hint = match twice.unwrap_or(&bare) {

@@ -20,8 +20,7 @@ pub struct FrontDoor {
 }
 
 impl FrontDoor {
-    /// Returns the format of those who ask at a door. Where no door was found, the only answer is a
-    /// refusal.
+    /// Returns the format of callers at a door. If no door was found, the only answer is a refusal.
     pub fn of(door: Option<&Door>) -> &'static FrontDoor {
         match door {
             Some(Door::Chat | Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight { .. })

@@ -1,10 +1,10 @@
-//! The gateway is Portcullis as a Pingora proxy: one short method for each of Pingora's phases, and
-//! no policy.
+//! The [`Gateway`] is Portcullis as a Pingora proxy: one short method for each of Pingora's phases,
+//! and no policy.
 //!
 //! Everything happens in `request_filter` and `proxy_upstream_filter`; Pingora's own loop to the
 //! upstream is never entered. **Invariant:** `Ok` is returned to Pingora only after an explicit end
-//! of the answer. After a partial one Pingora would finish the body and make a cut answer look
-//! whole; so that is an `Err`, and the connection ends truncated.
+//! of the answer. After a partial answer, Pingora would finish the body, and a cut answer would
+//! look whole. So a partial answer returns `Err`, and the connection ends truncated.
 
 use crate::desk::connection;
 use crate::desk::record::Record;
@@ -28,12 +28,12 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Returns a proxy whose requests this desk handles.
+    /// Makes a proxy whose requests this desk handles.
     pub fn new(desk: Desk) -> Gateway {
         Gateway { desk }
     }
 
-    /// Writes a refusal, after which the connection may be used again.
+    /// Writes a refusal. The connection may be used again after it.
     async fn refuse(
         &self,
         session: &mut Session,
@@ -45,7 +45,7 @@ impl Gateway {
     }
 }
 
-/// What an exchange carries from one phase to the next.
+/// The data that an exchange carries from one phase to the next.
 pub struct Context {
     record: Record,
     planned: Option<Planned>,
@@ -59,7 +59,7 @@ impl ProxyHttp for Gateway {
         Context { record: Record::new(self.desk.books.clone()), planned: None }
     }
 
-    /// Adds none: not even the compression that Pingora adds by itself.
+    /// Adds no module: not even the compression that Pingora adds by default.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<()> {
@@ -99,7 +99,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, _: &mut Session, _: &Error, context: &mut Context) -> FailToProxy {
-        // Whatever could be said to the caller has been said; what is left is to close.
+        // Everything that could be said to the caller has been said. The connection closes.
         FailToProxy { error_code: context.record.facts.answer.status, can_reuse_downstream: false }
     }
 
@@ -109,7 +109,7 @@ impl ProxyHttp for Gateway {
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {
-        // The access line says it.
+        // The access line has the error.
         true
     }
 
@@ -118,8 +118,8 @@ impl ProxyHttp for Gateway {
     }
 }
 
-/// Returns the error after which Pingora closes the connection as it is, since it cannot be used
-/// any more.
+/// Returns the error after which Pingora closes the connection as it is, since the connection
+/// cannot be used any more.
 fn broken(record: &mut Record) -> Box<Error> {
     if !record.ended() {
         record.end(Outcome::ClientLeft);

@@ -1,4 +1,4 @@
-//! The intake reads a request's body. It is bounded in size, in time, and in what all requests
+//! The intake reads a request's body. It bounds the body in size, in time, and in what all requests
 //! together may hold in memory.
 
 mod gzip;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So many bytes a second. The gateway does not wait for a caller that is slower for longer than
-/// `client_read`.
+/// The least rate of a body, in bytes per second. The gateway waits for a slower caller no longer
+/// than `client_read`.
 const LEAST_RATE: u64 = 16 * 1024;
 
-/// So much room is made before the bytes have come, and no more.
+/// The most memory that is reserved before the bytes have come.
 const AT_ONCE: usize = 4 << 20;
 
-/// Reads the whole body. What it holds in memory is counted in the caller's purse.
+/// Reads the whole body. The memory that it holds is counted in the caller's purse.
 pub async fn body(
     session: &mut Session,
     settings: &Server,
@@ -33,19 +33,19 @@ pub async fn body(
     purse: &Arc<Purse>,
 ) -> Result<(Bytes, Held), Refusal> {
     let Head { declared, packed, form } = check_headers(session, settings.limits.request_body)?;
-    // A caller that would not have the room at the end need not begin. A body without a length
-    // counts as it comes.
+    // If there is no memory for the declared length, the body is not read. A body without a length
+    // is counted as it comes.
     let mut held = memory.open(purse);
     if !held.grow(declared) {
         return Err(Refusal::no_room());
     }
     let header = session.req_header();
     let expects = header.headers.get(header::EXPECT);
-    // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
+    // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
     if header.version > Version::HTTP_10
         && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
     {
-        // A caller who cannot be written to will be noticed by the next read.
+        // If the caller cannot be written to, the next read notices it.
         session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
     }
     let limit = settings.limits.request_body;
@@ -62,7 +62,7 @@ pub async fn body(
             tokio::select! {
                 biased;
                 chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
-                // Polled only while the caller is waited for.
+                // This is polled only while the caller is waited for.
                 () = drain.cutting() => Err(cut()),
             }
         };
@@ -70,7 +70,7 @@ pub async fn body(
         let chunk = match read {
             Some(Ok(Some(chunk))) => chunk,
             Some(Ok(None)) => break,
-            // Pingora has the same deadline for one read, and either timer may be first.
+            // Pingora has the same deadline for one read, and either timer may fire first.
             Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => return Err(late(so_far, began)),
             Some(Err(error)) => return Err(unreadable(session, &error)),
             None => return Err(late(so_far, began)),
@@ -101,14 +101,14 @@ pub async fn body(
     Ok((body, held))
 }
 
-/// What the headers say of a body.
+/// The facts about a body that the headers state.
 struct Head {
     /// The length, or 0 if the headers name none.
     declared: usize,
-    /// Whether the body is compressed with gzip.
+    /// True if the body is compressed with gzip.
     packed: bool,
-    /// Whether the body is called a form, as curl calls whatever `-d` gives if it is told nothing
-    /// else.
+    /// True if the headers call the body a form. That is the content type that curl sends with `-d`
+    /// if it is given no other.
     form: bool,
 }
 
@@ -159,13 +159,13 @@ fn late(so_far: usize, began: Instant) -> Refusal {
     Refusal::new(What::BodyTimeout, message)
 }
 
-/// Returns what a caller is told if its body cannot be read. Pingora has names of its own for
+/// Returns the refusal for a body that cannot be read. Pingora has error names of its own for
 /// broken chunks.
 fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
     if !matches!(error.etype(), ErrorType::Custom("InvalidChunk" | "InvalidTrailerEnd")) {
         return left();
     }
-    // Pingora takes such a body for done, but where the next request begins nobody knows.
+    // Pingora takes such a body for complete, but nobody knows where the next request begins.
     session.set_keepalive(None);
     let message = "The request's body is not in valid chunks, although its `transfer-encoding` is `chunked`.";
     Refusal::new(What::BadRequest { code: None }, message)

@@ -1,4 +1,4 @@
-//! The admission of a request by its caller's limits.
+//! Asks the caller's limits for the admission of a request.
 
 use super::record::Record;
 use crate::base::calendar;
@@ -6,7 +6,7 @@ use crate::error::{Refusal, What};
 use crate::limits::{self, Ask, Bounds, LimitReached};
 use crate::store::{Admission, Store};
 
-/// Takes from the caller's limits what the request may use, or refuses it.
+/// Takes the most that the request may use from the caller's limits, or returns the refusal.
 pub(super) async fn admit(
     store: Option<&Store>,
     record: &mut Record,
@@ -16,7 +16,7 @@ pub(super) async fn admit(
 ) -> Result<(), Refusal> {
     let now = calendar::now();
     let admitted = match store {
-        // Most have no limits, and nothing to ask.
+        // Most requests have no limits, and nothing to ask.
         Some(store) if !bounds.is_empty() => match store.admit(bounds, ask, now).await {
             Admission::Admitted(reservation) => Ok(reservation),
             Admission::Refused(refused) => Err(refused),
@@ -33,7 +33,7 @@ pub(super) async fn admit(
     Ok(())
 }
 
-/// Notes the limit that has no room, and returns what the caller is told.
+/// Notes the limit that has no room, and returns the refusal for the caller.
 pub(super) fn limited(record: &mut Record, refused: &LimitReached) -> Refusal {
     record.left = refused.left;
     record.facts.spending.limited = Some((refused.level, refused.over.kind));

@@ -1,5 +1,5 @@
-//! The desk is the gateway's caller-facing half: it takes a request in, decides what becomes of it,
-//! and answers it, or has an exchange with the upstreams answer it.
+//! The desk is the half of the gateway that faces callers. It takes a request in, decides what
+//! becomes of it, and answers it, or has an exchange with the upstreams answer it.
 
 pub mod auth;
 mod chat;
@@ -38,19 +38,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The desk. One of these a process.
+/// The desk. A process has one of these.
 pub struct Desk {
-    /// `conf/server.yaml`
+    /// The settings of `conf/server.yaml`.
     pub settings: Arc<Server>,
-    /// What exchanges are settled in.
+    /// The parts in which exchanges are settled.
     pub books: Arc<Books>,
-    /// Whom exchanges ask.
+    /// The parts through which exchanges ask providers.
     pub backends: Arc<Backends>,
-    /// What requests and buffered answers hold in memory.
+    /// The budget of memory for requests and buffered answers.
     pub memory: Arc<Budget>,
 }
 
-/// A request that was read, and for which it is known who may be asked.
+/// A request that was read, with the plan of the targets that may be tried.
 pub struct Planned {
     request: Request,
     body: Bytes,
@@ -58,7 +58,7 @@ pub struct Planned {
 }
 
 impl Desk {
-    /// Notes what is known of every request before anything is decided.
+    /// Notes the facts that are known of every request before anything is decided.
     pub fn welcome(&self, session: &mut Session, record: &mut Record) {
         let timeouts = self.settings.timeouts;
         session.set_read_timeout(Some(timeouts.client_read));
@@ -76,7 +76,7 @@ impl Desk {
         record.facts.sender.address = auth::address(&self.settings, peer, &header.headers);
     }
 
-    /// Answers a request, or returns what was planned for it.
+    /// Answers a request, or returns the plan for it.
     pub async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Planned>, Refusal> {
         checks::sizes(session, self.settings.limits.header_bytes)?;
         checks::coding(session)?;
@@ -111,7 +111,7 @@ impl Desk {
         written.map(|()| None).map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))
     }
 
-    /// Finds out whose request it is, and notes that the key is used.
+    /// Finds the key of the request, and notes that the key is used.
     fn open(&self, session: &Session, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
         let headers = &session.req_header().headers;
         let snapshot = self.books.live.load_full();
@@ -133,7 +133,7 @@ impl Desk {
         Ok((snapshot, key))
     }
 
-    /// Has the upstreams answer what was planned.
+    /// Has the upstreams answer a planned request.
     pub async fn exchange(&self, session: &mut Session, record: &mut Record, planned: Planned) -> End {
         let Planned { mut request, body, held } = planned;
         if let Some(before) = &mut request.debug {
@@ -149,17 +149,17 @@ impl Desk {
             account_for(record, &mut producer);
             let refusal = self.panicked();
             record.refused(&refusal);
-            // After the head only the connection's end can tell.
+            // After the head, only the end of the connection can tell the caller.
             if session.response_written().is_none() { End::Refused(refusal, Notes::default()) } else { End::Broken }
         })
     }
 
-    /// Returns what writes to this caller.
+    /// Returns the writer to this caller.
     pub fn reply<'x>(&'x self, session: &'x mut Session, record: &'x mut Record) -> Reply<'x> {
         Reply { session, record, settings: &self.settings, drain: &self.books.drain }
     }
 
-    /// Counts a panic of ours, and returns what the caller is told.
+    /// Counts a panic of ours, and returns the refusal for the caller.
     pub fn panicked(&self) -> Refusal {
         self.books.metrics.process.panics.inc();
         Refusal::new(

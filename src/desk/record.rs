@@ -1,9 +1,10 @@
-//! A record grows with its exchange, and settles it exactly once at its end.
+//! A [`Record`] collects what is known of an exchange, and settles the exchange exactly once at its
+//! end.
 //!
-//! **Invariant:** settling happens in `Drop`, so that it happens for every way to end: an answer, a
-//! refusal, a caller who left, a panic. It writes the access line and the ledger's row, counts, and
-//! tells the drain that the exchange is over. Only the caller's limits are settled before, when it
-//! is certain what was used and the answer's end is about to leave.
+//! **Invariant:** settling happens in `Drop`, so that it happens whatever way the exchange ends: an
+//! answer, a refusal, a caller who left, a panic. It writes the access line and the ledger's row,
+//! counts the metrics, and tells the drain that the exchange is over. Only the caller's limits are
+//! settled before, when the usage is certain and the answer's end is about to leave.
 
 use super::front_door::FrontDoor;
 use crate::access_log::AccessLog;
@@ -23,42 +24,42 @@ use std::time::Instant;
 
 /// The books in which exchanges are settled. There is one for each process.
 pub struct Books {
-    /// One line an exchange.
+    /// The access log, with one line for each exchange.
     pub access_log: AccessLog,
-    /// One row an exchange that was admitted.
+    /// The ledger, with one row for each admitted exchange.
     pub ledger: Arc<Ledger>,
-    /// What `/metrics` shows.
+    /// The metrics that `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The catalog that is live, and the limits of its callers.
     pub live: Arc<Live>,
-    /// Who still runs.
+    /// The drain, which counts the exchanges that run.
     pub drain: Arc<Drain>,
 }
 
-/// The record. Fields are filled in as they become known.
+/// The record of one exchange. Its fields are filled in as they become known.
 pub struct Record {
     books: Arc<Books>,
-    /// When the request's head arrived.
+    /// The time at which the request's head arrived.
     pub began: Instant,
-    /// Probes of health are no exchanges: they leave no line.
+    /// False for probes of health: they leave no line.
     pub is_exchange: bool,
-    /// The format that the caller speaks, as far as is known.
+    /// The format that the caller speaks, as far as it is known.
     pub front: &'static FrontDoor,
-    /// What is known so far.
+    /// The facts that are known so far.
     pub facts: Settled,
     /// What is left of the caller's limits.
     pub left: Left,
-    /// What the tokens of the account that answered cost, if that is known.
+    /// The price of the tokens of the account that answered, if it is known.
     price: Option<Price>,
-    /// What the limits hold for it, and the generation of the catalog that let it in.
+    /// The reservation in the limits, and the generation of the catalog under which it was made.
     reservation: Option<(Reservation, u64)>,
     /// Whether the limits have what was not used.
     is_settled: bool,
-    /// Its place among the exchanges that run, until its row is written.
+    /// The exchange's place in the ledger's list of running ones, until its row is written.
     run: Option<Run>,
-    /// What the ledger reads while it runs.
+    /// The meter that the ledger reads while the exchange runs.
     meter: Option<Arc<Meter>>,
-    /// Whether it is known how the exchange ended.
+    /// True if the outcome is known.
     has_ended: bool,
 }
 
@@ -86,8 +87,8 @@ impl Record {
         }
     }
 
-    /// Notes how the exchange ended. The first outcome counts: what follows from it does not change
-    /// it.
+    /// Notes the outcome of the exchange. The first outcome counts: what follows from it does not
+    /// change it.
     pub fn end(&mut self, outcome: Outcome) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
@@ -110,15 +111,15 @@ impl Record {
         self.facts.answer.error.get_or_insert_with(|| shown.chars().take(200).collect());
     }
 
-    /// Notes that the caller's limits let the exchange in.
+    /// Notes that the caller's limits have admitted the exchange.
     pub fn admit(&mut self, reservation: Reservation, generation: u64) {
         self.left = reservation.left;
         self.facts.spending.admitted = Some(reservation.at);
         self.reservation = Some((reservation, generation));
     }
 
-    /// Returns the meter of what the exchange uses, which the ledger reads from now on. What is
-    /// asked for uses `prompt_bytes` at least.
+    /// Makes the meter of what the exchange uses. The ledger reads it from now on. `prompt_bytes`
+    /// is the size from which the prompt's tokens are estimated.
     pub fn meter(&mut self, prompt_bytes: u64) -> Arc<Meter> {
         let row = Row::begun(self.facts.spending.admitted.unwrap_or_default(), &self.facts.sender, &self.facts.request);
         let meter = Arc::new(Meter::new(row, prompt_bytes, self.began));
@@ -128,16 +129,16 @@ impl Record {
         meter
     }
 
-    /// Notes what is used so far, and its price.
+    /// Notes the usage so far, and its price.
     pub fn count(&mut self, usage: Usage, price: Option<Price>) {
-        // What is settled stays as the limits have it.
+        // After settling, the usage stays as the limits have it.
         if !self.is_settled {
             (self.facts.spending.usage, self.price) = (usage, price);
         }
     }
 
-    /// Gives back to the limits what was not used. It happens before the answer's end leaves, so
-    /// that a caller who waits for this end finds its place free.
+    /// Settles the limits: gives back what was not used. This happens before the answer's end
+    /// leaves, so that a caller who waits for this end finds its place free.
     pub fn settle(&mut self) {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
@@ -152,7 +153,7 @@ impl Record {
         let Some((reservation, generation)) = self.reservation.take() else { return };
         let spent = Spent { tokens: usage.total(), usd: cost.unwrap_or_default() };
         let live = &self.books.live;
-        // A limit that is new since the exchange began counts it, too.
+        // A limit that is new since the exchange began counts the exchange, too.
         if live.load().generation != generation
             && let (Some(caller), Some(key), Some(model)) =
                 (&self.facts.sender.caller, &self.facts.sender.key, &self.facts.request.model)
@@ -174,7 +175,7 @@ impl Record {
         reservation.settle(spent);
     }
 
-    /// Tells whether it is known how the exchange ended.
+    /// Returns whether the outcome is known.
     pub fn ended(&self) -> bool {
         self.has_ended
     }

@@ -1,10 +1,10 @@
-//! The relay is the half of an exchange that faces the caller: it alone writes to the caller, and
-//! it ends every answer explicitly.
+//! A [`Relay`] is the half of an exchange that faces the caller. Only the relay writes to the
+//! caller, and it ends every answer explicitly.
 //!
-//! **Invariant:** a write is awaited to its end or is fatal, since a dropped one leaves half a
-//! chunk; comments go out only between writes, and after a failed write nothing more is written.
-//! While the producer is waited for, the caller is watched: one who leaves ends the exchange at
-//! once, and with it the upstream's work.
+//! **Invariant:** a write is awaited to its end, or its failure is fatal, since a dropped write
+//! leaves half a chunk. Comments are sent only between writes, and after a failed write nothing
+//! more is written. While the relay waits for the producer, it watches the caller: if the caller
+//! leaves, the exchange ends at once, and with it the upstream's work.
 
 use super::record::Record;
 use super::reply::{Notes, Reply};
@@ -20,19 +20,19 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::time::Instant;
 
-/// How the relay ended.
+/// The end of a relay.
 #[expect(clippy::large_enum_variant, reason = "it is made once an exchange, and a box would be an allocation")]
 pub enum End {
-    /// The caller has an answer, whole or explicitly ended.
+    /// The caller has an answer, which is whole or was explicitly ended.
     Answered,
-    /// Nothing was written yet: the caller gets a proper error, with these notes in its head.
+    /// Nothing was written yet. The caller gets a proper error, with these notes in its head.
     Refused(Refusal, Notes),
-    /// The caller is gone, or does not read: the connection must be closed as it is.
+    /// The caller is gone, or does not read. The connection must be closed as it is.
     Broken,
 }
 
-/// Records an exchange that a panic of ours has ended: what was used is used. What the panic left
-/// behind may make another one.
+/// Records an exchange that a panic of ours has ended: what was used is still counted. The state
+/// after the panic may cause another panic, which is caught here.
 pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
     let recorded = catch_unwind(AssertUnwindSafe(|| {
         producer.abandon("internal");
@@ -43,28 +43,28 @@ pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
     }
 }
 
-/// Records how the attempts went.
+/// Records the outcome of the attempts.
 fn record_outcome(record: &mut Record, producer: &mut Producer<'_>) {
     count(record, producer);
     record.facts.times.queued = producer.queued();
     (record.facts.attempts, record.facts.served) = producer.outcome();
 }
 
-/// Records what is used so far, and at which price.
+/// Records the usage so far, and its price.
 fn count(record: &mut Record, producer: &Producer<'_>) {
     record.count(producer.usage_so_far(), producer.candidate().and_then(|candidate| candidate.price));
 }
 
-/// What relays the pieces of an answer to one caller.
+/// A relay of the pieces of an answer to one caller.
 pub struct Relay<'x> {
     reply: Reply<'x>,
     alarm: Alarm,
-    /// Whether the head of a stream is out.
+    /// True if the head of a stream was sent.
     head: bool,
     last_write: Instant,
 }
 
-/// Why no further piece of an answer comes.
+/// The reasons why no further piece of an answer comes.
 enum Stop {
     Refused(Refusal),
     CallerLeft,
@@ -72,12 +72,12 @@ enum Stop {
 }
 
 impl<'x> Relay<'x> {
-    /// Returns what relays to this caller.
+    /// Makes a relay to this caller.
     pub fn new(reply: Reply<'x>) -> Relay<'x> {
         Relay { reply, alarm: Alarm::default(), head: false, last_write: Instant::now() }
     }
 
-    /// Relays what the producer yields.
+    /// Relays what the producer returns.
     pub async fn run(mut self, producer: &mut Producer<'_>) -> End {
         let end = self.relay(producer).await;
         record_outcome(self.reply.record, producer);
@@ -149,8 +149,8 @@ impl<'x> Relay<'x> {
         }
     }
 
-    /// Waits for the next piece, and watches everything else meanwhile. Returns none once `due` has
-    /// passed.
+    /// Waits for the next piece, and watches everything else meanwhile. Returns `None` once `due`
+    /// has passed.
     async fn wait(
         &mut self,
         mut next: Pin<&mut impl Future<Output = Result<Piece, Refusal>>>,
@@ -174,15 +174,15 @@ impl<'x> Relay<'x> {
         .await
     }
 
-    /// Keeps a silent stream alive. Sends the head first, which fixes the status but not the
+    /// Keeps a silent stream alive. It sends the head first: this fixes the status, but not the
     /// answer.
     async fn keep_alive(&mut self) -> Result<(), ()> {
         self.begin(&Notes::default()).await?;
         self.send(Bytes::from_static(self.reply.record.front.format.keepalive), false).await
     }
 
-    /// Writes events. If the head left before it was known who answers, the stream says what is
-    /// missing in it.
+    /// Writes events. If the head left before it was known who answers, the stream says what the
+    /// head lacks.
     async fn events(&mut self, producer: &mut Producer<'_>, bytes: Bytes, end: bool) -> Result<(), ()> {
         if self.reply.record.facts.times.first_byte.is_none() {
             let notes = self.notes(producer, false);
@@ -198,7 +198,7 @@ impl<'x> Relay<'x> {
         self.answer(bytes, end).await
     }
 
-    /// Writes the head of a stream, if it is not out.
+    /// Writes the head of a stream, if it was not sent.
     async fn begin(&mut self, notes: &Notes) -> Result<(), ()> {
         if !self.head {
             self.head = true;
@@ -215,7 +215,7 @@ impl<'x> Relay<'x> {
         self.send(bytes, end).await
     }
 
-    /// Writes bytes, and notes when.
+    /// Writes bytes, and notes the time.
     async fn send(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
         self.reply.write(bytes, end).await?;
         self.last_write = Instant::now();
@@ -234,7 +234,7 @@ impl<'x> Relay<'x> {
         }
     }
 
-    /// Returns what the head says beside the answer.
+    /// Returns the notes for the head of the answer.
     fn notes(&self, producer: &Producer<'_>, estimated: bool) -> Notes {
         let record = &*self.reply.record;
         let served = producer

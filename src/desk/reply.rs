@@ -1,7 +1,7 @@
-//! A reply writes to one caller: heads, bodies with their framing, each write with a deadline.
+//! A [`Reply`] writes to one caller: heads, and bodies with their framing. Each write has a
+//! deadline.
 //!
-//! An `Err(())` means that the caller cannot be written to any more; nothing must be written after
-//! it.
+//! `Err(())` means that the caller cannot be written to any more. Nothing must be written after it.
 
 use super::record::Record;
 use crate::base::alarm::Alarm;
@@ -17,13 +17,13 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How long the rest of a refused request's body is read, so that the caller sees the refusal and
-/// not a reset.
+/// The time for which the rest of a refused request's body is read, so that the caller sees the
+/// refusal and not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
-/// So many bytes are written to the caller at once.
+/// The bytes that are written to the caller at once.
 const SLICE: usize = 64 * 1024;
-/// How long a write may still take once everything is being cut.
+/// The time that a write may still take after running exchanges are cut.
 const LAST_WRITE: Duration = Duration::from_millis(100);
 
 /// The headers that a page of an allowed origin may read.
@@ -31,22 +31,22 @@ const EXPOSED: &str = "x-request-id, x-portcullis-model, x-portcullis-dropped, x
                        retry-after, x-should-retry, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
                        x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 
-/// What a head says about how the answer was made.
+/// The notes in a head about how the answer was made.
 #[derive(Default)]
 pub struct Notes {
-    /// The model that answered, if it is another than the one asked for.
+    /// The model that answered, if it is not the one that was asked for.
     pub model: Option<String>,
     /// The trail of attempts, for keys that may see it.
     pub attempts: Option<String>,
-    /// Where the time went, for the same keys.
+    /// The times of the exchange, for the same keys.
     pub timing: Option<String>,
-    /// What the upstream was not told of the request.
+    /// The fields of the request that the upstream was not told.
     pub dropped: Option<String>,
-    /// Nobody counted the tokens.
+    /// True if the tokens are an estimate.
     pub estimated: bool,
 }
 
-/// What writes to one caller.
+/// A writer to one caller.
 pub struct Reply<'x> {
     /// The caller's connection.
     pub session: &'x mut Session,
@@ -54,7 +54,7 @@ pub struct Reply<'x> {
     pub record: &'x mut Record,
     /// The deadline of a write, and the origins that browsers may read from.
     pub settings: &'x Server,
-    /// Whether connections close.
+    /// The drain, which decides whether connections close.
     pub drain: &'x Drain,
 }
 
@@ -73,12 +73,12 @@ impl Reply<'_> {
         self.whole(head, kind, body).await
     }
 
-    /// Writes the answer to a preflight; the rest of CORS is in every head.
+    /// Writes the answer to a preflight. The rest of CORS is in every head.
     pub async fn preflight(&mut self, methods: &'static str) -> Result<(), ()> {
         let mut head = self.head(204)?;
         insert(&mut head, "access-control-allow-methods", methods)?;
-        // Whatever a page of an allowed origin wants to send: SDKs for browsers have headers of
-        // their own (OpenAI's a dozen `x-stainless-…`).
+        // A page of an allowed origin may send any header: SDKs for browsers have headers of their
+        // own (OpenAI's a dozen `x-stainless-…`).
         let wanted = self.session.req_header().headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
         let wanted = wanted.and_then(|wanted| wanted.to_str().ok());
         let usual = "authorization, content-type, x-request-id";
@@ -111,11 +111,11 @@ impl Reply<'_> {
             insert(&mut head, "x-should-retry", "false")?;
         }
         if refusal.what == What::Internal {
-            // What else a panic of ours left behind on this connection, nobody knows.
+            // Nobody knows what else a panic of ours left behind on this connection.
             self.session.set_keepalive(None);
         }
         if !self.session.as_downstream_mut().is_body_done() {
-            // Pingora would close at once, and the reset would overtake the answer.
+            // Otherwise Pingora would close at once, and the reset would overtake the answer.
             self.session.set_close_on_response_before_downstream_finish(false);
             self.session.set_total_drain_timeout(Some(DRAIN_UNREAD));
         }
@@ -132,14 +132,14 @@ impl Reply<'_> {
         self.cors(&mut head)?;
         match self.session.req_header().version {
             Version::HTTP_11 => insert(&mut head, "transfer-encoding", "chunked")?,
-            // HTTP/1.0 knows no chunks: the connection's end is the answer's.
+            // HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
             Version::HTTP_10 | Version::HTTP_09 => self.session.set_keepalive(None),
             _ => {}
         }
         self.write_head(head).await
     }
 
-    /// Writes some of a body, in slices: the deadline of a write is for its progress, not for its
+    /// Writes a part of a body, in slices: the deadline of a write bounds its progress, and not its
     /// size.
     pub async fn write(&mut self, mut bytes: Bytes, end: bool) -> Result<(), ()> {
         loop {
@@ -166,7 +166,7 @@ impl Reply<'_> {
         if self.session.req_header().method != Method::HEAD {
             self.write(body, true).await?;
         }
-        // A refusal has ended the exchange before.
+        // A refusal has noted its outcome before.
         self.record.end(Outcome::Ok);
         Ok(())
     }
@@ -174,8 +174,8 @@ impl Reply<'_> {
     /// Begins a head.
     fn head(&mut self, status: u16) -> Result<ResponseHeader, ()> {
         self.record.facts.answer.status = status;
-        // Names are lower-case already, but for those that Pingora writes its own way: to keep how
-        // each was written would be a second map.
+        // Names are in lower case already, except those that Pingora writes in its own way. To keep
+        // the case of each name would need a second map.
         let mut head = ResponseHeader::build_no_case(status, Some(16)).map_err(drop)?;
         head.set_version(self.session.req_header().version);
         insert(&mut head, "x-request-id", &self.record.facts.request.id)?;
@@ -186,7 +186,7 @@ impl Reply<'_> {
     }
 
     async fn write_head(&mut self, head: ResponseHeader) -> Result<(), ()> {
-        // Keep-alive is decided again with every head: a drain may have begun meanwhile.
+        // Keep-alive is decided again with every head, since a drain may have begun meanwhile.
         if self.drain.phase() > Phase::Serving {
             self.session.set_keepalive(None);
         }
@@ -232,7 +232,7 @@ fn insert(head: &mut ResponseHeader, name: &'static str, value: &str) -> Result<
     head.insert_header(name, value).map_err(drop)
 }
 
-/// Bounds one write: by its deadline, and by the drain's end.
+/// Bounds one write by its deadline, and by the end of the drain.
 async fn guard(deadline: Duration, drain: &Drain, write: impl Future<Output = pingora::Result<()>>) -> Result<(), ()> {
     let mut alarm = Alarm::default();
     let cut_off = async {
@@ -242,7 +242,7 @@ async fn guard(deadline: Duration, drain: &Drain, write: impl Future<Output = pi
     let (mut write, mut cut_off) = (pin!(write), pin!(cut_off));
     let either = std::future::poll_fn(|context| match write.as_mut().poll(context) {
         Poll::Ready(written) => Poll::Ready(written.map_err(drop)),
-        // Who does not read must not keep the exchange from being settled before the process ends.
+        // The exchange must be settled before the process ends, also if the caller does not read.
         Poll::Pending => cut_off.as_mut().poll(context).map(Err),
     });
     alarm.until(tokio::time::Instant::now() + deadline, pin!(either)).await.unwrap_or(Err(()))

@@ -1,4 +1,5 @@
-//! A request id names one request in logs and answers. Here is also the path as logs show it.
+//! A request id names one request in logs and answers. This module also writes the path as logs
+//! show it.
 
 use http::HeaderMap;
 
@@ -12,14 +13,14 @@ pub fn make() -> String {
     uuid::Uuid::now_v7().hyphenated().to_string()
 }
 
-/// Returns a caller's own id, if it is one: short, visible, and safe in a log.
+/// Returns a caller's own id if it is good: short, visible, and safe in a log.
 fn callers(value: &[u8]) -> Option<String> {
     let good = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@');
     let fits = (1..=128).contains(&value.len()) && value.iter().all(good);
     fits.then(|| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Returns a path as logs show it: cut short, since it may hold anything.
+/// Returns a path as logs show it: cut short, since it may have any content.
 pub fn shown_path(path: &str) -> String {
     path.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -1,25 +1,25 @@
-//! A misread head is one of HTTP/1 that Pingora's parser refuses, so that there is no request. Here
-//! its bytes tell what is wrong with it, and its answer is written.
+//! A misread head is a head of HTTP/1 that Pingora's parser refuses, so that there is no request.
+//! This module finds out from the head's bytes what is wrong, and writes the answer.
 //!
-//! Pingora answers all of them with an empty 400, and gives no reason. A good head costs no more
+//! Pingora answers all such heads with an empty 400, and gives no reason. A good head costs no more
 //! than the copy of its first bytes. Pure.
 
 use crate::error::{Refusal, What};
 use http::StatusCode;
 use std::time::SystemTime;
 
-/// So many bytes of a head are kept. Most heads are shorter.
+/// The number of a head's bytes that are kept. Most heads are shorter.
 const KEPT: usize = 4096;
-/// Pingora reads so many fields.
+/// The most header fields that Pingora reads.
 const FIELDS: usize = 256;
-/// Pingora reads so many bytes of a head.
+/// The most bytes of a head that Pingora reads.
 const LARGEST: usize = 1_048_575;
-/// The library that reads URIs takes no longer target.
+/// The longest target that the library for URIs takes.
 const LONGEST_TARGET: usize = 65_534;
 /// The length of what follows the target in the first line.
 const VERSION: usize = " HTTP/1.1\r".len();
 
-/// A head as far as it was read.
+/// The bytes of a head, as far as they were read.
 #[derive(Debug, Default)]
 pub(super) struct HeadBytes {
     /// The beginning of the head.
@@ -52,7 +52,7 @@ impl HeadBytes {
         }
     }
 
-    /// Counts what is not kept. Most heads are there at once, and have none of it.
+    /// Counts bytes that are not kept. Most heads are there at once, and have no such bytes.
     fn count(&mut self, bytes: &[u8]) {
         if self.more_lines == 0 && !self.start().contains(&b'\n') {
             self.more_target += memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
@@ -61,7 +61,7 @@ impl HeadBytes {
         self.more_lines += lines(bytes);
     }
 
-    /// Returns what is kept, without the empty lines that may stand before a head.
+    /// Returns the kept bytes, without the empty lines that may come before a head.
     fn start(&self) -> &[u8] {
         let first = self.kept.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(self.kept.len());
         self.kept.get(first..).unwrap_or_default()
@@ -72,7 +72,7 @@ impl HeadBytes {
         self.start().split(|byte| *byte == b'\n').next().unwrap_or_default()
     }
 
-    /// Returns the method and the path, or empty texts where the first line has none.
+    /// Returns the method and the path, or empty texts if the first line has none.
     pub(super) fn asked(&self) -> (&str, &str) {
         let line = std::str::from_utf8(self.line()).unwrap_or_default();
         let mut words = line.split(' ');
@@ -85,7 +85,7 @@ impl HeadBytes {
         }
     }
 
-    /// Returns what is wrong with the head.
+    /// Returns the refusal that says what is wrong with the head.
     pub(super) fn fault(&self) -> Refusal {
         let line = self.line().len() + self.more_target;
         let target =
@@ -116,8 +116,8 @@ fn lines(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes.get(..end).unwrap_or_default()).count()
 }
 
-/// Returns the bytes of the answer to such a head, after which the connection closes. Where it is
-/// `bare`, its body must not be sent.
+/// Returns the bytes of the answer to such a head. The connection closes after it. If the answer is
+/// `bare`, it has no body.
 pub(super) fn answer(status: u16, request_id: &str, body: &[u8], bare: bool, now: SystemTime) -> Vec<u8> {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
     let mut answer = format!(

@@ -1,8 +1,8 @@
 //! Unpacks a compressed body piece by piece. Each piece is taken from the memory budget before it
 //! is made.
 //!
-//! The unpacked size counts: a bomb is refused where any other body would be. Other requests run
-//! between the pieces.
+//! The limit counts the unpacked size: a bomb is refused at the same size as any other body. Other
+//! requests run between the pieces.
 
 use super::too_large;
 use crate::base::memory::Held;
@@ -11,16 +11,16 @@ use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use std::io::Read;
 
-/// So many bytes are unpacked at once.
+/// The bytes that are unpacked at once.
 const PIECE: usize = 64 * 1024;
-/// After so many pieces, or members, another request runs: some milliseconds.
+/// The number of pieces, or members, after which other requests run: they take some milliseconds.
 const TURN: usize = 16;
-/// Gzip files may follow each other in one body. Each costs its reader something, also one that
-/// holds nothing; programs that pack in blocks make one for each 64 KiB.
+/// The most gzip members in one body. Each costs its reader something, even if it is empty;
+/// programs that pack in blocks make one for each 64 KiB.
 const MEMBERS: usize = 4096;
 
-/// Unpacks a body, to `limit` bytes at most. `held` holds the packed body before, and just the
-/// unpacked one after.
+/// Unpacks a body, to `limit` bytes at most. Before the call `held` holds the packed body, and
+/// after it only the unpacked one.
 pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Result<Bytes, Refusal> {
     let mut body = Vec::new();
     if !packed.is_empty() {
@@ -28,13 +28,13 @@ pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Re
         body.shrink_to_fit();
     }
     drop(packed);
-    // Less than it held so far.
+    // The unpacked body alone is less than what is held so far.
     held.hold(body.capacity());
     Ok(body.into())
 }
 
-/// Unpacks into `body`. **Invariant:** `held` holds what the body has room for, and the body never
-/// has room for more than a byte above its limit.
+/// Unpacks into `body`. **Invariant:** `held` holds the body's capacity, and the body never has
+/// capacity for more than a byte above its limit.
 async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held) -> Result<(), Refusal> {
     let (mut rest, mut steps, mut members) = (packed, 0usize, 0);
     while !rest.is_empty() {
@@ -48,7 +48,8 @@ async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held
                 widen(body, limit, held)?;
             }
             let before = body.len();
-            // Within its room, so that it makes itself none.
+            // The read stays within the body's capacity, so that `read_to_end` does not reserve
+            // more.
             let most = PIECE.min(body.capacity() - before) as u64;
             (&mut decoder)
                 .take(most)
@@ -74,8 +75,8 @@ fn no_gzip(why: &str) -> Refusal {
     Refusal::new(What::BadRequest { code: None }, format!("The request's body {why}."))
 }
 
-/// Makes room for a quarter more, so that the body is moved only a few times, or for a piece where
-/// the budget has no quarter left.
+/// Adds a quarter to the capacity, so that the body is moved only a few times. If the budget has no
+/// quarter left, adds a piece.
 fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusal> {
     let room = body.capacity();
     let most = limit.saturating_add(1).saturating_sub(room);
