@@ -89,7 +89,7 @@ pub struct Served {
     pub upstream_request_id: Option<String>,
     /// The fields of the request that the dialect left out, weakened or added to.
     pub losses: Losses,
-    /// What is wrong with the answer, although it is complete.
+    /// The flaws of the answer, although it is complete.
     pub flaws: Flaws,
 }
 

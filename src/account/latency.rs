@@ -72,7 +72,7 @@ const BUCKETS: usize = (DOUBLINGS * STEPS) as usize;
 /// The quantiles of a model's times over the last minutes, in 1.3 KB.
 #[derive(Debug, Clone)]
 pub struct Rolling {
-    /// When the half that is being filled began.
+    /// The time at which the filling of the present half began.
     began: Option<Instant>,
     filling: Half,
     full: Half,

@@ -12,7 +12,7 @@ const BUCKETS: u32 = 10;
 #[derive(Debug, Clone)]
 pub struct Window {
     width: Duration,
-    /// When the first count came: buckets are numbered from here.
+    /// The time of the first count. Buckets are numbered from it.
     began: Option<Instant>,
     ring: [Bucket; BUCKETS as usize],
 }

@@ -58,7 +58,7 @@ impl Desk {
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
-            // Who will answer, and so at which price, is not known yet.
+            // The account that will answer, and so its price, is not known yet.
             wants_json: envelope.wants_json,
             cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
         };

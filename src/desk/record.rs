@@ -47,7 +47,7 @@ pub struct Record {
     pub front: &'static FrontDoor,
     /// The facts that are known so far.
     pub facts: Settled,
-    /// What is left of the caller's limits.
+    /// The rest of the caller's limits, which the answer's head shows.
     pub left: Left,
     /// The price of the tokens of the account that answered, if it is known.
     price: Option<Price>,

@@ -41,8 +41,8 @@ pub(super) struct Sink {
     /// reader's descriptor, but keeps it for the next reader. So there is one descriptor for
     /// queries and one for the past, and a reader of the past need not wait for queries.
     pub(super) answering: Lock<()>,
-    /// The limits that began without what is in the file. Nothing is written before they are told:
-    /// so all that is in the file was before them, and they have counted all rows that wait.
+    /// The limits that began without what is in the file. Until something is written, all that is
+    /// in the file is from before them, and they have counted all rows that wait.
     pub(super) owed: Lock<Option<Weak<Registry>>>,
     /// The limits that have begun. They are told of processes that are later found dead.
     pub(super) limits: Lock<Option<Weak<Registry>>>,

@@ -44,7 +44,7 @@ pub(super) struct Writer {
     process: Arc<str>,
     /// The time to write running exchanges next.
     next_look: Instant,
-    /// What the file has of running exchanges, by the number of the run.
+    /// The use of running exchanges as the file has it, by the number of the run.
     written: HashMap<u64, SoFar>,
     /// True if the log has said that running exchanges cannot be written.
     live_error_logged: bool,

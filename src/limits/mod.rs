@@ -214,7 +214,7 @@ pub struct LimitReached {
     pub name: Arc<str>,
     /// The limit.
     pub over: Over,
-    /// What is left of all limits of the exchange.
+    /// The rest of all limits of the exchange.
     pub left: Left,
     /// The number of gateways that divide the limits. Unless it is 1, each gateway uses its part of
     /// each limit.
@@ -303,7 +303,7 @@ struct Held {
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation {
-    /// What was left for others after this was taken.
+    /// The rest of the limits that was left for others after this was taken.
     pub left: Left,
     /// The time of the admission, in milliseconds of Unix time.
     pub at: u64,

@@ -85,7 +85,7 @@ pub struct Room {
     pub reset: Duration,
 }
 
-/// What is left of the tightest limits. The tightest limit has the least remaining.
+/// The rest of the tightest limits. The tightest limit has the least remaining.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Left {
     /// The tightest limit on requests.
@@ -133,7 +133,7 @@ pub struct Moment {
     pub month: u64,
 }
 
-/// What one tally has counted.
+/// The counts of one tally.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The tally's time, in milliseconds of Unix time.

@@ -26,7 +26,7 @@ pub(super) struct Inbox {
     pub(super) instance: String,
     pub(super) circuit: Circuit,
     pub(super) state: StoreState,
-    /// When the state began.
+    /// The time at which the state began.
     pub(super) since: Instant,
     /// The reason why the store is down, while it is.
     pub(super) error: Option<String>,
