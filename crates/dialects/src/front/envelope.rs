@@ -67,6 +67,34 @@ pub struct Fault {
     pub code: Option<&'static str>,
 }
 
+impl Envelope {
+    /// Returns the envelope of a request that says nothing, not even for which model it is.
+    pub(crate) fn new(front: &'static Front) -> Self {
+        Self {
+            front,
+            model: String::new(),
+            model_span: 0..0,
+            stream: false,
+            include_usage: false,
+            stream_options: None,
+            include_usage_span: None,
+            max_tokens_said: false,
+            max_tokens_null: None,
+            most_tokens: None,
+            choices: 1,
+            wants_json: false,
+            open: 0,
+            cache_key: None,
+            user: None,
+            beginning: None,
+            prompt_bytes: 0,
+            refers: false,
+            more_bytes: 0,
+            most_prompt: 0,
+        }
+    }
+}
+
 impl Fault {
     /// Of the body as a whole.
     pub(crate) fn plain(message: String) -> Self {

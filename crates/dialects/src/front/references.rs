@@ -149,47 +149,30 @@ impl Refers {
         // Who fetches URLs looks past blanks at either end, and past line ends and tabs wherever
         // they are.
         let clean = text.trim_matches(|c: char| c <= ' ');
-        if clean.len() > MAX_URL {
-            return Self::of_long(name, clean);
-        }
-        let clean: Cow<'_, str> = match clean.contains(CUT) {
+        // Too long to be copied: by its scheme alone. Nobody can tell where such a URL leads.
+        let is_long = clean.len() > MAX_URL;
+        let head: Cow<'_, str> = match clean.contains(CUT) {
+            _ if is_long => clean.chars().filter(|c| !CUT.contains(c)).take(MAX_SCHEME + 3).collect(),
             true => Cow::Owned(clean.replace(CUT, "")),
             false => Cow::Borrowed(clean),
         };
-        let Some((scheme, rest)) = clean.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-            return Self::of_path(name, &clean);
+        let text = if is_long { clean } else { &*head };
+        let Some((scheme, rest)) = head.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+            return Self::of_path(name, text);
         };
         match scheme.to_ascii_lowercase().as_str() {
             "data" => Self::No,
             "gs" => Self::Gs,
             "s3" | "s3a" | "s3n" => Self::S3,
-            "https" if is_google_file(rest) => Self::File,
+            "https" | "http" if is_long => Self::Url(Host::Private),
+            "https" | "http" if is_google_file(rest) => Self::File,
             "https" if is_public(rest) => Self::Url(Host::Public),
-            "https" => Self::Url(Host::Private),
-            "http" if is_google_file(rest) => Self::File,
             "http" if is_public(rest) => Self::Url(Host::Plain),
-            "http" => Self::Url(Host::Private),
+            "https" | "http" => Self::Url(Host::Private),
             "file" | "ftp" => Self::Other,
             _ if rest.starts_with("//") => Self::Other,
             // `C:\…`, or a sentence with a colon.
-            _ => Self::of_path(name, &clean),
-        }
-    }
-
-    /// Too long to be copied: by its scheme alone. Nobody can tell where such a URL leads.
-    fn of_long(name: &[u8], text: &str) -> Self {
-        let head: String = text.chars().filter(|c| !CUT.contains(c)).take(MAX_SCHEME + 3).collect();
-        match head.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) {
-            Some((scheme, rest)) => match scheme.to_ascii_lowercase().as_str() {
-                "data" => Self::No,
-                "gs" => Self::Gs,
-                "s3" | "s3a" | "s3n" => Self::S3,
-                "https" | "http" => Self::Url(Host::Private),
-                "file" | "ftp" => Self::Other,
-                _ if rest.starts_with("//") => Self::Other,
-                _ => Self::of_path(name, text),
-            },
-            None => Self::of_path(name, text),
+            _ => Self::of_path(name, text),
         }
     }
 

@@ -59,32 +59,20 @@ pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
 
     // Room for an ordinary request, so that the list does not grow step by step.
     let names = Vec::with_capacity(16);
-    let mut seen = TopFields { names, ..TopFields::default() };
+    let envelope = Envelope::new(&CHAT);
+    let mut seen = TopFields { names, fault: None, has_messages: false, read: Read::default(), envelope };
     let top = cursor.object(|cursor, key| seen.field(cursor, &key)).map_err(syntax)?;
     cursor.end().map_err(syntax)?;
     seen.envelope(top.start, body.len())
 }
 
 /// What the scan has met so far. Faults in fields wait for its end, since broken JSON comes first.
-#[derive(Default)]
 struct TopFields<'a> {
     names: Vec<Cow<'a, [u8]>>,
     fault: Option<Fault>,
-    model: Option<(String, Span)>,
-    messages: bool,
-    stream: bool,
-    include_usage: Option<bool>,
-    stream_options: Option<Span>,
-    include_usage_span: Option<Span>,
-    max_tokens_said: bool,
-    max_tokens_null: Option<Span>,
-    most_tokens: Option<u64>,
-    choices: Option<u64>,
-    wants_json: bool,
-    cache_key: Option<Span>,
-    user: Option<Span>,
-    beginning: Option<Span>,
+    has_messages: bool,
     read: Read,
+    envelope: Envelope,
 }
 
 impl<'a> TopFields<'a> {
@@ -94,34 +82,34 @@ impl<'a> TopFields<'a> {
         match name.as_ref() {
             b"model" => self.model(cursor)?,
             b"messages" => self.messages(cursor)?,
-            b"stream" => self.stream = self.flag(cursor, "stream")?.0.unwrap_or(false),
+            b"stream" => self.envelope.stream = self.flag(cursor, "stream")?.0.unwrap_or(false),
             b"stream_options" => self.stream_options(cursor)?,
             b"max_tokens" => {
                 let is_null = cursor.kind()? == Kind::Null;
                 let span = cursor.value()?;
-                self.max_tokens_said |= !is_null;
-                self.most_tokens = self.most_tokens.max(number(cursor, &span));
-                self.max_tokens_null = is_null.then_some(span);
+                self.envelope.max_tokens_said |= !is_null;
+                self.envelope.most_tokens = self.envelope.most_tokens.max(number(cursor, &span));
+                self.envelope.max_tokens_null = is_null.then_some(span);
             }
             b"max_completion_tokens" => {
-                self.max_tokens_said |= cursor.kind()? != Kind::Null;
+                self.envelope.max_tokens_said |= cursor.kind()? != Kind::Null;
                 let span = cursor.value()?;
-                self.most_tokens = self.most_tokens.max(number(cursor, &span));
+                self.envelope.most_tokens = self.envelope.most_tokens.max(number(cursor, &span));
             }
             b"n" => {
                 let span = cursor.value()?;
-                self.choices = number(cursor, &span);
+                self.envelope.choices = number(cursor, &span).unwrap_or(1).max(1);
             }
             b"tools" | b"functions" => self.read.more += cursor.value()?.len(),
             b"response_format" => {
                 let span = cursor.value()?;
                 self.read.more += span.len();
-                self.wants_json = is_json_format(json::slice(cursor.text(), &span));
+                self.envelope.wants_json = is_json_format(json::slice(cursor.text(), &span));
             }
             b"prompt_cache_key" | b"user" => {
                 let kind = cursor.kind()?;
                 let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
-                if *name == *b"user" { self.user = span } else { self.cache_key = span }
+                if *name == *b"user" { self.envelope.user = span } else { self.envelope.cache_key = span }
             }
             b"data_sources" | b"dataSources" => {
                 self.read.refers = true;
@@ -157,13 +145,16 @@ impl<'a> TopFields<'a> {
             Some(model) if model.len() > MAX_MODEL_BYTES => {
                 self.note(|| Fault::of_value("model", "`model` is longer than 512 bytes"));
             }
-            Some(model) => self.model = Some((model.into_owned(), span)),
+            Some(model) => {
+                self.envelope.model = model.into_owned();
+                self.envelope.model_span = span;
+            }
         }
         Ok(())
     }
 
     fn messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
-        self.messages = true;
+        self.has_messages = true;
         let kind = cursor.kind()?;
         if kind != Kind::Array {
             self.note(|| Fault::of_type("messages", "an array of messages", kind));
@@ -180,8 +171,8 @@ impl<'a> TopFields<'a> {
             let start = *begins.get_or_insert(cursor.at());
             let mut is_users = false;
             message(cursor, &mut is_users, &mut self.read)?;
-            if is_users && self.beginning.is_none() {
-                self.beginning = Some(start..cursor.at());
+            if is_users && self.envelope.beginning.is_none() {
+                self.envelope.beginning = Some(start..cursor.at());
             }
             Ok(())
         })?;
@@ -205,12 +196,12 @@ impl<'a> TopFields<'a> {
                     }
                     return cursor.value().map(drop);
                 }
-                if self.include_usage_span.is_some() {
+                if self.envelope.include_usage_span.is_some() {
                     self.note(|| Fault::duplicate("stream_options.include_usage"));
                 }
                 let (flag, span) = self.flag(cursor, "stream_options.include_usage")?;
-                self.include_usage = flag;
-                self.include_usage_span = Some(span);
+                self.envelope.include_usage = flag.unwrap_or(false);
+                self.envelope.include_usage_span = Some(span);
                 Ok(())
             })?
         } else {
@@ -219,7 +210,7 @@ impl<'a> TopFields<'a> {
             }
             cursor.value()?
         };
-        self.stream_options = Some(span);
+        self.envelope.stream_options = Some(span);
         Ok(())
     }
 
@@ -250,31 +241,19 @@ impl<'a> TopFields<'a> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let (model, model_span) = self.model.ok_or_else(|| Fault::missing("model"))?;
-        if !self.messages {
+        if self.envelope.model.is_empty() {
+            return Err(Fault::missing("model"));
+        }
+        if !self.has_messages {
             return Err(Fault::missing("messages"));
         }
         Ok(Envelope {
-            front: &CHAT,
-            model,
-            model_span,
-            stream: self.stream,
-            include_usage: self.include_usage.unwrap_or(false),
-            stream_options: self.stream_options,
-            include_usage_span: self.include_usage_span,
-            max_tokens_said: self.max_tokens_said,
-            max_tokens_null: self.max_tokens_null,
-            most_tokens: self.most_tokens,
-            choices: self.choices.unwrap_or(1).max(1),
-            wants_json: self.wants_json,
-            cache_key: self.cache_key,
-            user: self.user,
-            beginning: self.beginning,
             open,
             refers: self.read.refers,
             prompt_bytes: self.read.text,
             more_bytes: self.read.more.saturating_add(self.read.tokens.saturating_mul(4)),
             most_prompt: self.read.most(bytes),
+            ..self.envelope
         })
     }
 }

@@ -120,6 +120,11 @@ impl AnswerProgress {
                 writer.id(id);
                 Ok(())
             }
+            Event::Text(_, "")
+            | Event::Reasoning(_, "")
+            | Event::Refusal(_, "")
+            | Event::Arguments(_, "")
+            | Event::Media(_, _, "") => Ok(()),
             Event::Text(index, text) => self.text(index, text, writer),
             Event::Reasoning(index, text) => self.reasoning(index, text, writer),
             Event::Refusal(index, text) => self.refusal(index, text, writer),
@@ -228,9 +233,6 @@ impl AnswerProgress {
     }
 
     fn text(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if text.is_empty() {
-            return Ok(());
-        }
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
@@ -253,9 +255,6 @@ impl AnswerProgress {
     }
 
     fn reasoning(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if text.is_empty() {
-            return Ok(());
-        }
         self.tally.say(text);
         let (at, _) = self.choice(index)?;
         if let Some(thoughts) = self.thoughts.as_mut().filter(|_| at == 0) {
@@ -269,9 +268,6 @@ impl AnswerProgress {
     }
 
     fn refusal(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if text.is_empty() {
-            return Ok(());
-        }
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.refuses = true;
@@ -317,9 +313,6 @@ impl AnswerProgress {
     }
 
     fn arguments(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if text.is_empty() {
-            return Ok(());
-        }
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.is_bare = false;
@@ -340,9 +333,6 @@ impl AnswerProgress {
     }
 
     fn media(&mut self, index: u32, mime: &str, data: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if data.is_empty() {
-            return Ok(());
-        }
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
         let count = if is_picture(mime) { &mut choice.pictures } else { &mut choice.files };

@@ -171,9 +171,13 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
 }
 
 /// A name and arguments.
-type Named<'a> = Option<(Cow<'a, str>, Cow<'a, str>)>;
+type Named<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-fn function<'a>(value: Value<'_, 'a>, prefix: &str, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, ReadFault> {
+fn function<'a>(
+    value: Value<'_, 'a>,
+    prefix: &str,
+    others: &mut Vec<Name<'a>>,
+) -> Result<Option<Named<'a>>, ReadFault> {
     let place = value.place;
     let (mut name, mut arguments) = (None, None);
     let is_there = value.object(&["name", "arguments"], |key, mut value| {
@@ -186,38 +190,23 @@ fn function<'a>(value: Value<'_, 'a>, prefix: &str, others: &mut Vec<Name<'a>>) 
         }
         Ok(())
     })?;
-    named(is_there, name, arguments, place)
+    if is_there { named(name, arguments, place).map(Some) } else { Ok(None) }
 }
 
-fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, ReadFault> {
+fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<Named<'a>>, ReadFault> {
     let place = value.place;
-    let (mut name, mut input) = (None, None);
-    let is_there = value.object(&["name", "input"], |key, value| {
-        match &**key {
-            "name" => name = value.text()?,
-            "input" => input = value.text()?,
-            _ => others::field(others, "tool_calls[].custom.", key, value)?,
-        }
-        Ok(())
-    })?;
-    named(is_there, name, input, place)
+    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "tool_calls[].custom.", name, value);
+    let Some([name, input]) = value.texts(["name", "input"], other)? else { return Ok(None) };
+    named(name, input, place).map(Some)
 }
 
-fn named<'a>(
-    is_there: bool,
-    name: Option<Cow<'a, str>>,
-    said: Option<Cow<'a, str>>,
-    place: Place<'_>,
-) -> Result<Named<'a>, ReadFault> {
-    if !is_there {
-        return Ok(None);
-    }
+fn named<'a>(name: Option<Cow<'a, str>>, said: Option<Cow<'a, str>>, place: Place<'_>) -> Result<Named<'a>, ReadFault> {
     let place = place.field("name");
     let name = name.ok_or_else(|| place.missing())?;
     if name.is_empty() {
         return Err(place.refuse("must not be empty"));
     }
-    Ok(Some((name, said.unwrap_or_default())))
+    Ok((name, said.unwrap_or_default()))
 }
 
 /// `{google:{thought_signature}}`, where Google's own compatible API has it. Of any other shape it

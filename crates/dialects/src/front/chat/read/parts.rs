@@ -34,15 +34,7 @@ pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -
 
 /// A hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
 pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, ReadFault> {
-    let mut cache = Cache::default();
-    let is_there = value.object(&["ttl"], |name, value| {
-        match &**name {
-            "ttl" => cache.ttl = value.text()?,
-            _ => value.skip()?,
-        }
-        Ok(())
-    })?;
-    Ok(is_there.then_some(cache))
+    Ok(value.texts(["ttl"], |_, value| value.skip())?.map(|[ttl]| Cache { ttl }))
 }
 
 /// One of an assistant's `thinking_blocks`, or such a part of its content.
@@ -213,18 +205,8 @@ fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Opt
         let url = filled(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
         return Ok(Some(PartKind::Image(url::media(url, place)?, None)));
     }
-    let (mut url, mut detail) = (None, None);
-    let is_there = value.object(&["url", "detail"], |name, value| {
-        match &**name {
-            "url" => url = value.text()?,
-            "detail" => detail = value.text()?,
-            _ => others::field(others, "content[].image_url.", name, value)?,
-        }
-        Ok(())
-    })?;
-    if !is_there {
-        return Ok(None);
-    }
+    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "content[].image_url.", name, value);
+    let Some([url, detail]) = value.texts(["url", "detail"], other)? else { return Ok(None) };
     let place = place.field("url");
     let url = filled(url).ok_or_else(|| place.missing())?;
     Ok(Some(PartKind::Image(url::media(url, place)?, detail)))
@@ -232,18 +214,8 @@ fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Opt
 
 fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let (mut data, mut format) = (None, None);
-    let is_there = value.object(&["data", "format"], |name, value| {
-        match &**name {
-            "data" => data = value.text()?,
-            "format" => format = value.text()?,
-            _ => others::field(others, "content[].input_audio.", name, value)?,
-        }
-        Ok(())
-    })?;
-    if !is_there {
-        return Ok(None);
-    }
+    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "content[].input_audio.", name, value);
+    let Some([data, format]) = value.texts(["data", "format"], other)? else { return Ok(None) };
     let data = filled(data).ok_or_else(|| place.field("data").missing())?;
     let format = filled(format).ok_or_else(|| place.field("format").missing())?;
     let data = match url::media(data, place.field("data"))? {
@@ -254,19 +226,9 @@ fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<
 
 fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let (mut data, mut id, mut filename) = (None, None, None);
-    let is_there = value.object(&["file_data", "file_id", "filename"], |name, value| {
-        match &**name {
-            "file_data" => data = value.text()?,
-            "file_id" => id = value.text()?,
-            "filename" => filename = value.text()?,
-            _ => others::field(others, "content[].file.", name, value)?,
-        }
-        Ok(())
-    })?;
-    if !is_there {
-        return Ok(None);
-    }
+    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "content[].file.", name, value);
+    let texts = value.texts(["file_data", "file_id", "filename"], other)?;
+    let Some([data, id, filename]) = texts else { return Ok(None) };
     let kind_of_name = filename.as_deref().and_then(url::media_type).unwrap_or_default();
     let media = match (filled(data), filled(id)) {
         (Some(data), _) => match url::media(data, place.field("file_data"))? {

@@ -102,15 +102,8 @@ impl<'a> Tools<'a> {
 
     fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
-        let (mut name, mut description) = (None, None);
-        value.object(&["name", "description"], |key, value| {
-            match &**key {
-                "name" => name = value.text()?,
-                "description" => description = value.text()?,
-                _ => others::inner(&mut self.others, "tools[].custom.", key, value)?,
-            }
-            Ok(())
-        })?;
+        let other = |name: &_, value: Value<'_, 'a>| others::inner(&mut self.others, "tools[].custom.", name, value);
+        let [name, description] = value.texts(["name", "description"], other)?.unwrap_or_default();
         let name = name.ok_or_else(|| place.field("name").missing())?;
         Ok(Some(Tool { name, description, kind: ToolKind::Custom, cache: None }))
     }
@@ -262,17 +255,7 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<(Cow<'a, str>, String), Read
 /// `{name}`: the name, and where it stands.
 fn named<'a>(value: Value<'_, 'a>) -> Result<Option<(Cow<'a, str>, String)>, ReadFault> {
     let place = value.place;
-    let mut name = None;
-    let is_there = value.object(&["name"], |key, value| {
-        match &**key {
-            "name" => name = value.text()?,
-            _ => value.skip()?,
-        }
-        Ok(())
-    })?;
-    if !is_there {
-        return Ok(None);
-    }
+    let Some([name]) = value.texts(["name"], |_, value| value.skip())? else { return Ok(None) };
     let place = place.field("name");
     let name = name.ok_or_else(|| place.missing())?;
     Ok(Some((name, place.path())))

@@ -94,39 +94,24 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// `true` or `false`.
     pub(super) fn flag(self) -> Result<Option<bool>, ReadFault> {
-        let place = self.place;
-        match self.scan()? {
-            (Kind::Bool, text) => Ok(Some(text == "true")),
-            (Kind::Null, _) => Ok(None),
-            (kind @ (Kind::Object | Kind::Array | Kind::String | Kind::Number), _) => {
-                Err(place.wrong("true or false", kind))
-            }
-        }
+        Ok(self.of_kind(Kind::Bool, "true or false")?.map(|text| text == "true"))
     }
 
     /// A number.
     pub(super) fn number(self) -> Result<Option<Number<'a>>, ReadFault> {
         let place = self.place;
-        match self.scan()? {
-            (Kind::Number, text) => match text.parse::<f64>() {
-                Ok(value) if value.is_finite() => Ok(Some(Number { text, value })),
-                Ok(_) | Err(_) => Err(place.refuse("is out of range")),
-            },
-            (Kind::Null, _) => Ok(None),
-            (kind @ (Kind::Object | Kind::Array | Kind::String | Kind::Bool), _) => Err(place.wrong("a number", kind)),
+        let Some(text) = self.of_kind(Kind::Number, "a number")? else { return Ok(None) };
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Some(Number { text, value })),
+            Ok(_) | Err(_) => Err(place.refuse("is out of range")),
         }
     }
 
     /// A whole number, be it written `12`, `12.0` or `1.2e1`.
     pub(super) fn integer(self) -> Result<Option<i64>, ReadFault> {
         let place = self.place;
-        match self.scan()? {
-            (Kind::Number, text) => whole(text).map(Some).map_err(|why| place.refuse(why)),
-            (Kind::Null, _) => Ok(None),
-            (kind @ (Kind::Object | Kind::Array | Kind::String | Kind::Bool), _) => {
-                Err(place.wrong("an integer", kind))
-            }
-        }
+        let text = self.of_kind(Kind::Number, "an integer")?;
+        text.map(whole).transpose().map_err(|why| place.refuse(why))
     }
 
     /// A whole number that is not below `least`, nor below 0.
@@ -141,11 +126,25 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// An object, as it is written.
     pub(super) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
-        match self.kind()? {
-            Kind::Object => self.raw().map(Some),
-            Kind::Null => self.skip().map(|()| None),
-            kind @ (Kind::Array | Kind::String | Kind::Number | Kind::Bool) => Err(self.place.wrong("an object", kind)),
-        }
+        if self.begins(Kind::Object, "an object")? { self.raw().map(Some) } else { self.skip().map(|()| None) }
+    }
+
+    /// An object whose members of these names are strings, all others being `other`'s; `None` if
+    /// there is none.
+    pub(super) fn texts<const N: usize>(
+        self,
+        names: [&'static str; N],
+        mut other: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
+    ) -> Result<Option<[Option<Cow<'a, str>>; N]>, ReadFault> {
+        let mut texts = [const { None }; N];
+        let is_there = self.object(&names, |name, value| {
+            match names.iter().zip(&mut texts).find(|(known, _)| *known == name) {
+                Some((_, text)) => *text = value.text()?,
+                None => other(name, value)?,
+            }
+            Ok(())
+        })?;
+        Ok(is_there.then_some(texts))
     }
 
     /// An object, of which `each` gets every member and consumes its value; false if there is none.
@@ -155,12 +154,8 @@ impl<'c, 'a> Value<'c, 'a> {
         known: &[&'static str],
         mut each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<bool, ReadFault> {
-        match self.kind()? {
-            Kind::Object => {}
-            Kind::Null => return self.skip().map(|()| false),
-            kind @ (Kind::Array | Kind::String | Kind::Number | Kind::Bool) => {
-                return Err(self.place.wrong("an object", kind));
-            }
+        if !self.begins(Kind::Object, "an object")? {
+            return self.skip().map(|()| false);
         }
         let Self { cursor, elements, place } = self;
         let mut seen: u64 = 0;
@@ -205,12 +200,8 @@ impl<'c, 'a> Value<'c, 'a> {
         mut self,
         mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<(), ReadFault> {
-        match self.kind()? {
-            Kind::Array => {}
-            Kind::Null => return self.skip(),
-            kind @ (Kind::Object | Kind::String | Kind::Number | Kind::Bool) => {
-                return Err(self.place.wrong("an array", kind));
-            }
+        if !self.begins(Kind::Array, "an array")? {
+            return self.skip();
         }
         let Self { cursor, elements, place } = self;
         let mut refused = None;
@@ -223,6 +214,23 @@ impl<'c, 'a> Value<'c, 'a> {
             each(index, Value { cursor, elements, place }).map_err(|why| stop(&mut refused, why))
         });
         scanned.map(drop).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
+    }
+
+    /// Whether it is of this kind, or nothing.
+    fn begins(&mut self, wanted: Kind, name: &str) -> Result<bool, ReadFault> {
+        let kind = self.kind()?;
+        if kind == wanted || kind == Kind::Null { Ok(kind == wanted) } else { Err(self.place.wrong(name, kind)) }
+    }
+
+    /// Its text if it is of this kind; `None` if it is nothing. Consumes it.
+    fn of_kind(self, wanted: Kind, name: &str) -> Result<Option<&'a str>, ReadFault> {
+        let place = self.place;
+        let (kind, text) = self.scan()?;
+        if kind == wanted || kind == Kind::Null {
+            Ok((kind == wanted).then_some(text))
+        } else {
+            Err(place.wrong(name, kind))
+        }
     }
 
     fn scan(self) -> Result<(Kind, &'a str), ReadFault> {
