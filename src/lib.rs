@@ -60,7 +60,7 @@
 //!   refused. No field is dropped in silence.
 //! * A file of the catalog is taken only as a whole. A file that is still being written does not
 //!   hold up the other files.
-//! * A secret is a [`secret::Secret`], which cannot be printed.
+//! * A secret is a [`base::secret::Secret`], which cannot be printed.
 //! * A request takes what it may use from all limits that bound it, or from none. It counts for the
 //!   time of its admission. A request that is refused takes nothing.
 //! * Each instance counts its own part exactly. The shared count is the sum of the parts, and no

@@ -75,7 +75,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// Returns the fields of the head that [`Outgoing::head`] writes, for a command that shows them.
+/// Returns the fields of the head that an outgoing request writes, for a command that shows them.
 /// What is not to be shown is marked sensitive.
 pub fn fields(
     account: &Account,
