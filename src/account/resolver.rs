@@ -80,7 +80,7 @@ impl Addresses {
 
     /// Looks the name up again if it is time. Keeps the old addresses if the resolver fails.
     pub async fn refresh(&self, account: &Account) {
-        if account.dialect.protocol.is_demo() || literal(account).is_some() {
+        if account.dialect.protocol.calls_nobody() || literal(account).is_some() {
             return;
         }
         let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(account) || k.at.elapsed() >= REFRESH);

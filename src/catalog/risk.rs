@@ -49,7 +49,7 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     // The fallbacks of the model do not matter here: a fallback that the key may not use is passed
     // over.
     let harmless = |model: &Model| {
-        &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.protocol.is_demo())
+        &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.protocol.calls_nobody())
     };
     let model =
         catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;

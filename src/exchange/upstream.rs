@@ -69,7 +69,7 @@ impl Upstream {
         alarm: &mut Alarm,
     ) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
-        if account.dialect.protocol.is_demo() {
+        if account.dialect.protocol.calls_nobody() {
             return Ok((Connection::Demo, false));
         }
         if !fresh && let Some(stream) = state.http1.take(account.fingerprint) {

@@ -117,12 +117,8 @@ fn key(prefix: &str, name: &str) -> String {
 }
 
 fn name(key: &str, family: Family, call: &str) -> String {
-    let family = match family {
-        Family::Claude => "claude",
-        Family::Gemini => "gemini",
-    };
     let mut sha = Sha256::new();
-    for part in [key, family, call] {
+    for part in [key, family.name(), call] {
         sha.update((part.len() as u64).to_be_bytes());
         sha.update(part);
     }

@@ -82,9 +82,8 @@ const FRAMEWORK: &[&str] = &[
 /// Who may name one dialect. All others ask the dialect's static, so that a new dialect is written
 /// in its own folder.
 const OF_ONE_DIALECT: &[&str] = &[
-    // The fields and hosts of the catalog.
+    // The fields of the catalog.
     "src/catalog/resolve/accounts.rs",
-    "src/catalog/resolve/known.rs",
     // It plays the demo's server.
     "src/exchange/attempt.rs",
     // Who issues tokens is asked as any server.

@@ -273,11 +273,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if let Some(variable) = known.variable.filter(|_| self.enabled() && !pays && !misnamed()) {
             let what = format!(
                 "is missing: {} refuses requests without a key. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
-                known.host(base)
+                known::host(known, base)
             );
             self.at.key("key").missing(&what);
         }
-        if let Some(what) = raw.base_url.as_ref().and_then(|_| known.other_path(base)) {
+        if let Some(what) = raw.base_url.as_ref().and_then(|_| known::other_path(known, base)) {
             self.at.key("base_url").warn(&what);
         }
     }
@@ -323,7 +323,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             raw::MediaUrls::Public => Urls::Public,
         };
         // A demo account reads nothing but texts.
-        if protocol.is_demo() {
+        if protocol.calls_nobody() {
             return AllowedReferences::ALL;
         }
         // If requests are translated, everything that is not in the dialect's own words is left

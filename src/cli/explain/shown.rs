@@ -42,7 +42,7 @@ pub(super) fn upstream(
     let base = &account.base;
     let scheme = if base.tls { "https" } else { "http" };
     let url = format!("{scheme}://{}{}{}", base.authority, base.path, said.path);
-    let is_demo = account.dialect.protocol.is_demo();
+    let is_demo = account.dialect.protocol.calls_nobody();
     Upstream {
         method: "POST",
         url: (!is_demo).then_some(url),
@@ -119,11 +119,11 @@ fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u
         changed.push(format!("model: \"{}\" becomes \"{}\"", envelope.model, candidate.upstream_model));
     }
     let protocol = candidate.place.account.dialect.protocol;
-    match &protocol.translation {
+    match protocol.max_tokens() {
         None => fields(body, written, &mut changed),
-        Some(translation) => {
+        Some(max_tokens) => {
             changed.push(format!("the body is rewritten in the format of {}", protocol.name));
-            limit(body, written, translation.max_tokens, &mut changed);
+            limit(body, written, max_tokens, &mut changed);
         }
     }
     changed

@@ -19,7 +19,6 @@ use crate::exchange::outgoing::Outgoing;
 use crate::plan::Candidate;
 use dialects::front::Front;
 use dialects::neutral::answer::{AnswerOptions, Kept};
-use dialects::upstream::REQUEST_IDS;
 use dialects::usage::Usage;
 use dialects::{AnswerFault, AnswerHeader, ErrorHead, Flaws, Framing, Outbound, Recipient};
 use http::{HeaderMap, StatusCode, header};
@@ -110,7 +109,13 @@ impl Opening<'_> {
         let kind = ContentKind::of(headers);
         let compressed =
             headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
-        let upstream_id = REQUEST_IDS.iter().find_map(|n| headers.get(*n)).and_then(|v| v.to_str().ok());
+        let upstream_id = account
+            .dialect
+            .protocol
+            .request_ids
+            .iter()
+            .find_map(|name| headers.get(*name))
+            .and_then(|v| v.to_str().ok());
         self.progress.lock().id = upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets()));
         if headers.keys().any(|name| name.as_str().contains("ratelimit"))
             && let Some(headroom) = quota::headroom(|name| headers.get(name)?.to_str().ok(), SystemTime::now())
@@ -353,10 +358,10 @@ impl ContentKind {
     fn of(headers: &HeaderMap) -> ContentKind {
         let Some(value) = headers.get(header::CONTENT_TYPE) else { return ContentKind::Json };
         let name = value.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        if let Some(framing) = Framing::of(&name) {
+            return ContentKind::Stream(framing);
+        }
         match name.as_slice() {
-            b"text/event-stream" => ContentKind::Stream(Framing::Events),
-            b"application/x-ndjson" | b"application/ndjson" => ContentKind::Stream(Framing::Lines),
-            b"application/vnd.amazon.eventstream" => ContentKind::Stream(Framing::Frames),
             b"application/json" => ContentKind::Json,
             other if other.ends_with(b"+json") => ContentKind::Json,
             other => ContentKind::Other(String::from_utf8_lossy(other).chars().take(60).collect()),

@@ -45,7 +45,7 @@ impl Producer<'_> {
     /// Returns the calls whose thoughts the candidates would not find in the vault.
     fn missing(&self) -> Vec<(Family, String)> {
         let missing = RefCell::new(Vec::new());
-        for family in [Family::Claude, Family::Gemini] {
+        for family in Family::ALL {
             let of_family = |candidate: &&Candidate| candidate.place.account.dialect.protocol.family == Some(family);
             let Some(candidate) = self.request.candidates.iter().find(of_family) else { continue };
             let kept = |call: &str| {

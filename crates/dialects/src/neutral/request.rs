@@ -230,6 +230,19 @@ pub enum Family {
     Gemini,
 }
 
+impl Family {
+    /// Every family.
+    pub const ALL: [Family; 2] = [Family::Claude, Family::Gemini];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Claude => "claude",
+            Family::Gemini => "gemini",
+        }
+    }
+}
+
 /// A tool that the model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool<'a> {

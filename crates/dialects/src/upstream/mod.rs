@@ -12,6 +12,7 @@ pub mod ollama;
 pub mod openai;
 mod protocol;
 pub mod quirks;
+pub mod servers;
 pub mod shared;
 
 pub use protocol::{BaseUrl, Framing, Prices, Protocol, Settings, SignsWith, Translation};
@@ -40,10 +41,6 @@ pub static NAMES: [&str; 9] = {
     }
     names
 };
-
-/// The headers that may have an upstream's own id of a request, in any dialect. The first one that
-/// is there counts.
-pub const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"];
 
 impl Protocol {
     /// Finds a dialect by its name.

@@ -34,6 +34,9 @@ pub struct Protocol {
     pub signs_with: SignsWith,
     /// The headers of every request.
     pub headers: &'static [(&'static str, &'static str)],
+    /// The headers that may have the server's own id of a request. The first one that is there
+    /// counts.
+    pub request_ids: &'static [&'static str],
     /// The header that names an error.
     pub error_type: Option<&'static str>,
     /// The framing of a stream's events.
@@ -132,6 +135,19 @@ pub enum Prices {
     Unlisted,
 }
 
+impl Framing {
+    /// Returns the framing that a content type names, if it is one of a stream. The type is in
+    /// lower case and has no parameters.
+    pub fn of(content_type: &[u8]) -> Option<Framing> {
+        match content_type {
+            b"text/event-stream" => Some(Framing::Events),
+            b"application/x-ndjson" | b"application/ndjson" => Some(Framing::Lines),
+            b"application/vnd.amazon.eventstream" => Some(Framing::Frames),
+            _ => None,
+        }
+    }
+}
+
 impl Protocol {
     /// The values that most dialects share. The static of each dialect replaces the others.
     pub(crate) const COMMON: Protocol = Protocol {
@@ -144,6 +160,8 @@ impl Protocol {
         key_variable: None,
         signs_with: SignsWith::Nothing,
         headers: &[],
+        // Servers stand behind others: any may send any of these.
+        request_ids: &["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"],
         error_type: None,
         framing: Framing::Events,
         family: None,
@@ -162,8 +180,13 @@ impl Protocol {
     }
 
     /// Returns whether the gateway answers by itself and calls nobody.
-    pub fn is_demo(&self) -> bool {
+    pub fn calls_nobody(&self) -> bool {
         matches!(self.base_url, BaseUrl::Nowhere)
+    }
+
+    /// Returns where a translated request has the most tokens of its answer: a JSON pointer.
+    pub fn max_tokens(&self) -> Option<&'static str> {
+        self.translation.as_ref().map(|translation| translation.max_tokens)
     }
 
     /// Returns the value of the header `accept`.

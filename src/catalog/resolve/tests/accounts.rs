@@ -119,7 +119,7 @@ fn accounts_as_written_and_by_default() {
     assert_eq!(c.key.as_ref().unwrap().expose(), "sk-canary-file");
     assert_eq!(c.ca.as_deref(), Some(&b"-----BEGIN CERTIFICATE-----\n"[..]));
     assert!(!d.enabled && d.key.is_none() && d.ca.is_none());
-    assert!(e.dialect.protocol.is_demo());
+    assert!(e.dialect.protocol.calls_nobody());
     assert_eq!(e.concurrency, Some(5));
     assert!(b.fingerprint != c.fingerprint && c.fingerprint != a.fingerprint);
     assert_eq!(catalog.warnings, []);
