@@ -17,7 +17,6 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 /// The state.
-#[expect(clippy::large_enum_variant, reason = "one for each exchange, and a box would be an allocation")]
 pub(super) enum ProducerState<'x> {
     /// No gate is open.
     Asking {
