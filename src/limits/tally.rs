@@ -212,7 +212,7 @@ impl Tally {
     /// Moves the dates to `day`. The reserved amounts are of the present day and month only: they
     /// are zero after a change.
     fn turn(&mut self, day: u64) {
-        let (was, month) = (self.dates.day, self.dates.month);
+        let (was, month) = (self.dates.day(), self.dates.month);
         self.came_again |= self.dates.turn(day);
         let [tokens, usd, of_month] = &mut self.reserved;
         if was != day {
@@ -296,7 +296,7 @@ impl Tally {
     /// Changes the reserved amounts of a day and its month, if they are the present ones.
     fn reserve(&mut self, day: u64, (tokens, usd): (u64, Usd), change: impl Fn(u128, u128) -> u128) {
         let [of_tokens, of_usd, of_month] = &mut self.reserved;
-        if day == self.dates.day {
+        if day == self.dates.day() {
             *of_tokens = change(*of_tokens, tokens.into());
             *of_usd = change(*of_usd, usd.0.into());
         }
@@ -312,7 +312,7 @@ impl Tally {
 
     /// Returns the second, day and month in which something would be counted now.
     pub fn moment(&self) -> Moment {
-        Moment { second: second(self.now), day: self.dates.day, month: self.dates.month.first }
+        Moment { second: second(self.now), day: self.dates.day(), month: self.dates.month.first }
     }
 
     /// Makes a tally with these counts.
@@ -437,7 +437,7 @@ impl Tally {
         let free = match kind {
             Kind::RequestsPerMinute => gone(|count| count.requests),
             Kind::TokensPerMinute => gone(|count| count.tokens),
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.dates.day + 1).saturating_mul(DAY),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.dates.day() + 1).saturating_mul(DAY),
             Kind::UsdPerMonth => self.dates.month.next.saturating_mul(DAY),
             // Nobody knows when a running request ends.
             Kind::Concurrency => return PLACE_AGAIN,

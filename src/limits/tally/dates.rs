@@ -21,29 +21,28 @@ pub(super) struct Sums {
     pub(super) usd: u128,
 }
 
-/// The sums of the present dates and of others. A month counts only money.
+/// The sums of the present day and the present month. What a month counts is money.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dates {
-    pub(super) day: u64,
-    today: Sums,
     pub(super) month: Month,
-    this_month: u128,
-    others: Option<Box<Others>>,
+    days: Sheet,
+    months: Sheet,
 }
 
-/// The sums of other dates, by the day or by the month's first day. The dates that were changed
-/// last are at the end.
+/// The sums of one date, a day or a month by its first day, and of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Others {
-    days: Vec<Other<Sums>>,
-    months: Vec<Other<u128>>,
+struct Sheet {
+    date: u64,
+    sums: Sums,
+    /// Last those that were changed last.
+    others: Vec<Other>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Other<S> {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Other {
     date: u64,
-    sums: S,
-    /// True if the date is later than the present one: its sums count for the present one too.
+    sums: Sums,
+    /// It is later than the present one, and counts for it too.
     counts: bool,
 }
 
@@ -62,6 +61,11 @@ impl Sums {
         }
     }
 
+    /// Returns what of it is money.
+    fn money(self) -> Sums {
+        Sums { usd: self.usd, ..Sums::default() }
+    }
+
     fn without(self, other: Sums) -> Sums {
         Sums {
             requests: self.requests.saturating_sub(other.requests),
@@ -72,125 +76,123 @@ impl Sums {
 }
 
 impl Dates {
-    /// Makes the sums of the present dates. No other date is known.
-    pub(super) fn of(day: u64, today: Sums, this_month: u128) -> Dates {
-        Dates { day, today, month: Month::of(day), this_month, others: None }
+    /// Returns the sums of one day and its month; of nothing else any are known.
+    pub(super) fn of(day: u64, today: Sums, usd: u128) -> Dates {
+        let month = Month::of(day);
+        let days = Sheet { date: day, sums: today, others: Vec::new() };
+        let this_month = Sums { usd, ..Sums::default() };
+        Dates { month, days, months: Sheet { date: month.first, sums: this_month, others: Vec::new() } }
+    }
+
+    /// Returns the present day.
+    pub(super) fn day(&self) -> u64 {
+        self.days.date
     }
 
     /// Returns the sums that count for the present day.
     pub(super) fn of_day(&self) -> Sums {
-        let Some(others) = &self.others else { return self.today };
-        others.days.iter().filter(|other| other.counts).fold(self.today, |sums, other| sums.and(other.sums))
+        self.days.counted()
     }
 
     /// Returns the sum that counts for the present month.
     pub(super) fn of_month(&self) -> u128 {
-        let Some(others) = &self.others else { return self.this_month };
-        others
-            .months
-            .iter()
-            .filter(|other| other.counts)
-            .fold(self.this_month, |sum, other| sum.saturating_add(other.sums))
+        self.months.counted().usd
     }
 
-    /// Moves the present date to `day`, which is mostly the same. Returns whether the new date has
-    /// been there before and has sums.
+    /// Makes this day the present one: mostly it is. Returns whether it has been there before, and
+    /// has sums.
     pub(super) fn turn(&mut self, day: u64) -> bool {
-        if day == self.day {
+        if day == self.day() {
             return false;
         }
         let mut is_month_known = false;
-        let others = self.others.get_or_insert_default();
-        self.today = turn(&mut others.days, (self.day, self.today), self.today.requests > 0, day);
-        if !(self.month.first..self.month.next).contains(&day) {
-            let month = Month::of(day);
-            // The cost of the month's requests may become known only after the month is over.
-            let is_used = others.days.iter().any(|other| (self.month.first..self.month.next).contains(&other.date));
-            let sum = (self.month.first, self.this_month);
-            self.this_month = turn(&mut others.months, sum, self.this_month > 0 || is_used, month.first);
-            self.month = month;
-            is_month_known = self.this_month > 0;
+        self.days.turn(day, self.days.sums.requests > 0);
+        if !self.is_this_month(day) {
+            // What it costs is perhaps known only when it is over.
+            let is_used = self.days.others.iter().any(|other| self.is_this_month(other.date));
+            self.month = Month::of(day);
+            self.months.turn(self.month.first, self.months.sums.usd > 0 || is_used);
+            is_month_known = self.months.sums.usd > 0;
         }
-        self.day = day;
-        let is_known = self.today != Sums::default() || is_month_known;
-        if others.days.is_empty() && others.months.is_empty() {
-            self.others = None;
-        }
-        is_known
+        self.days.sums != Sums::default() || is_month_known
     }
 
-    /// Adds use to a day.
+    /// Adds what was used on this day.
     pub(super) fn add(&mut self, day: u64, sums: Sums) {
         self.add_to(day, sums, false, false);
     }
 
-    /// Adds use to a day that is later than the present one, from a clock that was ahead. It also
-    /// counts for the day and the month of `at`, if they are the present ones.
+    /// Adds what was used on a later day than the present one, by a clock that was ahead: it counts
+    /// for the day and the month of `at`, if they are the present ones.
     pub(super) fn add_ahead(&mut self, day: u64, at: u64, sums: Sums) {
-        self.add_to(day, sums, at == self.day, Month::of(at) == self.month);
+        self.add_to(day, sums, at == self.day(), Month::of(at) == self.month);
     }
 
     fn add_to(&mut self, day: u64, sums: Sums, counts_today: bool, counts_this_month: bool) {
-        if day == self.day {
-            self.today = self.today.and(sums);
-        } else {
-            change(&mut self.others.get_or_insert_default().days, day, |other| {
-                other.sums = other.sums.and(sums);
-                other.counts |= counts_today;
-            });
-        }
-        if (self.month.first..self.month.next).contains(&day) {
-            self.this_month = self.this_month.saturating_add(sums.usd);
-        } else {
-            change(&mut self.others.get_or_insert_default().months, Month::of(day).first, |other| {
-                other.sums = other.sums.saturating_add(sums.usd);
-                other.counts |= counts_this_month;
-            });
-        }
+        self.days.add(day, sums, counts_today);
+        self.months.add(self.month_of(day), sums.money(), counts_this_month);
     }
 
-    /// Replaces use on a day by other use, if the day is still remembered.
+    /// Puts one use of this day in the place of another, if the day is still known.
     pub(super) fn replace(&mut self, day: u64, what: Sums, by: Sums) {
-        let usd = |sum: u128| sum.saturating_sub(what.usd).saturating_add(by.usd);
-        if day == self.day {
-            self.today = self.today.without(what).and(by);
-        } else if let Some(others) = &mut self.others
-            && let Some(other) = others.days.iter_mut().find(|other| other.date == day)
-        {
-            other.sums = other.sums.without(what).and(by);
-        }
-        if (self.month.first..self.month.next).contains(&day) {
-            self.this_month = usd(self.this_month);
-        } else if let Some(others) = &mut self.others {
-            let first = Month::of(day).first;
-            others.months.iter_mut().filter(|other| other.date == first).for_each(|other| other.sums = usd(other.sums));
-        }
+        self.days.replace(day, what, by);
+        self.months.replace(self.month_of(day), what.money(), by.money());
+    }
+
+    fn month_of(&self, day: u64) -> u64 {
+        if self.is_this_month(day) { self.month.first } else { Month::of(day).first }
+    }
+
+    fn is_this_month(&self, day: u64) -> bool {
+        (self.month.first..self.month.next).contains(&day)
     }
 }
 
-/// Moves from one date to another. Returns the sums that the other date already has.
-fn turn<S: Copy + Default>(others: &mut Vec<Other<S>>, (from, sums): (u64, S), keep: bool, to: u64) -> S {
-    if keep {
-        others.push(Other { date: from, sums, counts: false });
+impl Sheet {
+    /// Returns what counts for the present date.
+    fn counted(&self) -> Sums {
+        self.others.iter().filter(|other| other.counts).fold(self.sums, |sums, other| sums.and(other.sums))
     }
-    let known = others.iter().position(|other| other.date == to).map(|at| others.remove(at).sums);
-    // If time went back, the sums of later dates count as used. If time went on, those sums belong
-    // to another day.
-    others.iter_mut().for_each(|other| other.counts = to < from && other.date > to);
-    forget(others);
-    known.unwrap_or_default()
-}
 
-/// Changes the sums of one other date, and remembers the date from now on.
-fn change<S: Copy + Default>(others: &mut Vec<Other<S>>, date: u64, how: impl FnOnce(&mut Other<S>)) {
-    let known = others.iter().position(|other| other.date == date).map(|at| others.remove(at));
-    let mut known = known.unwrap_or(Other { date, sums: S::default(), counts: false });
-    how(&mut known);
-    others.push(known);
-    forget(others);
-}
+    /// Goes on to another date, with what that has.
+    fn turn(&mut self, to: u64, keep: bool) {
+        let from = std::mem::replace(&mut self.date, to);
+        if keep {
+            self.others.push(Other { date: from, sums: self.sums, counts: false });
+        }
+        self.sums = self.take(to).sums;
+        // Time went back: what is dated later was used already. Or it went on: then that was
+        // another day's.
+        self.others.iter_mut().for_each(|other| other.counts = to < from && other.date > to);
+        self.forget();
+    }
 
-fn forget<S>(others: &mut Vec<Other<S>>) {
-    let most = others.len().min(REMEMBERED);
-    others.drain(..others.len() - most);
+    /// Adds to a date, which is remembered from now on.
+    fn add(&mut self, date: u64, sums: Sums, counts: bool) {
+        if date == self.date {
+            self.sums = self.sums.and(sums);
+            return;
+        }
+        let before = self.take(date);
+        self.others.push(Other { date, sums: before.sums.and(sums), counts: before.counts || counts });
+        self.forget();
+    }
+
+    fn replace(&mut self, date: u64, what: Sums, by: Sums) {
+        let other = self.others.iter_mut().find(|other| other.date == date).map(|other| &mut other.sums);
+        if let Some(sums) = if date == self.date { Some(&mut self.sums) } else { other } {
+            *sums = sums.without(what).and(by);
+        }
+    }
+
+    /// Takes a date out of the others, with nothing if it is not there.
+    fn take(&mut self, date: u64) -> Other {
+        let known = self.others.iter().position(|other| other.date == date);
+        known.map(|at| self.others.remove(at)).unwrap_or_default()
+    }
+
+    fn forget(&mut self) {
+        let most = self.others.len().min(REMEMBERED);
+        self.others.drain(..self.others.len() - most);
+    }
 }
