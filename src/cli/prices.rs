@@ -7,7 +7,7 @@ use super::{PricesArgs, print};
 use crate::base::table::columns;
 use crate::catalog::Catalog;
 use crate::catalog::load::{Secrets, catalog};
-use crate::conf::price::{Million, Price, Usd, list};
+use crate::conf::price::{Long, Million, Price, Rates, Usd, list};
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
@@ -54,16 +54,17 @@ pub(super) fn named(price: &Price) -> Vec<(&'static str, String)> {
 
 /// Writes the costs in the order of [`COSTS`].
 fn costs(price: Option<&Price>) -> [String; 7] {
-    let Some(Price { input, output, cached_input, cache_write, thinking, per_request, long }) = price else {
+    let Some(Price { rates, per_request, long }) = price else {
         return std::array::from_fn(|_| "-".to_owned());
     };
+    let Rates { input, output, cached_input, cache_write, thinking } = rates;
     let [input, output, cached_input, cache_write, thinking] =
         [input, output, cached_input, cache_write, thinking].map(|each| Million(*each).to_string());
     let per_request = if *per_request == Usd::ZERO { "-".to_owned() } else { per_request.to_string() };
-    let long = long.map_or("-".to_owned(), |long| {
+    let long = long.map_or("-".to_owned(), |Long { above, rates }| {
         let [input, output, cached, written] =
-            [long.input, long.output, long.cached_input, long.cache_write].map(Million);
-        format!("above {}: {input} {output} {cached} {written}", long.above)
+            [rates.input, rates.output, rates.cached_input, rates.cache_write].map(Million);
+        format!("above {above}: {input} {output} {cached} {written}")
     });
     [input, output, cached_input, cache_write, thinking, per_request, long]
 }

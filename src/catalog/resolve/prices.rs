@@ -7,7 +7,7 @@ use super::{Merged, Models, ServedCallers};
 use crate::base::problem::shown;
 use crate::base::units::Decimal;
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
-use crate::conf::price::{Long, Origin, Price, Usd, list};
+use crate::conf::price::{Long, Origin, Price, Rates, Usd, list};
 use crate::conf::scribe::{Report, Scribe};
 use crate::limits::Limits;
 use dialects::upstream::Prices;
@@ -15,13 +15,10 @@ use dialects::upstream::Prices;
 /// Reads a price as written.
 pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
     let raw = written?;
-    let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at);
+    // What is wrong with it has been told: that nobody knows the price need not be told, too.
+    let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at).unwrap_or_default();
     let long = read_long(raw.long.as_ref(), &at.key("long"));
-    // The errors of the price are reported already. The price is taken as free, so that it is not
-    // also reported as unknown.
-    let Some([input, output, cached_input, cache_write, thinking]) = rates else { return Some(Price::FREE) };
-    let per_request = Usd::of_millionths(or(raw.per_request, 0));
-    Some(Price { input, output, cached_input, cache_write, thinking, per_request, long })
+    Some(Price { rates, per_request: Usd::of_millionths(or(raw.per_request, 0)), long })
 }
 
 fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Long> {
@@ -32,19 +29,24 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
         Some(0) => at_above.problem("must be at least 1; for one price for all prompts remove `long`"),
         Some(_) => {}
     }
-    let [input, output, cached_input, cache_write, thinking] =
-        rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at)?;
-    Some(Long { above: raw.above?, input, output, cached_input, cache_write, thinking })
+    let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at)?;
+    Some(Long { above: raw.above?, rates })
 }
 
 /// Returns the cost of a million tokens that are read, are written, come out of the cache, go into
 /// it, or are thought. The first two must be written.
-fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<[u64; 5]> {
+fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<Rates> {
     let [input, output, cached_input, cache_write, thinking] = written;
     let input = required(input, &at.key("input"));
     let output = required(output, &at.key("output"));
     let (input, output) = input.zip(output)?;
-    Some([input, output, or(cached_input, input), or(cache_write, input), or(thinking, output)])
+    Some(Rates {
+        input,
+        output,
+        cached_input: or(cached_input, input),
+        cache_write: or(cache_write, input),
+        thinking: or(thinking, output),
+    })
 }
 
 fn required(written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<u64> {
@@ -72,7 +74,7 @@ pub(super) fn of_target(
 
 fn known(account: &Account, model: &str) -> Option<(Price, Origin)> {
     match account.dialect.prices() {
-        Prices::Free => Some((Price::FREE, Origin::Demo)),
+        Prices::Free => Some((Price::default(), Origin::Demo)),
         Prices::Unlisted => None,
         Prices::Listed => list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List)),
     }

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::{Long, Price, Usd};
+use super::{Long, Price, Rates, Usd};
 use crate::base::units::Decimal;
 
 const TEXT: &str = include_str!("list.csv");
@@ -70,22 +70,20 @@ fn row(line: &'static str) -> Option<ListedPrice> {
     };
     let long = match *above {
         "" => None,
-        above => {
-            let [input, output, cached_input, cache_write] = rates(long.try_into().ok()?)?;
-            Some(Long { above: above.parse().ok()?, input, output, cached_input, cache_write, thinking: output })
-        }
+        above => Some(Long { above: above.parse().ok()?, rates: rates(long.try_into().ok()?)? }),
     };
-    let [input, output, cached_input, cache_write] = rates([input, output, cached_input, cache_write])?;
-    let per_request = Usd::ZERO;
-    let price = Price { input, output, cached_input, cache_write, thinking: output, per_request, long };
+    let rates = rates([input, output, cached_input, cache_write])?;
+    let price = Price { rates, per_request: Usd::ZERO, long };
     Some(ListedPrice { provider, model, price })
 }
 
-/// Reads the cost of a million tokens that are read, are written, come out of the cache, or go into
-/// it. If one of the last two is empty, it is the first.
-fn rates([input, output, cached_input, cache_write]: [&str; 4]) -> Option<[u64; 4]> {
-    let input_or = |cell: &str| if cell.is_empty() { number(input) } else { number(cell) };
-    Some([number(input)?, number(output)?, input_or(cached_input)?, input_or(cache_write)?])
+/// Reads what a million tokens cost that are read, are written, come out of the cache, or go into
+/// it. Where one of the last two is empty, it is the first.
+fn rates([input, output, cached_input, cache_write]: [&str; 4]) -> Option<Rates> {
+    let (read, output) = (number(input)?, number(output)?);
+    let or_read = |cell: &str| if cell.is_empty() { Some(read) } else { number(cell) };
+    let (cached_input, cache_write) = (or_read(cached_input)?, or_read(cache_write)?);
+    Some(Rates { input: read, output, cached_input, cache_write, thinking: output })
 }
 
 fn number(cell: &str) -> Option<u64> {
@@ -108,16 +106,18 @@ mod tests {
         for listed in all() {
             assert_eq!(find(listed.provider, listed.model), Some(listed.price));
             assert!(!listed.model.ends_with("latest"), "{}", listed.model);
-            let Price { input, output, cached_input, cache_write, long, .. } = listed.price;
+            let Price { rates, long, .. } = listed.price;
+            let Rates { input, output, cached_input, cache_write, .. } = rates;
             assert!(input > 0 && output >= input && cached_input <= input && cache_write >= input, "{listed:?}");
             if let Some(long) = long {
+                let each = long.rates;
                 assert!(
                     long.above >= 100_000
-                        && long.input > input
-                        && long.output > output
-                        && long.cached_input > cached_input
+                        && each.input > input
+                        && each.output > output
+                        && each.cached_input > cached_input
                 );
-                assert!(long.cache_write >= long.input && long.cached_input < long.input, "{listed:?}");
+                assert!(each.cache_write >= each.input && each.cached_input < each.input, "{listed:?}");
             }
         }
         assert!(date().parse::<Time>().is_ok(), "{}", date());
@@ -127,7 +127,8 @@ mod tests {
     fn some_prices_that_everybody_knows() {
         let check = |provider, model, input, output, cached_input, cache_write| {
             let price = find(provider, model).unwrap_or_else(|| panic!("{model} is listed"));
-            let told = [price.input, price.output, price.cached_input, price.cache_write];
+            let Rates { input: read, output: said, cached_input: cached, cache_write: written, .. } = price.rates;
+            let told = [read, said, cached, written];
             assert_eq!(told, [input, output, cached_input, cache_write], "{model}");
         };
         check("openai", "gpt-4o-mini", 150_000, 600_000, 75_000, 150_000);
@@ -136,8 +137,8 @@ mod tests {
         check("anthropic", "claude-haiku-4-5", 1_000_000, 5_000_000, 100_000, 1_250_000);
         check("bedrock", "eu.anthropic.claude-sonnet-4-6", 3_300_000, 16_500_000, 330_000, 4_125_000);
         check("gemini", "gemini-2.5-pro", 1_250_000, 10_000_000, 125_000, 1_250_000);
-        let long = find("gemini", "gemini-2.5-pro").unwrap().long.unwrap();
-        assert_eq!((long.above, long.input, long.output, long.cached_input), (200_000, 2_500_000, 15_000_000, 250_000));
+        let Long { above, rates } = find("gemini", "gemini-2.5-pro").unwrap().long.unwrap();
+        assert_eq!((above, rates.input, rates.output, rates.cached_input), (200_000, 2_500_000, 15_000_000, 250_000));
     }
 
     #[test]

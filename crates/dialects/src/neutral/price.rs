@@ -77,11 +77,11 @@ fn decimal(f: &mut fmt::Formatter<'_>, parts: u64, in_one: u64, digits: usize) -
     f.pad(format!("{whole}.{rest:0digits$}").trim_end_matches('0'))
 }
 
-/// The price of a model's tokens. Each price of a token is in million-millionths of a dollar, which
-/// equals the price of a million tokens in millionths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Price {
-    /// The price of a token that is read.
+/// What a model's tokens cost: each in million-millionths of a dollar, which is what a million of
+/// them cost in millionths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// A token that is read.
     pub input: u64,
     /// The price of a token that is written.
     pub output: u64,
@@ -91,9 +91,16 @@ pub struct Price {
     pub cache_write: u64,
     /// The price of a token of thinking.
     pub thinking: u64,
-    /// The price of each answer, in addition to its tokens.
+}
+
+/// What a model's answers cost. The default is that they cost nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Price {
+    /// What the tokens cost.
+    pub rates: Rates,
+    /// What each answer costs, besides.
     pub per_request: Usd,
-    /// The prices of all tokens of an answer to a long prompt.
+    /// What all tokens of an answer cost instead, where its prompt is a long one.
     pub long: Option<Long>,
 }
 
@@ -102,24 +109,12 @@ pub struct Price {
 pub struct Long {
     /// A prompt with more tokens than this is long.
     pub above: u64,
-    /// The price of a token that is read.
-    pub input: u64,
-    /// The price of a token that is written.
-    pub output: u64,
-    /// The price of a token that is read out of the upstream's cache.
-    pub cached_input: u64,
-    /// The price of a token that is read and goes into the upstream's cache.
-    pub cache_write: u64,
-    /// The price of a token of thinking.
-    pub thinking: u64,
+    /// What their tokens cost, and those of their answers.
+    pub rates: Rates,
 }
 
 impl Price {
-    /// The price at which everything is free.
-    pub const FREE: Price =
-        Price { input: 0, output: 0, cached_input: 0, cache_write: 0, thinking: 0, per_request: Usd::ZERO, long: None };
-
-    /// Returns the cost of an answer; zero if there was none.
+    /// What an answer cost; nothing where there was none.
     pub fn cost(&self, usage: &Usage) -> Usd {
         if usage.source == Source::None {
             return Usd::ZERO;
@@ -129,29 +124,27 @@ impl Price {
         let cache_write = usage.cache_write.min(usage.prompt - cached);
         let thinking = usage.reasoning.min(usage.completion);
         let plain = usage.prompt - cached - cache_write;
-        let Long { input, output, cached_input, cache_write: written, thinking: thought, .. } = self.at(usage.prompt);
+        let each = self.at(usage.prompt);
         self.sum([
-            (plain, input),
-            (cached, cached_input),
-            (cache_write, written),
-            (usage.completion - thinking, output),
-            (thinking, thought),
+            (plain, each.input),
+            (cached, each.cached_input),
+            (cache_write, each.cache_write),
+            (usage.completion - thinking, each.output),
+            (thinking, each.thinking),
         ])
     }
 
     /// Returns the highest possible cost of an answer with at most so many tokens, of any kind.
     pub fn most(&self, prompt: u64, completion: u64) -> Usd {
         let dearest =
-            |each: Long| (each.input.max(each.cached_input).max(each.cache_write), each.output.max(each.thinking));
+            |each: Rates| (each.input.max(each.cached_input).max(each.cache_write), each.output.max(each.thinking));
         let ((read, written), (long_read, long_written)) = (dearest(self.at(0)), dearest(self.at(prompt)));
         self.sum([(prompt, read.max(long_read)), (completion, written.max(long_written))])
     }
 
-    /// Returns the prices of single tokens for a prompt of this size.
-    fn at(&self, prompt: u64) -> Long {
-        let Price { input, output, cached_input, cache_write, thinking, per_request: _, long } = *self;
-        let short = Long { above: 0, input, output, cached_input, cache_write, thinking };
-        long.filter(|long| prompt > long.above).unwrap_or(short)
+    /// What each token costs where the prompt has so many.
+    fn at(&self, prompt: u64) -> Rates {
+        self.long.filter(|long| prompt > long.above).map_or(self.rates, |long| long.rates)
     }
 
     /// Returns the sum with the price of the answer, rounded once, half up.

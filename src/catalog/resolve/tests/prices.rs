@@ -1,7 +1,7 @@
 //! What targets cost.
 
 use super::*;
-use crate::conf::price::{Long, Origin, Price, Usd};
+use crate::conf::price::{Long, Origin, Price, Rates, Usd};
 
 /// Accounts of many kinds, and the model `m` with these fields, in line 14.
 fn catalog(fields: &str) -> String {
@@ -34,34 +34,23 @@ fn check(fields: &str, expected: &[&str]) {
 
 #[test]
 fn a_price_is_read_exactly_and_fills_itself_in() {
-    let least = Price {
-        input: 150_000,
-        output: 600_000,
-        cached_input: 150_000,
-        cache_write: 150_000,
-        thinking: 600_000,
-        per_request: Usd::ZERO,
-        long: None,
-    };
+    let rates =
+        Rates { input: 150_000, output: 600_000, cached_input: 150_000, cache_write: 150_000, thinking: 600_000 };
+    let least = Price { rates, per_request: Usd::ZERO, long: None };
     let local = |price: &str| format!("targets: [{{account: local}}], price: {{{price}}}");
     assert_eq!(price(&local("input: 0.15, output: 0.60")), Some((least, Origin::Model)));
     assert_eq!(price(&local("input: 15e-02, output: 6.0E-1")), Some((least, Origin::Model)));
     let all =
         "input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.1875, thinking: 0.000001, per_request: 0.001";
-    let whole = Price { cached_input: 75_000, cache_write: 187_500, thinking: 1, per_request: Usd(1_000_000), ..least };
+    let rates = Rates { cached_input: 75_000, cache_write: 187_500, thinking: 1, ..rates };
+    let whole = Price { rates, per_request: Usd(1_000_000), long: None };
     assert_eq!(price(&local(all)), Some((whole, Origin::Model)));
-    let long = Long {
-        above: 200_000,
-        input: 300_000,
-        output: 900_000,
-        cached_input: 300_000,
-        cache_write: 300_000,
-        thinking: 900_000,
-    };
+    let rates =
+        Rates { input: 300_000, output: 900_000, cached_input: 300_000, cache_write: 300_000, thinking: 900_000 };
+    let long = Long { above: 200_000, rates };
     let written = format!("{all}, long: {{above: 200000, input: 0.3, output: 0.9}}");
     assert_eq!(price(&local(&written)), Some((Price { long: Some(long), ..whole }, Origin::Model)));
-    let free = Price { input: 0, output: 0, ..Price::FREE };
-    assert_eq!(price(&local("input: 0, output: 0")), Some((free, Origin::Model)));
+    assert_eq!(price(&local("input: 0, output: 0")), Some((Price::default(), Origin::Model)));
 }
 
 #[test]
@@ -69,9 +58,12 @@ fn the_nearest_price_counts_and_it_is_a_whole_one() {
     let both =
         "targets: [{account: local, price: {input: 1, output: 2}}], price: {input: 3, output: 4, per_request: 5}";
     let (told, from) = price(both).unwrap();
-    assert_eq!((told.input, told.output, told.per_request, from), (1_000_000, 2_000_000, Usd::ZERO, Origin::Target));
+    assert_eq!(
+        (told.rates.input, told.rates.output, told.per_request, from),
+        (1_000_000, 2_000_000, Usd::ZERO, Origin::Target)
+    );
     let (told, from) = price("targets: [{account: openai, model: gpt-4o-mini}], price: {input: 3, output: 4}").unwrap();
-    assert_eq!((told.input, from), (3_000_000, Origin::Model));
+    assert_eq!((told.rates.input, from), (3_000_000, Origin::Model));
 }
 
 #[test]
@@ -85,9 +77,13 @@ fn well_known_models_have_a_price_where_their_provider_serves_them() {
         ("vertex", "gemini-2.5-pro", 1_250_000),
     ] {
         let found = price(&format!("targets: [{{account: {account}, model: \"{model}\"}}]"));
-        assert_eq!(found.map(|(price, from)| (price.input, from)), Some((input, Origin::List)), "{account} {model}");
+        assert_eq!(
+            found.map(|(price, from)| (price.rates.input, from)),
+            Some((input, Origin::List)),
+            "{account} {model}"
+        );
     }
-    assert_eq!(price("targets: [{account: demo}]"), Some((Price::FREE, Origin::Demo)));
+    assert_eq!(price("targets: [{account: demo}]"), Some((Price::default(), Origin::Demo)));
     for (account, model) in [
         ("openai", "gpt-4o-mini-tuned"),
         ("europe", "gpt-4o-mini"),
@@ -279,7 +275,7 @@ fn models_are_looked_at_once_for_all_keys_with_the_same_permissions() {
         "accounts: {{a: {{dialect: demo}}, b: {{dialect: ollama}}}}\nmodels:\n  m: {{targets: [{{account: a}}]}}\n{models}callers:\n  acme:\n    keys:\n{keys}"
     );
     let catalog = read_one(&text);
-    assert_eq!((catalog.key_total(), permission_count(&catalog), catalog.warnings.len()), (1_000, 2, 1));
+    assert_eq!((catalog.key_total, permission_count(&catalog), catalog.warnings.len()), (1_000, 2, 1));
     let models: Models<'_> = catalog.models().iter().map(|model| (&*model.id, Some(Arc::clone(model)))).collect();
     let (mut unpriced, files) = (Unpriced::new(&models), files(&[&text]));
     let mut look_up = |_: Reference<'_>| unreachable!("it names nothing");

@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn price([input, output, cached_input, cache_write, thinking, per_request]: [u64; 6]) -> Price {
-    Price { input, output, cached_input, cache_write, thinking, per_request: Usd(per_request), long: None }
+    let rates = Rates { input, output, cached_input, cache_write, thinking };
+    Price { rates, per_request: Usd(per_request), long: None }
 }
 
 fn usage(prompt: u64, completion: u64, cached: u64, cache_write: u64, reasoning: u64) -> Usage {
@@ -39,9 +40,8 @@ fn each_kind_of_token_has_its_price() {
 
 #[test]
 fn a_long_prompt_makes_all_of_it_dearer() {
-    let long =
-        Long { above: 1_000, input: 2_000, output: 3_000, cached_input: 500, cache_write: 4_000, thinking: 5_000 };
-    let price = Price { long: Some(long), ..price([1_000, 1_000, 100, 1_000, 1_000, 7]) };
+    let rates = Rates { input: 2_000, output: 3_000, cached_input: 500, cache_write: 4_000, thinking: 5_000 };
+    let price = Price { long: Some(Long { above: 1_000, rates }), ..price([1_000, 1_000, 100, 1_000, 1_000, 7]) };
     assert_eq!(price.cost(&usage(1_000, 10, 0, 0, 0)), Usd(1_000 + 10 + 7));
     assert_eq!(price.cost(&usage(1_001, 10, 600, 300, 4)), Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7));
     assert_eq!(price.most(1_000, 10), Usd(1_000 + 10 + 7));
@@ -54,7 +54,7 @@ fn what_nobody_answered_costs_nothing() {
     assert_eq!(price.cost(&Usage::default()), Usd::ZERO);
     assert_eq!(price.cost(&Usage { prompt: 10, ..Usage::default() }), Usd::ZERO);
     assert_eq!(price.cost(&Usage { source: Source::Estimated, ..Usage::default() }), Usd(1_000));
-    assert_eq!(Price::FREE.cost(&usage(9, 9, 9, 9, 9)), Usd::ZERO);
+    assert_eq!(Price::default().cost(&usage(9, 9, 9, 9, 9)), Usd::ZERO);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn prices() -> impl Strategy<Value = Price> {
 /// Those to which long prompts may be dearer, or cheaper, too.
 fn long_prices() -> impl Strategy<Value = Price> {
     let above = prop_oneof![0..=10_000_000_u64, any::<u64>()];
-    (prices(), prices(), above, any::<bool>()).prop_map(|(short, long, above, has_long)| {
-        let Price { input, output, cached_input, cache_write, thinking, .. } = long;
-        Price { long: has_long.then_some(Long { above, input, output, cached_input, cache_write, thinking }), ..short }
+    (prices(), prices(), above, any::<bool>()).prop_map(|(short, long, above, has_long)| Price {
+        long: has_long.then_some(Long { above, rates: long.rates }),
+        ..short
     })
 }
 

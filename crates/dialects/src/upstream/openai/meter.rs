@@ -192,7 +192,7 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::neutral::price::Price;
+    use crate::neutral::price::{Price, Rates};
     use crate::upstream::quirks;
 
     const NOBODY: Option<(u64, u64, u64, Source)> = None;
@@ -354,11 +354,9 @@ mod tests {
             source: Source::Reported,
             ..Usage::default()
         };
-        let price = Price {
-            cached_input: 20_000,
-            thinking: 700_000,
-            ..Price { input: 150_000, output: 600_000, ..Price::FREE }
-        };
+        let rates =
+            Rates { input: 150_000, output: 600_000, cached_input: 20_000, thinking: 700_000, ..Rates::default() };
+        let price = Price { rates, ..Price::default() };
         let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
         let check = |object: String, shown, expected: String| {
             assert_eq!(String::from_utf8(write(Some(object.as_bytes()), &usage, shown)).unwrap(), expected);
@@ -374,7 +372,7 @@ mod tests {
         }
         check(format!(r#"{{{numbers},"cost":1,"cost":2}}"#), known, format!(r#"{{{numbers},"cost":0.000273}}"#));
         check(format!(r#"{{"cost":1,{numbers},"cost":2}}"#), ShowCost::At(None), format!("{{{numbers}}}"));
-        let zero = write(None, &usage, ShowCost::At(Some(Price::FREE)));
+        let zero = write(None, &usage, ShowCost::At(Some(Price::default())));
         assert!(String::from_utf8(zero).unwrap().ends_with(r#","cost":0}"#));
     }
 }
