@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::Catalog;
 use super::load::{CatalogFile, assumed, is_there, shown, sources};
 use crate::base::problem::{Problem, Problems};
-use crate::conf::yaml::edit::{Change, edit_and_find};
+use crate::conf::yaml::edit::{Change, edit};
 use crate::conf::yaml::{self, Entry, Node, Value};
 
 /// The longest wait for the lock, while somebody else changes the files.
@@ -161,7 +161,7 @@ impl Files {
     /// gives the reason and its place.
     pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<KeyPlace, String> {
         let Some(source) = self.sources.get(file) else { return Err("there is no such file".to_owned()) };
-        let (text, line) = edit_and_find(&source.text, changes)
+        let (text, line) = edit(&source.text, changes)
             .map_err(|problem| Problem { file: source.path.display().to_string(), ..problem }.to_string())?;
         let like = fs::metadata(&source.path).map_err(|why| cannot(&source.path, &why))?;
         let mut after = self.sources.clone();

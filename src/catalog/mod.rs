@@ -55,13 +55,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Finds the key whose secret has this SHA-256, if it may be used at this time.
-    pub fn key(&self, digest: &[u8; 32], now: SystemTime) -> Result<&Arc<Key>, KeyRefused> {
-        self.opened(digest, now).map(|(key, _)| key)
-    }
-
-    /// Finds the key as [`Catalog::key`] does, and returns also whether the secret is being
-    /// replaced.
+    /// Finds the key whose secret has this SHA-256, if it may be used at this time, and says whether
+    /// by a secret that is being replaced.
     pub fn opened(&self, digest: &[u8; 32], now: SystemTime) -> Result<(&Arc<Key>, bool), KeyRefused> {
         let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
         secret.key.usable(now)?;
@@ -102,12 +97,7 @@ impl Catalog {
         &self.callers
     }
 
-    /// Returns the number of keys. The index of each key is below it.
-    pub fn key_total(&self) -> usize {
-        self.key_total
-    }
-
-    /// Returns each key, in no order. A key with several secrets is returned several times.
+    /// Returns each key, in no order; those with several secrets several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.keys.values().map(|secret| &secret.key)
     }
@@ -175,7 +165,7 @@ pub struct Key {
     pub enabled: bool,
     /// The time from which the key no longer works.
     pub expires: Option<SystemTime>,
-    /// The key's position among all keys, in no order: below [`Catalog::key_total`].
+    /// Its position among all keys, in no order.
     pub index: usize,
     /// The key's limits, within those of its caller.
     pub limits: Limits,

@@ -80,7 +80,7 @@ fn the_published_key_on_a_public_listener() {
 fn what_ships_is_served_with_the_published_key() {
     let catalog = catalog(include_str!("../../conf/catalog.yaml"));
     assert_eq!(catalog.warnings, []);
-    let key = catalog.key(&resolve::digest(PUBLISHED_KEY), SystemTime::UNIX_EPOCH).unwrap();
+    let key = catalog.opened(&resolve::digest(PUBLISHED_KEY), SystemTime::UNIX_EPOCH).map(|(key, _)| key).unwrap();
     assert_eq!(&*key.id, "demo/published");
     assert!(key.permissions.allow("demo") && !key.permissions.allow("gpt-4o"));
     assert!(catalog.model("demo").unwrap().served());

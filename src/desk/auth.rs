@@ -169,7 +169,7 @@ mod tests {
         let (secret, now) = ("sk-0123456789abcdef", SystemTime::now());
         let catalog = catalog(&format!("prod: {{ hash: \"{}\" }}", hash(secret)));
         assert_eq!(found(&catalog, secret, now).as_deref(), Some("acme/prod"));
-        assert!(catalog.key(&digest(secret), now).is_ok());
+        assert!(catalog.opened(&digest(secret), now).is_ok());
         for at in 0..secret.len() {
             let mut other = secret.as_bytes().to_vec();
             other[at] ^= 1;

@@ -168,11 +168,6 @@ impl KeyScopes {
     fn key<'a>(&'a self, key: KeyLimits<'a>) -> Option<Bound<'a>> {
         self.key.as_ref().map(|scope| Bound { limits: key.key.1, scope })
     }
-
-    /// Lists all scopes of the key, the caller's first.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Scope>> {
-        self.caller.iter().chain(&self.key).chain(self.models.iter().map(|(_, scope)| scope))
-    }
 }
 
 fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {

@@ -172,7 +172,7 @@ fn s05_what_is_loaded_prints_no_secret() {
         let catalog = &loaded.catalog;
         let (accounts, models, callers) = (catalog.accounts(), catalog.models(), catalog.callers());
         assert_eq!((accounts.len(), accounts[1].key.as_ref().map(|key| key.expose())), (3, Some(ACCOUNT_KEY)));
-        let key = catalog.key(&load_digest(KEY), std::time::SystemTime::now());
+        let key = catalog.opened(&load_digest(KEY), std::time::SystemTime::now()).map(|(key, _)| key);
         let printed = [
             format!("{loaded:?} {loaded:#?}"),
             format!("{:?} {:#?}", loaded.server, loaded.server),

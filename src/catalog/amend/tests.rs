@@ -157,7 +157,7 @@ fn of_many_at_once_each_sees_what_the_one_before_did() {
             });
         }
     });
-    assert_eq!(Files::read(&folder.0).unwrap().catalog().key_total(), 9);
+    assert_eq!(Files::read(&folder.0).unwrap().catalog().key_total, 9);
 }
 
 #[test]

@@ -157,7 +157,7 @@ mod tests {
             let yaml = document(&around(&Id::of(whole).unwrap().path(), entry));
             let files = [("catalog.yaml".to_owned(), format!("accounts: {{}}\nmodels: {{}}\n{yaml}"))];
             let catalog = resolve::resolve(&files, &mut |_| unreachable!("it names nothing")).unwrap();
-            let key = catalog.key(&[7; 32], SystemTime::now()).unwrap();
+            let key = catalog.opened(&[7; 32], SystemTime::now()).unwrap().0;
             assert_eq!(&*key.id, whole);
         }
     }

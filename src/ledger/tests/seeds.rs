@@ -28,11 +28,11 @@ impl Limited {
 
     /// What its scope began with, without what was cut.
     pub(super) fn began(&self) -> Counts {
-        self.scopes.iter().flat_map(KeyScopes::all).next().unwrap().began()
+        self.registry.scopes()[0].began()
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.scopes.iter().flat_map(KeyScopes::all).next().unwrap().own(calendar::now())
+        self.registry.scopes()[0].own(calendar::now())
     }
 
     /// As the gateway does it: counted, settled, written.

@@ -123,7 +123,11 @@ fn a_new_scope_begins_with_what_was_used_before() {
         before.clone()
     });
     let prod = key(&first, "acme/prod");
-    let own = |scopes: &[KeyScopes]| scopes[prod.index].all().map(|scope| scope.own(NOW)).collect::<Vec<Counts>>();
+    let own = |scopes: &[KeyScopes]| {
+        let KeyScopes { caller, key, models, .. } = &scopes[prod.index];
+        let all = caller.iter().chain(key).chain(models.iter().map(|(_, scope)| scope));
+        all.map(|scope| scope.own(NOW)).collect::<Vec<Counts>>()
+    };
     let told = |counts: &Counts| {
         (counts.day_requests, counts.day_tokens, counts.day_usd.0, counts.month_usd.0, counts.minute.clone())
     };

@@ -102,21 +102,24 @@ fn keys_as_written_and_by_default() {
         "dd".repeat(32),
         "ee".repeat(32),
     )));
-    let prod = catalog.key(&byte(0xaa), at(0)).unwrap();
+    let prod = catalog.opened(&byte(0xaa), at(0)).map(|(key, _)| key).unwrap();
     assert_eq!((&*prod.id, &*prod.caller.id, prod.debug), ("acme/prod", "acme", true));
     assert!(prod.allows("10.9.9.9".parse().unwrap()) && !prod.allows("11.0.0.1".parse().unwrap()));
-    assert_eq!(catalog.key(&byte(0xaa), at(49)).map(|key| &*key.id), Ok("acme/prod"));
-    assert_eq!(catalog.key(&byte(0xaa), at(50)).err(), Some(KeyRefused::Expired));
-    let plain = catalog.key(&byte(0xbb), at(99)).unwrap();
+    assert_eq!(catalog.opened(&byte(0xaa), at(49)).map(|(key, _)| key).map(|key| &*key.id), Ok("acme/prod"));
+    assert_eq!(catalog.opened(&byte(0xaa), at(50)).map(|(key, _)| key).err(), Some(KeyRefused::Expired));
+    let plain = catalog.opened(&byte(0xbb), at(99)).map(|(key, _)| key).unwrap();
     assert!(plain.allows("8.8.8.8".parse().unwrap()) && !plain.debug);
-    assert_eq!(catalog.key(&byte(0xbb), at(100)).err(), Some(KeyRefused::Expired));
-    assert_eq!(catalog.key(&byte(0xcc), at(0)).err(), Some(KeyRefused::Disabled));
-    assert_eq!(catalog.key(&byte(0xdd), at(9)).map(|key| &*key.id), Ok("rotating/k"));
-    assert_eq!(catalog.key(&byte(0xdd), at(10)).err(), Some(KeyRefused::Expired));
+    assert_eq!(catalog.opened(&byte(0xbb), at(100)).map(|(key, _)| key).err(), Some(KeyRefused::Expired));
+    assert_eq!(catalog.opened(&byte(0xcc), at(0)).map(|(key, _)| key).err(), Some(KeyRefused::Disabled));
+    assert_eq!(catalog.opened(&byte(0xdd), at(9)).map(|(key, _)| key).map(|key| &*key.id), Ok("rotating/k"));
+    assert_eq!(catalog.opened(&byte(0xdd), at(10)).map(|(key, _)| key).err(), Some(KeyRefused::Expired));
     let replaced = |digest: u8| catalog.opened(&byte(digest), at(9)).map(|(_, replaced)| replaced);
     assert_eq!([0xbb, 0xdd, 0xee].map(replaced), [Ok(false), Ok(true), Ok(false)]);
-    assert!(Arc::ptr_eq(catalog.key(&byte(0xdd), at(9)).unwrap(), catalog.key(&byte(0xee), at(1000)).unwrap()));
-    assert_eq!(catalog.key(&byte(0xff), at(0)).err(), Some(KeyRefused::Unknown));
+    assert!(Arc::ptr_eq(
+        catalog.opened(&byte(0xdd), at(9)).map(|(key, _)| key).unwrap(),
+        catalog.opened(&byte(0xee), at(1000)).map(|(key, _)| key).unwrap()
+    ));
+    assert_eq!(catalog.opened(&byte(0xff), at(0)).map(|(key, _)| key).err(), Some(KeyRefused::Unknown));
     assert_eq!(
         catalog.callers().iter().map(|caller| &*caller.id).collect::<Vec<_>>(),
         ["acme", "none", "off", "rotating"]
@@ -130,7 +133,7 @@ fn equal_permissions_are_one_object() {
         "  a: {{models: [m, 'x*'], keys: {{k: {{hash: '{A}'}}, l: {{hash: '{B}', models: [m]}}}}}}\n  b: {{models: ['x*', m, m], keys: {{k: {{hash: 'sha256:{}'}}}}}}",
         "cc".repeat(32)
     )));
-    let of = |hex: u8| Arc::clone(&catalog.key(&byte(hex), at(0)).unwrap().permissions);
+    let of = |hex: u8| Arc::clone(&catalog.opened(&byte(hex), at(0)).map(|(key, _)| key).unwrap().permissions);
     assert!(Arc::ptr_eq(&of(0xaa), &of(0xcc)) && !Arc::ptr_eq(&of(0xaa), &of(0xbb)));
     assert_eq!((of(0xaa).index, of(0xbb).index, permission_count(&catalog)), (0, 1, 2));
     assert!(of(0xaa).allow("m") && of(0xaa).allow("x1") && !of(0xaa).allow("y"));

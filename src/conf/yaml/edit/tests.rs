@@ -7,6 +7,11 @@ fn steps(path: &str) -> Vec<Step<'_>> {
     path.split('.').map(|step| step.parse().map_or(Step::Key(step), Step::Index)).collect()
 }
 
+/// The text after the changes.
+fn text_after(text: &str, changes: &[Change<'_>]) -> Result<String, Problem> {
+    edit(text, changes).map(|(edited, _)| edited)
+}
+
 fn text(text: &str) -> New {
     New::text(text)
 }
@@ -16,13 +21,17 @@ fn check(before: &str, change: Change<'_>, after: &str) {
     // A text of one line does not say how lines end.
     for eol in ["\n", "\r\n"].iter().take(1 + before.matches('\n').count()) {
         let lines = |text: &str| text.replace('\n', eol);
-        assert_eq!(edit(&lines(before), std::slice::from_ref(&change)).as_deref(), Ok(&*lines(after)), "{before}");
+        assert_eq!(
+            text_after(&lines(before), std::slice::from_ref(&change)).as_deref(),
+            Ok(&*lines(after)),
+            "{before}"
+        );
     }
 }
 
 #[track_caller]
 fn check_refused(before: &str, change: Change<'_>, line: usize, why: &str) {
-    match edit(before, &[change]) {
+    match text_after(before, &[change]) {
         Ok(edited) => panic!("{before} became {edited}"),
         Err(refused) => assert_eq!((refused.line, &*refused.what), (Some(line), why), "{before}"),
     }
@@ -395,32 +404,32 @@ proptest! {
         let told = |refused: Problem| TestCaseError::fail(format!("{refused:?} in\n{text}"));
         match what {
             Doc::Text(old) => {
-                let edited = edit(&text, &[Change::Set(path.clone(), New::text(&word))]).map_err(told)?;
+                let edited = text_after(&text, &[Change::Set(path.clone(), New::text(&word))]).map_err(told)?;
                 let (front, back) = common(&text, &edited);
                 // What is gone lies within the old value.
                 prop_assert!(text.len() - front - back <= old.len() * 2 + 2, "{text}\n{edited}");
-                let again = edit(&edited, &[Change::Set(path.clone(), New::text(&word))]).map_err(told)?;
+                let again = text_after(&edited, &[Change::Set(path.clone(), New::text(&word))]).map_err(told)?;
                 prop_assert_eq!(&again, &edited, "the same once more changes nothing");
             }
             Doc::Map(_) => {
                 let mut at = path.clone();
                 at.push(Step::Key("new-one"));
-                let edited = edit(&text, &[Change::Set(at.clone(), New::map([("k", New::text(&word))]))]).map_err(told)?;
+                let edited = text_after(&text, &[Change::Set(at.clone(), New::map([("k", New::text(&word))]))]).map_err(told)?;
                 let (front, back) = common(&text, &edited);
                 prop_assert!(front + back >= text.trim_end().len().min(text.len()) - blanks(&text, front), "{text}\n{edited}");
                 if !matches!(what, Doc::Map(entries) if entries.is_empty()) {
                     prop_assert_eq!(front + back, text.len(), "nothing goes: {}\n{}", &text, &edited);
-                    prop_assert_eq!(edit(&edited, &[Change::Remove(at)]).map_err(told)?, text.clone(), "and out again");
+                    prop_assert_eq!(text_after(&edited, &[Change::Remove(at)]).map_err(told)?, text.clone(), "and out again");
                 }
             }
             Doc::List(items) => {
-                let edited = edit(&text, &[Change::Push(path.clone(), New::text(&word))]).map_err(told)?;
+                let edited = text_after(&text, &[Change::Push(path.clone(), New::text(&word))]).map_err(told)?;
                 let (front, back) = common(&text, &edited);
                 if !items.is_empty() {
                     prop_assert_eq!(front + back, text.len(), "nothing goes: {}\n{}", &text, &edited);
                     let mut last = path.clone();
                     last.push(Step::Index(items.len()));
-                    prop_assert_eq!(edit(&edited, &[Change::Remove(last)]).map_err(told)?, text.clone(), "and out again");
+                    prop_assert_eq!(text_after(&edited, &[Change::Remove(last)]).map_err(told)?, text.clone(), "and out again");
                 }
             }
         }
@@ -435,7 +444,7 @@ proptest! {
             Change::Split(steps(&path), "c", [New::text("x"), New::text("y")]),
         ] {
             // That what comes out is right is checked by `edit` itself.
-            drop(edit(&text, &[change]));
+            drop(text_after(&text, &[change]));
         }
     }
 
