@@ -55,8 +55,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Finds the key whose secret has this SHA-256, if it may be used at this time, and says whether
-    /// by a secret that is being replaced.
+    /// Finds the key whose secret has this SHA-256, if it may be used at this time. Returns also
+    /// whether the secret is being replaced.
     pub fn opened(&self, digest: &[u8; 32], now: SystemTime) -> Result<(&Arc<Key>, bool), KeyRefused> {
         let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
         secret.key.usable(now)?;
@@ -97,7 +97,7 @@ impl Catalog {
         &self.callers
     }
 
-    /// Returns each key, in no order; those with several secrets several times.
+    /// Returns each key, in no order. A key with several secrets is returned several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.keys.values().map(|secret| &secret.key)
     }
@@ -165,7 +165,7 @@ pub struct Key {
     pub enabled: bool,
     /// The time from which the key no longer works.
     pub expires: Option<SystemTime>,
-    /// Its position among all keys, in no order.
+    /// The key's position among all keys, in no order.
     pub index: usize,
     /// The key's limits, within those of its caller.
     pub limits: Limits,

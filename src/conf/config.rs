@@ -168,13 +168,9 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     let admin = admin(raw.admin.as_ref(), &listen, root);
     let admin_hosts = admin_hosts(raw.admin.as_ref(), root);
     let workers = raw.workers.unwrap_or(0);
-    if workers > 1024 {
-        root.key("workers").problem("must be at most 1024; 0 means one for each core");
-    }
+    root.key("workers").problem_if(workers > 1024, "must be at most 1024; 0 means one for each core");
     let attempts = raw.attempts.unwrap_or(3);
-    if !(1..=100).contains(&attempts) {
-        root.key("attempts").problem("must be 1 to 100");
-    }
+    root.key("attempts").problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
     let drain = raw.drain.unwrap_or_default();
     Server {
         listen,
@@ -206,37 +202,34 @@ fn listen(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Lis
     let Some(written) = written else {
         return vec![Listen { address: local(8080), h2c: false, tls: None }];
     };
-    if written.is_empty() {
-        list.problem("must list at least one address");
-    }
+    list.problem_if(written.is_empty(), "must list at least one address");
     let mut listen: Vec<Listen> = Vec::new();
     for (index, raw) in items(Some(written)) {
         let at = list.index(index);
         let tls = raw.tls.as_ref().and_then(|tls| listen_tls(tls, &at.key("tls")));
         let h2c = raw.h2c.unwrap_or(false);
-        if h2c && raw.tls.is_some() {
-            at.key("h2c").problem("is HTTP/2 without TLS, and this listener has `tls`: remove `h2c`");
-        }
-        match raw.address {
-            None => at.key("address").missing("is missing: an IP address and a port, such as 127.0.0.1:8080"),
-            Some(Text(raw::Address(address)))
-                if address.port() != 0 && listen.iter().any(|other| other.address == address) =>
-            {
-                at.key("address").problem(&format!("{address} is written twice: keep only one"));
-            }
-            Some(Text(raw::Address(address))) => listen.push(Listen { address, h2c, tls }),
+        let what = "is HTTP/2 without TLS, and this listener has `tls`: remove `h2c`";
+        at.key("h2c").problem_if(h2c && raw.tls.is_some(), what);
+        let what = "is missing: an IP address and a port, such as 127.0.0.1:8080";
+        let Some(Text(raw::Address(address))) = at.key("address").required(raw.address, what) else { continue };
+        if is_taken(address, &listen) {
+            at.key("address").problem(&format!("{address} is written twice: keep only one"));
+        } else {
+            listen.push(Listen { address, h2c, tls });
         }
     }
     listen
 }
 
+/// Returns whether a listener has this address. Port 0 stands for any free port.
+fn is_taken(address: SocketAddr, listen: &[Listen]) -> bool {
+    address.port() != 0 && listen.iter().any(|other| other.address == address)
+}
+
 fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
-    let path = |field: &str, written: &Option<String>| match written.as_deref() {
-        Some("") | None => {
-            at.key(field).missing("is missing: the path of a PEM file");
-            None
-        }
-        Some(path) => Some(PathBuf::from(path)),
+    let path = |field: &str, written: &Option<String>| {
+        let written = written.as_ref().filter(|path| !path.is_empty());
+        at.key(field).required(written, "is missing: the path of a PEM file").map(PathBuf::from)
     };
     let (cert, key) = (path("cert", &raw.cert), path("key", &raw.key));
     Some(ListenTls { cert: cert?, key: key? })
@@ -250,11 +243,9 @@ fn admin(raw: Option<&raw::Admin>, listen: &[Listen], root: &Scribe<'_, '_>) -> 
     let section = root.key("admin");
     let at = section.key("address");
     let Some(raw) = raw else { return local(9090) };
-    let Some(Text(raw::Address(address))) = raw.address else {
-        at.missing("is missing: an IP address and a port, such as 127.0.0.1:9090");
-        return local(9090);
-    };
-    if address.port() != 0 && listen.iter().any(|listen| listen.address == address) {
+    let what = "is missing: an IP address and a port, such as 127.0.0.1:9090";
+    let Some(Text(raw::Address(address))) = at.required(raw.address, what) else { return local(9090) };
+    if is_taken(address, listen) {
         at.problem(&format!("{address} is already a listener for callers: give the admin listener another port"));
     }
     address
@@ -291,17 +282,12 @@ fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
         buffered_total: size("buffered_total", raw.buffered_total, 1024 * MIB),
     };
     // This is Pingora's own limit, which cannot be raised.
-    if limits.header_bytes > MIB {
-        section.key("header_bytes").problem("must be at most 1MiB");
-    }
-    if limits.connections == 0 {
-        section.key("connections").problem("must be at least 1");
-    }
-    if limits.buffered_total < limits.request_body.max(limits.response_body) {
-        section.key("buffered_total").problem(
-            "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass",
-        );
-    }
+    section.key("header_bytes").problem_if(limits.header_bytes > MIB, "must be at most 1MiB");
+    section.key("connections").problem_if(limits.connections == 0, "must be at least 1");
+    let is_small = limits.buffered_total < limits.request_body.max(limits.response_body);
+    let what =
+        "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass";
+    section.key("buffered_total").problem_if(is_small, what);
     limits
 }
 
@@ -321,9 +307,7 @@ fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
 
 /// Returns the written value, which must be more than `nothing`, or else the default.
 fn above<T: Default + PartialEq>(written: Option<T>, default: T, nothing: &str, at: &Scribe<'_, '_>) -> T {
-    if written == Some(T::default()) {
-        at.problem(&format!("must be more than {nothing}"));
-    }
+    at.problem_if(written == Some(T::default()), &format!("must be more than {nothing}"));
     written.unwrap_or(default)
 }
 
@@ -391,9 +375,8 @@ fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
 
 fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
     let path = raw.path.as_deref().unwrap_or("data/ledger.sqlite");
-    if path.is_empty() || path.ends_with('/') {
-        section.key("path").problem("must be the path of a file, such as data/ledger.sqlite");
-    }
+    let is_no_file = path.is_empty() || path.ends_with('/');
+    section.key("path").problem_if(is_no_file, "must be the path of a file, such as data/ledger.sqlite");
     Ledger {
         enabled: raw.enabled.unwrap_or(true),
         path: path.into(),

@@ -85,6 +85,18 @@ impl<'p, 't> Scribe<'p, 't> {
         self.report.problems.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
     }
 
+    /// Notes an error, if there is one.
+    pub(crate) fn problem_if(&self, is_wrong: bool, what: &str) {
+        if is_wrong {
+            self.problem(what);
+        }
+    }
+
+    /// Returns the value that was read, or notes why it could not be read.
+    pub(crate) fn noted<T, E: AsRef<str>>(&self, read: Result<T, E>) -> Option<T> {
+        read.map_err(|wrong| self.problem(wrong.as_ref())).ok()
+    }
+
     /// Notes an error about a value that is not quoted. The message has the value's column instead.
     pub(crate) fn withheld(&self, what: &str) {
         self.problem(&self.in_column(what));
@@ -110,6 +122,14 @@ impl<'p, 't> Scribe<'p, 't> {
         if !self.report.problems.borrow().any(self.file, |problem| problem.path.starts_with(&path)) {
             self.problem(what);
         }
+    }
+
+    /// Returns a value that must be written. Notes that it is missing, if it is.
+    pub(crate) fn required<T>(&self, written: Option<T>, what: &str) -> Option<T> {
+        if written.is_none() {
+            self.missing(what);
+        }
+        written
     }
 
     /// Returns whether an error inside this place contains this text.

@@ -23,9 +23,7 @@ pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &Report<'_
         let root = Scribe::new(report, *file);
         let section = root.key("accounts");
         let at = section.entry(id);
-        if let Err(wrong) = name::of_entry(id) {
-            at.problem(wrong);
-        }
+        at.noted(name::of_entry(id));
         let account = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(index));
         accounts.insert(id, account.map(Into::into));
     }
@@ -51,9 +49,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
         let headers = self.headers();
         let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.at.key("timeouts"));
-        if raw.concurrency == Some(0) {
-            self.at.key("concurrency").problem("must be at least 1; to switch the account off write `enabled: false`");
-        }
+        let what = "must be at least 1; to switch the account off write `enabled: false`";
+        self.at.key("concurrency").problem_if(raw.concurrency == Some(0), what);
         let base = base?;
         let leave = self.leave(speaks?, &base);
         Some(Account {
@@ -113,16 +110,14 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             settings.place = self.word("location", raw.location.as_deref()).map(Into::into);
         }
         if is_own("project") {
-            if raw.project.is_none() {
-                self.at.key("project").missing("is missing: the id of the Google Cloud project");
-            }
-            settings.project = Some(self.word("project", raw.project.as_deref())?.into());
+            let what = "is missing: the id of the Google Cloud project";
+            let project = self.at.key("project").required(raw.project.as_deref(), what);
+            settings.project = Some(self.word("project", project)?.into());
         }
         if is_own("region") {
-            if raw.region.is_none() {
-                self.at.key("region").missing("is missing: an AWS region, such as us-east-1");
-            }
-            settings.place = Some(self.word("region", raw.region.as_deref())?.into());
+            let what = "is missing: an AWS region, such as us-east-1";
+            let region = self.at.key("region").required(raw.region.as_deref(), what);
+            settings.place = Some(self.word("region", region)?.into());
         }
         Some(Dialect::new(protocol, settings))
     }
@@ -155,9 +150,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let good = !written.is_empty()
             && written.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
             && !written.contains("..");
-        if !good {
-            self.at.key(field).problem("may only hold letters, digits, `-`, `_`, `.` and `:`");
-        }
+        self.at.key(field).problem_if(!good, "may only hold letters, digits, `-`, `_`, `.` and `:`");
         good.then_some(written)
     }
 
@@ -215,9 +208,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
         if raw.key.is_some() {
             for (field, written) in [("service_account", raw.service_account.is_some()), ("aws", raw.aws.is_some())] {
-                if written {
-                    self.at.key(field).problem("cannot be used together with `key`: keep only one of the two");
-                }
+                self.at.key(field).problem_if(written, "cannot be used together with `key`: keep only one of the two");
             }
         }
     }
@@ -228,12 +219,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let raw = self.raw;
         match protocol.base_url {
             BaseUrl::Nowhere => self.no_network(),
-            BaseUrl::Own if raw.base_url.is_none() => {
+            BaseUrl::Own => {
                 let what = "is missing: the resource's address, such as https://NAME.openai.azure.com";
-                self.at.key("base_url").missing(what);
-                None
+                self.at.key("base_url").required(raw.base_url.as_ref(), what).and_then(|_| self.base(""))
             }
-            BaseUrl::Own => self.base(""),
             BaseUrl::At(usual) => {
                 let preset = preset.filter(|_| self.is_own(protocol, "preset"));
                 self.base(preset.map_or(usual, |preset| preset.base_url))
@@ -248,10 +237,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn base(&self, default: &str) -> Option<Base> {
         let insecure = self.raw.insecure.unwrap_or(false);
         let at = self.at.key("base_url");
-        let base = base::read(self.raw.base_url.as_deref().unwrap_or(default), insecure)
-            .map_err(|wrong| at.problem(&wrong))
-            .ok()?;
-        if !base.tls && insecure && base::read(self.raw.base_url.as_deref().unwrap_or(default), false).is_err() {
+        let url = self.raw.base_url.as_deref().unwrap_or(default);
+        let base = at.noted(base::read(url, insecure))?;
+        if !base.tls && insecure && base::read(url, false).is_err() {
             at.warn(
                 "is http: to a public address: others on the network path can read the key, the prompts and the answers",
             );
@@ -302,9 +290,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             ("tls", raw.tls.is_some()),
             ("insecure", raw.insecure.is_some()),
         ] {
-            if written {
-                self.at.key(field).problem("does not apply to a demo account, which calls no server: remove it");
-            }
+            let what = "does not apply to a demo account, which calls no server: remove it";
+            self.at.key(field).problem_if(written, what);
         }
         if raw.probe == Some(true) {
             self.at.key("probe").warn("has no effect on a demo account, which never fails: remove it");

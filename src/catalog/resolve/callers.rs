@@ -31,9 +31,7 @@ pub(super) fn resolve<'m>(
             document.as_ref().and_then(|raw| raw.callers.as_ref()).into_iter().flat_map(|callers| &callers.0)
         {
             parts.entry(id).or_default().extend(caller.as_ref().map(|caller| (file, caller)));
-            if let Err(wrong) = name::of_entry(id) {
-                section.in_file(file).entry(id).problem(wrong);
-            }
+            section.in_file(file).entry(id).noted(name::of_entry(id));
         }
     }
     let mut all = CallerResolver {
@@ -93,9 +91,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             let list = at.key("keys");
             for (name, key) in raw.keys.iter().flat_map(|keys| &keys.0) {
                 let at = list.entry(name);
-                if let Err(wrong) = name::of_entry(name) {
-                    at.problem(wrong);
-                }
+                at.noted(name::of_entry(name));
                 if let Some(first) = seen.insert(name, *file) {
                     at.problem(&format!("is also in {}: keep only one of the two", at.place_in(first)));
                 }
@@ -257,9 +253,8 @@ fn is_whole(raw: &raw::Caller) -> bool {
 fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
     let Some(raw) = written else { return Limits::default() };
     let at_least_one = |field: &str, written: Option<u64>| {
-        if written == Some(0) {
-            at.key(field).problem("must be at least 1; to forbid all requests write `enabled: false`");
-        }
+        let what = "must be at least 1; to forbid all requests write `enabled: false`";
+        at.key(field).problem_if(written == Some(0), what);
         written
     };
     Limits {

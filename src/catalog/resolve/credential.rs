@@ -36,12 +36,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     return None;
                 };
                 let json = self.text(written, &at).filter(|json| json.expose() != ASSUMED)?;
-                let account = ServiceAccount::parse(json.expose())
-                    .map_err(|wrong| at.problem(&format!("cannot be used: {wrong}")))
-                    .ok()?;
-                let issuer = base::read(&account.token_uri, self.raw.insecure.unwrap_or(false))
-                    .map_err(|wrong| at.problem(&format!("its `token_uri` {wrong}")))
-                    .ok()?;
+                let account = ServiceAccount::parse(json.expose()).map_err(|wrong| format!("cannot be used: {wrong}"));
+                let account = at.noted(account)?;
+                let issuer = base::read(&account.token_uri, raw.insecure.unwrap_or(false));
+                let issuer = at.noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
                 Some(Signer::Google(account, issuer))
             }
             SignsWith::AccessKey => {
@@ -134,13 +132,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     pub(super) fn ca(&self, tls: &Tls, base: Option<&Base>) -> Option<String> {
         let at = self.at.key("tls");
         let at = at.key("ca");
-        let Some(path) = &tls.ca else {
-            at.missing("is missing: a file of certificates (PEM)");
-            return None;
-        };
-        if base.is_some_and(|base| !base.tls && base.port > 0) {
-            at.problem("does not apply to http:");
-        }
+        let path = at.required(tls.ca.as_ref(), "is missing: a file of certificates (PEM)")?;
+        at.problem_if(base.is_some_and(|base| !base.tls && base.port > 0), "does not apply to http:");
         if path.is_empty() {
             at.problem("must be the path of a file of certificates (PEM)");
             return None;
@@ -149,9 +142,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return None;
         }
         let pem = at.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()?;
-        if !pem.contains("-----BEGIN CERTIFICATE-----") {
-            at.problem("the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`");
-        }
+        let what = "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
+        at.problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), what);
         Some(pem)
     }
 }

@@ -36,9 +36,7 @@ pub(super) fn resolve<'r>(
     for (index, (id, (file, raw))) in written.iter().enumerate() {
         let section = section.in_file(*file);
         let at = section.entry(id);
-        if let Err(wrong) = name::of_model(id) {
-            at.problem(wrong);
-        }
+        at.noted(name::of_model(id));
         let model = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(index, accounts, written, &aliases));
         models.insert(id, model.map(Arc::new));
     }
@@ -86,12 +84,11 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let on = self.at.key("fallbacks_on");
         let on_context = others(&on.key("context"), raw.fallbacks_on.as_ref().and_then(|on| on.context.as_ref()));
         let on_refusal = others(&on.key("refusal"), raw.fallbacks_on.as_ref().and_then(|on| on.refusal.as_ref()));
-        if let Some(raw::Defaults { max_tokens: Some(0) }) = raw.defaults {
-            self.at.key("defaults").key("max_tokens").problem("must be at least 1");
-        }
-        if raw.owned_by.as_deref().is_some_and(|owner| owner.is_empty() || owner.chars().any(char::is_control)) {
-            self.at.key("owned_by").problem("must be text without control characters");
-        }
+        let max_tokens = raw.defaults.as_ref().and_then(|defaults| defaults.max_tokens);
+        self.at.key("defaults").key("max_tokens").problem_if(max_tokens == Some(0), "must be at least 1");
+        let owned_by = raw.owned_by.as_deref().unwrap_or(OWNED_BY);
+        let is_no_text = owned_by.is_empty() || owned_by.chars().any(char::is_control);
+        self.at.key("owned_by").problem_if(is_no_text, "must be text without control characters");
         let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref()).map(|(_, alias)| alias.as_str().into()).collect();
         aliases.sort_unstable();
         let model = Model {
@@ -106,9 +103,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             on_refusal,
             hedge,
             queue,
-            max_tokens: raw.defaults.as_ref().and_then(|defaults| defaults.max_tokens),
+            max_tokens,
             created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
-            owned_by: raw.owned_by.as_deref().unwrap_or(OWNED_BY).into(),
+            owned_by: owned_by.into(),
             refuse_loss: matches!(raw.on_loss, Some(raw::OnLoss::Refuse)),
             refuse_broken_calls: matches!(raw.on_broken_call, Some(raw::OnBrokenCall::Error)),
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
@@ -133,13 +130,8 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     fn targets(&self, accounts: &Accounts<'_>) -> Option<Vec<Target>> {
         let list = self.at.key("targets");
         let of_model = prices::read(self.raw.price.as_ref(), &self.at.key("price"));
-        let written = match &self.raw.targets {
-            Some(targets) if !targets.is_empty() => targets,
-            Some(_) | None => {
-                list.missing("must list at least one target, such as `- { account: NAME }`");
-                return None;
-            }
-        };
+        let written = self.raw.targets.as_ref().filter(|targets| !targets.is_empty());
+        let written = list.required(written, "must list at least one target, such as `- { account: NAME }`")?;
         let mut seen = HashSet::new();
         let targets: Vec<Option<Target>> = written
             .iter()
@@ -148,36 +140,27 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 let target = target.as_ref()?;
                 let at = list.index(index);
                 let model = target.model.as_deref().unwrap_or(self.id);
-                if model.is_empty() || model.len() > 512 || model.chars().any(char::is_control) {
-                    at.key("model").problem("must be 1 to 512 bytes without control characters");
-                }
-                if target.weight == Some(0) {
-                    at.key("weight").problem("must be at least 1; to send no requests to a target, remove the target");
-                }
+                let is_no_name = !(1..=512).contains(&model.len()) || model.chars().any(char::is_control);
+                at.key("model").problem_if(is_no_name, "must be 1 to 512 bytes without control characters");
+                let what = "must be at least 1; to send no requests to a target, remove the target";
+                at.key("weight").problem_if(target.weight == Some(0), what);
                 let own = prices::read(target.price.as_ref(), &at.key("price"));
-                let Some(account) = target.account.as_deref() else {
-                    at.key("account").missing("is missing: the name of an account");
-                    return None;
-                };
-                if !seen.insert((account, model)) {
-                    at.problem("has the same account and model as a target before it: keep only one of the two");
-                }
+                let account = target.account.as_deref();
+                let account = at.key("account").required(account, "is missing: the name of an account")?;
+                let what = "has the same account and model as a target before it: keep only one of the two";
+                at.problem_if(!seen.insert((account, model)), what);
                 let Some(found) = accounts.get(account) else {
                     at.key("account").unknown("account", account, super::names(accounts));
                     return None;
                 };
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
-                if account.dialect.cannot_address(model) {
-                    let wrong = "becomes a part of the request's path in this account's dialect, so it cannot hold \
-                                 `?`, `#`, `\\\\`, or an empty, `.` or `..` part between slashes";
-                    at.key("model").problem(wrong);
-                }
+                let what = "becomes a part of the request's path in this account's dialect, so it cannot hold \
+                            `?`, `#`, `\\\\`, or an empty, `.` or `..` part between slashes";
+                at.key("model").problem_if(account.dialect.cannot_address(model), what);
                 let traits =
                     traits((account.dialect.protocol.traits)(model), target.traits.as_ref()).at(account.server);
-                if traits.max_output == Some(0) {
-                    at.key("traits").key("max_output").problem("must be at least 1");
-                }
+                at.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
                 let tier = target.tier.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
                 let (price, price_from) = prices::of_target(own, of_model, &account, model).unzip();
                 Some(Target {
@@ -214,9 +197,8 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let written = self.raw.hedge.as_ref()?;
         let at = self.at.key("hedge");
         let Share(at_most) = written.at_most.map_or(AT_MOST, |Text(share)| share);
-        if at_most <= 0.0 {
-            at.key("at_most").problem("must be more than 0%; remove `hedge` to make no second attempts");
-        }
+        let what = "must be more than 0%; remove `hedge` to make no second attempts";
+        at.key("at_most").problem_if(at_most <= 0.0, what);
         if let Some([first, rest @ ..]) = targets
             && rest.iter().all(|target| target.account.id == first.account.id)
         {
@@ -230,13 +212,10 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     fn queue(&self) -> Option<Queue> {
         let written = self.raw.queue.as_ref()?;
         let at = self.at.key("queue");
-        if written.length == Some(0) {
-            at.key("length").problem("must be at least 1; remove `queue` to let no request wait");
-        }
+        let what = "must be at least 1; remove `queue` to let no request wait";
+        at.key("length").problem_if(written.length == Some(0), what);
         let wait = written.wait.map_or(WAIT, |Text(Span(span))| span);
-        if wait.is_zero() {
-            at.key("wait").problem("must be more than 0s; remove `queue` to let no request wait");
-        }
+        at.key("wait").problem_if(wait.is_zero(), "must be more than 0s; remove `queue` to let no request wait");
         Some(Queue {
             length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)),
             wait,

@@ -15,7 +15,8 @@ use dialects::upstream::Prices;
 /// Reads a price as written.
 pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
     let raw = written?;
-    // What is wrong with it has been told: that nobody knows the price need not be told, too.
+    // The errors of the price are reported already. The price is taken as free, so that it is not
+    // also reported as unknown.
     let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at).unwrap_or_default();
     let long = read_long(raw.long.as_ref(), &at.key("long"));
     Some(Price { rates, per_request: Usd::of_millionths(or(raw.per_request, 0)), long })
@@ -37,9 +38,10 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
 /// it, or are thought. The first two must be written.
 fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<Rates> {
     let [input, output, cached_input, cache_write, thinking] = written;
-    let input = required(input, &at.key("input"));
-    let output = required(output, &at.key("output"));
-    let (input, output) = input.zip(output)?;
+    let what = "is missing: write US dollars per million tokens, or `0` if they are free";
+    let input = at.key("input").required(input, what);
+    let output = at.key("output").required(output, what);
+    let (Decimal(input), Decimal(output)) = input.zip(output)?;
     Some(Rates {
         input,
         output,
@@ -47,13 +49,6 @@ fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<Rates> {
         cache_write: or(cache_write, input),
         thinking: or(thinking, output),
     })
-}
-
-fn required(written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<u64> {
-    if written.is_none() {
-        at.missing("is missing: write US dollars per million tokens, or `0` if they are free");
-    }
-    written.map(|Decimal(millionths)| millionths)
 }
 
 fn or(written: Option<Decimal>, other: u64) -> u64 {

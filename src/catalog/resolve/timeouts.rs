@@ -62,9 +62,7 @@ fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
         ("idle", written.idle),
         ("total", written.total),
     ] {
-        if span(written).is_some_and(|span| span.is_zero()) {
-            at.key(field).problem("must be more than 0s");
-        }
+        at.key(field).problem_if(span(written) == Some(Duration::ZERO), "must be more than 0s");
     }
     if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total) {
         let what = format!(

@@ -107,30 +107,22 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
     let ca = raw.tls.as_ref().and_then(|tls| {
         let at = section.key("tls");
         let at = at.key("ca");
-        if address.as_ref().is_some_and(|address| !address.tls) {
-            at.problem("does not apply to redis:, which has no TLS: write rediss:");
-        }
-        let Some(path) = tls.ca.as_deref().filter(|path| !path.is_empty()) else {
-            at.missing("is missing: a file of certificates (PEM)");
-            return None;
-        };
+        let has_none = address.as_ref().is_some_and(|address| !address.tls);
+        at.problem_if(has_none, "does not apply to redis:, which has no TLS: write rediss:");
+        let path = tls.ca.as_deref().filter(|path| !path.is_empty());
+        let path = at.required(path, "is missing: a file of certificates (PEM)")?;
         at.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()
     });
     let instances = raw.instances.unwrap_or(1);
-    if !(1..=1000).contains(&instances) {
-        section.key("instances").problem("must be 1 to 1000");
-    }
+    section.key("instances").problem_if(!(1..=1000).contains(&instances), "must be 1 to 1000");
     let timeout = raw.timeout.map_or(Duration::from_millis(20), |Text(Span(span))| span);
-    if timeout.is_zero() || timeout > Duration::from_secs(5) {
-        section
-            .key("timeout")
-            .problem("must be more than 0ms and at most 5s, because a request waits for the store this long");
-    }
+    let is_wrong = timeout.is_zero() || timeout > Duration::from_secs(5);
+    let what = "must be more than 0ms and at most 5s, because a request waits for the store this long";
+    section.key("timeout").problem_if(is_wrong, what);
     let prefix = raw.prefix.as_deref().unwrap_or("portcullis");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
-    if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(plain) {
-        section.key("prefix").problem("must have 1 to 64 letters, digits and any of . _ - :");
-    }
+    let is_wrong = !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(plain);
+    section.key("prefix").problem_if(is_wrong, "must have 1 to 64 letters, digits and any of . _ - :");
     Some(Store {
         address: address?,
         ca,
@@ -143,12 +135,9 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
 
 fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
     let at = section.key("redis");
-    let Some(written) = &raw.redis else {
-        at.missing(
-            "is missing: write a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` that holds the URL",
-        );
-        return None;
-    };
+    let what =
+        "is missing: write a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` that holds the URL";
+    let written = at.required(raw.redis.as_ref(), what)?;
     if let SecretRef::Literal(url) = written
         && let Some(placeholder) = Placeholder::of(url.expose())
     {

@@ -34,8 +34,8 @@ pub enum Change<'c> {
     Split(Vec<Step<'c>>, &'c str, [New; 2]),
 }
 
-/// Makes the changes, one after the other, and returns the text, and the line where the first of
-/// them is now. The error says why none is made.
+/// Makes the changes, one after the other, and returns the text and the line where the first of
+/// them is now. If one is refused, none is made, and the error gives the reason.
 pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Problem> {
     let (mut expected, faults) = parse(text)?;
     if let Some(fault) = faults.into_iter().next() {
