@@ -8,10 +8,12 @@ use crate::account::failure::UNREACHABLE;
 use crate::account::track::Unavailable;
 use crate::plan::{Candidate, Reach};
 use dialects::neutral::Refused;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The search for one request.
-pub struct Search {
+pub struct Search<'c> {
+    candidates: &'c [Candidate],
     /// The requests for which candidates are looked for now.
     pub reach: Reach,
     /// The number of attempts so far.
@@ -44,9 +46,9 @@ pub struct PassedOver {
 /// One look at the candidates, from the first to the last. A second round tries candidates whose
 /// breaker keeps requests away, since no other is left.
 #[derive(Default)]
-pub struct Look {
-    /// The place of the attempt beside which another one is to begin.
-    beside: Option<usize>,
+pub struct Look<'c> {
+    /// The candidate of the attempt beside which another one is to begin.
+    beside: Option<&'c Candidate>,
     place: usize,
     is_last_resort: bool,
 }
@@ -73,36 +75,37 @@ pub enum Nobody {
     Busy,
 }
 
-impl Look {
+impl<'c> Look<'c> {
     /// Begins a look for an attempt. If `beside` is set, the attempt is a second one beside the
-    /// attempt at that place.
-    pub fn new(beside: Option<usize>) -> Look {
+    /// attempt at that candidate.
+    pub fn new(beside: Option<&'c Candidate>) -> Look<'c> {
         Look { beside, ..Look::default() }
     }
 }
 
-impl Search {
-    /// Begins a search among this many candidates, with at most `most` attempts.
-    pub fn new(candidates: usize, most: usize) -> Search {
-        let (struck, passed) = (vec![false; candidates], PassedOver::default());
-        Search { reach: Reach::Any, tries: 0, most, struck, passed, unable: None }
+impl<'c> Search<'c> {
+    /// Begins a search among these candidates, with at most `most` attempts.
+    pub fn new(candidates: &'c [Candidate], most: usize) -> Search<'c> {
+        let (struck, passed) = (vec![false; candidates.len()], PassedOver::default());
+        Search { candidates, reach: Reach::Any, tries: 0, most, struck, passed, unable: None }
     }
 
     /// Returns the next candidate of a look.
-    pub fn next<'c>(&self, look: &mut Look, candidates: &'c [Candidate]) -> Option<Prospect<'c>> {
+    pub fn next(&self, look: &mut Look<'_>) -> Option<Prospect<'c>> {
         if self.is_exhausted() {
             return None;
         }
         loop {
             let (place, is_last_resort) = (look.place, look.is_last_resort);
             look.place += 1;
-            match candidates.get(place) {
-                Some(candidate) if self.is_open(candidates, place, look.beside) => {
-                    return Some(Prospect { place, candidate, is_last_resort });
+            if let Some(candidate) = self.open_at(place, look.beside) {
+                return Some(Prospect { place, candidate, is_last_resort });
+            }
+            if place >= self.candidates.len() {
+                if is_last_resort || look.beside.is_some() {
+                    return None;
                 }
-                Some(_) => {}
-                None if is_last_resort || look.beside.is_some() => return None,
-                None => *look = Look { is_last_resort: true, ..Look::default() },
+                *look = Look { is_last_resort: true, ..Look::default() };
             }
         }
     }
@@ -113,33 +116,38 @@ impl Search {
     }
 
     /// Returns whether a candidate for such requests may still be tried.
-    pub fn has(&self, reach: Reach, candidates: &[Candidate]) -> bool {
-        let mut places = candidates.iter().zip(&self.struck);
+    pub fn has(&self, reach: Reach) -> bool {
+        let mut places = self.candidates.iter().zip(&self.struck);
         places.any(|(candidate, struck)| !struck && candidate.reach == reach) && !self.is_exhausted()
     }
 
     /// Returns the candidates that may still be tried.
-    pub fn open<'c>(&self, candidates: &'c [Candidate], beside: Option<usize>) -> impl Iterator<Item = &'c Candidate> {
-        let places = candidates.iter().enumerate();
-        places.filter(move |(place, _)| self.is_open(candidates, *place, beside)).map(|(_, candidate)| candidate)
+    pub fn open(&self, beside: Option<&Candidate>) -> impl Iterator<Item = &'c Candidate> {
+        (0..self.candidates.len()).filter_map(move |place| self.open_at(place, beside))
     }
 
-    /// Returns whether the candidate at a place may still be tried. Beside an attempt, it must be
-    /// of another account and of the same model.
-    pub fn is_open(&self, candidates: &[Candidate], place: usize, beside: Option<usize>) -> bool {
-        let Some(candidate) = candidates.get(place) else { return false };
+    /// Returns the candidate at a place, if it may still be tried. Beside an attempt, it must be of
+    /// another account and of the same model.
+    pub fn open_at(&self, place: usize, beside: Option<&Candidate>) -> Option<&'c Candidate> {
+        let candidate = self.candidates.get(place)?;
         let may_join = |first: &Candidate| {
             first.place.account.id != candidate.place.account.id && first.model.id == candidate.model.id
         };
-        candidate.reach == self.reach
-            && self.struck.get(place).is_some_and(|struck| !struck)
-            && beside.is_none_or(|first| candidates.get(first).is_some_and(may_join))
+        let is_struck = self.struck.get(place).is_none_or(|struck| *struck);
+        (candidate.reach == self.reach && !is_struck && beside.is_none_or(may_join)).then_some(candidate)
     }
 
     /// Strikes out the candidate at a place: it is not tried again.
     pub fn strike(&mut self, place: usize) {
         if let Some(struck) = self.struck.get_mut(place) {
             *struck = true;
+        }
+    }
+
+    /// Strikes out a target. It may be a candidate for several reasons, and is tried only once.
+    pub fn strike_target(&mut self, target: &Candidate) {
+        for (candidate, struck) in self.candidates.iter().zip(&mut self.struck) {
+            *struck |= Arc::ptr_eq(&candidate.track, &target.track);
         }
     }
 

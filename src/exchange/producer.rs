@@ -90,7 +90,7 @@ pub struct Producer<'x> {
     began: Instant,
     alarm: Alarm,
     memory: ExchangeMemory,
-    search: Search,
+    search: Search<'x>,
     failures: Failures,
     /// The reach for which it was judged which candidates can be tried at all.
     judged: Option<Reach>,
@@ -100,8 +100,8 @@ pub struct Producer<'x> {
     /// was looked for yet.
     may_hedge: bool,
     state: ProducerState<'x>,
-    /// The place in `candidates` of the candidate that answers, or was tried last.
-    asked: Option<usize>,
+    /// The candidate that answers, or was tried last.
+    asked: Option<&'x Candidate>,
     /// The times that the answering attempt took to have a connection, and to begin to answer.
     timing: (Option<Duration>, Option<Duration>),
     /// The usage of the exchange.
@@ -142,7 +142,7 @@ impl<'x> Producer<'x> {
             began: Instant::now(),
             alarm: Alarm::default(),
             memory: ExchangeMemory { body, request: held, answer: None },
-            search: Search::new(request.candidates.len(), shared.server.attempts),
+            search: Search::new(&request.candidates, shared.server.attempts),
             failures: Failures::default(),
             judged: None,
             queued: Duration::ZERO,
@@ -158,7 +158,7 @@ impl<'x> Producer<'x> {
 
     /// Returns the candidate that answers.
     pub fn candidate(&self) -> Option<&'x Candidate> {
-        self.request.candidates.get(self.asked?)
+        self.asked
     }
 
     /// Returns the time that the exchange has waited for a place.
@@ -203,7 +203,7 @@ impl<'x> Producer<'x> {
                 let attempt = &running.attempt;
                 self.usage = attempt.progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
                 self.attempts.maybe_billed |= self.usage.source != Source::None;
-                self.asked = Some(attempt.place);
+                self.asked = Some(attempt.candidate);
                 self.note(attempt, why, None, None);
             } else {
                 self.give_up(running, why);
@@ -232,8 +232,8 @@ impl<'x> Producer<'x> {
     }
 
     /// Notes whose answer or failure the caller gets, as far as this is known.
-    fn answers(&mut self, attempt: &Try, losses: Losses) {
-        self.asked = Some(attempt.place);
+    fn answers(&mut self, attempt: &Try<'x>, losses: Losses) {
+        self.asked = Some(attempt.candidate);
         self.served.losses = losses;
         self.served.upstream_request_id = attempt.progress.lock().id.clone();
     }
@@ -257,7 +257,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Notes that an answer is whole, and returns its last piece.
-    fn whole(&mut self, mut attempt: Try, whole: WholeAnswer) -> Piece {
+    fn whole(&mut self, mut attempt: Try<'_>, whole: WholeAnswer) -> Piece {
         let WholeAnswer { piece, usage, kept, flaws, attempt: connection } = whole;
         self.usage = usage;
         self.served.flaws = flaws;
@@ -287,9 +287,8 @@ impl<'x> Producer<'x> {
         let Declined { running, opened, noted } = *declined;
         // The trail lists the attempt again when it ends.
         self.attempts.trail.remove(noted);
-        if let Some(candidate) = self.request.candidates.get(running.attempt.place) {
-            self.request.meter.wanted(candidate, &running.attempt.progress, &self.attempts.trail);
-        }
+        let attempt = &running.attempt;
+        self.request.meter.wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
         Ok(Some(self.answer(running, opened)))
     }
 

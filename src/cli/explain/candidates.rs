@@ -70,14 +70,14 @@ impl Rehearsal<'_> {
 
     /// Asks the candidates. Notes in `thoughts` whether one of them would get signed thinking back.
     fn fates(&self, candidates: &[plan::Candidate], thoughts: &Cell<bool>) -> Vec<Fate> {
-        let mut search = Search::new(candidates.len(), self.input.server.attempts);
+        let mut search = Search::new(candidates, self.input.server.attempts);
         let in_case = |candidate: &plan::Candidate| match candidate.reach {
             Reach::Any => Fate::Beyond,
             Reach::TooLong | Reach::Declined => self.ask(candidate, None, false, thoughts),
         };
         let mut fates: Vec<Fate> = candidates.iter().map(in_case).collect();
         let mut look = Look::new(None);
-        while let Some(Prospect { place, candidate, is_last_resort }) = search.next(&mut look, candidates) {
+        while let Some(Prospect { place, candidate, is_last_resort }) = search.next(&mut look) {
             let Some(fate) = fates.get_mut(place) else { continue };
             let now = self.ask(candidate, Some(search.tries + 1), is_last_resort, thoughts);
             match now {
@@ -139,7 +139,7 @@ impl Rehearsal<'_> {
 
     /// Returns the verdict on a request for which no candidate is asked at once.
     fn nobody(&self, candidates: &[plan::Candidate], fates: &[Fate]) -> Verdict {
-        let mut search = Search::new(candidates.len(), self.input.server.attempts);
+        let mut search = Search::new(candidates, self.input.server.attempts);
         let mut is_for_the_operator = true;
         let places = candidates.iter().zip(fates).enumerate();
         for (place, (candidate, fate)) in places.filter(|(_, (candidate, _))| candidate.reach == Reach::Any) {

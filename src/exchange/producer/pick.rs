@@ -30,8 +30,8 @@ const SOON: Duration = Duration::from_millis(10);
 const LATE: Duration = Duration::from_secs(1);
 
 /// The candidate that was picked, and what its attempt begins with.
-pub(super) struct Chosen {
-    place: usize,
+pub(super) struct Chosen<'x> {
+    candidate: &'x Candidate,
     permit: Permit,
     guard: AttemptGuard,
     said: Outbound,
@@ -61,7 +61,7 @@ impl<'x> Producer<'x> {
             Box::pin(self.recall()).await;
         }
         self.judge();
-        if !self.search.has(self.search.reach, &self.request.candidates) {
+        if !self.search.has(self.search.reach) {
             return Ok(false);
         }
         // A new request does not overtake those that wait.
@@ -136,7 +136,7 @@ impl<'x> Producer<'x> {
 
     /// Picks the next candidate that can be tried, and writes the request for it. If `beside` is
     /// set, the attempt is to run beside the one at that place, at another account.
-    pub(super) fn pick(&mut self, beside: Option<usize>) -> Result<Option<Chosen>, Refusal> {
+    pub(super) fn pick(&mut self, beside: Option<&'x Candidate>) -> Result<Option<Chosen<'x>>, Refusal> {
         self.search.passed = PassedOver::default();
         if self.search.is_exhausted() {
             return Ok(None);
@@ -147,7 +147,7 @@ impl<'x> Producer<'x> {
         let is_retry = self.search.tries > 0 && beside.is_none();
         let mut is_budget_spent = false;
         let mut look = Look::new(beside);
-        while let Some(turn) = self.search.next(&mut look, &request.candidates) {
+        while let Some(turn) = self.search.next(&mut look) {
             let candidate = turn.candidate;
             // The first attempt begins even if it is expected to be too late, if no other candidate
             // is faster.
@@ -184,15 +184,15 @@ impl<'x> Producer<'x> {
                 // Another candidate may be less strict: an upstream that takes the caller's own
                 // format checks the request itself.
                 Err(refused) => {
-                    self.strike(candidate);
+                    self.search.strike_target(candidate);
                     self.search.unable(refused);
                     continue;
                 }
             };
             let held = self.memory.request.beside(said.copied).ok_or_else(Refusal::no_room)?;
-            self.strike(candidate);
+            self.search.strike_target(candidate);
             self.attempts.not_retried = None;
-            return Ok(Some(Chosen { place: turn.place, permit, guard, said, held }));
+            return Ok(Some(Chosen { candidate, permit, guard, said, held }));
         }
         Ok(None)
     }
@@ -205,36 +205,24 @@ impl<'x> Producer<'x> {
             return;
         }
         let request: &'x Request = self.request;
-        for (place, candidate) in request.candidates.iter().enumerate() {
-            if !self.search.is_open(&request.candidates, place, None) {
-                continue;
-            }
+        for place in 0..request.candidates.len() {
+            let Some(candidate) = self.search.open_at(place, None) else { continue };
             let kept = self.kept_for(candidate);
-            let refused = admission::unable(candidate, &self.memory.body, &request.envelope, &kept);
-            if let Some(refused) = refused {
-                self.strike(candidate);
+            if let Some(refused) = admission::unable(candidate, &self.memory.body, &request.envelope, &kept) {
+                self.search.strike_target(candidate);
                 self.search.unable(refused);
             }
         }
     }
 
-    /// Strikes out a target. It may be a candidate for several reasons, and is tried only once.
-    fn strike(&mut self, candidate: &Candidate) {
-        for (place, other) in self.request.candidates.iter().enumerate() {
-            if Arc::ptr_eq(&other.track, &candidate.track) {
-                self.search.strike(place);
-            }
-        }
-    }
-
     /// Begins an attempt.
-    pub(super) fn start(&mut self, Chosen { place, permit, guard, mut said, held }: Chosen, is_hedge: bool) {
-        let Some(candidate) = self.request.candidates.get(place) else { return };
+    pub(super) fn start(&mut self, chosen: Chosen<'x>, is_hedge: bool) {
+        let Chosen { candidate, permit, guard, mut said, held } = chosen;
         if self.search.tries == 0 && self.request.model.queue.is_some() {
             self.request.demand.queue.admitted(std::time::Instant::now());
         }
         self.search.tries += 1;
-        self.asked.get_or_insert(place);
+        self.asked.get_or_insert(candidate);
         let losses = std::mem::take(&mut said.losses);
         let progress = Arc::new(Progress::default());
         self.request.meter.asked(candidate, &progress);
@@ -250,7 +238,7 @@ impl<'x> Producer<'x> {
         };
         // The future is boxed: once a stream runs, the memory for its opening is freed.
         let end = Box::pin(opening.open());
-        let attempt = Try { place, began: Instant::now(), guard, progress };
+        let attempt = Try { candidate, began: Instant::now(), guard, progress };
         if let Some(race) = self.state.race() {
             race.add(Running { attempt, is_hedge, losses, end });
         }
@@ -258,7 +246,7 @@ impl<'x> Producer<'x> {
 
     /// Returns whether a candidate could be tried now, as far as that can be seen without asking
     /// for a place.
-    pub(super) fn is_anybody_left(&self, beside: Option<usize>) -> bool {
+    pub(super) fn is_anybody_left(&self, beside: Option<&'x Candidate>) -> bool {
         let (now, clock) = (std::time::Instant::now(), std::time::SystemTime::now());
         let stream = self.request.envelope.stream;
         let fit = |candidate: &Candidate| {
@@ -267,7 +255,7 @@ impl<'x> Producer<'x> {
                 && candidate.track.standing(stream, account.probe, now, clock).fit
                 && account.concurrency.is_none_or(|most| candidate.place.state.in_flight() < most)
         };
-        let mut open = self.search.open(&self.request.candidates, beside);
+        let mut open = self.search.open(beside);
         !self.search.is_exhausted() && open.any(fit)
     }
 
@@ -283,7 +271,7 @@ impl<'x> Producer<'x> {
     pub(super) fn limited_for(&self) -> Option<Duration> {
         let now = std::time::Instant::now();
         let mut soonest: Option<Duration> = None;
-        for candidate in self.search.open(&self.request.candidates, None) {
+        for candidate in self.search.open(None) {
             let rest = rest(candidate, now).filter(|rest| rest.why == Why::Rate)?;
             let wait = rest.until.saturating_duration_since(now);
             soonest = Some(soonest.map_or(wait, |sooner| sooner.min(wait)));
@@ -295,7 +283,7 @@ impl<'x> Producer<'x> {
     /// credential, and each that could be tried rests for a reason that only the operator can end.
     pub(super) fn is_for_the_operator(&self) -> bool {
         let now = std::time::Instant::now();
-        let mut left = self.search.open(&self.request.candidates, None);
+        let mut left = self.search.open(None);
         !self.failures.hope
             && left.all(|candidate| rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator()))
     }

@@ -58,7 +58,7 @@ impl<'x> Producer<'x> {
         else {
             return;
         };
-        let beside = Some(first.attempt.place);
+        let beside = Some(first.attempt.candidate);
         // A free place is for the requests that wait.
         if self.request.demand.waiting() == 0
             && self.is_anybody_left(beside)
@@ -89,9 +89,9 @@ impl<'x> Producer<'x> {
             self.request.demand.took(stream, took, now);
         }
         if change.is_some() {
-            self.report(running.attempt.place, Failed { breaker: change, rest: None }, None, None);
+            self.report(running.attempt.candidate, Failed { breaker: change, rest: None }, None, None);
         }
-        if opened.declined && self.search.has(Reach::Declined, &self.request.candidates) {
+        if opened.declined && self.search.has(Reach::Declined) {
             let noted = self.attempts.trail.len();
             self.note(&running.attempt, "declined", Some(200), Some(opened.gained.usage()));
             self.search.reach = Reach::Declined;
@@ -123,8 +123,8 @@ impl<'x> Producer<'x> {
         let then = failure.next_step();
         let goes_on = match then {
             NextStep::Another => self.state.is_racing() || self.is_anybody_left(None),
-            NextStep::Larger => self.search.has(Reach::TooLong, &self.request.candidates),
-            NextStep::Milder => self.search.has(Reach::Declined, &self.request.candidates),
+            NextStep::Larger => self.search.has(Reach::TooLong),
+            NextStep::Milder => self.search.has(Reach::Declined),
             // Another one that runs may have more time.
             NextStep::Nobody => failure == Failure::TotalTimeout && self.state.is_racing(),
         };

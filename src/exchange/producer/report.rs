@@ -12,6 +12,7 @@ use crate::error::{Refusal, What, scrub, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
 use crate::live::place::Place;
+use crate::plan::Candidate;
 use crate::settled::{Tried, millis};
 use dialects::neutral::Refused;
 use dialects::usage::{Source, Usage};
@@ -26,7 +27,7 @@ impl Producer<'_> {
     /// Returns the same with an attempt that is not in the trail yet, and its outcome.
     pub(super) fn debug(
         &self,
-        last: Option<(&Try, &str)>,
+        last: Option<(&Try<'_>, &str)>,
         (connect, first_byte): (Option<Duration>, Option<Duration>),
     ) -> Option<(String, String)> {
         let before = self.request.debug?;
@@ -35,9 +36,9 @@ impl Producer<'_> {
                 tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
             format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
         };
-        let last = last.and_then(|(attempt, outcome)| {
-            let account = &self.request.candidates.get(attempt.place)?.place.account.id;
-            Some(format!("{account};{outcome};{}ms", millis(attempt.began.elapsed())))
+        let last = last.map(|(attempt, outcome)| {
+            let account = &attempt.candidate.place.account.id;
+            format!("{account};{outcome};{}ms", millis(attempt.began.elapsed()))
         });
         let attempts: Vec<String> = self.attempts.trail.iter().map(trail).chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
@@ -142,8 +143,8 @@ impl Producer<'_> {
 
     /// Notes a failure for the account, the target and the trail. `unused` says that the caller
     /// gets nothing of the answer.
-    pub(super) fn failed(&mut self, failure: &Failure, attempt: &mut Try, unused: bool) {
-        let Some(candidate) = self.request.candidates.get(attempt.place) else { return };
+    pub(super) fn failed(&mut self, failure: &Failure, attempt: &mut Try<'_>, unused: bool) {
+        let candidate = attempt.candidate;
         let (facts, retry_after) = (failure.facts(), failure.retry_after());
         let (account, state) = (&candidate.place.account, &candidate.place.state);
         let (now, stream) = (std::time::Instant::now(), self.request.envelope.stream);
@@ -168,7 +169,7 @@ impl Producer<'_> {
         let refused = news.rest.is_some_and(|rest| rest.why == Why::Credential);
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
         let detail: Option<String> = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
-        self.report(attempt.place, news, Some(&facts), advice.as_deref().or(detail.as_deref()));
+        self.report(candidate, news, Some(&facts), advice.as_deref().or(detail.as_deref()));
         if !matches!(facts.class, Class::Caller | Class::Ours) {
             let trouble = Trouble { outcome: facts.name, detail: detail.clone(), at: now };
             if candidate.track.troubled(trouble) && matches!(failure, Failure::Tls { .. }) {
@@ -189,8 +190,7 @@ impl Producer<'_> {
     }
 
     /// Logs what begins or ends for a target, after a failure or an answer.
-    pub(super) fn report(&self, place: usize, news: Failed, failure: Option<&Facts<'_>>, why: Option<&str>) {
-        let Some(candidate) = self.request.candidates.get(place) else { return };
+    pub(super) fn report(&self, candidate: &Candidate, news: Failed, failure: Option<&Facts<'_>>, why: Option<&str>) {
         let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
         let after = failure.map_or("an answer", |failure| failure.name);
         let status = failure.and_then(|failure| failure.status).map_or_else(|| "-".to_owned(), |s| s.to_string());
@@ -222,8 +222,14 @@ impl Producer<'_> {
 
     /// Adds an attempt to the trail. `unused` is the usage that may be charged for an answer that
     /// nobody got.
-    pub(super) fn note(&mut self, attempt: &Try, outcome: &'static str, status: Option<u16>, unused: Option<Usage>) {
-        let Some(candidate) = self.request.candidates.get(attempt.place) else { return };
+    pub(super) fn note(
+        &mut self,
+        attempt: &Try<'_>,
+        outcome: &'static str,
+        status: Option<u16>,
+        unused: Option<Usage>,
+    ) {
+        let candidate = attempt.candidate;
         if let Some(name) = unused.unwrap_or(self.usage).doubted
             && candidate.place.state.doubted(std::time::Instant::now())
         {

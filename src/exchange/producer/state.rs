@@ -9,6 +9,7 @@ use super::reading::Reading;
 use crate::account::failure::Failure;
 use crate::account::track::AttemptGuard;
 use crate::exchange::attempt::Attempt;
+use crate::plan::Candidate;
 use dialects::neutral::Losses;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +26,7 @@ pub(super) enum ProducerState<'x> {
         reserve: Option<Box<Declined<'x>>>,
     },
     /// A stream runs, and its gate is open.
-    Streaming(Streaming),
+    Streaming(Streaming<'x>),
     /// The last good events of a broken stream have been returned. Its failure comes next.
     Ending(Failure),
     /// The answer, or a refusal, has been returned. The attempt stays until its connection's fate
@@ -49,7 +50,7 @@ pub(super) enum Race<'x> {
 
 /// An attempt whose gate is not open yet.
 pub(super) struct Running<'x> {
-    pub(super) attempt: Try,
+    pub(super) attempt: Try<'x>,
     /// True if the attempt began beside a slow one.
     pub(super) is_hedge: bool,
     pub(super) losses: Losses,
@@ -57,8 +58,8 @@ pub(super) struct Running<'x> {
 }
 
 /// A stream that runs.
-pub(super) struct Streaming {
-    pub(super) attempt: Try,
+pub(super) struct Streaming<'x> {
+    pub(super) attempt: Try<'x>,
     pub(super) reading: Reading,
 }
 
@@ -80,9 +81,8 @@ impl Declined<'_> {
 }
 
 /// A [`Try`] is the producer's own data about an attempt.
-pub(super) struct Try {
-    /// The candidate's place.
-    pub(super) place: usize,
+pub(super) struct Try<'x> {
+    pub(super) candidate: &'x Candidate,
     pub(super) began: Instant,
     pub(super) guard: AttemptGuard,
     pub(super) progress: Arc<Progress>,
@@ -100,7 +100,7 @@ impl<'x> ProducerState<'x> {
     }
 
     /// Returns the stream that runs.
-    pub(super) fn streaming(&self) -> Option<&Streaming> {
+    pub(super) fn streaming(&self) -> Option<&Streaming<'x>> {
         if let ProducerState::Streaming(live) = self { Some(live) } else { None }
     }
 

@@ -6,7 +6,6 @@ use super::state::{ProducerState, Streaming, Try};
 use super::{Piece, Producer};
 use crate::account::failure::Failure;
 use crate::error::Refusal;
-use dialects::Flaws;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 /// connection is not kept.
 const LINGER: Duration = Duration::from_millis(20);
 
-impl Producer<'_> {
+impl<'x> Producer<'x> {
     /// Returns the next events of the stream. The stream stays in the state during the wait, so
     /// that it is still there if this future is dropped.
     pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
@@ -41,7 +40,7 @@ impl Producer<'_> {
     }
 
     /// Ends a stream that has come to its end.
-    fn close(&mut self, Streaming { attempt, reading }: Streaming) -> Result<Option<Piece>, Refusal> {
+    fn close(&mut self, Streaming { attempt, reading }: Streaming<'x>) -> Result<Option<Piece>, Refusal> {
         match self.conclude(&attempt, reading) {
             Ok(whole) => Ok(Some(self.whole(attempt, whole))),
             Err((failure, reading)) => self.salvage(attempt, failure, *reading),
@@ -51,13 +50,16 @@ impl Producer<'_> {
     /// Ends a stream. If it is whole, returns its last events, and its connection, whose fate is
     /// not known yet. A flaw of a whole answer is named in a comment before its last events. If the
     /// catalog wants that, the stream breaks because of the flaw instead.
-    pub(super) fn conclude(&self, attempt: &Try, mut reading: Reading) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
-        let trail = self
-            .debug(Some((attempt, "ok")), attempt.progress.timing())
-            .map(|(attempts, timing)| trail(&attempts, &timing));
+    pub(super) fn conclude(
+        &self,
+        attempt: &Try<'_>,
+        mut reading: Reading,
+    ) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
+        let trail = self.debug(Some((attempt, "ok")), attempt.progress.timing());
+        let trail = trail.map(|(attempts, timing)| format!(r#""attempts":"{attempts}","server_timing":"{timing}""#));
         let before = reading.out.len();
         let failure = match reading.stream.finish(&mut reading.out, trail.as_deref()) {
-            Ok(_) if self.refuses(attempt.place, reading.stream.flaws()) => {
+            Ok(_) if attempt.candidate.refuses(reading.stream.flaws()) => {
                 reading.out.truncate(before);
                 Failure::BrokenCall(reading.stream.flaws().broken_calls)
             }
@@ -73,16 +75,11 @@ impl Producer<'_> {
         Err((failure, Box::new(reading)))
     }
 
-    /// Returns whether the candidate at this place counts an answer with these flaws as a failure.
-    fn refuses(&self, place: usize, flaws: Flaws) -> bool {
-        self.request.candidates.get(place).is_some_and(|candidate| candidate.refuses(flaws))
-    }
-
     /// Returns the whole events of a broken stream: they belong to the caller, and count as used.
     /// The failure comes next.
     pub(super) fn salvage(
         &mut self,
-        mut attempt: Try,
+        mut attempt: Try<'_>,
         failure: Failure,
         mut reading: Reading,
     ) -> Result<Option<Piece>, Refusal> {
@@ -113,10 +110,4 @@ impl Producer<'_> {
         }
         attempt.finish().await;
     }
-}
-
-/// Returns members for the usage chunk's own object. Names of accounts and the words for times need
-/// no escapes.
-fn trail(attempts: &str, timing: &str) -> String {
-    format!(r#""attempts":"{attempts}","server_timing":"{timing}""#)
 }
