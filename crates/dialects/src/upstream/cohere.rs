@@ -27,7 +27,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer: |_, body, emit| answer(body, emit),
-        reader: |_| Box::new(CohereReader::new()),
+        reader: |_| Box::new(CohereReader::default()),
         max_tokens: "/max_tokens",
     }),
     error: |_, head, body| error(head.status, head.content_type, body),

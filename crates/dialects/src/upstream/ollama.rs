@@ -28,7 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer: |_, body, emit| answer(body, emit),
-        reader: |_| Box::new(OllamaReader::new()),
+        reader: |_| Box::new(OllamaReader),
         max_tokens: "/options/num_predict",
     }),
     error: |_, head, body| error(head.status, head.content_type, body),

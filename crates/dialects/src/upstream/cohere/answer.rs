@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::error::gave_up;
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::openai;
-use crate::upstream::shared::flat::shapes::Several;
+use crate::upstream::shared::flat::shapes::{Several, ToolCall};
 use crate::upstream::shared::lenient::{Count, Object, counts, object};
 use crate::upstream::shared::text::Text;
 
@@ -28,16 +28,16 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let message: SpokenMessage<'_> = object(message.get().as_bytes()).ok_or_else(nonsense)?;
     let reason = top.finish_reason.as_str();
     let finish = finish(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
-    if message.tool_calls.list().iter().any(|call| call.name().is_none()) {
+    if !message.tool_calls.list().iter().all(ToolCall::is_named) {
         return Err(AnswerFault::Nonsense("a call names no function"));
     }
 
     top.id.emit(Event::Id, emit);
     message.emit(emit);
     for call in message.tool_calls.list() {
-        let mut arguments = Arguments::default();
         call.begin(emit);
-        arguments.push(call.arguments(), emit);
+        let mut arguments = Arguments::default();
+        arguments.push(call, emit);
         arguments.end(emit);
     }
     top.usage.unwrap_or_default().emit(emit);
@@ -67,11 +67,6 @@ impl OpenCall {
 }
 
 impl CohereReader {
-    /// Returns a reader at the start of a stream.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn end_call(&mut self, emit: Emit<'_>) {
         if let Some(open) = self.open.take() {
             open.arguments.end(emit);
@@ -110,16 +105,14 @@ impl neutral::Reader for CohereReader {
         match kind {
             b"message-start" => top.id.emit(Event::Id, emit),
             b"tool-call-start" => {
-                if calls.iter().any(|call| call.name().is_none()) {
+                if !calls.iter().all(ToolCall::is_named) {
                     return Err(StreamFault::Broken("a call names no function"));
                 }
                 for call in calls {
                     self.end_call(emit);
                     call.begin(emit);
-                    self.open
-                        .insert(OpenCall { index: top.index, ..OpenCall::default() })
-                        .arguments
-                        .push(call.arguments(), emit);
+                    let open = self.open.insert(OpenCall { index: top.index, ..OpenCall::default() });
+                    open.arguments.push(call, emit);
                 }
             }
             b"tool-call-delta" => {
@@ -127,7 +120,7 @@ impl neutral::Reader for CohereReader {
                     return Err(StreamFault::Broken("arguments came of a call that had not begun, or had ended"));
                 };
                 for call in calls {
-                    open.arguments.push(call.arguments(), emit);
+                    open.arguments.push(call, emit);
                 }
             }
             b"tool-call-end" => self.end_call(emit),
@@ -191,7 +184,7 @@ struct SpokenMessage<'a> {
     #[serde(borrow)]
     tool_plan: Text<'a>,
     content: Several<ContentItem<'a>>,
-    tool_calls: Several<ToolCall<'a>>,
+    tool_calls: Several<ToolCall<'a, Text<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -200,22 +193,6 @@ struct ContentItem<'a> {
     #[serde(borrow)]
     thinking: Text<'a>,
     text: Text<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ToolCall<'a> {
-    #[serde(borrow)]
-    id: Text<'a>,
-    function: Option<Object<Function<'a>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Function<'a> {
-    #[serde(borrow)]
-    name: Text<'a>,
-    arguments: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -243,20 +220,6 @@ impl SpokenMessage<'_> {
             part.text.emit(|text| Event::Text(0, text), emit);
         }
         self.tool_plan.emit(|plan| Event::Reasoning(0, plan), emit);
-    }
-}
-
-impl ToolCall<'_> {
-    fn name(&self) -> Option<&str> {
-        self.function.as_ref()?.name.filled()
-    }
-
-    fn arguments(&self) -> &str {
-        self.function.as_ref().map_or("", |function| function.arguments.as_str())
-    }
-
-    fn begin(&self, emit: Emit<'_>) {
-        emit(Event::Call { choice: 0, id: self.id.filled(), name: self.name().unwrap_or_default(), signature: None });
     }
 }
 
@@ -300,8 +263,9 @@ impl Default for Arguments {
 }
 
 impl Arguments {
-    fn push(&mut self, text: &str, emit: Emit<'_>) {
-        let mut rest = text;
+    /// Takes the next arguments, which are those of `call`.
+    fn push(&mut self, call: &ToolCall<'_, Text<'_>>, emit: Emit<'_>) {
+        let mut rest = call.arguments().map_or("", Text::as_str);
         if let Self::Held(held) = self {
             let mut blank_may_come = *held == 0 || *held == NULL.len();
             loop {

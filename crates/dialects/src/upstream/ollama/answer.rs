@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::error::{hidden, unanswered};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens};
-use crate::upstream::shared::flat::shapes::Several;
+use crate::upstream::shared::flat::shapes::{Several, ToolCall};
 use crate::upstream::shared::lenient::{Count, Object, object, unquoted};
 use crate::upstream::shared::text::Text;
 
@@ -24,13 +24,6 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 /// The reader of a stream. It has no state, because no line depends on another.
 #[derive(Debug, Default)]
 pub struct OllamaReader;
-
-impl OllamaReader {
-    /// Returns a reader at the start of a stream.
-    pub fn new() -> Self {
-        Self
-    }
-}
 
 impl neutral::Reader for OllamaReader {
     fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
@@ -53,7 +46,7 @@ fn read(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
         return Err(AnswerFault::Upstream(unanswered(reason)));
     }
     let calls = line.message.as_ref().map_or(&[][..], |message| message.tool_calls.list());
-    if calls.iter().any(|call| call.function.as_ref().is_none_or(|function| function.name.filled().is_none())) {
+    if !calls.iter().all(ToolCall::is_named) {
         return Err(AnswerFault::Nonsense("a call names no function"));
     }
     Ok(line)
@@ -77,23 +70,7 @@ struct LineMessage<'a> {
     #[serde(borrow)]
     thinking: Text<'a>,
     content: Text<'a>,
-    tool_calls: Several<ToolCall<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ToolCall<'a> {
-    #[serde(borrow)]
-    id: Text<'a>,
-    function: Option<Object<Function<'a>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Function<'a> {
-    #[serde(borrow)]
-    name: Text<'a>,
-    arguments: Option<&'a RawValue>,
+    tool_calls: Several<ToolCall<'a, Option<&'a RawValue>>>,
 }
 
 impl Line<'_> {
@@ -123,9 +100,8 @@ impl LineMessage<'_> {
         self.thinking.emit(|thinking| Event::Reasoning(0, thinking), emit);
         self.content.emit(|text| Event::Text(0, text), emit);
         for call in self.tool_calls.list() {
-            let Some(function) = &call.function else { continue };
-            emit(Event::Call { choice: 0, id: call.id.filled(), name: function.name.as_str(), signature: None });
-            let arguments = function.arguments.map(unquoted).unwrap_or_default();
+            call.begin(emit);
+            let arguments = call.arguments().copied().flatten().map(unquoted).unwrap_or_default();
             if !matches!(&*arguments, "" | "{}" | "null") {
                 emit(Event::Arguments(0, &arguments));
             }

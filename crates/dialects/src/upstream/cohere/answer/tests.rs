@@ -5,7 +5,7 @@ use crate::neutral::Reader as _;
 
 /// What a stream tells, `Err` as its last line.
 fn told(events: &[&str]) -> Vec<String> {
-    let mut reader = CohereReader::new();
+    let mut reader = CohereReader::default();
     let mut lines = Vec::new();
     for event in events {
         if let Err(fault) = reader.event(b"", event.as_bytes(), &mut |event| lines.push(format!("{event:?}"))) {
@@ -33,7 +33,7 @@ fn check_answer(body: &str, expected: &[&str]) {
 
 #[track_caller]
 fn check_fault(events: &[&str], status: Option<u16>, message: &str) {
-    let mut reader = CohereReader::new();
+    let mut reader = CohereReader::default();
     let fault = events.iter().find_map(|event| reader.event(b"", event.as_bytes(), &mut |_| {}).err());
     let Some(StreamFault::Upstream(error)) = fault else { panic!("{fault:?}") };
     assert_eq!((error.status, &*error.message), (status, message), "{events:?}");
@@ -146,7 +146,7 @@ fn a_call_needs_a_name() {
 
 /// The arguments that are told of a call that had these, in these pieces.
 fn passed(pieces: &[&str], end: &str) -> String {
-    let mut reader = CohereReader::new();
+    let mut reader = CohereReader::default();
     let mut all = String::new();
     let mut emit = |event: Event<'_>| {
         if let Event::Arguments(_, text) = event {
@@ -259,7 +259,7 @@ fn unknown_events_pass() {
 fn the_name_of_an_event_helps_where_its_data_has_none() {
     let mut lines = Vec::new();
     let data = br#"{"delta":{"message":{"content":{"text":"a"}}}}"#;
-    CohereReader::new().event(b"content-delta", data, &mut |event| lines.push(format!("{event:?}"))).unwrap();
+    CohereReader::default().event(b"content-delta", data, &mut |event| lines.push(format!("{event:?}"))).unwrap();
     assert_eq!(lines, [r#"Text(0, "a")"#]);
 }
 
@@ -375,7 +375,7 @@ proptest! {
         if cut {
             mutated.truncate(at);
         }
-        let mut reader = CohereReader::new();
+        let mut reader = CohereReader::default();
         for event in &events {
             drop(reader.event(b"", event, &mut |_| {}));
             drop(answer(event, &mut |_| {}));

@@ -6,7 +6,7 @@ use crate::neutral::Reader as _;
 /// What a stream tells, `Err` as its last line.
 #[track_caller]
 fn check(lines: &[&str], expected: &[&str]) {
-    let mut reader = OllamaReader::new();
+    let mut reader = OllamaReader;
     let mut told = Vec::new();
     for line in lines {
         if let Err(fault) = reader.event(b"", line.as_bytes(), &mut |event| told.push(format!("{event:?}"))) {
@@ -28,7 +28,7 @@ fn check_answer(body: &str, expected: &[&str]) {
 
 #[track_caller]
 fn check_error(json: &str, status: Option<u16>, message: &str) {
-    let streamed = match OllamaReader::new().event(b"", json.as_bytes(), &mut |event| panic!("{event:?}")) {
+    let streamed = match OllamaReader.event(b"", json.as_bytes(), &mut |event| panic!("{event:?}")) {
         Err(StreamFault::Upstream(error)) => error,
         other => panic!("{other:?}"),
     };
@@ -209,7 +209,7 @@ proptest! {
         if cut {
             line.truncate(at);
         }
-        drop(OllamaReader::new().event(b"", &line, &mut |_| {}));
+        drop(OllamaReader.event(b"", &line, &mut |_| {}));
         drop(answer(&line, &mut |_| {}));
         drop(super::super::error(500, None, &line));
     }

@@ -1,4 +1,5 @@
-//! This module reads lists that some servers write in another form.
+//! This module has the shapes that the answers of several servers share: calls of functions, and
+//! lists that some servers write in another form.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +7,42 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::neutral::{Emit, Event};
 use crate::upstream::shared::lenient::Object;
+use crate::upstream::shared::text::Text;
+
+/// A call of a function. `A` is the form of its arguments.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a, A: Default + Deserialize<'de>"))]
+pub(crate) struct ToolCall<'a, A> {
+    id: Text<'a>,
+    function: Option<Object<Function<'a, A>>>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a, A: Default + Deserialize<'de>"))]
+struct Function<'a, A> {
+    name: Text<'a>,
+    arguments: A,
+}
+
+impl<A> ToolCall<'_, A> {
+    /// Returns whether the call names its function.
+    pub(crate) fn is_named(&self) -> bool {
+        self.function.as_ref().is_some_and(|function| function.name.filled().is_some())
+    }
+
+    /// Emits the call without its arguments.
+    pub(crate) fn begin(&self, emit: Emit<'_>) {
+        let name = self.function.as_ref().map_or("", |function| function.name.as_str());
+        emit(Event::Call { choice: 0, id: self.id.filled(), name, signature: None });
+    }
+
+    /// Returns the arguments, if the call has a function.
+    pub(crate) fn arguments(&self) -> Option<&A> {
+        self.function.as_ref().map(|function| &function.arguments)
+    }
+}
 
 /// A list; one object that stands alone is a list of one, and `null` is none.
 #[derive(Debug)]
