@@ -55,28 +55,19 @@ impl Family {
 
     /// Returns whether prompts are cached up to the cache points.
     pub(super) fn caches(self) -> bool {
-        match self {
-            Self::Claude | Self::Nova2 | Self::Nova => true,
-            Self::OpenAi | Self::Mistral | Self::Other => false,
-        }
+        matches!(self, Self::Claude | Self::Nova2 | Self::Nova)
     }
 
     /// Returns whether `outputConfig` has the effort. For the other families the effort has a field
     /// of its own.
     pub(super) fn has_output_effort(self) -> bool {
-        match self {
-            Self::Claude | Self::Mistral | Self::Other => true,
-            Self::Nova2 | Self::Nova | Self::OpenAi => false,
-        }
+        matches!(self, Self::Claude | Self::Mistral | Self::Other)
     }
 
     /// Returns whether signed thoughts may come back. The other families were never seen to sign
     /// thoughts, and they refuse thoughts that come back.
     pub(super) fn signs(self) -> bool {
-        match self {
-            Self::Claude | Self::Other => true,
-            Self::Nova2 | Self::Nova | Self::OpenAi | Self::Mistral => false,
-        }
+        matches!(self, Self::Claude | Self::Other)
     }
 }
 
