@@ -81,14 +81,12 @@ fn messages(request: &[u8]) -> usize {
     let _read = Cursor::new(request).object(|cursor, key| {
         if json::slice(request, &key) == br#""messages""# && cursor.kind()? == json::Kind::Array {
             count = 0;
-            return cursor
-                .array(|cursor, _| {
-                    count += 1;
-                    cursor.value().map(drop)
-                })
-                .map(drop);
+            return cursor.array(|cursor, _| {
+                count += 1;
+                cursor.value()
+            });
         }
-        cursor.value().map(drop)
+        cursor.value()
     });
     count
 }

@@ -93,23 +93,17 @@ impl<'a> Cursor<'a> {
         loop {
             match self.peek() {
                 Some(b'"') => drop(self.string()?),
-                Some(b'{') => {
+                Some(open @ (b'{' | b'[')) => {
+                    let is_object = open == b'{';
                     self.enter()?;
-                    if self.skip_over(b'}') {
+                    if self.skip_over(if is_object { b'}' } else { b']' }) {
                         self.depth -= 1;
                     } else {
-                        objects = objects << 1 | 1;
-                        self.key()?;
-                        self.skip_blank();
-                        continue;
-                    }
-                }
-                Some(b'[') => {
-                    self.enter()?;
-                    if self.skip_over(b']') {
-                        self.depth -= 1;
-                    } else {
-                        objects <<= 1;
+                        objects = objects << 1 | u128::from(is_object);
+                        if is_object {
+                            self.key()?;
+                            self.skip_blank();
+                        }
                         continue;
                     }
                 }
@@ -150,25 +144,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes an object. `each` gets the span of every key, quotes included, and must consume
-    /// exactly the value of that member.
-    pub fn object(&mut self, mut each: impl FnMut(&mut Self, Span) -> Result<(), Broken>) -> Result<Span, Broken> {
-        self.skip_blank();
-        let start = self.at;
-        if self.peek() != Some(b'{') {
-            return Err(self.broken("expected an object"));
-        }
-        self.enter()?;
-        if !self.skip_over(b'}') {
-            loop {
-                let key = self.key()?;
-                each(self, key)?;
-                if !self.more(b'}')? {
-                    break;
-                }
-            }
-        }
-        self.depth -= 1;
-        Ok(start..self.at)
+    /// exactly the value of that member. What `each` returns has no effect, unless it is a fault.
+    pub fn object<R>(&mut self, mut each: impl FnMut(&mut Self, Span) -> Result<R, Broken>) -> Result<Span, Broken> {
+        self.enclosed([b'{', b'}'], "expected an object", |cursor, _| {
+            let key = cursor.key()?;
+            each(cursor, key)
+        })
     }
 
     /// Consumes an object. `each` gets the key and the value of every member.
@@ -180,18 +161,29 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes an array. `each` gets the index of every element, and must consume exactly that
-    /// element.
-    pub fn array(&mut self, mut each: impl FnMut(&mut Self, usize) -> Result<(), Broken>) -> Result<Span, Broken> {
+    /// element. What `each` returns has no effect, unless it is a fault.
+    pub fn array<R>(&mut self, each: impl FnMut(&mut Self, usize) -> Result<R, Broken>) -> Result<Span, Broken> {
+        self.enclosed([b'[', b']'], "expected an array", each)
+    }
+
+    /// Consumes a value between two brackets. `each` consumes what stands between two commas.
+    #[inline]
+    fn enclosed<R>(
+        &mut self,
+        [open, close]: [u8; 2],
+        expected: &'static str,
+        mut each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
+    ) -> Result<Span, Broken> {
         self.skip_blank();
         let start = self.at;
-        if self.peek() != Some(b'[') {
-            return Err(self.broken("expected an array"));
+        if self.peek() != Some(open) {
+            return Err(self.broken(expected));
         }
         self.enter()?;
-        if !self.skip_over(b']') {
+        if !self.skip_over(close) {
             for index in 0.. {
                 each(self, index)?;
-                if !self.more(b']')? {
+                if !self.more(close)? {
                     break;
                 }
             }
@@ -202,12 +194,18 @@ impl<'a> Cursor<'a> {
 
     /// Consumes a value. If it is an object, `each` gets its members as in
     /// [`object`](Self::object).
-    pub fn maybe_object(&mut self, each: impl FnMut(&mut Self, Span) -> Result<(), Broken>) -> Result<Span, Broken> {
+    pub fn maybe_object<R>(&mut self, each: impl FnMut(&mut Self, Span) -> Result<R, Broken>) -> Result<Span, Broken> {
         if self.kind()? == Kind::Object { self.object(each) } else { self.value() }
     }
 
+    /// Consumes a value. If it is an object, `each` gets its members as in
+    /// [`members`](Self::members).
+    pub fn maybe_members(&mut self, each: impl FnMut(Span, Span)) -> Result<Span, Broken> {
+        if self.kind()? == Kind::Object { self.members(each) } else { self.value() }
+    }
+
     /// Consumes a value. If it is an array, `each` gets its elements as in [`array`](Self::array).
-    pub fn maybe_array(&mut self, each: impl FnMut(&mut Self, usize) -> Result<(), Broken>) -> Result<Span, Broken> {
+    pub fn maybe_array<R>(&mut self, each: impl FnMut(&mut Self, usize) -> Result<R, Broken>) -> Result<Span, Broken> {
         if self.kind()? == Kind::Array { self.array(each) } else { self.value() }
     }
 

@@ -7,7 +7,7 @@ use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MOST, Source, Usage, estimate};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
-use crate::wire::json::{Cursor, Kind, Span, slice};
+use crate::wire::json::{Cursor, Span, slice};
 use crate::wire::splice::Edits;
 
 /// The numbers of a usage object. A missing number is `None`.
@@ -51,15 +51,15 @@ impl Counts {
                         let cached = count("cached_tokens", cursor.value()?);
                         counts.cached = counts.cached.or(cached);
                     }
-                    br#""prompt_tokens_details""# if cursor.kind()? == Kind::Object => {
-                        cursor.members(|key, value| match slice(object, &key) {
+                    br#""prompt_tokens_details""# => {
+                        cursor.maybe_members(|key, value| match slice(object, &key) {
                             br#""cached_tokens""# => counts.cached = count("cached_tokens", value).or(counts.cached),
                             br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
                             _ => {}
                         })?;
                     }
-                    br#""completion_tokens_details""# if cursor.kind()? == Kind::Object => {
-                        cursor.members(|key, value| {
+                    br#""completion_tokens_details""# => {
+                        cursor.maybe_members(|key, value| {
                             if slice(object, &key) == br#""reasoning_tokens""# {
                                 counts.reasoning = count("reasoning_tokens", value);
                             }

@@ -1,7 +1,7 @@
 //! A part is one element of content that is a list. This module reads the text of the parts, and
 //! the thinking among them.
 
-use crate::wire::json::{Broken, Cursor, Kind, slice, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, Span, slice, text_of};
 
 /// The text and the thinking of the parts.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) fn parts(json: &[u8]) -> Parts {
     let mut cursor = Cursor::new(json);
     // The text was scanned before, so this cannot fail.
     let _read = match cursor.kind() {
-        Ok(Kind::Array) => cursor.array(|cursor, _| parts.part(cursor)).map(drop),
+        Ok(Kind::Array) => cursor.array(|cursor, _| parts.part(cursor)),
         Ok(_) => parts.part(&mut cursor),
         Err(broken) => Err(broken),
     };
@@ -24,42 +24,39 @@ pub(super) fn parts(json: &[u8]) -> Parts {
 }
 
 impl Parts {
-    fn part(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    fn part(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
         if cursor.kind()? != Kind::Object {
             return append(&mut self.text, cursor);
         }
         let json = cursor.text();
-        let read = cursor.object(|cursor, key| match slice(json, &key) {
+        cursor.object(|cursor, key| match slice(json, &key) {
             br#""text""# => append(&mut self.text, cursor),
             br#""thinking""# if cursor.kind()? == Kind::Array => {
-                let part = |cursor: &mut Cursor<'_>, _| texts(&mut self.thinking, cursor);
-                cursor.array(part).map(drop)
+                cursor.array(|cursor, _| texts(&mut self.thinking, cursor))
             }
             br#""thinking""# => append(&mut self.thinking, cursor),
-            _ => cursor.value().map(drop),
-        });
-        read.map(drop)
+            _ => cursor.value(),
+        })
     }
 }
 
 /// Appends the `text` of an object.
-fn texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+fn texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
     if cursor.kind()? != Kind::Object {
         return append(to, cursor);
     }
     let json = cursor.text();
-    let read = cursor.object(|cursor, key| match slice(json, &key) {
+    cursor.object(|cursor, key| match slice(json, &key) {
         br#""text""# => append(to, cursor),
-        _ => cursor.value().map(drop),
-    });
-    read.map(drop)
+        _ => cursor.value(),
+    })
 }
 
 /// Appends a string. Any other value is ignored.
-fn append(to: &mut String, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+fn append(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
     let value = cursor.value()?;
     to.push_str(&text_of(cursor.text(), &value).unwrap_or_default());
-    Ok(())
+    Ok(value)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::call_ids;
 use super::shape::is_hollow;
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::{Choices, Formats, Quirks, Rule};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice, text_of};
+use crate::wire::json::{self, Broken, Cursor, Span, integer_of, slice, text_of};
 use crate::wire::splice::Edits;
 
 /// A top-level field.
@@ -169,8 +169,8 @@ impl<'a> AskedFormat<'a> {
         let _read = Cursor::new(text).object(|cursor, key| {
             match &*json::name_of(text, &key) {
                 b"type" => format.kind = text_of(text, &cursor.value()?),
-                b"json_schema" if cursor.kind()? == Kind::Object => {
-                    cursor.members(|key, value| {
+                b"json_schema" => {
+                    cursor.maybe_members(|key, value| {
                         if *json::name_of(text, &key) == *b"schema" {
                             format.schema = Some(slice(text, &value)).filter(|schema| schema.starts_with(b"{"));
                         }
@@ -268,14 +268,11 @@ impl Messages<'_> {
     fn calls(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
         let text = cursor.text();
         cursor.maybe_array(|cursor, _| {
-            let call = cursor.maybe_object(|cursor, key| {
-                let value = cursor.value()?;
+            cursor.maybe_members(|key, value| {
                 if *json::name_of(text, &key) == *b"id" {
                     self.call_ids.push(value);
                 }
-                Ok(())
-            });
-            call.map(drop)
+            })
         })
     }
 
@@ -283,27 +280,24 @@ impl Messages<'_> {
     fn parts(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
         let text = cursor.text();
         cursor.maybe_array(|cursor, at| {
-            let part = cursor.maybe_object(|cursor, key| {
+            cursor.maybe_object(|cursor, key| {
                 if *json::name_of(text, &key) != *b"image_url" {
-                    return cursor.value().map(drop);
+                    return cursor.value();
                 }
                 let mut url = None;
-                let value = cursor.maybe_object(|cursor, key| {
-                    let value = cursor.value()?;
+                let value = cursor.maybe_members(|key, value| {
                     if *json::name_of(text, &key) == *b"url" {
                         url = Some(value);
                     }
-                    Ok(())
                 })?;
                 if !slice(text, &value).starts_with(b"{") {
-                    url = Some(value);
+                    url = Some(value.clone());
                 }
                 if url.is_some_and(|url| is_elsewhere(text, &url)) {
                     self.refuse(&format!("content[{at}].image_url"));
                 }
-                Ok(())
-            });
-            part.map(drop)
+                Ok(value)
+            })
         })
     }
 

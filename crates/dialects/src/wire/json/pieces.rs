@@ -7,6 +7,7 @@
 
 use memchr::memchr;
 
+use super::Kind;
 use super::text::escaped;
 
 /// The number of levels in one number.
@@ -22,7 +23,8 @@ pub struct Pieces {
     /// The levels around those, [`HELD`] in each number. Hardly any text has so many.
     around: Vec<u128>,
     depth: usize,
-    first: First,
+    /// The kind of the whole text, once its first byte has come.
+    kind: Option<Kind>,
 }
 
 /// The state of the reader, which says what may come next.
@@ -62,18 +64,9 @@ enum Number {
     Exponent,
 }
 
-/// The kind of the whole text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
-    Nothing,
-    Object,
-    Null,
-    Other,
-}
-
 impl Default for Pieces {
     fn default() -> Self {
-        Self { at: At::Value, objects: 0, around: Vec::new(), depth: 0, first: First::Nothing }
+        Self { at: At::Value, objects: 0, around: Vec::new(), depth: 0, kind: None }
     }
 }
 
@@ -101,7 +94,7 @@ impl Pieces {
 
     /// Returns whether the text has only white space.
     pub fn is_blank(&self) -> bool {
-        self.first == First::Nothing && self.at != At::Broken
+        self.kind.is_none() && self.at != At::Broken
     }
 
     /// Returns whether the text is exactly one whole value.
@@ -112,12 +105,12 @@ impl Pieces {
 
     /// Returns whether the text is one whole object.
     pub fn is_object(&self) -> bool {
-        self.first == First::Object && self.is_whole()
+        self.kind == Some(Kind::Object) && self.is_whole()
     }
 
     /// Returns whether the text is `null`.
     pub fn is_null(&self) -> bool {
-        self.first == First::Null && self.is_whole()
+        self.kind == Some(Kind::Null) && self.is_whole()
     }
 
     fn bytes(&mut self, mut rest: &[u8]) {
@@ -173,13 +166,7 @@ impl Pieces {
 
     /// Takes the first byte of a value.
     fn begin(&mut self, byte: u8) -> At {
-        if self.first == First::Nothing {
-            self.first = match byte {
-                b'{' => First::Object,
-                b'n' => First::Null,
-                _ => First::Other,
-            };
-        }
+        self.kind = self.kind.or(Kind::of(byte));
         match byte {
             b'{' | b'[' => {
                 if self.depth > 0 && self.depth.is_multiple_of(HELD) {
