@@ -97,12 +97,8 @@ impl BlockWriter for Blocks<'_, '_> {
             w.texts([("type", "tool_result"), ("tool_use_id", id)]);
             match (outcome.parts, parts.peek()) {
                 ([Part { kind: PartKind::Text(text), .. }], Some(_)) => w.key("content").text(text),
-                (_, Some(_)) => w.key("content").array(|w| {
-                    for part in parts {
-                        // The cache hint belongs to the whole result.
-                        self.kind(w, &part.kind, None, false);
-                    }
-                }),
+                // The cache hint belongs to the whole result.
+                (_, Some(_)) => w.key("content").each(parts, |w, part| self.kind(w, &part.kind, None, false)),
                 (_, None) => {}
             }
             self.breakpoints.write(w, outcome.cache, self.losses);

@@ -28,14 +28,12 @@ pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Ve
 
 /// Writes `output_config`, if it has any content.
 pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>, effort: Option<&str>) {
-    w.filled("output_config", |w| {
-        w.object(|w| {
-            w.optional("effort", effort, Writer::text);
-            w.optional("format", tools.native.as_ref(), |w, native| {
-                w.object(|w| {
-                    w.key("type").text("json_schema");
-                    w.key("schema").raw(&native.schema);
-                });
+    w.group("output_config", |w| {
+        w.optional("effort", effort, Writer::text);
+        w.optional("format", tools.native.as_ref(), |w, native| {
+            w.object(|w| {
+                w.key("type").text("json_schema");
+                w.key("schema").raw(&native.schema);
             });
         });
     });

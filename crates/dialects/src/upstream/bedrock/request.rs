@@ -52,14 +52,12 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         let mut blocks = Blocks { names: &tools.names, points, documents, losses: &mut losses };
         conversation.write(w, tools.hint, &mut blocks);
         let dial = Dial::of(request, target, family, &thinking, &mut losses);
-        w.filled("inferenceConfig", |w| w.object(|w| dial.write_inference(w, request, &mut losses)));
-        w.filled("outputConfig", |w| {
-            w.object(|w| {
-                tools::write_output(w, &tools);
-                w.optional("effort", dial.effort.filter(|_| family.has_output_effort()), Writer::text);
-            });
+        w.group("inferenceConfig", |w| dial.write_inference(w, request, &mut losses));
+        w.group("outputConfig", |w| {
+            tools::write_output(w, &tools);
+            w.optional("effort", dial.effort.filter(|_| family.has_output_effort()), Writer::text);
         });
-        w.filled("additionalModelRequestFields", |w| w.object(|w| dial.write_more(w, &thinking)));
+        w.group("additionalModelRequestFields", |w| dial.write_more(w, &thinking));
         describe(w, request, &mut losses);
     });
     lose_numbers(request, &mut losses);
@@ -135,7 +133,7 @@ impl<'r> Dial<'r> {
                 thinking.write(w, false, &mut Vec::new());
             }
             Family::Nova | Family::Nova2 => {
-                w.filled("inferenceConfig", |w| w.object(|w| w.optional("topK", self.dials.top_k, Writer::number)));
+                w.group("inferenceConfig", |w| w.optional("topK", self.dials.top_k, Writer::number));
                 if thinking.is_off() {
                     w.key("reasoningConfig").raw(r#"{"type":"disabled"}"#);
                 } else if let Some(effort) = self.effort {
@@ -154,8 +152,8 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     w.optional("serviceTier", tier, |w, tier| w.object(|w| w.key("type").text(tier)));
     if let Some(Raw(metadata)) = request.metadata {
         match labels(metadata) {
-            Some(labels) => w.filled("requestMetadata", |w| {
-                w.object(|w| labels.iter().for_each(|(name, value)| w.name(name).text(value)));
+            Some(labels) => w.group("requestMetadata", |w| {
+                labels.iter().for_each(|(name, value)| w.name(name).text(value));
             }),
             None => losses.add(Field::Metadata),
         }

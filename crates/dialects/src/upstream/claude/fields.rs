@@ -12,7 +12,7 @@ use crate::wire::json::Writer;
 /// Writes the stop sequences, without blank ones.
 pub(crate) fn write_stops(w: &mut Writer, key: &'static str, stops: &[Cow<'_, str>], losses: &mut LostFields) {
     losses.add_if(stops.iter().any(|stop| is_blank(stop)), Field::Stop);
-    w.filled(key, |w| w.array(|w| stops.iter().filter(|stop| !is_blank(stop)).for_each(|stop| w.text(stop))));
+    w.list(key, stops.iter().filter(|stop| !is_blank(stop)), |w, stop| w.text(stop));
 }
 
 /// `temperature`, `top_p` and `top_k`, as far as the model allows them.

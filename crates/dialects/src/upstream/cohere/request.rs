@@ -27,11 +27,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     w.object(|w| {
         w.key("model").text(target.model);
         w.key("stream").bool(target.stream);
-        w.key("messages").array(|w| {
-            for message in &request.messages {
-                write_message(w, message, traits, &mut losses);
-            }
-        });
+        w.key("messages").each(&request.messages, |w, message| write_message(w, message, traits, &mut losses));
         tools.write(w, &mut losses);
         write_options(w, request, target, &mut losses);
     });
@@ -97,15 +93,10 @@ fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losse
             write_content(w, &message.content, thinking, losses);
         }
         w.optional("tool_plan", plan, Writer::text);
-        w.filled("tool_calls", |w| {
-            w.array(|w| {
-                for call in &message.calls {
-                    w.object(|w| {
-                        w.texts([("id", &call.id), ("type", "function")]);
-                        w.key("function")
-                            .object(|w| w.texts([("name", &call.name), ("arguments", &flat::arguments(call))]));
-                    });
-                }
+        w.list("tool_calls", &message.calls, |w, call| {
+            w.object(|w| {
+                w.texts([("id", &call.id), ("type", "function")]);
+                w.key("function").object(|w| w.texts([("name", &call.name), ("arguments", &flat::arguments(call))]));
             });
         });
     });
@@ -171,7 +162,7 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
         losses.add_if(penalty.as_ref().is_some_and(is_praise), range.field.clone());
         range.write(w, penalty.filter(|penalty| !is_praise(penalty)), losses);
     }
-    w.filled("stop_sequences", |w| w.array(|w| request.stop.iter().for_each(|stop| w.text(stop))));
+    w.list("stop_sequences", &request.stop, |w, stop| w.text(stop));
     w.optional("seed", options::seed(request, losses), Writer::number);
     if let Some(effort) = request.effort {
         write_thinking(w, effort, max_tokens, traits, losses);

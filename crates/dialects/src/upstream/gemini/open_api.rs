@@ -111,7 +111,7 @@ impl<'s, 'a> Form<'s, 'a> {
             [] => {}
             [kind] => w.key("type").raw(kind),
             _ if has_any_of => self.lost = true,
-            several => w.key("anyOf").array(|w| several.iter().for_each(|kind| w.object(|w| w.key("type").raw(kind)))),
+            several => w.key("anyOf").each(several, |w, kind| w.object(|w| w.key("type").raw(kind))),
         }
     }
 
@@ -128,9 +128,7 @@ impl<'s, 'a> Form<'s, 'a> {
                 _ => self.lost = true,
             }
         }
-        if !texts.is_empty() {
-            w.key("enum").array(|w| texts.iter().for_each(|text| w.raw(text)));
-        }
+        w.list("enum", texts, Writer::raw);
     }
 
     /// Writes the alternatives of a value. An alternative that is only `null` is written beside
@@ -139,9 +137,8 @@ impl<'s, 'a> Form<'s, 'a> {
         let is_null = |schema: &&Node<'_>| matches!(schema.parts.as_slice(), [(name, Node { text: r#""null""#, .. })] if name == "type");
         *nullable |= list.elements().any(|schema| is_null(&schema));
         if !list.elements().all(|schema| is_null(&schema)) {
-            w.key("anyOf").array(|w| {
-                list.elements().filter(|schema| !is_null(schema)).for_each(|schema| self.schema(schema, w));
-            });
+            let others = list.elements().filter(|schema| !is_null(schema));
+            w.key("anyOf").each(others, |w, schema| self.schema(schema, w));
         }
     }
 }

@@ -41,15 +41,13 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
         contents.write(&turns, w);
         refused = contents.refused;
         plan.write(&mut losses, w);
-        w.filled("generationConfig", |w| {
-            w.object(|w| {
-                sampling(request, target, &mut losses, w);
-                penalties(request, models::takes_penalties(target.model, service), &mut losses, w);
-                if let Some(format) = plan.native {
-                    tools::write_format(format, target.traits.server.response_json_schema, &mut losses, w);
-                }
-                thinking(request, target, &mut losses, w);
-            });
+        w.group("generationConfig", |w| {
+            sampling(request, target, &mut losses, w);
+            penalties(request, models::takes_penalties(target.model, service), &mut losses, w);
+            if let Some(format) = plan.native {
+                tools::write_format(format, target.traits.server.response_json_schema, &mut losses, w);
+            }
+            thinking(request, target, &mut losses, w);
         });
         losses.add_if(request.user.is_some(), Field::User);
         let fitting = request.metadata.filter(|_| service == Service::Vertex).and_then(labels);
@@ -109,7 +107,7 @@ fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
     let max_tokens = options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
     w.optional("maxOutputTokens", max_tokens, Writer::number);
     let stops = request.stop.iter().filter(|stop| !stop.is_empty());
-    w.filled("stopSequences", |w| w.array(|w| stops.for_each(|stop| w.text(stop))));
+    w.list("stopSequences", stops, |w, stop| w.text(stop));
     w.optional("seed", options::seed::<i32>(request, losses), |w, seed| w.raw(&seed.to_string()));
 }
 

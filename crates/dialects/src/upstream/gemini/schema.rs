@@ -144,9 +144,7 @@ impl SchemaWriter {
                 "items" if value.is_bool() => self.schema(value, w.key("items")),
                 "anyOf" | "oneOf" | "prefixItems" if value.is_array() => self.list(value, w.name(name)),
                 "properties" if value.is_object() => self.named([Some(value), None], w.key("properties")),
-                "type" if value.is_array() => {
-                    w.key("type").array(|w| value.elements().for_each(|kind| w.raw(kind.text)));
-                }
+                "type" if value.is_array() => w.key("type").each(value.elements(), |w, kind| w.raw(kind.text)),
                 // A keyword with a value of the wrong kind stays as it is. Google may judge it.
                 "type" | "items" | "additionalProperties" | "anyOf" | "oneOf" | "prefixItems" | "properties" => {
                     w.name(name).raw(value.text);
@@ -158,7 +156,7 @@ impl SchemaWriter {
     }
 
     fn list(&mut self, list: &Node<'_>, w: &mut Writer) {
-        w.array(|w| list.elements().for_each(|schema| self.schema(schema, w)));
+        w.each(list.elements(), |w, schema| self.schema(schema, w));
     }
 
     fn named(&mut self, lists: [Option<&Node<'_>>; 2], w: &mut Writer) {
@@ -169,7 +167,7 @@ impl SchemaWriter {
     /// Writes the values of an `enum` that Google takes.
     fn values(&mut self, values: &[&str], w: &mut Writer) {
         let taken = || values.iter().filter(|value| is_constant(value));
-        w.filled("enum", |w| w.array(|w| taken().for_each(|value| w.raw(value))));
+        w.list("enum", taken(), |w, value| w.raw(value));
         self.lost |= taken().count() < values.len();
     }
 
@@ -181,7 +179,7 @@ impl SchemaWriter {
                 match kinds.as_slice() {
                     [] => {}
                     [kind] => w.key("type").raw(kind),
-                    several => w.key("type").array(|w| several.iter().for_each(|kind| w.raw(kind))),
+                    several => w.key("type").each(several, |w, kind| w.raw(kind)),
                 }
                 let others: Vec<&str> = values.iter().copied().filter(|value| *value != "null").collect();
                 self.values(&others, w);

@@ -32,12 +32,9 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         w.key("model").text(target.model);
         // Without this field the server would stream.
         w.key("stream").bool(target.stream);
-        w.key("messages").array(|w| {
-            let mut names = HashMap::new();
-            for message in request.messages.iter().filter(|message| flat::speaks(message)) {
-                write_message(w, message, &mut names, &mut losses);
-            }
-        });
+        let mut names = HashMap::new();
+        let spoken = request.messages.iter().filter(|message| flat::speaks(message));
+        w.key("messages").each(spoken, |w, message| write_message(w, message, &mut names, &mut losses));
         if has_tools {
             write_tools(w, &offer.tools, &mut losses);
         }
@@ -69,18 +66,14 @@ fn write_message<'r>(
         w.key("content").text(&joined(&message.content));
         write_images(w, message, losses);
         w.optional("thinking", message.reasoning.as_deref().filter(|text| !text.is_empty()), Writer::text);
-        w.filled("tool_calls", |w| {
-            w.array(|w| {
-                for call in &message.calls {
-                    names.insert(&call.id, &call.name);
-                    w.object(|w| {
-                        w.key("id").text(&call.id);
-                        w.key("function").object(|w| {
-                            w.key("name").text(&call.name);
-                            w.key("arguments").raw(&flat::arguments(call));
-                        });
-                    });
-                }
+        w.list("tool_calls", &message.calls, |w, call| {
+            names.insert(&call.id, &call.name);
+            w.object(|w| {
+                w.key("id").text(&call.id);
+                w.key("function").object(|w| {
+                    w.key("name").text(&call.name);
+                    w.key("arguments").raw(&flat::arguments(call));
+                });
             });
         });
         if let Some(id) = &message.tool_call_id {
@@ -92,24 +85,18 @@ fn write_message<'r>(
 
 /// Writes the pictures beside the text, as base64 without a data URL.
 fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) {
-    w.filled("images", |w| {
-        w.array(|w| {
-            for part in &message.content {
-                // Pictures at other places were refused before.
-                let PartKind::Image(Media::Inline(_, bytes), detail) = &part.kind else { continue };
-                w.text(bytes);
-                losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
-            }
-        });
+    w.list("images", &message.content, |w, part| {
+        // Pictures at other places were refused before.
+        let PartKind::Image(Media::Inline(_, bytes), detail) = &part.kind else { return };
+        w.text(bytes);
+        losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
     });
 }
 
 fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut LostFields) {
-    w.key("tools").array(|w| {
-        for tool in tools {
-            losses.add_if(flat::is_strict(tool), Field::ToolStrict);
-            flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
-        }
+    w.key("tools").each(tools, |w, tool| {
+        losses.add_if(flat::is_strict(tool), Field::ToolStrict);
+        flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
     });
 }
 
@@ -133,16 +120,14 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
         ("frequency_penalty", request.penalties.frequency),
         ("presence_penalty", request.penalties.presence),
     ];
-    w.filled("options", |w| {
-        w.object(|w| {
-            w.optional("num_predict", max_tokens, Writer::number);
-            w.optional("top_k", request.top_k, Writer::number);
-            for (name, number) in numbers {
-                w.optional(name, number, |w, number| w.raw(number.text));
-            }
-            w.optional("seed", request.seed, |w, seed| w.raw(&seed.to_string()));
-            w.filled("stop", |w| w.array(|w| request.stop.iter().for_each(|stop| w.text(stop))));
-        });
+    w.group("options", |w| {
+        w.optional("num_predict", max_tokens, Writer::number);
+        w.optional("top_k", request.top_k, Writer::number);
+        for (name, number) in numbers {
+            w.optional(name, number, |w, number| w.raw(number.text));
+        }
+        w.optional("seed", request.seed, |w, seed| w.raw(&seed.to_string()));
+        w.list("stop", &request.stop, |w, stop| w.text(stop));
     });
 }
 

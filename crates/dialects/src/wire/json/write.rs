@@ -69,8 +69,24 @@ impl Writer {
         }
     }
 
-    /// Writes a member whose value is an object or an array, unless the value is empty.
-    pub fn filled(&mut self, name: &'static str, value: impl FnOnce(&mut Self)) {
+    /// Writes an array. `write` writes an element, or nothing, for each item.
+    pub fn each<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
+        self.array(|w| items.into_iter().for_each(|item| write(w, item)));
+    }
+
+    /// Writes a member whose value is an array as in [`each`](Self::each), unless the array is
+    /// empty.
+    pub fn list<T>(&mut self, name: &'static str, items: impl IntoIterator<Item = T>, write: impl FnMut(&mut Self, T)) {
+        self.filled(name, |w| w.each(items, write));
+    }
+
+    /// Writes a member whose value is an object, unless the object is empty. `inside` writes its
+    /// members.
+    pub fn group(&mut self, name: &'static str, inside: impl FnOnce(&mut Self)) {
+        self.filled(name, |w| w.object(inside));
+    }
+
+    fn filled(&mut self, name: &'static str, value: impl FnOnce(&mut Self)) {
         const EMPTY: usize = 2;
         let start = self.out.len();
         let inside = self.key(name).out.len();
@@ -97,20 +113,8 @@ impl Writer {
     /// Writes a number.
     pub fn number(&mut self, number: u64) {
         self.comma();
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = number;
-        loop {
-            at -= 1;
-            if let Some(digit) = digits.get_mut(at) {
-                *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
-            }
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.out.extend_from_slice(digits.get(at..).unwrap_or_default());
+        // A number can always be written to a buffer.
+        let _written = serde_json::to_writer(&mut self.out, &number);
     }
 
     /// Writes `true` or `false`.
@@ -189,11 +193,11 @@ mod tests {
     fn what_is_not_there_leaves_no_trace() {
         let mut w = Writer::default();
         w.object(|w| {
-            w.filled("a", |w| w.object(|w| w.optional("x", None, Writer::text)));
+            w.group("a", |w| w.optional("x", None, Writer::text));
             w.texts([("b", "1"), ("c", "")]);
-            w.filled("d", |w| w.array(|_| {}));
+            w.list("d", [(); 0], |_, ()| {});
             w.optional("e", Some(2), Writer::number);
-            w.filled("f", |w| w.object(|w| w.filled("g", |w| w.array(|w| w.number(3)))));
+            w.group("f", |w| w.list("g", [3], Writer::number));
         });
         assert_eq!(String::from_utf8(w.into_bytes()).unwrap(), r#"{"b":"1","c":"","e":2,"f":{"g":[3]}}"#);
     }
