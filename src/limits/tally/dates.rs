@@ -21,7 +21,7 @@ pub(super) struct Sums {
     pub(super) usd: u128,
 }
 
-/// The sums of the present day and the present month. What a month counts is money.
+/// The sums of the present day and month, and of others. A month counts only money.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dates {
     pub(super) month: Month,
@@ -29,12 +29,12 @@ pub(super) struct Dates {
     months: Sheet,
 }
 
-/// The sums of one date, a day or a month by its first day, and of others.
+/// The sums of a present date, and of other dates: days, or months by their first day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Sheet {
     date: u64,
     sums: Sums,
-    /// Last those that were changed last.
+    /// The other dates. Those that were changed last are at the end.
     others: Vec<Other>,
 }
 
@@ -42,7 +42,7 @@ struct Sheet {
 struct Other {
     date: u64,
     sums: Sums,
-    /// It is later than the present one, and counts for it too.
+    /// True if the date is later than the present one: its sums count for the present one too.
     counts: bool,
 }
 
@@ -61,7 +61,7 @@ impl Sums {
         }
     }
 
-    /// Returns what of it is money.
+    /// Returns the money alone.
     fn money(self) -> Sums {
         Sums { usd: self.usd, ..Sums::default() }
     }
@@ -76,7 +76,7 @@ impl Sums {
 }
 
 impl Dates {
-    /// Returns the sums of one day and its month; of nothing else any are known.
+    /// Makes the sums of a day and its month. No other date is known.
     pub(super) fn of(day: u64, today: Sums, usd: u128) -> Dates {
         let month = Month::of(day);
         let days = Sheet { date: day, sums: today, others: Vec::new() };
