@@ -19,7 +19,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
         metrics.models.waiting.get_or_create(&[("model", Some(model.id.clone()))]).set(waiting);
     }
     metrics.catalog.old_hashes.clear();
-    for key in snapshot.catalog.rotating() {
+    for key in &snapshot.catalog.rotating {
         let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
         metrics.catalog.old_hashes.get_or_create(&[("key", Some(key.id.clone()))]).inc_by(uses);
     }

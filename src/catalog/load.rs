@@ -366,11 +366,8 @@ fn holds_guessable_hash(text: &str) -> bool {
 fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>) -> impl Iterator<Item = Problem> {
     let what = "holds a secret, and every user of this machine can read it: run `chmod o-r` on it";
     let warning = move |path: &PathBuf| Problem::of_file(name(conf, path), what);
-    private.iter().filter(|path| is_world_readable(path)).map(warning)
-}
-
-fn is_world_readable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+    let is_open = |path: &&PathBuf| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
+    private.iter().filter(is_open).map(warning)
 }
 
 /// Returns a file's name in the folder, such as `catalog.d/10-acme.yaml`. The name of a file

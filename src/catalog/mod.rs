@@ -47,9 +47,11 @@ pub struct Catalog {
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
     callers: Vec<Arc<Caller>>,
-    /// The keys with a secret that is being replaced.
-    rotating: Vec<Arc<Key>>,
-    key_total: usize,
+    /// The keys that are being rotated: those with a secret that is being replaced, whether its end
+    /// is past or to come.
+    pub rotating: Vec<Arc<Key>>,
+    /// The number of keys. The index of each key is below it.
+    pub key_total: usize,
     /// The files in which a secret is written out, by their positions.
     literal_secrets: BTreeSet<usize>,
 }
@@ -100,12 +102,6 @@ impl Catalog {
     /// Returns each key, in no order. A key with several secrets is returned several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.keys.values().map(|secret| &secret.key)
-    }
-
-    /// Returns the keys that are being rotated: those with a secret that is being replaced, whether
-    /// its end is past or to come.
-    pub fn rotating(&self) -> &[Arc<Key>] {
-        &self.rotating
     }
 
     /// Returns the number of hashes of all keys. A key with several hashes counts once for each.
@@ -236,24 +232,16 @@ impl<'c> From<&'c Catalog> for Limited<'c> {
 pub struct Permissions {
     /// A dense number, for caches: from 0 on, without a gap.
     pub index: usize,
-    caller: Globs,
-    key: Globs,
+    /// The models that the caller may see.
+    pub of_caller: Globs,
+    /// The models that the key itself may see.
+    pub of_key: Globs,
 }
 
 impl Permissions {
     /// Returns whether these permissions include a model, by its id and never by an alias.
     pub fn allow(&self, model: &str) -> bool {
-        self.caller.matches(model) && self.key.matches(model)
-    }
-
-    /// Returns the models that the caller may see.
-    pub fn of_caller(&self) -> &Globs {
-        &self.caller
-    }
-
-    /// Returns the models that the key itself may see.
-    pub fn of_key(&self) -> &Globs {
-        &self.key
+        self.of_caller.matches(model) && self.of_key.matches(model)
     }
 }
 

@@ -54,7 +54,12 @@ impl Version {
 
     /// Makes the version of a file from the result of reading it.
     pub fn of(stat: Option<Stat>, read: io::Result<Vec<u8>>) -> Self {
-        Self { stat, text: FileText::of(read) }
+        let text = match read {
+            Ok(bytes) => FileText::Bytes(Arc::new(Zeroizing::new(bytes))),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => FileText::Missing,
+            Err(why) => FileText::Unreadable(why.kind(), why.to_string()),
+        };
+        Self { stat, text }
     }
 
     /// Returns whether this may be the beginning of `now`: the same file, with more in it. After a
@@ -69,14 +74,6 @@ impl Version {
 }
 
 impl FileText {
-    fn of(read: io::Result<Vec<u8>>) -> Self {
-        match read {
-            Ok(bytes) => Self::Bytes(Arc::new(Zeroizing::new(bytes))),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Self::Missing,
-            Err(why) => Self::Unreadable(why.kind(), why.to_string()),
-        }
-    }
-
     /// Returns the bytes, if there are at most `limit` of them, or the error that reading them met.
     pub fn bytes(&self, limit: usize) -> io::Result<&[u8]> {
         match self {

@@ -124,11 +124,16 @@ impl<'p, 't> Scribe<'p, 't> {
         }
     }
 
-    /// Returns a value that must be written. Notes that it is missing, if it is.
-    pub(crate) fn required<T>(&self, written: Option<T>, what: &str) -> Option<T> {
-        if written.is_none() {
+    /// Notes that a field is missing, if it is.
+    pub(crate) fn missing_if(&self, is_missing: bool, what: &str) {
+        if is_missing {
             self.missing(what);
         }
+    }
+
+    /// Returns a value that must be written. Notes that it is missing, if it is.
+    pub(crate) fn required<T>(&self, written: Option<T>, what: &str) -> Option<T> {
+        self.missing_if(written.is_none(), what);
         written
     }
 
@@ -142,6 +147,13 @@ impl<'p, 't> Scribe<'p, 't> {
     /// Notes a warning: something is allowed but should not stay so.
     pub(crate) fn warn(&self, what: &str) {
         self.report.warnings.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
+    }
+
+    /// Notes a warning, if there is one.
+    pub(crate) fn warn_if(&self, is_doubtful: bool, what: &str) {
+        if is_doubtful {
+            self.warn(what);
+        }
     }
 
     /// Notes a warning of a secret that is written out.

@@ -239,11 +239,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let at = self.at.key("base_url");
         let url = self.raw.base_url.as_deref().unwrap_or(default);
         let base = at.noted(base::read(url, insecure))?;
-        if !base.tls && insecure && base::read(url, false).is_err() {
-            at.warn(
-                "is http: to a public address: others on the network path can read the key, the prompts and the answers",
-            );
-        }
+        let what =
+            "is http: to a public address: others on the network path can read the key, the prompts and the answers";
+        at.warn_if(!base.tls && insecure && base::read(url, false).is_err(), what);
         Some(base)
     }
 
@@ -293,9 +291,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             let what = "does not apply to a demo account, which calls no server: remove it";
             self.at.key(field).problem_if(written, what);
         }
-        if raw.probe == Some(true) {
-            self.at.key("probe").warn("has no effect on a demo account, which never fails: remove it");
-        }
+        let what = "has no effect on a demo account, which never fails: remove it";
+        self.at.key("probe").warn_if(raw.probe == Some(true), what);
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
 

@@ -14,7 +14,7 @@ use crate::catalog::rotation::{KeySecret, is_replaced, newest};
 use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::conf::price::Usd;
 use crate::conf::scribe::{Report, Scribe, WrittenEntry, meant};
-use crate::conf::yaml::read::{Entries, List, items};
+use crate::conf::yaml::read::{Entries, List, entries, items};
 use crate::limits::Limits;
 
 pub(super) fn resolve<'m>(
@@ -27,9 +27,7 @@ pub(super) fn resolve<'m>(
     let section = root.key("callers");
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
-        for (id, caller) in
-            document.as_ref().and_then(|raw| raw.callers.as_ref()).into_iter().flat_map(|callers| &callers.0)
-        {
+        for (id, caller) in entries(document.as_ref().and_then(|raw| raw.callers.as_ref())) {
             parts.entry(id).or_default().extend(caller.as_ref().map(|caller| (file, caller)));
             section.in_file(file).entry(id).noted(name::of_entry(id));
         }
@@ -89,7 +87,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         for (file, raw) in parts {
             let at = at.in_file(*file);
             let list = at.key("keys");
-            for (name, key) in raw.keys.iter().flat_map(|keys| &keys.0) {
+            for (name, key) in entries(raw.keys.as_ref()) {
                 let at = list.entry(name);
                 at.noted(name::of_entry(name));
                 if let Some(first) = seen.insert(name, *file) {
@@ -116,10 +114,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         of_caller: &Globs,
     ) -> Arc<Key> {
         let WrittenEntry { at, id, raw } = written;
-        if raw.allow_ips.as_ref().is_some_and(Vec::is_empty) {
-            at.key("allow_ips")
-                .missing("must list at least one address or range; remove it to allow the key from every address");
-        }
+        let what = "must list at least one address or range; remove it to allow the key from every address";
+        at.key("allow_ips").missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), what);
         let globs = self.globs(raw.models.as_ref(), at);
         let index = self.key_total;
         self.key_total += 1;
@@ -135,33 +131,25 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             debug: raw.debug.unwrap_or(false),
             permissions: self.permissions(of_caller, globs),
         });
-        match (&raw.hash, &raw.hashes) {
-            (Some(_), Some(_)) => {
-                at.key("hashes").problem("cannot be used together with `hash`: keep only one of the two")
+        let hashes = raw.hashes.as_ref();
+        let what = "is missing: `portcullis key new --print` makes a key and prints what to write here";
+        at.key("hash").missing_if(raw.hash.is_none() && hashes.is_none_or(Vec::is_empty), what);
+        if let Some(Text(digest)) = raw.hash {
+            if hashes.is_some() {
+                at.key("hashes").problem("cannot be used together with `hash`: keep only one of the two");
+            } else {
+                self.hash(digest, KeySecret { key: key.clone(), until: None, replaced: false }, &at.key("hash"));
             }
-            (Some(Text(digest)), None) => {
-                self.hash(*digest, KeySecret { key: key.clone(), until: None, replaced: false }, &at.key("hash"))
-            }
-            (None, Some(hashes)) if !hashes.is_empty() => {
-                let list = at.key("hashes");
-                let newest = newest(items(Some(hashes)).map(|(_, raw)| time(raw.until)));
-                for (index, raw) in items(Some(hashes)) {
-                    let at = list.index(index);
-                    match raw.hash {
-                        Some(Text(digest)) => {
-                            let until = time(raw.until);
-                            let secret = KeySecret { key: key.clone(), until, replaced: is_replaced(until, newest) };
-                            self.hash(digest, secret, &at.key("hash"));
-                        }
-                        None => at.key("hash").missing("is missing: `sha256:` and 64 hex digits"),
-                    }
-                }
-            }
-            // Nothing is reported as missing beside a field that could not be read.
-            (None, Some(_) | None) => {
-                at.key("hash")
-                    .missing("is missing: `portcullis key new --print` makes a key and prints what to write here");
-            }
+            return key;
+        }
+        let list = at.key("hashes");
+        let newest = newest(items(hashes).map(|(_, raw)| time(raw.until)));
+        for (index, raw) in items(hashes) {
+            let at = list.index(index);
+            let at = at.key("hash");
+            let Some(Text(digest)) = at.required(raw.hash, "is missing: `sha256:` and 64 hex digits") else { continue };
+            let until = time(raw.until);
+            self.hash(digest, KeySecret { key: key.clone(), until, replaced: is_replaced(until, newest) }, &at);
         }
         key
     }
@@ -172,9 +160,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 free.insert(secret);
             }
             Entry::Occupied(taken) => {
-                let what =
-                    format!("is also the hash of {}: each key must have a secret of its own", taken.get().key.id);
-                at.problem(&what);
+                let other = &taken.get().key.id;
+                at.problem(&format!("is also the hash of {other}: each key must have a secret of its own"));
             }
         }
     }
@@ -182,7 +169,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
     fn model_limits(&self, written: Option<&'r Entries<raw::Limits>>, at: &Scribe<'_, '_>) -> Vec<(usize, Limits)> {
         let section = at.key("model_limits");
         let mut found = Vec::new();
-        for (id, raw) in written.into_iter().flat_map(|entries| &entries.0) {
+        for (id, raw) in entries(written) {
             let is_known = self.models.contains_key(id.as_str()) || self.aliases.contains_key(id.as_str());
             let at = section.entry_if(id, is_known);
             let limits = limits(raw.as_ref(), &at);
@@ -213,8 +200,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         match self.permissions.entry((caller.clone(), key)) {
             Entry::Occupied(known) => Arc::clone(known.get()),
             Entry::Vacant(free) => {
-                let (caller, key) = free.key().clone();
-                Arc::clone(free.insert(Arc::new(Permissions { index, caller, key })))
+                let (of_caller, of_key) = free.key().clone();
+                Arc::clone(free.insert(Arc::new(Permissions { index, of_caller, of_key })))
             }
         }
     }
@@ -271,9 +258,8 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
 fn usd(field: &str, written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<Usd> {
     let Decimal(millionths) = written?;
     let usd = Usd::of_millionths(millionths);
-    if usd == Usd::ZERO {
-        at.key(field).problem("must be more than 0; to forbid all requests write `enabled: false`");
-    }
+    let what = "must be more than 0; to forbid all requests write `enabled: false`";
+    at.key(field).problem_if(usd == Usd::ZERO, what);
     Some(usd)
 }
 

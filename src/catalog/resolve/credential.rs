@@ -27,15 +27,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         match speaks.signs_with {
             SignsWith::ServiceAccount => {
                 let at = self.at.key("service_account");
-                let Some(written) = &raw.service_account else {
-                    if needs_one {
-                        at.missing(
-                            "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`",
-                        );
-                    }
-                    return None;
-                };
-                let json = self.text(written, &at).filter(|json| json.expose() != ASSUMED)?;
+                let what = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
+                at.missing_if(needs_one && raw.service_account.is_none(), what);
+                let json = self.text(raw.service_account.as_ref()?, &at).filter(|json| json.expose() != ASSUMED)?;
                 let account = ServiceAccount::parse(json.expose()).map_err(|wrong| format!("cannot be used: {wrong}"));
                 let account = at.noted(account)?;
                 let issuer = base::read(&account.token_uri, raw.insecure.unwrap_or(false));
@@ -44,19 +38,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             }
             SignsWith::AccessKey => {
                 let at = self.at.key("aws");
-                let Some(written) = &raw.aws else {
-                    if needs_one {
-                        at.missing(
-                            "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`",
-                        );
-                    }
-                    return None;
-                };
+                let what = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
+                at.missing_if(needs_one && raw.aws.is_none(), what);
+                let written = raw.aws.as_ref()?;
                 let secret = |field: &str, usual: &str, written: Option<&SecretRef>, required: bool| {
                     let at = at.key(field);
-                    if written.is_none() && required {
-                        at.missing("is missing");
-                    }
+                    at.missing_if(written.is_none() && required, "is missing");
                     self.secret(written?, Some(usual), &at)
                 };
                 let access_key_id = secret("access_key_id", "AWS_ACCESS_KEY_ID", written.access_key_id.as_ref(), true);

@@ -111,18 +111,11 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
         let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
-        if model.sticky
-            && model.strategy == Strategy::Priority
-            && model.targets.len() > 1
-            && tiers.len() == model.targets.len()
-        {
-            let why = "changes nothing: with the strategy `priority` and one target in each tier, all conversations go \
-                       to the first target. Give several targets the same `tier`, or write another strategy";
-            self.at.key("sticky").warn(why);
-        }
-        if !model.served() {
-            self.at.warn("is not served, because all accounts of its targets are disabled");
-        }
+        let is_in_order = model.strategy == Strategy::Priority && tiers.len() == model.targets.len();
+        let what = "changes nothing: with the strategy `priority` and one target in each tier, all conversations go \
+                    to the first target. Give several targets the same `tier`, or write another strategy";
+        self.at.key("sticky").warn_if(model.sticky && is_in_order && model.targets.len() > 1, what);
+        self.at.warn_if(!model.served(), "is not served, because all accounts of its targets are disabled");
         Some(model)
     }
 
@@ -187,10 +180,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             let what = "is missing, but other targets of this model have it: write it at all targets or at none";
             list.index(without).key("tier").missing(what);
         }
-        if self.raw.strategy.unwrap_or_default() != Strategy::Priority {
-            let what = "is only used by the strategy `priority`, and this model has another strategy: remove the tiers";
-            list.index(with).key("tier").warn(what);
-        }
+        let is_unused = self.raw.strategy.unwrap_or_default() != Strategy::Priority;
+        let what = "is only used by the strategy `priority`, and this model has another strategy: remove the tiers";
+        list.index(with).key("tier").warn_if(is_unused, what);
     }
 
     fn hedge(&self, targets: Option<&[Target]>) -> Option<Hedge> {

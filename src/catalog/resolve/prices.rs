@@ -89,7 +89,11 @@ pub(super) struct Unpriced<'m> {
 impl<'m> Unpriced<'m> {
     pub(super) fn new(models: &'m Models<'m>) -> Self {
         let models: Vec<_> = models.values().map(Option::as_deref).collect();
-        let list = models.iter().flatten().filter_map(|model| Some((*model, unpriced(model)?))).collect();
+        let list = models
+            .iter()
+            .flatten()
+            .filter_map(|model| Some((*model, model.targets.iter().find(|target| lacks(target))?)))
+            .collect();
         Self { models, list, allowed: HashMap::new() }
     }
 
@@ -182,11 +186,7 @@ impl<'m> Unpriced<'m> {
 const WRITE: &str = "write `price: { input: …, output: … }` at the model or its target, in \
                      US dollars per million tokens, `0` if they are free";
 
-/// Returns the first target of a model that is on an enabled account and has no price.
-fn unpriced(model: &Model) -> Option<&Target> {
-    model.targets.iter().find(|target| lacks(target))
-}
-
+/// Returns whether a target is on an enabled account and has no price.
 fn lacks(target: &Target) -> bool {
     target.account.enabled && target.price.is_none()
 }

@@ -97,8 +97,8 @@ pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Op
     }
     let mut why = Vec::new();
     for (whose, globs) in [
-        (format!("the caller {}", key.caller.id), key.permissions.of_caller()),
-        (format!("the key {}", key.id), key.permissions.of_key()),
+        (format!("the caller {}", key.caller.id), &key.permissions.of_caller),
+        (format!("the key {}", key.id), &key.permissions.of_key),
     ] {
         if !globs.matches(&model.id) {
             let alias = model.aliases.iter().any(|alias| globs.matches(alias));

@@ -81,8 +81,8 @@ impl<'f> ListedKey<'f> {
             ("state", json!(state.name())),
             ("rotating_until", json!(if let KeyState::Rotating(until) = state { Some(stamp(*until)) } else { None })),
             ("expires", json!(expires)),
-            ("models", json!(key.permissions.of_key().list())),
-            ("caller_models", json!(key.permissions.of_caller().list())),
+            ("models", json!(key.permissions.of_key.list())),
+            ("caller_models", json!(key.permissions.of_caller.list())),
             ("file", json!(place.as_ref().map(|(file, _)| file))),
             ("line", json!(place.as_ref().map(|(_, line)| line))),
             ("last_used", json!(used)),
@@ -103,8 +103,8 @@ fn human(rows: &[ListedKey<'_>]) -> String {
 
 /// Writes the models of a key: its own globs, or else those of its caller.
 fn models(key: &Key) -> String {
-    let own = key.permissions.of_key();
-    let shown = if own.list() == ["*"] { key.permissions.of_caller() } else { own };
+    let own = &key.permissions.of_key;
+    let shown = if own.list() == ["*"] { &key.permissions.of_caller } else { own };
     let text = shown.to_string();
     text.strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))

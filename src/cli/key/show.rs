@@ -85,8 +85,8 @@ fn lines(files: &Files, known: &KeyEntry<'_>, bounds: &[Bound<'_>], now: SystemT
         "models",
         format!(
             "{}, within its caller's {}: the key may use {sees} of {} models",
-            key.permissions.of_key(),
-            key.permissions.of_caller(),
+            &key.permissions.of_key,
+            &key.permissions.of_caller,
             catalog.models().len()
         ),
     ));

@@ -149,9 +149,8 @@ fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
     let stand_in = |text: &str| !is_literal && text == ASSUMED;
     let address =
         at.secret(written, |text| Address::parse(if stand_in(text) { "redis://127.0.0.1:6379" } else { text }))?;
-    if is_literal && address.password.is_some() {
-        at.warn("holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer");
-    }
+    let what = "holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer";
+    at.warn_if(is_literal && address.password.is_some(), what);
     Some(address)
 }
 

@@ -98,6 +98,11 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
 /// A list. An item that cannot be read is `None`, so that the others keep their places.
 pub type List<T> = Vec<Option<T>>;
 
+/// Returns the entries of a map that may not be written.
+pub fn entries<T>(map: Option<&Entries<T>>) -> impl Iterator<Item = &(String, Option<T>)> {
+    map.into_iter().flat_map(|entries| &entries.0)
+}
+
 /// Returns the items of a list that could be read, with their places.
 pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
     list.into_iter().flatten().enumerate().filter_map(|(index, item)| Some((index, item.as_ref()?)))
