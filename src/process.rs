@@ -10,7 +10,6 @@ use crate::catalog::load::Loaded;
 use crate::catalog::{Key, published_key_problem};
 use crate::conf::config::Server;
 use crate::desk::Desk;
-use crate::desk::gateway::Gateway;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
 use crate::exchange::upstream::Upstream;
@@ -86,9 +85,9 @@ impl Process {
     }
 
     /// Returns the proxy, for any Pingora server.
-    pub fn gateway(&self) -> Gateway {
+    pub fn gateway(&self) -> Desk {
         let Process { settings, books, backends, memory, .. } = self.clone();
-        Gateway::new(Desk { settings, books, backends, memory })
+        Desk { settings, books, backends, memory }
     }
 
     /// Returns the admin service.

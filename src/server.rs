@@ -8,8 +8,8 @@ use crate::base::address::reachable;
 use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
 use crate::conf::config::{self, Listen};
+use crate::desk::Desk;
 use crate::desk::connection::Connections;
-use crate::desk::gateway::Gateway;
 use crate::drain::Phase;
 use crate::exchange::producer::probe::probe;
 use crate::live::{self, Nudge};
@@ -105,7 +105,7 @@ fn services(
     process: &Process,
     conf: &Arc<ServerConf>,
     certificates: &mut Vec<Arc<Certificate>>,
-) -> Result<Vec<Service<Connections<HttpProxy<Gateway>>>>, String> {
+) -> Result<Vec<Service<Connections<HttpProxy<Desk>>>>, String> {
     let places = Arc::new(Semaphore::new(process.settings.limits.connections));
     let mut services = Vec::new();
     for h2c in [false, true] {
@@ -136,7 +136,7 @@ fn services(
     Ok(services)
 }
 
-fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Gateway> {
+fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk> {
     let mut proxy = HttpProxy::new(process.gateway(), conf.clone());
     proxy.handle_init_modules();
     let mut options = HttpServerOptions::default();

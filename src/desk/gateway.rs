@@ -1,5 +1,6 @@
-//! The [`Gateway`] is Portcullis as a Pingora proxy: one short method for each of Pingora's phases,
-//! and no policy.
+//! The [`Desk`] as a Pingora proxy: one short method for each of Pingora's phases, and no policy.
+//! Mount it in any Pingora server with `pingora_proxy::http_proxy_service`, or run
+//! [`crate::server`].
 //!
 //! Everything happens in `request_filter` and `proxy_upstream_filter`; Pingora's own loop to the
 //! upstream is never entered. **Invariant:** `Ok` is returned to Pingora only after an explicit end
@@ -11,7 +12,7 @@ use crate::desk::record::Record;
 use crate::desk::relay::End;
 use crate::desk::reply::Notes;
 use crate::desk::{Desk, Planned};
-use crate::error::{Outcome, Refusal};
+use crate::error::Outcome;
 use crate::exchange::{self, OwnTime, Panicked};
 use async_trait::async_trait;
 use pingora::modules::http::HttpModules;
@@ -21,30 +22,6 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::pin::pin;
 use std::time::Instant;
 
-/// The proxy. Mount it in any Pingora server with `pingora_proxy::http_proxy_service`, or run
-/// [`crate::server`].
-pub struct Gateway {
-    desk: Desk,
-}
-
-impl Gateway {
-    /// Makes a proxy whose requests this desk handles.
-    pub fn new(desk: Desk) -> Gateway {
-        Gateway { desk }
-    }
-
-    /// Writes a refusal. The connection may be used again after it.
-    async fn refuse(
-        &self,
-        session: &mut Session,
-        record: &mut Record,
-        refusal: &Refusal,
-        notes: &Notes,
-    ) -> pingora::Result<()> {
-        self.desk.reply(session, record).refuse(refusal, notes).await.map_err(|()| broken(record))
-    }
-}
-
 /// The data that an exchange carries from one phase to the next.
 pub struct Context {
     record: Record,
@@ -52,11 +29,11 @@ pub struct Context {
 }
 
 #[async_trait]
-impl ProxyHttp for Gateway {
+impl ProxyHttp for Desk {
     type CTX = Context;
 
     fn new_ctx(&self) -> Context {
-        Context { record: Record::new(self.desk.books.clone()), planned: None }
+        Context { record: Record::new(self.books.clone()), planned: None }
     }
 
     /// Adds no module: not even the compression that Pingora adds by default.
@@ -65,31 +42,38 @@ impl ProxyHttp for Gateway {
     async fn early_request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<()> {
         let began = Instant::now();
         connection::enter(session, connection::BUSY);
-        self.desk.welcome(session, &mut context.record);
+        self.welcome(session, &mut context.record);
         context.record.facts.times.own += began.elapsed();
         Ok(())
     }
 
     async fn request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
         let (own, record) = (OwnTime::default(), &mut context.record);
-        let handled = exchange::guarded(&own, pin!(self.desk.handle(session, record))).await;
+        let handled = exchange::guarded(&own, pin!(self.handle(session, record))).await;
         record.facts.times.own += own.so_far();
-        match handled.unwrap_or_else(|Panicked| Err(self.desk.panicked())) {
+        match handled.unwrap_or_else(|Panicked| Err(self.panicked())) {
             Ok(planned) => {
                 context.planned = planned;
                 Ok(context.planned.is_none())
             }
-            Err(refusal) => self.refuse(session, record, &refusal, &Notes::default()).await.map(|()| true),
+            Err(refusal) => {
+                let written = self.reply(session, record).refuse(&refusal, &Notes::default()).await;
+                written.map(|()| true).map_err(|()| broken(record))
+            }
         }
     }
 
     async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
         let record = &mut context.record;
         let Some(planned) = context.planned.take() else { return Err(broken(record)) };
-        match self.desk.exchange(session, record, planned).await {
+        match self.exchange(session, record, planned).await {
             End::Answered => Ok(false),
             End::Broken => Err(broken(record)),
-            End::Refused(refusal, notes) => self.refuse(session, record, &refusal, &notes).await.map(|()| false),
+            // The connection may be used again after a refusal.
+            End::Refused(refusal, notes) => {
+                let written = self.reply(session, record).refuse(&refusal, &notes).await;
+                written.map(|()| false).map_err(|()| broken(record))
+            }
         }
     }
 
@@ -121,8 +105,6 @@ impl ProxyHttp for Gateway {
 /// Returns the error after which Pingora closes the connection as it is, since the connection
 /// cannot be used any more.
 fn broken(record: &mut Record) -> Box<Error> {
-    if !record.ended() {
-        record.end(Outcome::ClientLeft);
-    }
+    record.end(Outcome::ClientLeft);
     Error::explain(ErrorType::ConnectionClosed, "the caller cannot be answered").into_down()
 }

@@ -174,11 +174,6 @@ impl Record {
         }
         reservation.settle(spent);
     }
-
-    /// Returns whether the outcome is known.
-    pub fn ended(&self) -> bool {
-        self.has_ended
-    }
 }
 
 impl Drop for Record {
