@@ -97,7 +97,12 @@ impl Attempt {
     ) -> Result<Attempt, Failure> {
         let began = Instant::now();
         let due = outgoing.total.min(began + outgoing.timeouts.connect);
-        let connected = upstream.connect(place, outgoing.fresh, due, alarm).await;
+        let connected = match Upstream::ready(place, outgoing.fresh) {
+            Some(ready) => Ok(ready),
+            // The future is boxed: a new connection is rare, and its future would make every
+            // exchange twenty kilobytes larger.
+            None => Box::pin(upstream.dial(place, outgoing.fresh, due, alarm)).await,
+        };
         let (connection, reused) = connected
             .map_err(|failure| if Instant::now() >= outgoing.total { Failure::TotalTimeout } else { failure })?;
         let mut attempt = Attempt {

@@ -60,28 +60,18 @@ impl Default for Upstream {
 }
 
 impl Upstream {
-    /// Returns a connection, and whether it was used before. Fails if there is none by `due`.
-    pub async fn connect(
-        &self,
-        place: &Place,
-        fresh: bool,
-        due: Instant,
-        alarm: &mut Alarm,
-    ) -> Result<(Connection, bool), Failure> {
-        let Place { account, state, .. } = place;
-        if account.dialect.protocol.calls_nobody() {
-            return Ok((Connection::Demo, false));
+    /// Returns a connection that needs no dialling, and whether it was used before.
+    pub fn ready(place: &Place, fresh: bool) -> Option<(Connection, bool)> {
+        if place.account.dialect.protocol.is_demo() {
+            return Some((Connection::Demo, false));
         }
-        if !fresh && let Some(stream) = state.http1.take(account.fingerprint) {
-            return Ok((Connection::Http1(stream), true));
-        }
-        // The future is boxed: a new connection is rare, and its future would make every exchange
-        // twenty kilobytes larger.
-        Box::pin(self.dial(place, fresh, due, alarm)).await
+        let kept = if fresh { None } else { place.state.http1.take(place.account.fingerprint) };
+        kept.map(|stream| (Connection::Http1(stream), true))
     }
 
-    /// Opens a new connection. Tries all addresses in turn, within one deadline.
-    async fn dial(
+    /// Returns a new connection, or a stream of an HTTP/2 connection, and whether the connection
+    /// was used before. Tries all addresses in turn. Fails if there is none by `due`.
+    pub async fn dial(
         &self,
         place: &Place,
         fresh: bool,
