@@ -79,13 +79,17 @@ impl<'x> Relay<'x> {
 
     /// Relays what the producer returns.
     pub async fn run(mut self, producer: &mut Producer<'_>) -> End {
-        let end = self.relay(producer).await;
+        let end = self.relay(producer).await.unwrap_or_else(|()| {
+            producer.abandon(CALLER_LEFT);
+            self.reply.record.end(Outcome::ClientLeft);
+            End::Broken
+        });
         record_outcome(self.reply.record, producer);
         end
     }
 
-    /// Relays pieces until the answer ends.
-    async fn relay(&mut self, producer: &mut Producer<'_>) -> End {
+    /// Relays pieces until the answer ends. Fails if the caller leaves.
+    async fn relay(&mut self, producer: &mut Producer<'_>) -> Result<End, ()> {
         let (began, drain) = (Instant::now(), self.reply.drain);
         let timeouts = self.reply.settings.timeouts;
         let mut cutting = pin!(drain.cutting());
@@ -101,9 +105,7 @@ impl<'x> Relay<'x> {
                     if let Some(piece) = self.wait(next.as_mut(), cutting.as_mut(), due).await {
                         break piece;
                     }
-                    if self.keep_alive().await.is_err() {
-                        break Err(Stop::CallerLeft);
-                    }
+                    self.keep_alive().await?;
                 }
             };
             match piece {
@@ -112,38 +114,29 @@ impl<'x> Relay<'x> {
                     let estimated = answer.usage.source == Source::Estimated;
                     count(self.reply.record, producer);
                     let notes = self.notes(producer, estimated);
-                    return match self.reply.answer(answer.body.into(), &notes).await {
-                        Ok(()) => End::Answered,
-                        Err(()) => self.broken(producer),
-                    };
+                    return self.reply.answer(answer.body.into(), &notes).await.map(|()| End::Answered);
                 }
-                Ok(Piece::Events(bytes)) => {
-                    if self.events(producer, bytes, false).await.is_err() {
-                        return self.broken(producer);
-                    }
-                }
+                Ok(Piece::Events(bytes)) => self.events(producer, bytes, false).await?,
                 Ok(Piece::End(bytes)) => {
                     count(self.reply.record, producer);
-                    if self.events(producer, bytes, true).await.is_err() {
-                        return self.broken(producer);
-                    }
+                    self.events(producer, bytes, true).await?;
                     self.reply.record.end(Outcome::Ok);
                     producer.settle().await;
-                    return End::Answered;
+                    return Ok(End::Answered);
                 }
                 Err(Stop::Refused(refusal)) => {
                     let notes = self.notes(producer, false);
                     count(self.reply.record, producer);
-                    return self.refuse(refusal, notes).await;
+                    return Ok(self.refuse(refusal, notes).await);
                 }
-                Err(Stop::CallerLeft) => return self.broken(producer),
+                Err(Stop::CallerLeft) => return Err(()),
                 Err(Stop::Cutting) => {
                     producer.abandon("shutdown");
                     count(self.reply.record, producer);
                     let message = "The gateway is shutting down and could not wait for the end of the \
                                    answer. The answer that you received is not complete.";
                     let refusal = Refusal::new(What::ShuttingDown, message).retry_after(1);
-                    return self.refuse(refusal, Notes::default()).await;
+                    return Ok(self.refuse(refusal, Notes::default()).await);
                 }
             }
         }
@@ -246,12 +239,5 @@ impl<'x> Relay<'x> {
         let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());
         Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }
-    }
-
-    /// Ends the exchange of a caller who is gone.
-    fn broken(&mut self, producer: &mut Producer<'_>) -> End {
-        producer.abandon(CALLER_LEFT);
-        self.reply.record.end(Outcome::ClientLeft);
-        End::Broken
     }
 }
