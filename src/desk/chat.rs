@@ -2,7 +2,7 @@
 //! by the caller's limits.
 
 use super::record::Record;
-use super::{Desk, Planned, checks, intake, limits};
+use super::{Desk, Planned, checks, limits};
 use crate::base::calendar;
 use crate::catalog::Key;
 use crate::conf::price::ShowCost;
@@ -34,8 +34,7 @@ impl Desk {
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
         let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
-        let (body, held) =
-            intake::body(session, &self.settings, &self.memory, &self.books.drain, &scopes.purse).await?;
+        let (body, held) = self.body(session, &scopes.purse).await?;
         let read = Instant::now();
         record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");

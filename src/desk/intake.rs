@@ -3,10 +3,9 @@
 
 mod gzip;
 
+use super::Desk;
 use crate::base::alarm::Alarm;
-use crate::base::memory::{Budget, Held, Purse};
-use crate::conf::config::Server;
-use crate::drain::Drain;
+use crate::base::memory::{Held, Purse};
 use crate::error::{Refusal, What};
 use bytes::{Bytes, BytesMut};
 use http::{Version, header};
@@ -24,81 +23,76 @@ const LEAST_RATE: u64 = 16 * 1024;
 /// The most memory that is reserved before the bytes have come.
 const AT_ONCE: usize = 4 << 20;
 
-/// Reads the whole body. The memory that it holds is counted in the caller's purse.
-pub async fn body(
-    session: &mut Session,
-    settings: &Server,
-    memory: &Arc<Budget>,
-    drain: &Drain,
-    purse: &Arc<Purse>,
-) -> Result<(Bytes, Held), Refusal> {
-    let Head { declared, packed, form } = check_headers(session, settings.limits.request_body)?;
-    // If there is no memory for the declared length, the body is not read. A body without a length
-    // is counted as it comes.
-    let mut held = memory.open(purse);
-    if !held.grow(declared) {
-        return Err(Refusal::no_room());
-    }
-    let header = session.req_header();
-    let expects = header.headers.get(header::EXPECT);
-    // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
-    if header.version > Version::HTTP_10
-        && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-    {
-        // If the caller cannot be written to, the next read notices it.
-        session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
-    }
-    let limit = settings.limits.request_body;
-    let began = Instant::now();
-    let mut alarm = Alarm::default();
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    loop {
-        let so_far = first.len() + rest.len();
-        let patience = settings.timeouts.client_read;
-        let earned = Duration::from_secs(u64::try_from(so_far).unwrap_or(u64::MAX) / LEAST_RATE);
-        let due = (Instant::now() + patience).min(began + patience + earned);
-        let read = async {
-            tokio::select! {
-                biased;
-                chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
-                // This is polled only while the caller is waited for.
-                () = drain.cutting() => Err(cut()),
-            }
-        };
-        let read = alarm.until(due, pin!(read)).await.transpose()?;
-        let chunk = match read {
-            Some(Ok(Some(chunk))) => chunk,
-            Some(Ok(None)) => break,
-            // Pingora has the same deadline for one read, and either timer may fire first.
-            Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => return Err(late(so_far, began)),
-            Some(Err(error)) => return Err(unreadable(session, &error)),
-            None => return Err(late(so_far, began)),
-        };
-        if so_far + chunk.len() > limit {
-            return Err(too_large(limit));
-        }
-        if !held.grow((so_far + chunk.len()).saturating_sub(held.bytes())) {
+impl Desk {
+    /// Reads the whole body. The memory that it holds is counted in the caller's purse.
+    pub(super) async fn body(&self, session: &mut Session, purse: &Arc<Purse>) -> Result<(Bytes, Held), Refusal> {
+        let (limit, patience) = (self.settings.limits.request_body, self.settings.timeouts.client_read);
+        let Head { declared, packed, form } = check_headers(session, limit)?;
+        // If there is no memory for the declared length, the body is not read. A body without a length
+        // is counted as it comes.
+        let mut held = self.memory.open(purse);
+        if !held.grow(declared) {
             return Err(Refusal::no_room());
         }
-        if so_far == 0 {
-            first = chunk;
-            continue;
+        let header = session.req_header();
+        let expects = header.headers.get(header::EXPECT);
+        // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
+        if header.version > Version::HTTP_10
+            && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        {
+            // If the caller cannot be written to, the next read notices it.
+            session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
         }
-        if rest.is_empty() {
-            rest.reserve(declared.min(AT_ONCE).max(so_far + chunk.len()));
-            rest.extend_from_slice(&std::mem::take(&mut first));
+        let began = Instant::now();
+        let mut alarm = Alarm::default();
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        loop {
+            let so_far = first.len() + rest.len();
+            let earned = Duration::from_secs(u64::try_from(so_far).unwrap_or(u64::MAX) / LEAST_RATE);
+            let due = (Instant::now() + patience).min(began + patience + earned);
+            let read = async {
+                tokio::select! {
+                    biased;
+                    chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
+                    // This is polled only while the caller is waited for.
+                    () = self.books.drain.cutting() => Err(cut()),
+                }
+            };
+            let read = alarm.until(due, pin!(read)).await.transpose()?;
+            let chunk = match read {
+                Some(Ok(Some(chunk))) => chunk,
+                Some(Ok(None)) => break,
+                // Pingora has the same deadline for one read, and either timer may fire first.
+                Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => return Err(late(so_far, began)),
+                Some(Err(error)) => return Err(unreadable(session, &error)),
+                None => return Err(late(so_far, began)),
+            };
+            if so_far + chunk.len() > limit {
+                return Err(too_large(limit));
+            }
+            if !held.grow((so_far + chunk.len()).saturating_sub(held.bytes())) {
+                return Err(Refusal::no_room());
+            }
+            if so_far == 0 {
+                first = chunk;
+                continue;
+            }
+            if rest.is_empty() {
+                rest.reserve(declared.min(AT_ONCE).max(so_far + chunk.len()));
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&chunk);
         }
-        rest.extend_from_slice(&chunk);
+        let mut body = if rest.is_empty() { first } else { rest.freeze() };
+        if packed {
+            body = gzip::unpacked(body, limit, &mut held).await?;
+        }
+        if form && !body.trim_ascii_start().starts_with(b"{") {
+            return Err(no_json(FORM));
+        }
+        Ok((body, held))
     }
-    let mut body = if rest.is_empty() { first } else { rest.freeze() };
-    if packed {
-        body = gzip::unpacked(body, limit, &mut held).await?;
-    }
-    if form && !body.trim_ascii_start().starts_with(b"{") {
-        return Err(no_json(FORM));
-    }
-    Ok((body, held))
 }
 
 /// The facts about a body that the headers state.
