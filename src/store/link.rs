@@ -19,8 +19,10 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// An open connection. It closes when it is dropped.
 pub(super) struct Link {
     connection: MultiplexedConnection,
-    admit: String,
-    beat: String,
+    /// The digest of `admit.lua`, by which the script is called.
+    pub(super) admit: String,
+    /// The digest of `beat.lua`.
+    pub(super) beat: String,
     _driver: JoinSet<()>,
 }
 
@@ -54,16 +56,6 @@ impl Link {
             Err("it sent more or fewer answers than there were commands".to_owned())
         }
     }
-
-    /// Returns a call of `admit.lua`.
-    pub(super) fn admit(&self, keys: &[String], arguments: &[&str]) -> Cmd {
-        call(&self.admit, keys, arguments)
-    }
-
-    /// Returns a call of `beat.lua`.
-    pub(super) fn beat(&self, keys: &[String], arguments: &[&str]) -> Cmd {
-        call(&self.beat, keys, arguments)
-    }
 }
 
 /// Returns the error that an answer holds, if it is one.
@@ -72,7 +64,8 @@ pub(super) fn error_of(value: &Value) -> Option<String> {
     Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
-fn call(script: &str, keys: &[String], arguments: &[&str]) -> Cmd {
+/// Returns a call of a script.
+pub(super) fn call(script: &str, keys: &[String], arguments: &[&str]) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
     command

@@ -5,6 +5,7 @@ use super::epoch::UNTOLD;
 use super::{AdmissionRequest, CLOCKS, Sent, Session, TotalsRequest, clock_ms};
 use crate::limits::{Moment, Scope};
 use crate::store::inbox::Inbox;
+use crate::store::link::call;
 use crate::store::{protocol, totals};
 use redis::{Cmd, Pipeline};
 use std::collections::HashSet;
@@ -143,7 +144,7 @@ impl Session<'_> {
     /// Returns a call of `admit.lua` with these scopes.
     fn admit_script<'k>(&self, scopes: impl IntoIterator<Item = &'k Arc<Scope>>, what: &str, json: &str) -> Cmd {
         let keys: Vec<String> = scopes.into_iter().map(|scope| self.key(scope)).collect();
-        self.link.admit(&keys, &[what, &self.instance, &self.epoch.name, json])
+        call(&self.link.admit, &keys, &[what, &self.instance, &self.epoch.name, json])
     }
 
     fn add_beat(&mut self, inbox: &mut Inbox, trial: bool, batch: &mut Sending) {
@@ -159,7 +160,7 @@ impl Session<'_> {
         let word = self.phase.heard().map_or("-", |heard| &heard.word);
         let new_word = format!("{:016x}", fastrand::u64(..));
         let arguments = [&self.instance, self.process, complete, &new_word, &hints, lost, word];
-        batch.add(self.link.beat(&keys, &arguments), Sent::Beat { since: Instant::now(), trial });
+        batch.add(call(&self.link.beat, &keys, &arguments), Sent::Beat { since: Instant::now(), trial });
         self.next_beat = Instant::now() + BEAT;
     }
 }
