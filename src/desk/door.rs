@@ -49,22 +49,17 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     let Some(door) = by_path(path) else {
         return Err(Refusal::new(What::UnknownUrl, unknown(path)));
     };
-    let allow = match (&door, cors) {
-        (Door::Chat, false) => "POST",
-        (Door::Chat, true) => "POST, OPTIONS",
-        (_, false) => "GET, HEAD",
-        (_, true) => "GET, HEAD, OPTIONS",
-    };
-    let allowed = match door {
-        Door::Chat => method == "POST",
+    let (methods, allow, with_cors) = match door {
+        Door::Chat => ("POST", "POST", "POST, OPTIONS"),
         Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight { .. } => {
-            method == "GET" || method == "HEAD"
+            ("GET", "GET, HEAD", "GET, HEAD, OPTIONS")
         }
     };
-    if allowed {
+    let allow = if cors { with_cors } else { allow };
+    if method == methods || (method == "HEAD" && methods == "GET") {
         Ok(door)
     } else if cors && method == "OPTIONS" {
-        Ok(Door::Preflight { methods: if door == Door::Chat { "POST" } else { "GET" } })
+        Ok(Door::Preflight { methods })
     } else {
         let shown: String = method.chars().take(16).collect();
         Err(Refusal::new(
