@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use labels::{
-    AttemptLabels, CostLabels, DoorLabels, ExchangeLabels, NameLabels, TokensLabels, UnpricedLabels, WordLabels,
+    AttemptLabels, DoorLabels, ExchangeLabels, NameLabels, SidesLabels, TokensLabels, UnpricedLabels, WordLabels,
 };
 
 /// All metrics, in the order in which `/metrics` shows them.
@@ -43,7 +43,7 @@ struct ExchangeMetrics {
     first_byte: Histograms<DoorLabels>,
     own: Histograms<DoorLabels>,
     tokens: Family<TokensLabels, Counter>,
-    cost: Family<CostLabels, Counter<f64, AtomicU64>>,
+    cost: Family<SidesLabels, Counter<f64, AtomicU64>>,
     unpriced: Family<UnpricedLabels, Counter>,
     limited: Family<(NameLabels<1>, WordLabels<2>), Counter>,
     attempts: Family<AttemptLabels, Counter>,
@@ -236,7 +236,8 @@ impl Metrics {
     pub fn settle(&self, settled: &Settled) {
         let Settled { sender, request, served, attempts, times, spending, outcome, total, .. } = settled;
         let Metrics { exchanges, models, .. } = self;
-        let (model, account, caller) = (request.model.clone(), served.account.clone(), sender.caller.clone());
+        let (model, account) = (&request.model, &served.account);
+        let sides = SidesLabels { model: model.clone(), account: account.clone(), caller: sender.caller.clone() };
         let door = DoorLabels { door: request.door, model: model.clone() };
         exchanges.seconds.get_or_create(&door).observe(total.as_secs_f64());
         exchanges.own.get_or_create(&door).observe(times.own.as_secs_f64());
@@ -253,16 +254,13 @@ impl Metrics {
             ("reasoning", usage.reasoning),
         ] {
             if count > 0 {
-                let labels =
-                    TokensLabels { model: model.clone(), account: account.clone(), caller: caller.clone(), kind };
-                exchanges.tokens.get_or_create(&labels).inc_by(count);
+                exchanges.tokens.get_or_create(&TokensLabels { sides: sides.clone(), kind }).inc_by(count);
             }
         }
         match spending.cost {
             Some(Usd(0)) => {}
             Some(cost) => {
-                let labels = CostLabels { model: model.clone(), account: account.clone(), caller: caller.clone() };
-                exchanges.cost.get_or_create(&labels).inc_by(cost.dollars());
+                exchanges.cost.get_or_create(&sides).inc_by(cost.dollars());
             }
             None if usage.source != Source::None => {
                 let labels = UnpricedLabels { model: model.clone(), account: account.clone() };
@@ -272,7 +270,7 @@ impl Metrics {
         }
         if let Some((level, kind)) = spending.limited {
             let words = [("level", level.name()), ("limit", kind.name())];
-            exchanges.limited.get_or_create(&([("caller", caller.clone())], words)).inc();
+            exchanges.limited.get_or_create(&([("caller", sender.caller.clone())], words)).inc();
         }
         if usage.source == Source::Estimated {
             exchanges.estimated.get_or_create(&door).inc();
@@ -301,7 +299,7 @@ impl Metrics {
         if attempts.not_retried == Some("budget") {
             models.spared.get_or_create(&[("model", model.clone())]).inc();
         }
-        let labels = ExchangeLabels { door: request.door, model, account, caller, outcome: outcome.name() };
+        let labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
         exchanges.requests.get_or_create(&labels).inc();
     }
 

@@ -17,22 +17,21 @@ pub(crate) type WordLabels<const N: usize> = [(&'static str, &'static str); N];
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ExchangeLabels {
     pub(crate) door: &'static str,
-    pub(crate) model: Name,
-    pub(crate) account: Name,
-    pub(crate) caller: Name,
+    #[prometheus(flatten)]
+    pub(crate) sides: SidesLabels,
     pub(crate) outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct TokensLabels {
-    pub(crate) model: Name,
-    pub(crate) account: Name,
-    pub(crate) caller: Name,
+    #[prometheus(flatten)]
+    pub(crate) sides: SidesLabels,
     pub(crate) kind: &'static str,
 }
 
+/// The sides of an exchange: the model, the account that answered, and the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct CostLabels {
+pub(crate) struct SidesLabels {
     pub(crate) model: Name,
     pub(crate) account: Name,
     pub(crate) caller: Name,
