@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The phases of the process, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Nothing is loaded, or no address is bound yet.
+    #[default]
     Starting,
     /// Callers are served.
     Serving,
@@ -26,15 +27,10 @@ pub enum Phase {
 }
 
 /// The phase of the process, and the number of exchanges that run.
+#[derive(Default)]
 pub struct Drain {
     phase: watch::Sender<Phase>,
     exchanges: AtomicUsize,
-}
-
-impl Default for Drain {
-    fn default() -> Drain {
-        Drain { phase: watch::Sender::new(Phase::Starting), exchanges: AtomicUsize::new(0) }
-    }
 }
 
 impl Drain {
