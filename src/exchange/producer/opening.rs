@@ -17,7 +17,6 @@ use crate::exchange::backends::Backends;
 use crate::exchange::credential;
 use crate::exchange::outgoing::Outgoing;
 use crate::plan::Candidate;
-use dialects::front::Front;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::usage::Usage;
 use dialects::{AnswerFault, AnswerHeader, ErrorHead, Flaws, Framing, Outbound, Recipient};
@@ -40,8 +39,6 @@ pub(super) struct Opening<'x> {
     pub(super) candidate: &'x Candidate,
     pub(super) said: Outbound,
     pub(super) permit: Arc<Permit>,
-    /// The part of the budget that its copy of the request holds. A buffered answer adds to it.
-    pub(super) held: Held,
     pub(super) total: Instant,
     pub(super) progress: Arc<Progress>,
 }
@@ -97,8 +94,9 @@ impl From<Failure> for FailedAttempt {
 }
 
 impl Opening<'_> {
-    /// Runs the attempt until its gate is open.
-    pub(super) async fn open(mut self) -> Result<Opened, FailedAttempt> {
+    /// Runs the attempt until its gate is open. `held` is the part of the budget that the copy of the
+    /// request holds. A buffered answer adds to it.
+    pub(super) async fn open(mut self, mut held: Held) -> Result<Opened, FailedAttempt> {
         let mut alarm = Alarm::default();
         let (account, total, stream) = (&self.candidate.place.account, self.total, self.request.envelope.stream);
         let timeouts = self.candidate.timeouts;
@@ -123,8 +121,7 @@ impl Opening<'_> {
             self.candidate.track.learn(headroom);
         }
         if status != StatusCode::OK {
-            let front = self.request.envelope.front;
-            return Err(read_error(attempt, status, front, total, &mut alarm).await.into());
+            return Err(self.read_error(attempt, status, &mut alarm).await.into());
         }
         if compressed {
             return Err(
@@ -143,13 +140,11 @@ impl Opening<'_> {
                 let face = self.request.face_of(self.candidate);
                 let to = Recipient { front: self.request.envelope.front, header: &face, options: manner };
                 let stream = account.dialect.stream(&self.candidate.upstream_model, to, limit);
-                let first = timeouts.first_token.map(|wait| attempt.sent + wait);
-                let Opening { shared, mut held, progress, .. } = self;
                 held.shrink(copied);
                 let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
-                begin(reading, first, shared.server.limits.event, &progress, &mut alarm).await
+                self.begin(reading, &mut alarm).await
             }
-            ContentKind::Json => Ok(self.gather(attempt, manner, &mut alarm).await?),
+            ContentKind::Json => Ok(self.gather(attempt, manner, held, &mut alarm).await?),
             ContentKind::Stream(_) => {
                 Err(Failure::Nonsense("an event stream in a format that the gateway did not ask for".to_owned()).into())
             }
@@ -160,45 +155,38 @@ impl Opening<'_> {
     /// Sends the request, and waits for the head. After a stale connection it tries a fresh one.
     /// This costs no attempt, since the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
-        let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
         let upstream = &self.shared.upstream;
-        let timeouts = self.candidate.timeouts;
-        let headers = credential::headers(upstream, self.candidate, &self.said, total, alarm).await?;
+        let headers = credential::headers(upstream, self.candidate, &self.said, self.total, alarm).await?;
         let mut outgoing = Outgoing {
             request_id: &self.request.request_id,
             path: &self.said.path,
             headers: &headers,
             body: &self.said.body,
-            stream,
-            timeouts,
-            total,
+            stream: self.request.envelope.stream,
+            timeouts: self.candidate.timeouts,
+            total: self.total,
             fresh: false,
         };
         for fresh in [false, true] {
             outgoing.fresh = fresh;
-            let begun = Attempt::begin(upstream, place, self.permit.clone(), &outgoing, alarm).await;
-            let mut attempt = match begun {
-                Err(Failure::Stale) if !fresh => continue,
-                Err(Failure::Stale) => return Err(Failure::unread()),
-                other => other?,
-            };
-            self.progress.sent(attempt.connected);
-            let sent = attempt.sent;
-            let first_byte = stream.then(|| (sent + timeouts.first_byte, Failure::FirstByteTimeout));
-            let (due, late) = soonest([Some((total, Failure::TotalTimeout)), first_byte, self.first_token(sent)]);
-            let head = alarm.until(due, pin!(attempt.head())).await.map(|head| head.map(drop));
-            match head.ok_or(late)? {
-                Ok(()) => return Ok(attempt),
-                Err(Failure::Stale) => {
-                    self.progress.lock().sent = false;
-                    if fresh {
-                        return Err(Failure::unread());
-                    }
-                }
-                Err(failure) => return Err(failure),
+            match self.ask_once(&outgoing, alarm).await {
+                Err(Failure::Stale) => self.progress.lock().sent = false,
+                other => return other,
             }
         }
-        Err(Failure::Reset)
+        Err(Failure::unread())
+    }
+
+    /// Sends the request over one connection, and waits for the head of the answer.
+    async fn ask_once(&self, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<Attempt, Failure> {
+        let (upstream, place) = (&self.shared.upstream, &self.candidate.place);
+        let mut attempt = Attempt::begin(upstream, place, self.permit.clone(), outgoing, alarm).await?;
+        self.progress.sent(attempt.connected);
+        let sent = attempt.sent;
+        let first_byte = outgoing.stream.then(|| (sent + outgoing.timeouts.first_byte, Failure::FirstByteTimeout));
+        let (due, late) = soonest([Some((self.total, Failure::TotalTimeout)), first_byte, self.first_token(sent)]);
+        let head = alarm.until(due, pin!(attempt.head())).await.map(|head| head.map(drop));
+        head.ok_or(late)?.map(|()| attempt)
     }
 
     /// Returns when the first token of a stream is due.
@@ -209,9 +197,10 @@ impl Opening<'_> {
 
     /// Reads a whole JSON answer. If the caller asked for a stream, the answer is made into one.
     async fn gather(
-        mut self,
+        &self,
         mut attempt: Attempt,
         manner: AnswerOptions,
+        mut held: Held,
         alarm: &mut Alarm,
     ) -> Result<Opened, Failure> {
         let mut body = Vec::new();
@@ -226,7 +215,7 @@ impl Opening<'_> {
             if body.len() + chunk.len() > self.shared.server.limits.response_body {
                 return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
             }
-            if !self.held.grow(chunk.len()) {
+            if !held.grow(chunk.len()) {
                 return Err(Failure::NoRoom);
             }
             body.extend_from_slice(&chunk);
@@ -248,47 +237,72 @@ impl Opening<'_> {
             return Err(Failure::BrokenCall(flaws.broken_calls));
         }
         let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, attempt: None });
-        Ok(Opened { gained, declined, held: Some(self.held) })
+        Ok(Opened { gained, declined, held: Some(held) })
     }
-}
 
-/// Reads the first events of a stream, until one counts.
-async fn begin(
-    mut reading: Reading,
-    first: Option<Instant>,
-    most: usize,
-    progress: &Progress,
-    alarm: &mut Alarm,
-) -> Result<Opened, FailedAttempt> {
-    loop {
-        let (due, late) = soonest([Some(reading.due()), first.map(|due| (due, Failure::FirstTokenTimeout))]);
-        let fed = reading.feed(due, late, alarm).await;
-        progress.lock().usage = reading.stream.usage_so_far();
-        let whole = match fed {
-            Ok(whole) => whole,
-            // Only the end of the connection was missing.
-            Err(_) if reading.stream.whole() => true,
-            Err(failure) => {
-                let salvage = reading.stream.opened().then(|| Box::new(reading));
-                return Err(FailedAttempt { failure, salvage });
+    /// Reads the first events of a stream, until one counts.
+    async fn begin(&self, mut reading: Reading, alarm: &mut Alarm) -> Result<Opened, FailedAttempt> {
+        loop {
+            let (due, late) = soonest([Some(reading.due()), self.first_token(reading.attempt.sent)]);
+            let fed = reading.feed(due, late, alarm).await;
+            self.progress.lock().usage = reading.stream.usage_so_far();
+            let whole = match fed {
+                Ok(whole) => whole,
+                // Only the end of the connection was missing.
+                Err(_) if reading.stream.whole() => true,
+                Err(failure) => {
+                    let salvage = reading.stream.opened().then(|| Box::new(reading));
+                    return Err(FailedAttempt { failure, salvage });
+                }
+            };
+            if reading.stream.opened() && (whole || !reading.out.is_empty()) {
+                let declined = reading.stream.declined();
+                return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: None });
+            }
+            if whole {
+                // No event counted: the end of the stream makes all of the answer.
+                let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
+                let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
+                let piece = Piece::End(std::mem::take(&mut reading.out).into());
+                reading.attempt.finish().await;
+                let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, attempt: None });
+                return Ok(Opened { gained, declined: false, held: None });
+            }
+            if reading.out.len() > self.shared.server.limits.event {
+                return Err(Failure::Nonsense("a stream without the beginning of an answer".to_owned()).into());
+            }
+        }
+    }
+
+    /// Reads the body of an answer that is an error.
+    async fn read_error(&self, mut attempt: Attempt, status: StatusCode, alarm: &mut Alarm) -> Failure {
+        let mut retry_after = None;
+        let (mut content_type, mut error_type) = (None, None);
+        let protocol = attempt.place.account.dialect.protocol;
+        if let Ok((_, headers)) = attempt.head().await {
+            let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+            retry_after = quota::retry_after(text, SystemTime::now());
+            content_type = text("content-type").map(str::to_owned);
+            error_type = protocol.error_type.and_then(text).map(str::to_owned);
+        }
+        let mut body = Vec::new();
+        let due = self.total.min(Instant::now() + ERROR_PATIENCE);
+        let whole = loop {
+            match alarm.until(due, pin!(attempt.read())).await {
+                Some(Ok(None)) => break true,
+                Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => body.extend_from_slice(&chunk),
+                Some(_) | None => break false,
             }
         };
-        if reading.stream.opened() && (whole || !reading.out.is_empty()) {
-            let declined = reading.stream.declined();
-            return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: None });
-        }
+        let seen = status.as_u16();
+        let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
+        let dialect = &attempt.place.account.dialect;
+        let error = Box::new(dialect.error(self.request.envelope.front, &head, &body));
+        let status = dialect.meant(seen, &error);
         if whole {
-            // No event counted: the end of the stream makes all of the answer.
-            let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
-            let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
-            let piece = Piece::End(std::mem::take(&mut reading.out).into());
-            reading.attempt.finish().await;
-            let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, attempt: None });
-            return Ok(Opened { gained, declined: false, held: None });
+            attempt.finish().await;
         }
-        if reading.out.len() > most {
-            return Err(Failure::Nonsense("a stream without the beginning of an answer".to_owned()).into());
-        }
+        Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
     }
 }
 
@@ -296,43 +310,6 @@ async fn begin(
 fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Instant, Failure) {
     let first = deadlines.into_iter().flatten().min_by_key(|(due, _)| *due);
     first.unwrap_or_else(|| (Instant::now(), Failure::TotalTimeout))
-}
-
-/// Reads the body of an answer that is an error.
-async fn read_error(
-    mut attempt: Attempt,
-    status: StatusCode,
-    front: &Front,
-    total: Instant,
-    alarm: &mut Alarm,
-) -> Failure {
-    let mut retry_after = None;
-    let (mut content_type, mut error_type) = (None, None);
-    let protocol = attempt.place.account.dialect.protocol;
-    if let Ok((_, headers)) = attempt.head().await {
-        let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
-        retry_after = quota::retry_after(text, SystemTime::now());
-        content_type = text("content-type").map(str::to_owned);
-        error_type = protocol.error_type.and_then(text).map(str::to_owned);
-    }
-    let mut body = Vec::new();
-    let due = total.min(Instant::now() + ERROR_PATIENCE);
-    let whole = loop {
-        match alarm.until(due, pin!(attempt.read())).await {
-            Some(Ok(None)) => break true,
-            Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => body.extend_from_slice(&chunk),
-            Some(_) | None => break false,
-        }
-    };
-    let seen = status.as_u16();
-    let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
-    let dialect = &attempt.place.account.dialect;
-    let error = Box::new(dialect.error(front, &head, &body));
-    let status = dialect.meant(seen, &error);
-    if whole {
-        attempt.finish().await;
-    }
-    Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
 }
 
 impl Request {

@@ -232,12 +232,11 @@ impl<'x> Producer<'x> {
             candidate,
             said,
             permit: Arc::new(permit),
-            held,
             total: self.total(candidate),
             progress: progress.clone(),
         };
         // The future is boxed: once a stream runs, the memory for its opening is freed.
-        let end = Box::pin(opening.open());
+        let end = Box::pin(opening.open(held));
         let attempt = Try { candidate, began: Instant::now(), guard, progress };
         if let Some(race) = self.state.race() {
             race.add(Running { attempt, is_hedge, losses, end });

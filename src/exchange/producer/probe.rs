@@ -116,11 +116,10 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         candidate,
         said,
         permit: Arc::new(permit),
-        held,
         total: began + PATIENCE.min(candidate.timeouts.total),
         progress: Arc::new(Progress::default()),
     };
-    let failure = Box::pin(opening.open()).await.err().map(|failed| failed.failure);
+    let failure = Box::pin(opening.open(held)).await.err().map(|failed| failed.failure);
     let now = std::time::Instant::now();
     match failure {
         None => trial.is_back(now),

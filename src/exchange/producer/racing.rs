@@ -2,8 +2,8 @@
 //! end.
 
 use super::opening::{FailedAttempt, Gained, Opened};
-use super::state::{Declined, Race, Running};
-use super::{Piece, Producer, ProducerState};
+use super::state::{Declined, Running};
+use super::{Piece, Producer};
 use crate::account::failure::{Failure, NextStep};
 use crate::account::track::Failed;
 use crate::catalog::Hedge;
@@ -22,10 +22,7 @@ impl<'x> Producer<'x> {
             if let Some(Poll::Ready(ended)) = state.race().map(|race| race.poll(context)) {
                 return Poll::Ready(Some(ended));
             }
-            match hedge {
-                Some(due) => alarm.poll(context, due).map(|()| None),
-                None => Poll::Pending,
-            }
+            hedge.map_or(Poll::Pending, |due| alarm.poll(context, due).map(|()| None))
         });
         match first.await {
             Some((running, Ok(opened))) => self.adopt(running, opened),
@@ -40,24 +37,15 @@ impl<'x> Producer<'x> {
     /// Returns when a second attempt is due beside the first.
     fn hedge_due(&self) -> Option<Instant> {
         let Hedge { after, .. } = self.request.model.hedge?;
-        let ProducerState::Asking { race: Race::One(first), .. } = &self.state else { return None };
-        if !self.may_hedge {
-            return None;
-        }
-        Some(
-            first.attempt.began
-                + self.request.demand.pace(self.request.envelope.stream, after, std::time::Instant::now())?,
-        )
+        let first = self.state.alone().filter(|_| self.may_hedge)?;
+        let pace = self.request.demand.pace(self.request.envelope.stream, after, std::time::Instant::now())?;
+        Some(first.attempt.began + pace)
     }
 
     fn hedge(&mut self) {
         // A second attempt is looked for only once.
         self.may_hedge = false;
-        let (Some(Hedge { at_most, .. }), ProducerState::Asking { race: Race::One(first), .. }) =
-            (self.request.model.hedge, &self.state)
-        else {
-            return;
-        };
+        let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.state.alone()) else { return };
         let beside = Some(first.attempt.candidate);
         // A free place is for the requests that wait.
         if self.request.demand.waiting() == 0
@@ -121,30 +109,23 @@ impl<'x> Producer<'x> {
         let Running { mut attempt, losses, .. } = running;
         self.answers(&attempt, losses);
         let then = failure.next_step();
-        let goes_on = match then {
-            NextStep::Another => self.state.is_racing() || self.is_anybody_left(None),
-            NextStep::Larger => self.search.has(Reach::TooLong),
-            NextStep::Milder => self.search.has(Reach::Declined),
-            // Another one that runs may have more time.
-            NextStep::Nobody => failure == Failure::TotalTimeout && self.state.is_racing(),
+        let (goes_on, reach) = match then {
+            NextStep::Another => (self.state.is_racing() || self.is_anybody_left(None), None),
+            NextStep::Larger => (self.search.has(Reach::TooLong), Some(Reach::TooLong)),
+            NextStep::Milder => (self.search.has(Reach::Declined), Some(Reach::Declined)),
+            NextStep::Nobody => (failure == Failure::TotalTimeout && self.state.is_racing(), None),
         };
-        // A whole answer that is a refusal is better than a part of another answer.
         let has_reserve = self.state.reserve().is_some_and(|reserve| reserve.is_some());
         if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {
             return self.salvage(attempt, failure, *reading);
         }
         self.failed(&failure, &mut attempt, true);
-        match then {
-            NextStep::Another => {}
-            NextStep::Nobody if goes_on => {}
-            NextStep::Larger if goes_on => self.search.reach = Reach::TooLong,
-            NextStep::Milder if goes_on => self.search.reach = Reach::Declined,
-            NextStep::Larger | NextStep::Milder | NextStep::Nobody => {
-                self.stop_race();
-                let refusal = self.refusal(&failure);
-                return self.over(refusal);
-            }
+        if !goes_on && then != NextStep::Another {
+            self.stop_race();
+            let refusal = self.refusal(&failure);
+            return self.over(refusal);
         }
+        self.search.reach = reach.unwrap_or(self.search.reach);
         self.failures.last = Some(failure);
         Ok(None)
     }

@@ -94,6 +94,11 @@ impl<'x> ProducerState<'x> {
         matches!(self, ProducerState::Asking { race: Race::One(_) | Race::Two(..), .. })
     }
 
+    /// Returns the attempt that runs alone.
+    pub(super) fn alone(&self) -> Option<&Running<'x>> {
+        if let ProducerState::Asking { race: Race::One(alone), .. } = self { Some(alone) } else { None }
+    }
+
     /// Returns whether no other candidate will be tried.
     pub(super) fn is_committed(&self) -> bool {
         !matches!(self, ProducerState::Asking { .. })

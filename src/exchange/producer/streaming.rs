@@ -30,18 +30,13 @@ impl<'x> Producer<'x> {
             Err(_) if reading.stream.whole() => None,
             Err(failure) => Some(failure),
         };
-        let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None)) else {
-            return Ok(None);
+        let live = std::mem::replace(&mut self.state, ProducerState::Over(None));
+        let ProducerState::Streaming(Streaming { attempt, reading }) = live else { return Ok(None) };
+        let concluded = match failure {
+            None => self.conclude(&attempt, reading),
+            Some(failure) => Err((failure, Box::new(reading))),
         };
-        match failure {
-            None => self.close(live),
-            Some(failure) => self.salvage(live.attempt, failure, live.reading),
-        }
-    }
-
-    /// Ends a stream that has come to its end.
-    fn close(&mut self, Streaming { attempt, reading }: Streaming<'x>) -> Result<Option<Piece>, Refusal> {
-        match self.conclude(&attempt, reading) {
+        match concluded {
             Ok(whole) => Ok(Some(self.whole(attempt, whole))),
             Err((failure, reading)) => self.salvage(attempt, failure, *reading),
         }
