@@ -31,7 +31,7 @@ mod trouble;
 
 use crate::base::lock::Lock;
 use crate::conf::config::{self, OnStoreDown};
-use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry};
+use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation};
 use crate::status::{StoreReport, StoreState};
 use inbox::{AdmissionRequest, Decision, Inbox};
 use prometheus_client::metrics::counter::Counter;
@@ -55,6 +55,17 @@ pub struct Store {
     core: Arc<Core>,
     /// Closes when the store's thread ends.
     ended: Lock<Option<Receiver<()>>>,
+}
+
+/// The answer to a request for an admission.
+#[derive(Debug)]
+pub enum Admission {
+    /// The request is admitted, and what it asked for is taken.
+    Admitted(Reservation),
+    /// A limit has no room.
+    Refused(LimitReached),
+    /// The store is down, and the settings admit nothing without it.
+    Down,
 }
 
 /// The times until which accounts are broken for a model, by the account and its name for the
@@ -128,12 +139,11 @@ impl Store {
     }
 
     /// Takes one request, one place and the amounts of `ask` from all bounds, or from none. The
-    /// bounds count what all gateways together use. Returns `None` if the store is down, and the
-    /// settings admit nothing without it.
-    pub async fn admit(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Decision {
+    /// bounds count what all gateways together use.
+    pub async fn admit(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         let core = &self.core;
         if bounds.is_empty() {
-            return Some(limits::admit(bounds, ask, now_ms, 1));
+            return admission(limits::admit(bounds, ask, now_ms, 1));
         }
         let began = Instant::now();
         let mut answer = match core.ask(bounds, ask, now_ms) {
@@ -145,18 +155,22 @@ impl Store {
             Err(_) => {
                 // An answer that came just now is used. A later one is undone by its sender.
                 answer.close();
-                let Ok(decision) = answer.try_recv() else {
+                let decision = answer.try_recv().ok();
+                if decision.is_none() {
                     core.missed();
                     return core.without(StoreState::Down, bounds, ask, now_ms);
-                };
-                Some(decision)
+                }
+                decision
             }
         };
         core.meters.seconds.observe(began.elapsed().as_secs_f64());
         // The connection is lost.
         let Some(decision) = decision else { return core.without(StoreState::Down, bounds, ask, now_ms) };
         core.inbox.lock().circuit.answered();
-        decision.or_else(|| core.without(StoreState::Joining, bounds, ask, now_ms))
+        match decision {
+            Some(admitted) => admission(admitted),
+            None => core.without(StoreState::Joining, bounds, ask, now_ms),
+        }
     }
 
     /// Tells other gateways that an account is broken for a model for this time. A time of zero
@@ -214,6 +228,13 @@ impl Drop for Store {
     }
 }
 
+fn admission(admitted: Result<Reservation, LimitReached>) -> Admission {
+    match admitted {
+        Ok(reservation) => Admission::Admitted(reservation),
+        Err(refused) => Admission::Refused(refused),
+    }
+}
+
 impl Core {
     /// Puts something into the inbox, and wakes the store's thread if it is put there.
     fn post<T>(&self, put: impl FnOnce(&mut Inbox) -> Option<T>) -> Option<T> {
@@ -238,15 +259,15 @@ impl Core {
 
     /// Decides without the store's answer: by this gateway's counts and its share of each limit, or
     /// not at all.
-    fn without(&self, state: StoreState, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Decision {
+    fn without(&self, state: StoreState, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         match (state, self.settings.on_store_down) {
-            (StoreState::Down, OnStoreDown::Refuse) => None,
+            (StoreState::Down, OnStoreDown::Refuse) => Admission::Down,
             (StoreState::Down | StoreState::Joining | StoreState::Up, OnStoreDown::Local | OnStoreDown::Refuse) => {
                 let admitted = limits::admit(bounds, ask, now_ms, self.settings.instances);
                 if admitted.is_ok() {
                     self.alone.fetch_add(1, Ordering::Relaxed);
                 }
-                Some(admitted.map_err(|refused| self.for_now(refused)))
+                admission(admitted.map_err(|refused| self.for_now(refused)))
             }
         }
     }

@@ -4,7 +4,7 @@ use super::record::Record;
 use crate::base::calendar;
 use crate::error::{Refusal, What};
 use crate::limits::{self, Ask, Bounds, LimitReached};
-use crate::store::Store;
+use crate::store::{Admission, Store};
 
 /// Takes the most that the request may use from the caller's limits, or returns the refusal.
 pub(super) async fn admit(
@@ -16,14 +16,18 @@ pub(super) async fn admit(
 ) -> Result<(), Refusal> {
     let now = calendar::now();
     let admitted = match store {
-        Some(store) => store.admit(bounds, ask, now).await,
-        None => Some(limits::admit(bounds, ask, now, 1)),
+        // Most requests have no limits, and nothing to ask.
+        Some(store) if !bounds.is_empty() => match store.admit(bounds, ask, now).await {
+            Admission::Admitted(reservation) => Ok(reservation),
+            Admission::Refused(refused) => Err(refused),
+            Admission::Down => {
+                let message = "The store that counts this gateway's limits is unavailable, and the \
+                               gateway refuses requests without it. Try again shortly.";
+                return Err(Refusal::new(What::StoreDown, message).retry_after(1));
+            }
+        },
+        Some(_) | None => limits::admit(bounds, ask, now, 1),
     };
-    let admitted = admitted.ok_or_else(|| {
-        let message = "The store that counts this gateway's limits is unavailable, and the gateway \
-                       refuses requests without it. Try again shortly.";
-        Refusal::new(What::StoreDown, message).retry_after(1)
-    })?;
     let reservation = admitted.map_err(|refused| limited(record, &refused))?;
     record.admit(reservation, generation);
     Ok(())

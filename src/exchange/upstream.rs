@@ -62,7 +62,7 @@ impl Default for Upstream {
 impl Upstream {
     /// Returns a connection that needs no dialling, and whether it was used before.
     pub fn ready(place: &Place, fresh: bool) -> Option<(Connection, bool)> {
-        if place.account.dialect.protocol.is_demo() {
+        if place.account.dialect.protocol.calls_nobody() {
             return Some((Connection::Demo, false));
         }
         let kept = if fresh { None } else { place.state.http1.take(place.account.fingerprint) };
