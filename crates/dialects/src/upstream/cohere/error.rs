@@ -14,23 +14,18 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
         // The token is invalid. Or, as Cohere's documentation says, the request is against the
         // guidelines for usage. A key must not rest because of a caller's text.
         498 if error.message == openai::NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
-        498 => filtered(&mut error),
-        400 if words.starts_with("blocked input") || words.starts_with("blocked output") => filtered(&mut error),
+        498 => error.set(400, "content_filter"),
+        400 if words.starts_with("blocked input") || words.starts_with("blocked output") => {
+            error.set(400, "content_filter");
+        }
         // "The request was cancelled", but not by us.
         499 => error.status = Some(502),
         // The calls of a trial key for this month are used up. To wait a minute does not help.
-        429 if is_monthly(&words) => {
-            error.status = Some(402);
-            error.code = Some("insufficient_quota".to_owned());
-        }
+        429 if is_monthly(&words) => error.set(402, "insufficient_quota"),
         404 if words.starts_with("model ") => error.code = Some("model_not_found".to_owned()),
         _ => {}
     }
     corrected(error, status)
-}
-
-fn filtered(error: &mut UpstreamError) {
-    (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
 }
 
 /// Returns whether the calls of a month are used up. Only the beginning of Cohere's own sentence
@@ -72,8 +67,7 @@ fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     {
         // "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received
         // 4082."
-        error.code = Some("context_length_exceeded".to_owned());
-        error.status = Some(400);
+        error.set(400, "context_length_exceeded");
     }
     error
 }

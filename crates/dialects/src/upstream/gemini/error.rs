@@ -79,8 +79,7 @@ fn by_words(error: &mut UpstreamError) {
     let is = |status| error.status == Some(status);
     let is_refused = is(400) || is(403);
     if message.contains("token count") && message.contains("exceeds") && (is(400) || is(413) || begins(&[TOO_LONG])) {
-        error.status = Some(400);
-        error.code = Some("context_length_exceeded".to_owned());
+        error.set(400, "context_length_exceeded");
     } else if is_refused && begins(&BAD_KEY) {
         error.status = Some(401);
     } else if is(400) && (begins(&["user location is not supported"]) || is_foreign_project(&message)) {

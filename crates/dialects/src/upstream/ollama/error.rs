@@ -36,25 +36,21 @@ fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let after_model =
         words.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest).unwrap_or_default();
     let is_refused = matches!(status, 400 | 413);
-    let (status, code) = if begins(&TOO_LONG) || (is_refused && is_overflow(&words)) {
+    if begins(&TOO_LONG) || (is_refused && is_overflow(&words)) {
         // "the input length exceeds the context length"
-        (400, "context_length_exceeded")
+        error.set(400, "context_length_exceeded");
     } else if after_first.starts_with("does not support ")
         || begins(&["this model is missing data required for image input"])
     {
         // "registry.ollama.ai/library/gemma:2b does not support tools". The other message comes
         // with the status 500.
-        (400, "unsupported_parameter")
+        error.set(400, "unsupported_parameter");
     } else if after_model.starts_with("not found") {
         // "model 'x' not found, try pulling it first"
-        (404, "model_not_found")
+        error.set(404, "model_not_found");
     } else if begins(&["server busy", "model requires more system memory"]) {
-        (503, "overloaded")
-    } else {
-        return error;
-    };
-    error.status = Some(status);
-    error.code = Some(code.to_owned());
+        error.set(503, "overloaded");
+    }
     error
 }
 

@@ -140,11 +140,11 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
     };
     if error.kind.as_deref() == Some("exceed_context_size_error") || is_too_long(&error.message) {
         // Other servers use 422, and even 403: seen at TGI and Together.
-        (error.code, error.status) = (Some("context_length_exceeded".to_owned()), Some(400));
+        error.set(400, "context_length_exceeded");
     } else if error.is_filtered() {
         error.status = Some(400);
     } else if is_filtered(&error, inner, object) {
-        (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
+        error.set(400, "content_filter");
     } else if error.message.starts_with("Incorrect API key") {
         // xAI answers 400, as if the caller were at fault.
         error.status = Some(401);
@@ -281,6 +281,11 @@ fn cut(text: &str, limit: usize) -> String {
 }
 
 impl UpstreamError {
+    /// Sets the status and the code.
+    pub(crate) fn set(&mut self, status: u16, code: &str) {
+        (self.status, self.code) = (Some(status), Some(code.to_owned()));
+    }
+
     fn with_excerpt(mut self, body: &[u8]) -> Self {
         let body = body.trim_ascii();
         let head = body.get(..MAX_EXCERPT * 2).unwrap_or(body);
