@@ -1,8 +1,9 @@
 //! This module writes the conversation as `systemInstruction` and `contents`.
 
+use super::Service;
 use super::media::{self, Carried};
+use super::models::Model;
 use super::names::FunctionNames;
-use super::{Service, models};
 use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
 use crate::neutral::{Call, Field, FieldRefused, LostFields, Part, PartKind, Request, Target};
 use crate::upstream::shared::text::joined;
@@ -27,7 +28,8 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     /// Writes both members. If only the system speaks, the user says the system's texts, because
     /// somebody must speak.
     pub(super) fn write(&mut self, turns: &Turns<'r, 'a>, w: &mut Writer) {
-        let hears_system = models::hears_system(self.target.model) && !turns.turns.is_empty();
+        let model = Model::of(self.target.model);
+        let hears_system = model.hears_system() && !turns.turns.is_empty();
         if !turns.system.is_empty() && hears_system {
             w.key("systemInstruction").object(|w| w.key("parts").array(|w| self.system(turns, w)));
         }
@@ -42,7 +44,8 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
             }
             for (index, turn) in turns.turns.iter().enumerate() {
                 let role = if turn.is_assistant { "model" } else { "user" };
-                let mut unsigned = index >= current && models::wants_signatures(self.target.model);
+                // Since the third generation the calls of the current turn must be signed.
+                let mut unsigned = index >= current && model.is_gemini_since(3, 0);
                 self.content(role, w, |this, w| {
                     if std::mem::take(&mut system_left) {
                         this.system(turns, w);
@@ -120,7 +123,8 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         for part in outcome.parts.iter().filter(|part| !matches!(part.kind, PartKind::Text(_))) {
             media.extend(self.carried(part));
         }
-        let holds_media = !media.is_empty() && models::sees_results(self.target.model);
+        // Since the third generation a result may have media inside.
+        let holds_media = !media.is_empty() && Model::of(self.target.model).is_gemini_since(3, 0);
         w.object(|w| {
             w.key("functionResponse").object(|w| {
                 w.optional("id", Some(&*outcome.id).filter(|id| is_theirs(id)), Writer::text);
@@ -142,10 +146,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
 /// the user's that has no tool's result. A turn with text beside a tool's result does not start a
 /// new one, so no signature is missing, in whatever way Google counts.
 fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
-    let is_result = |item: &Item<'_, '_>| match item {
-        Item::Result(_) => true,
-        Item::Part(_) | Item::Thoughts(_) | Item::Call(..) => false,
-    };
+    let is_result = |item: &Item<'_, '_>| matches!(item, Item::Result(_));
     turns.iter().rposition(|turn| !turn.is_assistant && !turn.items.iter().any(is_result)).unwrap_or_default()
 }
 

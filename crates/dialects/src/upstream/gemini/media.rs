@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::{Service, models};
+use super::Service;
+use super::models::Model;
 use crate::neutral::{Field, FieldRefused, LostFields, Media, Part, PartKind, Request, Target};
 
 /// The way in which Google gets the bytes of a part.
@@ -86,7 +87,7 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
             Service::Vertex => Err("files of the Gemini API cannot be read from Vertex AI: send the data itself"),
         },
         "www.youtube.com" | "youtube.com" | "m.youtube.com" | "youtu.be" => Ok(Carried::At(Some("video/mp4"), url)),
-        _ if !models::reads_urls(model) => Err("this model does not fetch URLs: send the data itself"),
+        _ if !Model::of(model).reads_urls() => Err("this model does not fetch URLs: send the data itself"),
         // Only the path's extension counts. The extension of a host is a country.
         _ => match url.get(url.len() - rest.len() + host.len()..).and_then(type_of) {
             Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),

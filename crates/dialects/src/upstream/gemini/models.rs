@@ -43,86 +43,9 @@ pub fn traits(model: &str) -> Traits {
     traits
 }
 
-/// Returns the number of tokens of thinking, and whether it differs from what was asked for. Pro
-/// models cannot stop thinking.
-pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool) {
-    let most = if Model::of(model).family == Family::Pro { 32_768 } else { 24_576 };
-    match effort {
-        Effort::None if can_stop => (0, false),
-        Effort::None => (128, true),
-        // The smallest budget that Flash-Lite takes.
-        Effort::Minimal => (512, false),
-        // The number in Google's own OpenAI-compatible API.
-        Effort::Low => (1_024, false),
-        Effort::Medium => (8_192, false),
-        Effort::High => (24_576, false),
-        Effort::Xhigh | Effort::Max => (most, most == 24_576),
-    }
-}
-
-/// Returns the smallest budget of thinking except 0.
-pub(super) fn least_budget(model: &str) -> u64 {
-    match Model::of(model).family {
-        Family::Pro => 128,
-        Family::Lite => 512,
-        Family::Flash | Family::Other => 1,
-    }
-}
-
-/// Returns the level of thinking, and whether it differs from what was asked for. No model is known
-/// to take a level above `HIGH`.
-pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static str, bool) {
-    let model = Model::of(model);
-    let is_flash = matches!(model.family, Family::Flash | Family::Lite);
-    match effort {
-        Effort::None if is_flash => ("MINIMAL", !can_stop),
-        Effort::None => ("LOW", true),
-        Effort::Minimal if is_flash => ("MINIMAL", false),
-        Effort::Minimal => ("LOW", true),
-        Effort::Low => ("LOW", false),
-        // The first Pro model of this generation knew two levels.
-        Effort::Medium if !is_flash && model.generation == Some((3, 0)) => ("HIGH", true),
-        Effort::Medium => ("MEDIUM", false),
-        Effort::High => ("HIGH", false),
-        Effort::Xhigh | Effort::Max => ("HIGH", true),
-    }
-}
-
-/// Returns whether the calls of the current turn must come back with their signatures.
-pub(super) fn wants_signatures(model: &str) -> bool {
-    Model::of(model).is_gemini_since(3, 0)
-}
-
-/// Returns whether a tool's result may contain pictures.
-pub(super) fn sees_results(model: &str) -> bool {
-    Model::of(model).is_gemini_since(3, 0)
-}
-
-/// Returns whether the model reads public URLs. Every Gemini but 2.0 does.
-pub(super) fn reads_urls(model: &str) -> bool {
-    let model = Model::of(model);
-    model.maker == Maker::Gemini && model.generation != Some((2, 0))
-}
-
-/// Returns whether the model takes system messages. Gemma does so since its fourth generation.
-pub(super) fn hears_system(model: &str) -> bool {
-    let model = Model::of(model);
-    model.maker != Maker::Gemma || matches!(model.generation, Some((4.., _)))
-}
-
-/// Returns whether the model takes penalties. The Gemini API refuses them since 2.5 ("Penalty is
-/// not enabled"), and Vertex AI since 3.
-pub(super) fn takes_penalties(model: &str, service: Service) -> bool {
-    let model = Model::of(model);
-    match service {
-        Service::Gemini => !model.is_gemini_since(2, 5),
-        Service::Vertex => !model.is_gemini_since(3, 0),
-    }
-}
-
 /// The facts in a model's name.
 #[derive(Debug, PartialEq, Eq)]
-struct Model {
+pub(super) struct Model {
     maker: Maker,
     generation: Option<(u8, u8)>,
     family: Family,
@@ -150,7 +73,8 @@ const LATEST: (u8, u8) = (3, 5);
 
 impl Model {
     /// Reads a name such as `gemini-2.5-flash-lite-preview-06-17`, with any path before it.
-    fn of(name: &str) -> Self {
+    /// Reads a model's name.
+    pub(super) fn of(name: &str) -> Self {
         let name = name.rsplit('/').next().unwrap_or(name);
         let (maker, rest) = match (name.strip_prefix("gemini-"), name.strip_prefix("gemma-")) {
             (Some(rest), _) => (Maker::Gemini, rest),
@@ -177,7 +101,71 @@ impl Model {
         }
     }
 
-    fn is_gemini_since(&self, major: u8, minor: u8) -> bool {
+    /// Returns the number of tokens of thinking, and whether it differs from what was asked for. Pro
+    /// models cannot stop thinking.
+    pub(super) fn budget(&self, effort: Effort, can_stop: bool) -> (u64, bool) {
+        let most = if self.family == Family::Pro { 32_768 } else { 24_576 };
+        match effort {
+            Effort::None if can_stop => (0, false),
+            Effort::None => (128, true),
+            // The smallest budget that Flash-Lite takes.
+            Effort::Minimal => (512, false),
+            // The number in Google's own OpenAI-compatible API.
+            Effort::Low => (1_024, false),
+            Effort::Medium => (8_192, false),
+            Effort::High => (24_576, false),
+            Effort::Xhigh | Effort::Max => (most, most == 24_576),
+        }
+    }
+
+    /// Returns the smallest budget of thinking except 0.
+    pub(super) fn least_budget(&self) -> u64 {
+        match self.family {
+            Family::Pro => 128,
+            Family::Lite => 512,
+            Family::Flash | Family::Other => 1,
+        }
+    }
+
+    /// Returns the level of thinking, and whether it differs from what was asked for. No model is known
+    /// to take a level above `HIGH`.
+    pub(super) fn level(&self, effort: Effort, can_stop: bool) -> (&'static str, bool) {
+        let is_flash = matches!(self.family, Family::Flash | Family::Lite);
+        match effort {
+            Effort::None if is_flash => ("MINIMAL", !can_stop),
+            Effort::None => ("LOW", true),
+            Effort::Minimal if is_flash => ("MINIMAL", false),
+            Effort::Minimal => ("LOW", true),
+            Effort::Low => ("LOW", false),
+            // The first Pro model of this generation knew two levels.
+            Effort::Medium if !is_flash && self.generation == Some((3, 0)) => ("HIGH", true),
+            Effort::Medium => ("MEDIUM", false),
+            Effort::High => ("HIGH", false),
+            Effort::Xhigh | Effort::Max => ("HIGH", true),
+        }
+    }
+
+    /// Returns whether the model reads public URLs. Every Gemini but 2.0 does.
+    pub(super) fn reads_urls(&self) -> bool {
+        self.maker == Maker::Gemini && self.generation != Some((2, 0))
+    }
+
+    /// Returns whether the model takes system messages. Gemma does so since its fourth generation.
+    pub(super) fn hears_system(&self) -> bool {
+        self.maker != Maker::Gemma || matches!(self.generation, Some((4.., _)))
+    }
+
+    /// Returns whether the model takes penalties. The Gemini API refuses them since 2.5 ("Penalty is
+    /// not enabled"), and Vertex AI since 3.
+    pub(super) fn takes_penalties(&self, service: Service) -> bool {
+        match service {
+            Service::Gemini => !self.is_gemini_since(2, 5),
+            Service::Vertex => !self.is_gemini_since(3, 0),
+        }
+    }
+
+    /// Returns whether the model is a Gemini of this generation or a later one.
+    pub(super) fn is_gemini_since(&self, major: u8, minor: u8) -> bool {
         self.maker == Maker::Gemini && self.generation.is_some_and(|generation| generation >= (major, minor))
     }
 }
@@ -233,7 +221,7 @@ mod tests {
     fn efforts() {
         use Effort::{High, Low, Max, Medium, Minimal, None, Xhigh};
         let all = [None, Minimal, Low, Medium, High, Xhigh, Max];
-        let budgets = |model, can_stop| all.map(|effort| budget(model, effort, can_stop));
+        let budgets = |model, can_stop| all.map(|effort| Model::of(model).budget(effort, can_stop));
         let (same, other) = (false, true);
         assert_eq!(
             budgets("gemini-2.5-flash", true),
@@ -243,7 +231,7 @@ mod tests {
             budgets("gemini-2.5-pro", false),
             [(128, other), (512, same), (1024, same), (8192, same), (24576, same), (32768, same), (32768, same)]
         );
-        let levels = |model| all.map(|effort| level(model, effort, false));
+        let levels = |model| all.map(|effort| Model::of(model).level(effort, false));
         assert_eq!(
             levels("gemini-3-flash-preview"),
             [
@@ -268,15 +256,16 @@ mod tests {
                 ("HIGH", other)
             ]
         );
-        assert_eq!(level("gemini-3-pro-preview", Medium, false), ("HIGH", other));
-        assert_eq!(level("gemini-3.8-flash", None, true), ("MINIMAL", same));
+        assert_eq!(Model::of("gemini-3-pro-preview").level(Medium, false), ("HIGH", other));
+        assert_eq!(Model::of("gemini-3.8-flash").level(None, true), ("MINIMAL", same));
     }
 
     #[test]
     fn habits() {
         let check = |name, signatures, urls, system, penalties| {
-            let penalties_taken = (takes_penalties(name, Service::Gemini), takes_penalties(name, Service::Vertex));
-            let found = (wants_signatures(name), reads_urls(name), hears_system(name), penalties_taken);
+            let model = Model::of(name);
+            let penalties_taken = (model.takes_penalties(Service::Gemini), model.takes_penalties(Service::Vertex));
+            let found = (model.is_gemini_since(3, 0), model.reads_urls(), model.hears_system(), penalties_taken);
             assert_eq!(found, (signatures, urls, system, penalties), "{name}");
         };
         check("gemini-2.0-flash", false, false, true, (true, true));

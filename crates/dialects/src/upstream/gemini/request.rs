@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 
+use super::Service;
 use super::contents::{self, Contents};
+use super::models::Model;
 use super::tools::{self, Plan};
-use super::{Service, models};
 use crate::neutral::answered::answered;
 use crate::neutral::schema::{members, string};
 use crate::neutral::traits::Thinking;
@@ -43,7 +44,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
         plan.write(&mut losses, w);
         w.group("generationConfig", |w| {
             sampling(request, target, &mut losses, w);
-            penalties(request, models::takes_penalties(target.model, service), &mut losses, w);
+            penalties(request, Model::of(target.model).takes_penalties(service), &mut losses, w);
             if let Some(format) = plan.native {
                 tools::write_format(format, target.traits.server.response_json_schema, &mut losses, w);
             }
@@ -126,32 +127,29 @@ fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mu
 /// not to think. They cost the same if they are not shown.
 fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
     let Some(effort) = request.effort else {
-        match target.traits.thinking {
-            Thinking::Budget | Thinking::Effort => {
-                w.key("thinkingConfig").object(|w| w.key("includeThoughts").bool(true))
-            }
-            Thinking::None | Thinking::Unknown => {}
+        if matches!(target.traits.thinking, Thinking::Budget | Thinking::Effort) {
+            w.key("thinkingConfig").object(|w| w.key("includeThoughts").bool(true));
         }
         return;
     };
-    let can_stop = target.traits.thinking_off;
+    let (model, can_stop) = (Model::of(target.model), target.traits.thinking_off);
     let (said, is_other) = match target.traits.thinking {
         Thinking::None | Thinking::Unknown => {
             losses.add_if(effort != Effort::None || target.traits.thinking == Thinking::Unknown, Field::Effort);
             return;
         }
         Thinking::Budget => {
-            let (wanted, is_other) = models::budget(target.model, effort, can_stop);
+            let (wanted, is_other) = model.budget(effort, can_stop);
             // The answer needs tokens too. It gets a quarter of those that the caller allows.
             let most = request.max_tokens.map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
             let tokens = wanted.min(most.unwrap_or(u64::MAX));
-            match wanted > 0 && tokens < models::least_budget(target.model) {
+            match wanted > 0 && tokens < model.least_budget() {
                 true => (ThinkingOrder::Nothing, true),
                 false => (ThinkingOrder::Tokens(tokens), is_other),
             }
         }
         Thinking::Effort => {
-            let (word, is_other) = models::level(target.model, effort, can_stop);
+            let (word, is_other) = model.level(effort, can_stop);
             (ThinkingOrder::Word(word), is_other)
         }
     };
