@@ -143,61 +143,48 @@ impl GeminiReader {
         for part in candidate.content.iter().flat_map(|content| content.parts.iter().flatten()) {
             seen.spoke |= part.emit(index, emit);
         }
-        match End::of(candidate.finish_reason.filled()) {
-            End::NotYet => {}
-            End::Well(finish) => {
-                seen.ended = true;
-                emit(Event::Finish(index, finish));
-            }
+        let finish = match finish(candidate.finish_reason.as_str()) {
+            Ok(None) => return Ok(()),
+            Ok(Some(finish)) => finish,
             // Content from before the failure is still an answer. Without content there is no
             // answer.
-            End::Failed(_) if seen.spoke => {
-                seen.ended = true;
-                emit(Event::Finish(index, Finish::Stop));
-            }
-            End::Failed(word) => return Err(error::gave_up(word, candidate.finish_message.filled())),
-        }
+            Err(_) if seen.spoke => Finish::Stop,
+            Err(word) => return Err(error::gave_up(word, candidate.finish_message.filled())),
+        };
+        seen.ended = true;
+        emit(Event::Finish(index, finish));
         Ok(())
     }
 }
 
-/// The reason why a candidate ended.
-enum End<'a> {
-    NotYet,
-    Well(Finish),
-    /// The model made something that is no answer. The text is Google's reason.
-    Failed(&'a str),
-}
-
-impl<'a> End<'a> {
-    fn of(reason: Option<&'a str>) -> Self {
-        let Some(word) = reason else { return End::NotYet };
-        match word {
-            // The zero of the enumeration counts as absent.
-            "FINISH_REASON_UNSPECIFIED" => End::NotYet,
-            "MAX_TOKENS" | "CONTINUATION" => End::Well(Finish::Length),
-            "SAFETY"
-            | "RECITATION"
-            | "BLOCKLIST"
-            | "PROHIBITED_CONTENT"
-            | "SPII"
-            | "IMAGE_SAFETY"
-            | "IMAGE_PROHIBITED_CONTENT"
-            | "IMAGE_RECITATION"
-            | "MODEL_ARMOR"
-            | "LANGUAGE"
-            | "ESCALATION"
-            | "PUP_LIMITED_DISABLED" => End::Well(Finish::Filtered),
-            "MALFORMED_FUNCTION_CALL"
-            | "UNEXPECTED_TOOL_CALL"
-            | "TOO_MANY_TOOL_CALLS"
-            | "MALFORMED_RESPONSE"
-            | "MISSING_THOUGHT_SIGNATURE"
-            | "OTHER"
-            | "IMAGE_OTHER"
-            | "NO_IMAGE" => End::Failed(word),
-            _ => End::Well(Finish::Stop),
-        }
+/// Returns the reason of a candidate's end, or `None` if the candidate goes on. If the model made
+/// something that is no answer, the error is Google's word for it.
+fn finish(reason: &str) -> Result<Option<Finish>, &str> {
+    match reason {
+        // The zero of the enumeration counts as absent.
+        "" | "FINISH_REASON_UNSPECIFIED" => Ok(None),
+        "MAX_TOKENS" | "CONTINUATION" => Ok(Some(Finish::Length)),
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION"
+        | "MODEL_ARMOR"
+        | "LANGUAGE"
+        | "ESCALATION"
+        | "PUP_LIMITED_DISABLED" => Ok(Some(Finish::Filtered)),
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MALFORMED_RESPONSE"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "OTHER"
+        | "IMAGE_OTHER"
+        | "NO_IMAGE" => Err(reason),
+        _ => Ok(Some(Finish::Stop)),
     }
 }
 
