@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use memchr::memchr;
 
 use super::Event;
-use super::sse::{TooLarge, append, empty, without_mark};
+use super::sse::{TooLarge, append, check, empty, without_mark};
 
 /// The decoder's place in the stream, and the bytes of a line whose end has not come yet.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl LineDecoder {
     ) -> Result<ControlFlow<B>, TooLarge> {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
-            self.check(end)?;
+            check(self.line.len() + end, self.limit)?;
             let (line, after) = rest.split_at_checked(end).unwrap_or_default();
             rest = after.get(1..).unwrap_or_default();
             let flow = if self.line.is_empty() {
@@ -56,7 +56,7 @@ impl LineDecoder {
                 return Ok(ControlFlow::Break(value));
             }
         }
-        self.check(rest.len())?;
+        check(self.line.len() + rest.len(), self.limit)?;
         append(&mut self.line, rest, self.limit);
         Ok(ControlFlow::Continue(()))
     }
@@ -67,10 +67,6 @@ impl LineDecoder {
         let shown = show(&mut self.first_line, &self.line, event);
         empty(&mut self.line);
         shown
-    }
-
-    fn check(&self, more: usize) -> Result<(), TooLarge> {
-        if self.line.len() + more > self.limit { Err(TooLarge) } else { Ok(()) }
     }
 }
 

@@ -78,11 +78,11 @@ impl Decoder {
             }
             let gathered = self.data.len() + borrowed.map_or(0, <[u8]>::len) + self.line.len();
             let Some(end) = memchr2(b'\n', b'\r', rest) else {
-                self.check(gathered + rest.len())?;
+                check(gathered + rest.len(), self.limit)?;
                 append(&mut self.line, rest, self.limit);
                 break;
             };
-            self.check(gathered + end)?;
+            check(gathered + end, self.limit)?;
             let (line, after) = rest.split_at_checked(end).unwrap_or_default();
             rest = match after {
                 [b'\r', b'\n', after @ ..] => after,
@@ -136,10 +136,6 @@ impl Decoder {
             self.end_of_gathered_line();
         }
         self.dispatch(None, event)
-    }
-
-    fn check(&self, length: usize) -> Result<(), TooLarge> {
-        if length > self.limit { Err(TooLarge) } else { Ok(()) }
     }
 
     /// Ends the line that was gathered in pieces. Returns true if the line has nothing but the byte
@@ -203,6 +199,11 @@ impl Data {
         self.start = 0;
         self.any_line = false;
     }
+}
+
+/// Checks that a length is within the limit.
+pub(super) fn check(length: usize, limit: usize) -> Result<(), TooLarge> {
+    if length > limit { Err(TooLarge) } else { Ok(()) }
 }
 
 /// Returns a line without the byte order mark that may stand before the first line of a stream.
