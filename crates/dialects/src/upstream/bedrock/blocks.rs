@@ -103,20 +103,15 @@ impl BlockWriter for Blocks<'_, '_> {
     }
 
     fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>) {
+        let mut parts = outcome.parts.iter().filter(|part| !is_blank_part(part)).peekable();
         w.object(|w| {
             w.key("toolResult").object(|w| {
                 w.key("toolUseId").text(id);
-                w.key("content").array(|w| {
-                    let mut any = false;
-                    for part in outcome.parts.iter().filter(|part| !is_blank_part(part)) {
-                        // The cache hint belongs to the whole result.
-                        self.kind(w, &part.kind, false);
-                        any = true;
-                    }
-                    if !any {
-                        w.raw(NO_RESULT);
-                    }
-                });
+                match parts.peek() {
+                    // The cache hint belongs to the whole result.
+                    Some(_) => w.key("content").each(parts, |w, part| self.kind(w, &part.kind, false)),
+                    None => w.key("content").each([NO_RESULT], Writer::raw),
+                }
             });
         });
         self.points.write(w, outcome.cache, self.losses);

@@ -11,7 +11,8 @@ use std::borrow::Cow;
 use super::names::give;
 use crate::neutral::answered::answered;
 use crate::neutral::turns::{Item, Turn};
-use crate::neutral::{Field, FieldRefused, PartKind, Request, Role};
+use crate::neutral::{Field, FieldRefused, Request, Role};
+use crate::upstream::shared::text::text_of;
 use crate::upstream::shared::unique::Unique;
 
 /// The content of one side: one turn, or several turns with nothing said between them.
@@ -33,10 +34,7 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
     }
 
     fn calls(self) -> impl Iterator<Item = &'r str> {
-        self.items().filter_map(|item| match item {
-            Item::Call(call, _) => Some(&*call.id),
-            Item::Part(_) | Item::Thoughts(_) | Item::Result(_) => None,
-        })
+        self.items().filter_map(|item| if let Item::Call(call, _) = item { Some(&*call.id) } else { None })
     }
 
     /// Returns whether the side makes calls.
@@ -97,10 +95,7 @@ pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Res
 /// Returns whether the item may be written. The API refuses text of only white space.
 fn speaks(item: &Item<'_, '_>) -> bool {
     match item {
-        Item::Part(part) => match &part.kind {
-            PartKind::Text(text) => !is_blank(text),
-            PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => true,
-        },
+        Item::Part(part) => !text_of(part).is_some_and(is_blank),
         Item::Thoughts(_) | Item::Call(..) | Item::Result(_) => true,
     }
 }

@@ -2,12 +2,13 @@
 //! media types.
 
 use super::alternation::is_blank;
-use crate::neutral::{Cache, Call, Field, LostFields, Part, PartKind};
+use crate::neutral::{Cache, Call, Field, LostFields, Part};
+use crate::upstream::shared::text::text_of;
 use crate::wire::json::Writer;
 
 /// Returns whether a part is a blank text.
 pub(crate) fn is_blank_part(part: &Part<'_>) -> bool {
-    matches!(&part.kind, PartKind::Text(text) if is_blank(text))
+    text_of(part).is_some_and(is_blank)
 }
 
 /// Writes the input of a call. Arguments that are no object are put into one.

@@ -99,10 +99,8 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
     }
 
     fn thoughts(&self) -> impl Iterator<Item = &'t Thoughts<'r, 'a>> {
-        self.turns.iter().flat_map(|turn| &turn.items).filter_map(|item| match item {
-            Item::Thoughts(thoughts) => Some(thoughts),
-            Item::Part(_) | Item::Call(..) | Item::Result(_) => None,
-        })
+        let items = self.turns.iter().flat_map(|turn| &turn.items);
+        items.filter_map(|item| if let Item::Thoughts(thoughts) = item { Some(thoughts) } else { None })
     }
 
     /// Leaves thinking out if the API needs thoughts that the conversation does not have.

@@ -5,10 +5,10 @@
 //! never into a name that is already there.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::neutral::Request;
-use crate::upstream::shared::unique::{MAX, Unique, numbered};
+use crate::upstream::shared::unique::{MAX, Unique};
 
 /// Returns a valid form of this name if it is free, else a similar one.
 pub(crate) fn give<'a>(unique: &mut Unique<'a>, wanted: &'a str) -> Cow<'a, str> {
@@ -50,11 +50,10 @@ impl<'r> Names<'r> {
 
     /// Returns a free name for a tool of the gateway's.
     pub(crate) fn another(&self, request: &Request<'_>, wanted: &str) -> String {
+        let mut unique = Unique::default();
         let all = request.tools.iter().map(|tool| &*tool.name).chain(called(request));
-        let taken: BTreeSet<&str> = all.map(|name| self.written(name)).collect();
-        let numbered = (2..).map(|number| numbered(wanted, number));
-        let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
-        names.find(|name| !taken.contains(name.as_str())).unwrap_or_default()
+        all.for_each(|name| unique.reserve(self.written(name)));
+        unique.take(Cow::Borrowed(wanted)).into_owned()
     }
 
     /// Returns the names that differ: (the upstream's, the caller's).

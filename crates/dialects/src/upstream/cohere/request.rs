@@ -69,10 +69,7 @@ fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut L
 /// Writes an assistant's message. A model that thinks gets its thinking back as thinking. Another
 /// model gets it as the plan before its calls.
 fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
-    let thinks = match traits.thinking {
-        Thinking::Budget | Thinking::Effort => true,
-        Thinking::None | Thinking::Unknown => false,
-    };
+    let thinks = matches!(traits.thinking, Thinking::Budget | Thinking::Effort);
     let reasoning = message.reasoning.as_deref().filter(|text| !text.is_empty());
     let (thinking, plan) = match reasoning {
         Some(text) if thinks => (Some(text), None),
@@ -178,11 +175,10 @@ const FREQUENCY_PENALTY: Range =
 const PRESENCE_PENALTY: Range = Range { field: Field::PresencePenalty, key: "presence_penalty", least: "0", most: "1" };
 
 fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, traits: &Traits, losses: &mut LostFields) {
-    let thinks = match traits.thinking {
-        Thinking::Budget | Thinking::Effort => true,
-        Thinking::None if effort == Effort::None => return,
-        Thinking::None | Thinking::Unknown => false,
-    };
+    if traits.thinking == Thinking::None && effort == Effort::None {
+        return;
+    }
+    let thinks = matches!(traits.thinking, Thinking::Budget | Thinking::Effort);
     let budget = match effort {
         Effort::None => None,
         Effort::Minimal => Some(512),

@@ -54,12 +54,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
+/// Returns the text of a part that is text.
+pub(crate) fn text_of<'p>(part: &'p Part<'_>) -> Option<&'p str> {
+    if let PartKind::Text(text) = &part.kind { Some(text) } else { None }
+}
+
 /// Returns the texts of a message as one text, with a line for each.
 pub(crate) fn joined<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
-    let mut texts = content.iter().filter_map(|part| match &part.kind {
-        PartKind::Text(text) => Some(&**text),
-        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
-    });
+    let mut texts = content.iter().filter_map(text_of);
     let Some(first) = texts.next() else { return Cow::Borrowed("") };
     let Some(second) = texts.next() else { return Cow::Borrowed(first) };
     let mut joined = format!("{first}\n{second}");

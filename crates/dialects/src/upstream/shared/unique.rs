@@ -40,7 +40,7 @@ impl<'a> Unique<'a> {
 }
 
 /// Returns the name with a number, shortened to the longest length.
-pub(crate) fn numbered(name: &str, number: u64) -> String {
+fn numbered(name: &str, number: u64) -> String {
     let number = format!("_{number}");
     let start = name.get(..MAX.saturating_sub(number.len())).unwrap_or(name);
     format!("{start}{number}")
