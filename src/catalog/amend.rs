@@ -256,11 +256,9 @@ fn remove_folder(made: Option<&Path>) {
 }
 
 fn section<'n, 't>(node: &'n Node<'t>, name: &str) -> &'n [Entry<'t>] {
-    let of = |node: &'n Node<'t>| match &node.value {
-        Value::Map(entries) => entries.as_slice(),
-        Value::Plain(_) | Value::Quoted(_) | Value::List(_) => &[],
-    };
-    of(node).iter().find(|entry| entry.key == name).map(|entry| of(&entry.node)).unwrap_or_default()
+    let Value::Map(entries) = &node.value else { return &[] };
+    let found = entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node.value);
+    if let Some(Value::Map(section)) = found { section } else { &[] }
 }
 
 fn cannot(path: &Path, why: &io::Error) -> String {

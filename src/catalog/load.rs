@@ -172,13 +172,11 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
 /// catalog names and that were never looked at are read.
 pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
     let listed = list(conf).map(|FileList { passed_over, .. }| {
-        let there = known
-            .iter()
-            .filter(|(path, version)| is_source(conf, path) && version.text != FileText::Missing)
-            .map(|(path, _)| path);
+        let there = known.iter().filter(|(_, version)| version.text != FileText::Missing).map(|(path, _)| path);
         let main = conf.join("catalog.yaml");
-        let others: Vec<_> = there.filter(|path| **path != main).cloned().collect();
-        FileList { paths: std::iter::once(main).chain(others).collect(), passed_over }
+        let mut paths = vec![main.clone()];
+        paths.extend(there.filter(|path| is_source(conf, path) && **path != main).cloned());
+        FileList { paths, passed_over }
     });
     assemble(ReferenceReader::new(conf, Secrets::Resolve, known), listed)
 }

@@ -125,20 +125,17 @@ fn documents(files: &[(String, String)], report: &mut Report<'_>) -> Vec<Option<
 
 fn sections_are_there(report: &Report<'_>) {
     let root = Scribe::new(report, 0);
-    for section in SECTIONS.iter().filter(|section| !root.key(section).is_written()) {
-        root.key(section).problem(
-            "is missing: write it, as `{}` if it is empty. Without it a file that was cut short would look complete",
-        );
+    let what = "is missing: write it, as `{}` if it is empty. Without it a file that was cut short would look complete";
+    for section in SECTIONS {
+        root.key(section).problem_if(!root.key(section).is_written(), what);
     }
 }
 
 /// Warns if there is no caller: a gateway that refuses everybody is seldom meant.
 fn somebody_may_call(served: &ServedCallers, report: &Report<'_>) {
-    if served.callers.is_empty() {
-        let what = "there is no caller, so every request is refused: `portcullis key new --caller NAME --name NAME --create` makes a caller \
-                    with a key";
-        Scribe::new(report, 0).key("callers").warn(what);
-    }
+    let what = "there is no caller, so every request is refused: `portcullis key new --caller NAME --name NAME --create` makes a caller \
+                with a key";
+    Scribe::new(report, 0).key("callers").warn_if(served.callers.is_empty(), what);
 }
 
 /// Puts one section of all files together.

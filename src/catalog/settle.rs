@@ -231,15 +231,11 @@ impl Settling {
 
     /// Returns the change that is not live yet, if there is one.
     pub fn waiting(&self, now: Instant) -> Option<WaitingChange> {
-        let since =
-            |file: &TrackedFile| file.ripe.into_iter().chain(file.fresh.as_ref().map(|fresh| fresh.since)).min();
+        let unsettled = |file: &TrackedFile| file.fresh.as_ref().map(|fresh| fresh.since);
+        let since = |file: &TrackedFile| file.ripe.into_iter().chain(unsettled(file)).min();
         let waits: Vec<_> = self.files.iter().filter_map(|(path, file)| Some((path, file, since(file)?))).collect();
-        let endless = |file: &TrackedFile| {
-            file.fresh
-                .as_ref()
-                .map(|fresh| fresh.since)
-                .filter(|since| now.saturating_duration_since(*since) >= ENDLESS)
-        };
+        let is_endless = |since: &Instant| now.saturating_duration_since(*since) >= ENDLESS;
+        let endless = |file: &TrackedFile| unsettled(file).filter(is_endless);
         Some(WaitingChange {
             since: waits.iter().map(|(.., since)| *since).min()?,
             files: waits.iter().map(|(path, ..)| (*path).clone()).collect(),

@@ -116,6 +116,21 @@ impl<'p, 't> Scribe<'p, 't> {
         }
     }
 
+    /// Returns the thing in the file that a value names. Notes that there is no such thing, if it was
+    /// not found.
+    pub(crate) fn known<'n, T>(
+        &self,
+        found: Option<T>,
+        what: &str,
+        id: &str,
+        known: impl Iterator<Item = &'n str> + Clone,
+    ) -> Option<T> {
+        if found.is_none() {
+            self.unknown(what, id, known);
+        }
+        found
+    }
+
     /// Notes that a field is missing, unless it is written and could not be read.
     pub(crate) fn missing(&self, what: &str) {
         let path = self.path.to_string();

@@ -307,11 +307,10 @@ impl<'t> TreeBuilder<'t> {
     fn take(&mut self, event: Event<'t>, line: usize, column: usize) -> Result<(), String> {
         const TAG: &str = "tags (`!…`) are not allowed: remove the tag";
         match event {
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
-            Event::DocumentStart(_) => {
-                if self.root.is_some() {
-                    return Err("a second document begins here: a file may hold only one document".to_owned());
-                }
+            Event::DocumentStart(_) if self.root.is_some() => {
+                Err("a second document begins here: a file may hold only one document".to_owned())
+            }
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
                 Ok(())
             }
             Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => {

@@ -50,12 +50,10 @@ impl GoodTexts {
     pub(super) fn blamed(&self, whole: &WholeTexts, problems: &[Problem], now: Instant) -> (Texts, bool) {
         let changed = self.changed(whole);
         let named = named(&self.dir, problems);
-        let of = |wanted: &dyn Fn(&Path) -> bool| -> Texts {
-            changed
-                .iter()
-                .filter(|(path, _)| wanted(path))
-                .map(|(path, version)| (path.clone(), version.clone()))
-                .collect()
+        let of = |wanted: &dyn Fn(&Path) -> bool| {
+            let mut texts = changed.clone();
+            texts.retain(|path, _| wanted(path));
+            texts
         };
         // An error may appear in a file that did not change: it may name something that another
         // file took away.

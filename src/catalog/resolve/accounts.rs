@@ -80,7 +80,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     fn preset(&self) -> Option<&'static Preset> {
         let name = self.raw.preset.as_deref()?;
-        self.known("preset", name, presets::find(name), presets::ALL.iter().map(|preset| preset.name))
+        let names = presets::ALL.iter().map(|preset| preset.name);
+        self.at.key("preset").known(presets::find(name), "preset", name, names)
     }
 
     /// Returns the dialect that is written, or the dialect of the preset.
@@ -126,22 +127,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(name) = self.raw.quirks.as_deref() else {
             return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks));
         };
-        self.known("quirks", name, Quirks::find(name), quirks::ALL.iter().map(|quirks| quirks.name))
-    }
-
-    /// Returns what was found under the name that a field holds. It is an error if nothing was
-    /// found.
-    fn known<T>(
-        &self,
-        field: &str,
-        name: &str,
-        found: Option<T>,
-        names: impl Iterator<Item = &'static str> + Clone,
-    ) -> Option<T> {
-        if found.is_none() {
-            self.at.key(field).unknown(field, name, names);
-        }
-        found
+        let names = quirks::ALL.iter().map(|quirks| quirks.name);
+        self.at.key("quirks").known(Quirks::find(name), "quirks", name, names)
     }
 
     /// Checks a word that becomes part of an address.

@@ -142,10 +142,8 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 let account = at.key("account").required(account, "is missing: the name of an account")?;
                 let what = "has the same account and model as a target before it: keep only one of the two";
                 at.problem_if(!seen.insert((account, model)), what);
-                let Some(found) = accounts.get(account) else {
-                    at.key("account").unknown("account", account, super::names(accounts));
-                    return None;
-                };
+                let found =
+                    at.key("account").known(accounts.get(account), "account", account, super::names(accounts))?;
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
                 let what = "becomes a part of the request's path in this account's dialect, so it cannot hold \

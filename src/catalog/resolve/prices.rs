@@ -127,10 +127,9 @@ impl<'m> Unpriced<'m> {
             let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
             let of_model: HashSet<&str> = std::iter::once(&model.id).chain(others).map(|id| &**id).collect();
             let allowed = self.allowed(&key.permissions).to_vec();
-            let found = allowed
-                .into_iter()
-                .filter(|place| self.list.get(*place).is_some_and(|(model, _)| of_model.contains(&*model.id)));
-            let found = found.collect();
+            let is_of_model =
+                |place: &usize| self.list.get(*place).is_some_and(|(model, _)| of_model.contains(&*model.id));
+            let found = allowed.into_iter().filter(is_of_model).collect();
             self.refuse(limits, found, &section.key(&model.id));
         }
     }
