@@ -116,8 +116,7 @@ impl<'p, 't> Scribe<'p, 't> {
         }
     }
 
-    /// Returns the thing in the file that a value names. Notes that there is no such thing, if it was
-    /// not found.
+    /// Returns the thing that a value names, if it was found. If not, notes that there is none.
     pub(crate) fn known<'n, T>(
         &self,
         found: Option<T>,
