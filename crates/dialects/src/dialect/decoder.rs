@@ -118,7 +118,7 @@ impl EventDecoder {
         each: impl FnOnce(&[u8], &[u8]) -> Result<bool, StreamFault>,
     ) -> Result<bool, StreamFault> {
         let is_told = self.events.finish(|event| each(event.name, event.data)).unwrap_or(Ok(false))?;
-        match self.strays.finish() {
+        match self.strays.end_line() {
             Some(found) if !is_told => Err(StreamFault::Upstream(found)),
             Some(_) | None => Ok(is_told),
         }

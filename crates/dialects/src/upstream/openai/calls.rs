@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::shape::{CallShape, MAX_CALLS, Member, set};
 use super::{digits, filled};
-use crate::neutral::{AnswerHeader, flaws};
+use crate::neutral::{AnswerHeader, StreamFault, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
@@ -50,6 +50,8 @@ pub(super) struct Ids {
 /// The most bytes of arguments that wait for a name. The name should have come first, so the wait
 /// is short.
 const MAX_HELD: usize = 64 * 1024;
+/// The fault of a call whose name never came.
+pub(super) const UNNAMED: StreamFault = StreamFault::Broken("a tool call without a name");
 /// The longest name that may come in pieces.
 const MAX_NAME: usize = 1024;
 
@@ -115,7 +117,7 @@ impl Calls {
         calls: &[CallShape],
         ids: &Ids,
         edits: &mut Edits<'_>,
-    ) -> Result<usize, &'static str> {
+    ) -> Result<usize, StreamFault> {
         let text = edits.text();
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
@@ -134,7 +136,7 @@ impl Calls {
     }
 
     /// Appends the corrected fragment. Returns whether it is the same as the fragment that came.
-    fn fragment(&mut self, text: &[u8], call: &CallShape, ids: &Ids, out: &mut Vec<u8>) -> Result<bool, &'static str> {
+    fn fragment(&mut self, text: &[u8], call: &CallShape, ids: &Ids, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
@@ -162,7 +164,7 @@ impl Calls {
         open.name.extend_from_slice(name_of(text, call).unwrap_or_default());
         if open.name.is_empty() && !call.is_custom {
             open.held.extend_from_slice(&arguments);
-            return if open.held.len() > MAX_HELD { Err("a tool call without a name") } else { Ok(false) };
+            return if open.held.len() > MAX_HELD { Err(UNNAMED) } else { Ok(false) };
         }
         let has_id = id_of(text, call) == Some(&open.id);
         if open.id.is_empty() {
@@ -181,7 +183,7 @@ impl Calls {
 
     /// Returns the place of the call that a fragment belongs to. A fragment that begins a call gets
     /// a new place.
-    pub(super) fn place(&mut self, text: &[u8], call: &CallShape) -> Result<usize, &'static str> {
+    pub(super) fn place(&mut self, text: &[u8], call: &CallShape) -> Result<usize, StreamFault> {
         let (id, name) = (id_of(text, call), name_of(text, call));
         let number = call.index.as_ref().and_then(|index| integer_of(text, &index.value));
         let known = match (number, id, name) {
@@ -203,7 +205,7 @@ impl Calls {
         };
         let slot = known.unwrap_or(self.list.len());
         if slot == MAX_CALLS {
-            return Err("more than 128 tool calls");
+            return Err(StreamFault::Broken("more than 128 tool calls"));
         }
         if slot == self.list.len() {
             self.list.push(OpenCall { number, ..OpenCall::default() });
@@ -219,7 +221,7 @@ impl Calls {
         is_cut: bool,
         ids: &Ids,
         edits: &mut Edits<'_>,
-    ) -> Result<usize, &'static str> {
+    ) -> Result<usize, StreamFault> {
         let text = edits.text();
         let mut said = 0;
         self.introduced = calls.len();
@@ -234,7 +236,7 @@ impl Calls {
                 continue;
             }
             let (Some(function), Some(_)) = (&call.function, name_of(text, call)) else {
-                return Err("a tool call without a name");
+                return Err(UNNAMED);
             };
             let inside = arguments(text, call);
             said += arguments_len(text, call);
@@ -254,14 +256,11 @@ impl Calls {
 }
 
 /// Takes the arguments of a call of the old kind (`function_call`). A message has at most one.
-pub(super) fn take_old(text: &[u8], member: &Member, to: &mut Pieces) {
-    let call = slice(text, &member.value);
-    // The text was scanned before. A value that is no object has no arguments.
-    let _read = Cursor::new(call).members(|key, value| {
-        if slice(call, &key) == br#""arguments""# && slice(call, &value).starts_with(b"\"") {
-            to.take_literal(between_quotes(slice(call, &value)));
-        }
-    });
+pub(super) fn take_old(text: &[u8], call: &Member, to: &mut Pieces) {
+    let arguments = Member::find(text, call.value.start, br#""arguments""#);
+    if let Some(literal) = arguments.filter(|arguments| arguments.kind(text) == Kind::String) {
+        to.take_literal(between_quotes(slice(text, &literal.value)));
+    }
 }
 
 /// Returns the text between the quotes of a literal.

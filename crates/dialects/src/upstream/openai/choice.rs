@@ -5,7 +5,7 @@ use super::calls::{self, Calls, Ids};
 use super::finish::{self, Finish};
 use super::shape::{CallShape, ChoiceShape, LISTS, MAX_CHOICES, MessageShape, set};
 use super::{content, digits, error, reasoning};
-use crate::neutral::{AnswerHeader, Flaws, StreamFault, UpstreamError, flaws};
+use crate::neutral::{AnswerHeader, Flaws, StreamFault, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
@@ -68,13 +68,15 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Reads the end of an entry's choice. Returns `None` if the entry has no end.
-    pub(super) fn read(text: &[u8], entry: &ChoiceShape) -> Result<Option<Self>, UpstreamError> {
+    pub(super) fn read(text: &[u8], entry: &ChoiceShape) -> Result<Option<Self>, StreamFault> {
         let Some(member) = &entry.finish else { return Ok(None) };
         match finish::read(text, &member.value) {
             Finish::Unsaid => Ok(None),
             Finish::Ended(reason) => Ok(Some(Self { reason, native: None })),
             Finish::EndedBy(word) => Ok(Some(Self { reason: finish::STOP, native: Some(word) })),
-            Finish::Failed(word) => Err(error::hidden(text).unwrap_or_else(|| error::gave_up(word))),
+            Finish::Failed(word) => {
+                Err(StreamFault::Upstream(error::hidden(text).unwrap_or_else(|| error::gave_up(word))))
+            }
         }
     }
 }
@@ -100,14 +102,14 @@ impl Choice {
         text: &[u8],
         entry: &'s ChoiceShape,
     ) -> Result<Option<(&'s MessageShape, bool)>, StreamFault> {
-        let message = entry.in_message.as_ref().filter(|message| message.speaks && !self.has_delta);
-        match (&entry.in_delta, message) {
-            (Some(delta), Some(message)) if !delta.speaks => Ok(Some((message, true))),
-            (Some(delta), _) => Ok(Some((delta, false))),
-            (None, _) if entry.delta.as_ref().is_some_and(|delta| delta.kind(text) != Kind::Null) => {
+        let message = entry.message.as_ref().filter(|message| message.speaks && !self.has_delta);
+        match (&entry.delta, message) {
+            (Some(delta), _) if !matches!(delta.member.kind(text), Kind::Object | Kind::Null) => {
                 Err(StreamFault::Broken("a delta is not an object"))
             }
-            (None, message) => Ok(message.map(|message| (message, true))),
+            (Some(delta), None) if delta.is_object(text) => Ok(Some((delta, false))),
+            (Some(delta), Some(_)) if delta.speaks => Ok(Some((delta, false))),
+            (_, message) => Ok(message.map(|message| (message, true))),
         }
     }
 
@@ -144,7 +146,7 @@ impl Choice {
     /// Returns whether an entry only repeats the piece of reasoning before it. A short piece may be
     /// meant twice.
     pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &ChoiceShape) -> bool {
-        let Some(span) = entry.in_delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
+        let Some(span) = entry.delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
         let piece = slice(text, span);
         if piece == self.last_reasoning {
             return true;
@@ -175,18 +177,19 @@ impl Choice {
         };
         let other = if is_message { &entry.delta } else { &entry.message };
         if let Some(other) = other {
-            edits.remove_member(&other.key, &other.value);
+            edits.remove_member(&other.member.key, &other.member.value);
         }
-        match &entry.message {
-            Some(message) if is_message => edits.replace(message.key.clone(), &br#""delta""#[..]),
-            Some(_) | None => self.has_delta |= !is_message && body.speaks,
+        if is_message {
+            edits.replace(body.member.key.clone(), &br#""delta""#[..]);
+        } else {
+            self.has_delta |= body.speaks;
         }
-        let mut bytes = self.edit_body(body, common, edits).map_err(StreamFault::Broken)?;
+        let mut bytes = self.edit_body(body, common, edits)?;
         if let Some(member) = &body.calls
             && !body.call_range.is_empty()
         {
             let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-            bytes += self.calls.edit(member, calls, &common.ids, edits).map_err(StreamFault::Broken)?;
+            bytes += self.calls.edit(member, calls, &common.ids, edits)?;
         }
         if body.has_lists {
             self.number_lists(body, edits);
@@ -211,16 +214,16 @@ impl Choice {
         body: &MessageShape,
         common: &Common,
         edits: &mut Edits<'_>,
-    ) -> Result<usize, &'static str> {
+    ) -> Result<usize, StreamFault> {
         let text = edits.text();
         if body.has_odd_calls(text) {
-            return Err("`tool_calls` is not an array");
+            return Err(StreamFault::Broken("`tool_calls` is not an array"));
         }
         self.has_ended_audio |= body.ends_audio;
         self.refuses |= body.refuses;
         self.answers = self.answers || body.answers(text);
         self.edit_role(body, edits);
-        let bytes = body.said + content::edit(body, common.show_reasoning, edits)?;
+        let bytes = body.said + content::edit(body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
         reasoning::edit(body, common.show_reasoning, edits);
         if common.wants_json {
             content::take(text, body, &mut self.content);
@@ -239,9 +242,10 @@ impl Choice {
             br#"{"role":"assistant","content":""}"#
         };
         if let Some(message) = &entry.message {
-            edits.remove_member(&message.key, &message.value);
+            edits.remove_member(&message.member.key, &message.member.value);
         }
-        set(edits, entry.open, br#""delta""#, &entry.delta, delta);
+        let null = entry.delta.as_ref().map(|null| null.member.clone());
+        set(edits, entry.open, br#""delta""#, &null, delta);
     }
 
     fn edit_role(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {

@@ -4,9 +4,11 @@
 //! finish of a choice is held back until the stream has ended. So the finish comes last and once,
 //! however often and early the upstream sends it, and nothing after it is lost.
 
-use super::calls::between_quotes;
+use std::borrow::Cow;
+
+use super::calls::{UNNAMED, between_quotes};
 use super::choice::{Choice, Common, Ended, Finishes, choice_of};
-use super::event::{edit_usage, groq_usage, write_event};
+use super::event::{edit_usage, write_event};
 use super::head::Head;
 use super::meter::{self, Counts};
 use super::pattern::{Pattern, Probe};
@@ -29,16 +31,16 @@ const MAX_HELD: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Chunks {
     quirks: &'static Quirks,
-    head: Head,
-    common: Common,
+    pub(super) head: Head,
+    pub(super) common: Common,
     show_usage: bool,
-    cost: ShowCost,
+    pub(super) cost: ShowCost,
     prompt_bytes: u64,
-    shape: Shape,
+    pub(super) shape: Shape,
     pub(super) pattern: Pattern,
     /// The text that the pattern continues.
     followed: Followed,
-    choices: Vec<Choice>,
+    pub(super) choices: Vec<Choice>,
     pub(super) reported: Reported,
     /// The citations from a chunk that is not shown.
     citations: Vec<u8>,
@@ -60,7 +62,7 @@ enum Followed {
 /// The last usage that the upstream reported.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
-    counts: Option<Counts>,
+    pub(super) counts: Option<Counts>,
     object: Vec<u8>,
     /// The chunk that had only the usage, if there was one.
     chunk: Vec<u8>,
@@ -114,10 +116,8 @@ impl Chunks {
             return if self.whole() { Ok(true) } else { Err(StreamFault::Cut) };
         }
         self.pattern.forget();
-        match self.shape.read(data) {
-            Ok(()) => self.chunk(data, out)?,
-            Err(_) => self.unreadable(data, out)?,
-        }
+        let text = self.read(data, "an event is not a JSON object")?;
+        self.chunk(&text, out)?;
         Ok(false)
     }
 
@@ -128,29 +128,27 @@ impl Chunks {
         if is_whole { self.event(name, data, out) } else { Ok(false) }
     }
 
-    #[cold]
-    fn unreadable(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        // The specification requires that invalid UTF-8 is replaced, not refused. A model may emit
-        // half a character.
-        if std::str::from_utf8(data).is_err() {
-            let text = String::from_utf8_lossy(data);
-            if self.shape.read(text.as_bytes()).is_ok() {
-                return self.chunk(text.as_bytes(), out);
+    /// Reads one whole text into the shape. Returns the text as it was read. `broken` says what is
+    /// wrong if the text is no JSON object.
+    pub(super) fn read<'t>(&mut self, data: &'t [u8], broken: &'static str) -> Result<Cow<'t, [u8]>, StreamFault> {
+        let mut text = Cow::Borrowed(data);
+        if self.shape.read(data).is_err() {
+            // The specification requires that invalid UTF-8 is replaced, not refused. A model may
+            // emit half a character.
+            text = String::from_utf8_lossy(data).into_owned().into_bytes().into();
+            if self.shape.read(&text).is_err() {
+                return Err(error::hidden(data).map_or(StreamFault::Broken(broken), StreamFault::Upstream));
             }
         }
-        let broken = StreamFault::Broken("an event is not a JSON object");
-        Err(error::hidden(data).map_or(broken, StreamFault::Upstream))
+        if let Some(found) = self.shape.error(&text) {
+            return Err(StreamFault::Upstream(found));
+        }
+        self.shape.too_many.map_or(Ok(text), |why| Err(StreamFault::Broken(why)))
     }
 
     /// Takes a chunk that was read into the shape.
     fn chunk(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
         let shape = &self.shape;
-        if let Some(found) = shape.error(text) {
-            return Err(StreamFault::Upstream(found));
-        }
-        if let Some(why) = shape.too_many {
-            return Err(StreamFault::Broken(why));
-        }
         if shape.choices.as_ref().is_some_and(|member| !matches!(member.kind(text), Kind::Array | Kind::Null)) {
             return Err(StreamFault::Broken("`choices` is not an array"));
         }
@@ -182,12 +180,12 @@ impl Chunks {
         }
         // Pieces of reasoning that may be repeated must all be checked.
         let is_reasoning =
-            |entry: &ChoiceShape| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
+            |entry: &ChoiceShape| entry.delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
         if self.quirks.repeats_reasoning && self.shape.list.iter().any(is_reasoning) {
             return Ok(());
         }
         // If thinking is hidden, the text beside it decides if the chunk goes out at all.
-        if !self.common.show_reasoning && self.shape.list.iter().any(ChoiceShape::thinks) {
+        if !self.common.show_reasoning && self.shape.list.iter().flat_map(ChoiceShape::bodies).any(|body| body.thinks) {
             return Ok(());
         }
         match self.pattern.probe(text, &self.shape) {
@@ -219,7 +217,7 @@ impl Chunks {
     /// Returns the text that the only text of the chunk in the shape continues.
     fn goes_on_with(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
         let [entry] = self.shape.list.as_slice() else { return Ok(Followed::Nothing) };
-        let Some(body) = &entry.in_delta else { return Ok(Followed::Nothing) };
+        let Some(body) = &entry.delta else { return Ok(Followed::Nothing) };
         let choice = choice_of(&mut self.choices, text, entry, 0)?;
         Ok(match self.shape.calls.get(body.call_range.clone()) {
             Some([call]) => match choice.calls.place(text, call) {
@@ -280,7 +278,7 @@ impl Chunks {
     fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
         let mut only = None;
         for (place, entry) in self.shape.list.iter().enumerate() {
-            let Some(ended) = Ended::read(text, entry).map_err(StreamFault::Upstream)? else { continue };
+            let Some(ended) = Ended::read(text, entry)? else { continue };
             let choice = choice_of(&mut self.choices, text, entry, place)?;
             choice.ended = Some(ended);
             self.opened = true;
@@ -334,7 +332,8 @@ impl Chunks {
         if self.reported.counts.is_none() && !self.opened { Usage::default() } else { self.usage() }
     }
 
-    fn usage(&self) -> Usage {
+    /// Returns the usage for the counts and the text so far.
+    pub(super) fn usage(&self) -> Usage {
         let mut usage = match self.reported.counts {
             Some(counts) => counts.settle(self.quirks, self.prompt_bytes, self.said),
             None => Usage::estimated(self.prompt_bytes, self.said),
@@ -352,7 +351,7 @@ impl Chunks {
             return Err(StreamFault::Cut);
         }
         if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
-            return Err(StreamFault::Broken("a tool call without a name"));
+            return Err(UNNAMED);
         }
         if !self.citations.is_empty() {
             let chunk = [
@@ -422,8 +421,8 @@ impl Chunks {
         let mut edits = Edits::new(text);
         self.head.edit(&self.shape, OBJECT, &mut edits);
         if let Some((object, mark)) = usage {
-            if let Some((key, value)) = groq_usage(text, &self.shape) {
-                edits.remove_member(&key, &value);
+            if let Some(usage) = self.shape.groq_usage(text) {
+                edits.remove_member(&usage.key, &usage.value);
             }
             set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
             // An upstream gateway's own trail is not for the caller.
@@ -447,14 +446,10 @@ impl Reported {
     /// Takes the usage of a chunk from any place. The last usage counts, so a usage that grows from
     /// chunk to chunk, or comes twice, is counted once.
     fn take(&mut self, text: &[u8], shape: &Shape, keeps_chunk: bool) {
-        let in_groq = groq_usage(text, shape).map(|(_, value)| value);
-        let in_choice = shape.list.iter().find_map(|choice| choice.usage.as_ref()).map(|usage| usage.value.clone());
-        let top = shape.usage.as_ref().map(|usage| usage.value.clone());
-        let mut places = [top, in_groq, in_choice].into_iter().flatten();
-        let Some((span, counts)) = places.find_map(|span| Counts::read(text, &span).map(|counts| (span, counts)))
-        else {
-            return;
-        };
+        let in_choice = shape.list.iter().find_map(|choice| choice.usage.clone());
+        let mut places = [shape.usage.clone(), shape.groq_usage(text), in_choice].into_iter().flatten();
+        let found = places.find_map(|usage| Some((Counts::read(text, &usage.value)?, usage.value)));
+        let Some((counts, span)) = found else { return };
         self.counts = Some(counts);
         // The upstream may be a gateway like this one.
         self.is_estimate = shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));

@@ -2,7 +2,7 @@
 //! is shown once and at the end.
 
 use super::shape::Shape;
-use crate::wire::json::{Cursor, Span, slice};
+use crate::wire::json::slice;
 use crate::wire::splice::Edits;
 
 /// Removes the usage from a chunk that is not the last one. A client would count it there, and
@@ -19,20 +19,9 @@ pub(super) fn edit_usage(shape: &Shape, show_usage: bool, edits: &mut Edits<'_>)
     } else if show_usage {
         edits.insert_member(shape.open, &br#""usage":null"#[..]);
     }
-    if let Some((key, value)) = groq_usage(text, shape) {
-        edits.remove_member(&key, &value);
+    if let Some(usage) = shape.groq_usage(text) {
+        edits.remove_member(&usage.key, &usage.value);
     }
-}
-
-/// Finds the key and the value of the usage in Groq's `x_groq`.
-pub(super) fn groq_usage(text: &[u8], shape: &Shape) -> Option<(Span, Span)> {
-    let mut found = None;
-    let read = Cursor::starting_at(text, shape.x_groq.as_ref()?.value.start).members(|key, value| {
-        if slice(text, &key) == br#""usage""# {
-            found = Some((key, value));
-        }
-    });
-    read.ok().and(found)
 }
 
 /// Appends one event. JSON that came over several lines is written on one.

@@ -157,7 +157,7 @@ impl Pattern {
 /// is so if only the text adds to the state of the stream.
 fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
     let [entry] = shape.list.as_slice() else { return None };
-    let body = entry.in_delta.as_ref()?;
+    let body = entry.delta.as_ref()?;
     let is_null = |value: &Span| slice(text, value) == b"null";
     let adds = shape.usage.as_ref().is_some_and(|usage| !is_null(&usage.value))
         || shape.x_groq.is_some()

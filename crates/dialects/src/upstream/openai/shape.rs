@@ -20,6 +20,19 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// Finds a member by its name, in a value that was scanned before and starts at `at`. If the
+    /// name comes twice, the last one counts.
+    pub(super) fn find(text: &[u8], at: usize, name: &[u8]) -> Option<Self> {
+        let mut found = None;
+        // A value that is no object has no members.
+        let _read = Cursor::starting_at(text, at).members(|key, value| {
+            if slice(text, &key) == name {
+                found = Some(Self { key, value });
+            }
+        });
+        found
+    }
+
     /// Returns whether the value has any content: it is not `null`, `false` or an empty string.
     pub(super) fn speaks(&self, text: &[u8]) -> bool {
         !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
@@ -28,16 +41,12 @@ impl Member {
     /// Returns whether the value is `logprobs` in the form that clients read, or `null`. Together
     /// sends a bare number. Together and Fireworks also send the lists of the older API.
     pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
-        let value = slice(text, &self.value);
         match self.kind(text) {
             Kind::Null => true,
-            Kind::Object if value.starts_with(br#"{"content""#) => true,
+            Kind::Object if slice(text, &self.value).starts_with(br#"{"content""#) => true,
             Kind::Object => {
-                let mut is_old = false;
-                let read = Cursor::new(value).members(|key, _| {
-                    is_old |= matches!(slice(value, &key), br#""tokens""# | br#""token_logprobs""#);
-                });
-                read.is_ok() && !is_old
+                let has = |name| Self::find(text, self.value.start, name).is_some();
+                !has(br#""tokens""#) && !has(br#""token_logprobs""#)
             }
             Kind::Array | Kind::String | Kind::Number | Kind::Bool => false,
         }
@@ -104,8 +113,8 @@ pub(super) struct Shape {
 pub(super) struct ChoiceShape {
     pub(super) open: usize,
     pub(super) index: Option<Member>,
-    pub(super) delta: Option<Member>,
-    pub(super) message: Option<Member>,
+    pub(super) delta: Option<MessageShape>,
+    pub(super) message: Option<MessageShape>,
     pub(super) finish: Option<Member>,
     pub(super) logprobs: Option<Member>,
     /// Seen at Moonshot.
@@ -113,15 +122,13 @@ pub(super) struct ChoiceShape {
     /// Seen at OpenRouter.
     pub(super) error: Option<Member>,
     pub(super) has_native_finish: bool,
-    /// The members of `delta`, if it is an object.
-    pub(super) in_delta: Option<MessageShape>,
-    /// The members of `message`, if it is an object.
-    pub(super) in_message: Option<MessageShape>,
 }
 
-/// A `delta` or a `message`.
+/// A `delta` or a `message`. It is empty if the value is no object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MessageShape {
+    /// The message itself, as a member of its choice.
+    pub(super) member: Member,
     pub(super) open: usize,
     pub(super) role: Option<Member>,
     pub(super) content: Option<Member>,
@@ -150,6 +157,9 @@ pub(super) struct MessageShape {
     pub(super) has_lists: bool,
     /// True if the audio has a time of expiry, which is how a spoken answer ends.
     pub(super) ends_audio: bool,
+    /// The UTF-8 bytes of reasoning. Some servers send the same text under two names. It counts
+    /// once.
+    reasoned: usize,
     /// The UTF-8 bytes of reasoning, of a refusal, and of a call of the old kind.
     pub(super) said: usize,
     /// The number of strings of content or reasoning, except empty ones.
@@ -236,6 +246,11 @@ impl Shape {
         integer_of(text, &self.created.as_ref()?.value).filter(|created| *created > 0)
     }
 
+    /// Returns the usage in Groq's `x_groq`.
+    pub(super) fn groq_usage(&self, text: &[u8]) -> Option<Member> {
+        Member::find(text, self.x_groq.as_ref()?.value.start, br#""usage""#)
+    }
+
     fn choice(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         if self.list.len() == MAX_CHOICES {
             self.too_many = Some("more than 128 choices");
@@ -246,13 +261,12 @@ impl Shape {
         let calls = &mut self.calls;
         let span = cursor.object(|cursor, key| {
             let slot = match slice(text, &key) {
-                name @ (br#""delta""# | br#""message""#) => {
-                    let (value, body) = maybe_body(cursor, calls)?;
-                    let (member, shape) = match name {
-                        br#""delta""# => (&mut choice.delta, &mut choice.in_delta),
-                        _ => (&mut choice.message, &mut choice.in_message),
-                    };
-                    (*member, *shape) = (Some(Member { key, value }), body);
+                br#""delta""# => {
+                    choice.delta = Some(body(cursor, key, calls)?);
+                    return Ok(());
+                }
+                br#""message""# => {
+                    choice.message = Some(body(cursor, key, calls)?);
                     return Ok(());
                 }
                 br#""index""# => &mut choice.index,
@@ -270,7 +284,7 @@ impl Shape {
             Ok(())
         })?;
         choice.open = span.start;
-        if [&choice.in_delta, &choice.in_message].into_iter().flatten().any(|body| body.call_range.len() > MAX_CALLS) {
+        if choice.bodies().any(|body| body.call_range.len() > MAX_CALLS) {
             self.too_many = Some("more than 128 tool calls");
         }
         self.list.push(choice);
@@ -279,13 +293,18 @@ impl Shape {
 }
 
 impl ChoiceShape {
-    /// Returns whether the choice has thinking.
-    pub(super) fn thinks(&self) -> bool {
-        [&self.in_delta, &self.in_message].into_iter().flatten().any(|body| body.thinks)
+    /// Returns the delta and the message, as far as they are there.
+    pub(super) fn bodies(&self) -> impl Iterator<Item = &MessageShape> {
+        [&self.delta, &self.message].into_iter().flatten()
     }
 }
 
 impl MessageShape {
+    /// Returns whether the value is an object.
+    pub(super) fn is_object(&self, text: &[u8]) -> bool {
+        self.member.kind(text) == Kind::Object
+    }
+
     /// Returns whether `tool_calls` is there, but has a form that no client can read.
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
@@ -314,6 +333,64 @@ impl MessageShape {
         self.only_text.as_ref().filter(|_| !has_more).filter(|span| slice(text, span).starts_with(b"\""))
     }
 
+    /// Notes a member of the message, except its calls.
+    fn note(&mut self, text: &[u8], member: Member) {
+        let (name, value) = (slice(text, &member.key), slice(text, &member.value));
+        let is_full = !is_hollow(value);
+        match name {
+            br#""role""# => self.role = Some(member),
+            br#""content""# => {
+                self.speaks |= !matches!(value, b"null" | b"\"\"" | b"[]");
+                self.has_answer |= filled(text, &member.value).is_some();
+                self.note_text(text, &member.value);
+                self.content = Some(member);
+            }
+            names::STANDARD | names::SHORT | names::BLOCKS | names::TEXT => {
+                self.has_thinking = true;
+                self.thinks |= is_full;
+                self.speaks |= is_full;
+                match name {
+                    names::STANDARD => self.has_reasoning_content = true,
+                    names::SHORT => self.has_reasoning = value.starts_with(b"\""),
+                    _ => {}
+                }
+                if matches!(name, names::STANDARD | names::SHORT) {
+                    self.note_text(text, &member.value);
+                }
+                if name != names::BLOCKS {
+                    self.reasoned = self.reasoned.max(json::text_len(text, &member.value));
+                }
+            }
+            // The value may or may not have thinking.
+            names::BESIDES => self.has_thinking = true,
+            br#""refusal""# if is_full => {
+                (self.speaks, self.is_special, self.refuses) = (true, true, true);
+                self.said += json::text_len(text, &member.value);
+            }
+            br#""audio""# if is_full => {
+                (self.speaks, self.is_special, self.has_answer) = (true, true, true);
+                let expires = Member::find(text, member.value.start, br#""expires_at""#);
+                self.ends_audio = expires.is_some_and(|time| time.kind(text) == Kind::Number);
+            }
+            br#""function_call""# if is_full => {
+                (self.speaks, self.is_special, self.has_answer) = (true, true, true);
+                self.said += value.len();
+                self.old_call = Some(member);
+            }
+            name if LISTS.contains(&name) => {
+                // A citation alone does not begin an answer. Reasoning and images do.
+                self.speaks |= is_full && name != br#""annotations""#;
+                self.has_answer |= is_full && name == br#""images""#;
+                self.has_lists |= is_full && value.starts_with(b"[");
+                if name == names::DETAILS {
+                    self.has_thinking = true;
+                    self.thinks |= is_full;
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn note_text(&mut self, text: &[u8], value: &Span) {
         if filled(text, value).is_some() {
             self.texts += 1;
@@ -322,100 +399,36 @@ impl MessageShape {
     }
 }
 
-fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<CallShape>) -> Result<(Span, Option<MessageShape>), Broken> {
-    if cursor.kind()? != Kind::Object {
-        return Ok((cursor.value()?, None));
-    }
+/// Reads the delta or the message that follows its key. Appends its calls to `calls`.
+fn body(cursor: &mut Cursor<'_>, key: Span, calls: &mut Vec<CallShape>) -> Result<MessageShape, Broken> {
     let text = cursor.text();
     let mut body = MessageShape::default();
     let first_call = calls.len();
-    let mut reasoned = 0;
-    let span = cursor.object(|cursor, key| {
-        let name = slice(text, &key);
-        match name {
-            br#""content""# => {
-                let value = cursor.value()?;
-                body.speaks |= !matches!(slice(text, &value), b"null" | b"\"\"" | b"[]");
-                body.note_text(text, &value);
-                body.has_answer |= filled(text, &value).is_some();
-                body.content = Some(Member { key, value });
-            }
-            br#""role""# => body.role = Some(Member { key, value: cursor.value()? }),
-            br#""tool_calls""# => {
-                calls.truncate(first_call);
-                let value = cursor.maybe_array(|cursor, at| {
-                    // One call too many shows that there are too many.
-                    if at > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
-                        return cursor.value().map(drop);
-                    }
-                    calls.push(call(cursor)?);
-                    Ok(())
-                })?;
-                body.calls = Some(Member { key, value });
-            }
-            names::STANDARD | names::SHORT | names::BLOCKS | names::TEXT => {
-                let value = cursor.value()?;
-                let thinks = !is_hollow(slice(text, &value));
-                body.has_thinking = true;
-                body.thinks |= thinks;
-                body.speaks |= thinks;
-                match name {
-                    names::STANDARD => body.has_reasoning_content = true,
-                    names::SHORT => body.has_reasoning = slice(text, &value).starts_with(b"\""),
-                    _ => {}
-                }
-                if matches!(name, names::STANDARD | names::SHORT) {
-                    body.note_text(text, &value);
-                }
-                // Some servers send the same text under two names. It counts once.
-                if name != names::BLOCKS {
-                    reasoned = reasoned.max(json::text_len(text, &value));
-                }
-            }
-            // The value may or may not have thinking.
-            names::BESIDES => {
-                cursor.value()?;
-                body.has_thinking = true;
-            }
-            br#""refusal""# | br#""audio""# | br#""function_call""# => {
-                let value = cursor.value()?;
-                if is_hollow(slice(text, &value)) {
-                    return Ok(());
-                }
-                (body.speaks, body.is_special) = (true, true);
-                body.refuses |= name == br#""refusal""#;
-                body.has_answer |= name != br#""refusal""#;
-                match name {
-                    br#""refusal""# => body.said += json::text_len(text, &value),
-                    br#""audio""# => body.ends_audio = expires(slice(text, &value)),
-                    _ => {
-                        body.said += value.len();
-                        body.old_call = Some(Member { key, value });
-                    }
-                }
-            }
-            name if LISTS.contains(&name) => {
-                let value = cursor.value()?;
-                let full = !is_hollow(slice(text, &value));
-                // A citation alone does not begin an answer. Reasoning and images do.
-                body.speaks |= full && name != br#""annotations""#;
-                body.has_answer |= full && name == br#""images""#;
-                body.has_lists |= full && slice(text, &value).starts_with(b"[");
-                if name == names::DETAILS {
-                    body.has_thinking = true;
-                    body.thinks |= full;
-                }
-            }
-            _ => return cursor.value().map(drop),
+    let value = cursor.maybe_object(|cursor, key| {
+        if slice(text, &key) != br#""tool_calls""# {
+            let value = cursor.value()?;
+            body.note(text, Member { key, value });
+            return Ok(());
         }
+        calls.truncate(first_call);
+        let value = cursor.maybe_array(|cursor, at| {
+            // One call too many shows that there are too many.
+            if at > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
+                return cursor.value().map(drop);
+            }
+            calls.push(call(cursor)?);
+            Ok(())
+        })?;
+        body.calls = Some(Member { key, value });
         Ok(())
     })?;
-    body.open = span.start;
+    body.open = value.start;
+    body.member = Member { key, value };
     body.call_range = first_call..calls.len();
     body.speaks |= !body.call_range.is_empty();
     body.has_answer |= !body.call_range.is_empty();
-    body.said += reasoned;
-    Ok((span, Some(body)))
+    body.said += body.reasoned;
+    Ok(body)
 }
 
 fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
@@ -454,14 +467,4 @@ fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
 /// Returns whether a value has no content.
 pub(super) fn is_hollow(value: &[u8]) -> bool {
     matches!(value, b"null" | b"\"\"" | b"[]" | b"{}" | b"false")
-}
-
-/// Returns whether the audio has a time of expiry.
-fn expires(audio: &[u8]) -> bool {
-    let mut found = false;
-    let read = Cursor::new(audio).object(|cursor, key| {
-        found |= slice(audio, &key) == br#""expires_at""# && cursor.kind()? == Kind::Number;
-        cursor.value().map(drop)
-    });
-    read.is_ok() && found
 }

@@ -34,18 +34,13 @@ impl Strays {
             let (line, after) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
             self.piece(line);
             if end.is_some()
-                && let Some(found) = self.end_of_line()
+                && let Some(found) = self.end_line()
             {
                 return Some((Box::new(found), bytes.len() - after.len()));
             }
             rest = after.get(1..).unwrap_or_default();
         }
         None
-    }
-
-    /// Ends the last line at the end of the stream, because its line end may be missing.
-    pub fn finish(&mut self) -> Option<UpstreamError> {
-        self.end_of_line()
     }
 
     fn piece(&mut self, piece: &[u8]) {
@@ -70,7 +65,9 @@ impl Strays {
         }
     }
 
-    fn end_of_line(&mut self) -> Option<UpstreamError> {
+    /// Ends the current line. Returns the error that the kept lines are. At the end of the stream,
+    /// the last line may have no line end.
+    pub fn end_line(&mut self) -> Option<UpstreamError> {
         self.inside = false;
         if !std::mem::take(&mut self.keeps) {
             return None;
@@ -103,7 +100,7 @@ mod tests {
             let (head, tail) = stream.as_bytes().split_at(cut);
             let mut strays = Strays::default();
             let watched = strays.watch(head).or_else(|| strays.watch(tail));
-            let found = watched.map(|(error, _)| *error).or_else(|| strays.finish());
+            let found = watched.map(|(error, _)| *error).or_else(|| strays.end_line());
             assert_eq!(found.map(|error| error.message).as_deref(), message, "{stream:?} cut at {cut}");
         }
     }

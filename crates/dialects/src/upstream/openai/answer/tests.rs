@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::neutral::UpstreamError;
+use crate::neutral::usage::Usage;
 
 const USAGE: &str = r#""usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#;
 const REPORTED: Usage = Usage {
