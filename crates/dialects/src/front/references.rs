@@ -58,40 +58,25 @@ impl AllowedReferences {
         let text = json::text_of(text, span).filter(|text| !text.is_empty())?;
         let is_file = json::folds_to(name, "file_id") || json::folds_to(name, "fileid");
         let refers = if is_file { Refers::File } else { Refers::of(name, &text) };
-        let Self { gs, s3, files, urls, .. } = *self;
-        let may = match refers {
-            Refers::No => true,
-            Refers::Gs => gs,
-            Refers::S3 => s3,
-            Refers::File => files,
-            Refers::Url(_) | Refers::Other | Refers::Path => match urls {
-                Urls::Any => true,
-                Urls::Public => matches!(refers, Refers::Url(Host::Public) | Refers::Path),
-                Urls::NoneSinceNear | Urls::None => false,
-            },
-        };
-        if may {
-            return None;
-        }
-        let (why, word) = match (refers, urls) {
-            (Refers::Gs, _) => ("Files at gs:// are read with the account's own rights", "caller_references: [gs]"),
-            (Refers::S3, _) => ("Files at s3:// are read with the account's own rights", "caller_references: [s3]"),
-            (Refers::File, _) => ("Uploaded files are read with the account's own rights", FILES),
+        let (is_allowed, why, word) = match (refers, self.urls) {
+            (Refers::No, _) => return None,
+            (Refers::Gs, _) => (self.gs, "Files at gs:// are read with the account's own rights", GS),
+            (Refers::S3, _) => (self.s3, "Files at s3:// are read with the account's own rights", S3),
+            (Refers::File, _) => (self.files, "Uploaded files are read with the account's own rights", FILES),
+            (_, Urls::Any) | (Refers::PublicUrl | Refers::Path, Urls::Public) => return None,
             (_, Urls::NoneSinceNear) => {
-                ("The model's server would fetch the URL from within the gateway's own network", PASS)
+                (false, "The model's server would fetch the URL from within the gateway's own network", PASS)
             }
-            (_, Urls::None) => ("No URL is passed on to this model's server", PASS),
-            (Refers::Url(Host::Plain), _) => ("The URL begins with http:, and only https: is passed on", PASS),
-            (Refers::Url(Host::Private), _) => ("The URL's host is not one of the public internet", PASS),
-            (Refers::Url(Host::Public) | Refers::Other | Refers::Path | Refers::No, _) => {
-                ("A URL of this scheme may mean a file of the server's own", PASS)
-            }
+            (_, Urls::None) => (false, "No URL is passed on to this model's server", PASS),
+            (Refers::PlainUrl, _) => (false, "The URL begins with http:, and only https: is passed on", PASS),
+            (Refers::PrivateUrl, _) => (false, "The URL's host is not one of the public internet", PASS),
+            (Refers::Other, _) => (false, "A URL of this scheme may mean a file of the server's own", PASS),
         };
-        Some(Judgement { why, word })
+        (!is_allowed).then_some(Judgement { why, word })
     }
 }
 
-/// Why something may not be referred to, and what an operator writes to allow it.
+/// The reason why a reference is refused, and what an operator writes to allow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judgement {
     why: &'static str,
@@ -105,14 +90,17 @@ impl Judgement {
     /// What was stored at the account before.
     pub(crate) const CACHED: Self = Self { why: "Cached contents are read with the account's own rights", word: FILES };
 
-    /// Says it to the caller.
+    /// Returns the sentence for the caller.
     pub(crate) fn message(&self) -> String {
         let Self { why, word } = self;
         format!("{why}. Send the data itself, or ask the gateway's operator to allow it (`{word}`).")
     }
 }
 
-/// What an operator writes for what was uploaded to an account.
+/// The words that an operator writes for Google's storage, for Amazon's, and for what was uploaded
+/// to an account.
+const GS: &str = "caller_references: [gs]";
+const S3: &str = "caller_references: [s3]";
 const FILES: &str = "caller_references: [files]";
 /// What an operator writes for URLs.
 const PASS: &str = "media_urls: pass";
@@ -126,22 +114,16 @@ enum Refers {
     S3,
     /// A file that was uploaded to the provider.
     File,
-    /// `http:` or `https:`.
-    Url(Host),
+    /// An `https:` URL of a public host.
+    PublicUrl,
+    /// An `http:` URL of a public host.
+    PlainUrl,
+    /// An `http:` or `https:` URL whose host is not surely public.
+    PrivateUrl,
     /// A URL of another scheme.
     Other,
     /// It may be the path of a file on the server.
     Path,
-}
-
-/// Where a URL leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Host {
-    Public,
-    /// Public or not, without TLS.
-    Plain,
-    /// Not surely public.
-    Private,
 }
 
 impl Refers {
@@ -164,11 +146,11 @@ impl Refers {
             "data" => Self::No,
             "gs" => Self::Gs,
             "s3" | "s3a" | "s3n" => Self::S3,
-            "https" | "http" if is_long => Self::Url(Host::Private),
+            "https" | "http" if is_long => Self::PrivateUrl,
             "https" | "http" if is_google_file(rest) => Self::File,
-            "https" if is_public(rest) => Self::Url(Host::Public),
-            "http" if is_public(rest) => Self::Url(Host::Plain),
-            "https" | "http" => Self::Url(Host::Private),
+            "https" if is_public(rest) => Self::PublicUrl,
+            "http" if is_public(rest) => Self::PlainUrl,
+            "https" | "http" => Self::PrivateUrl,
             "file" | "ftp" => Self::Other,
             _ if rest.starts_with("//") => Self::Other,
             // `C:\…`, or a sentence with a colon.
@@ -176,8 +158,8 @@ impl Refers {
         }
     }
 
-    /// No URL by its beginning. Some servers look past quotes, brackets and other blanks, or for a
-    /// URL anywhere in a text that is to name a place.
+    /// Judges a text that does not begin as a URL. Some servers look past quotes, brackets and
+    /// other blanks, or for a URL anywhere in a text that is to name a place.
     fn of_path(name: &[u8], text: &str) -> Self {
         let names_place = names_place(name);
         let mut other = false;
@@ -187,13 +169,8 @@ impl Refers {
             if !names_place && glued.contains(char::is_alphanumeric) {
                 break;
             }
-            let ends = |with: &str| {
-                before
-                    .len()
-                    .checked_sub(with.len())
-                    .and_then(|at| before.get(at..))
-                    .is_some_and(|end| end.eq_ignore_ascii_case(with))
-            };
+            let end = |bytes: usize| before.get(before.len().saturating_sub(bytes)..).unwrap_or_default();
+            let ends = |with: &str| end(with.len()).eq_ignore_ascii_case(with);
             if ends("gs") {
                 return Self::Gs;
             }
@@ -222,8 +199,8 @@ fn is_scheme(word: &str) -> bool {
         && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// Whether what follows `https:` leads to a public host, whoever reads it: no user's name, no
-/// backslash, nothing that some read otherwise.
+/// Returns whether what follows `https:` leads to a public host, whoever reads it. It then has no
+/// user's name, no backslash, and nothing else that some read otherwise.
 fn is_public(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix("//") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -262,10 +239,7 @@ fn is_path(name: &[u8], text: &str) -> bool {
 /// Of whatever members a server may know, those that name a place do. Some hold data, and servers
 /// look for nothing else there.
 fn names_place(name: &[u8]) -> bool {
-    let is_one = || {
-        [&b"url"[..], b"uri", b"path", b"image", b"video", b"file"]
-            .iter()
-            .any(|word| memchr::memmem::find(name, word).is_some())
-    };
-    !matches!(name, b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename") && is_one()
+    const PLACES: [&str; 6] = ["url", "uri", "path", "image", "video", "file"];
+    !matches!(name, b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename")
+        && PLACES.iter().any(|word| memchr::memmem::find(name, word.as_bytes()).is_some())
 }

@@ -1,8 +1,7 @@
-//! Where a chat request may refer to something that it does not hold: in every text that a part of
-//! a message has, under whatever name, since each server has its own (`image_url`, `video_url`,
-//! `source`, and so on), and in fields that only some servers know.
-
-use std::borrow::Cow;
+//! This module finds the references of a chat request: texts that name something that the request
+//! does not hold. A reference may stand in every text of a part of a message, under any name,
+//! because each server has names of its own (`image_url`, `video_url`, `source`, and so on). It may
+//! also stand in fields that only some servers know.
 
 use crate::front::references::{AllowedReferences, Judgement};
 use crate::neutral::Refused;
@@ -61,33 +60,19 @@ struct Look<'a> {
     refused: Option<Refused>,
 }
 
-/// Where a text stands: the message, its part, and the member of either.
-struct ReferencePlace<'p> {
-    message: usize,
-    part: Option<usize>,
-    member: &'p str,
-}
-
-impl ReferencePlace<'_> {
-    fn param(&self) -> String {
-        let Self { message, part, member } = self;
-        match part {
-            Some(part) => format!("messages[{message}].content[{part}].{member}"),
-            None => format!("messages[{message}].{member}"),
-        }
-    }
-}
+/// Writes the path of a text. It is called once the text is refused.
+type ParamOf<'p> = &'p dyn Fn() -> String;
 
 impl<'a> Look<'a> {
     fn top(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
-        cursor.object(|cursor, key| match json::name_of(self.text, &key).as_ref() {
+        let read = cursor.object(|cursor, key| match json::name_of(self.text, &key).as_ref() {
             b"messages" if cursor.kind()? == Kind::Array => {
                 cursor.array(|cursor, index| self.message(cursor, index)).map(drop)
             }
             b"data_sources" | b"dataSources" if !self.allowed.data_sources => {
                 let value = cursor.value()?;
                 if !matches!(json::slice(self.text, &value), b"null" | b"[]") {
-                    self.refuse(|| "data_sources".to_owned(), &Judgement::DATA_SOURCES);
+                    self.refuse(&|| "data_sources".to_owned(), &Judgement::DATA_SOURCES);
                 }
                 Ok(())
             }
@@ -95,17 +80,17 @@ impl<'a> Look<'a> {
                 self.stored(cursor, name)
             }
             _ => cursor.value().map(drop),
-        })?;
-        Ok(())
+        });
+        read.map(drop)
     }
 
-    /// The value of `name`, where names of what the account has stored may be: as deep as any
-    /// server looks for them, and in whatever case.
+    /// Reads the value of `name`. It may hold names of what the account has stored. Servers look
+    /// for such names at any depth and in any case.
     fn stored(&mut self, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
         if json::folds_to(name, "cached_content") || json::folds_to(name, "cachedcontent") {
             let value = cursor.value()?;
             if !matches!(json::slice(self.text, &value), b"null" | b"\"\"") {
-                self.refuse(|| "cached_content".to_owned(), &Judgement::CACHED);
+                self.refuse(&|| "cached_content".to_owned(), &Judgement::CACHED);
             }
             return Ok(());
         }
@@ -120,56 +105,52 @@ impl<'a> Look<'a> {
         if cursor.kind()? != Kind::Object {
             return cursor.value().map(drop);
         }
-        cursor.object(|cursor, key| {
+        let read = cursor.object(|cursor, key| {
             let name = json::name_of(self.text, &key);
             match (name.as_ref(), cursor.kind()?) {
                 (b"content", Kind::Array) => {
-                    cursor.array(|cursor, part| self.part(cursor, message, Some(part))).map(drop)
+                    let part = |cursor: &mut Cursor<'a>, part| {
+                        self.part(cursor, &|| format!("messages[{message}].content[{part}]"))
+                    };
+                    cursor.array(part).map(drop)
                 }
-                (b"content", Kind::Object) => self.part(cursor, message, None),
+                (b"content", Kind::Object) => self.part(cursor, &|| format!("messages[{message}]")),
                 (name, Kind::Array | Kind::Object) if !is_plain_in_message(name) => {
-                    let member = String::from_utf8_lossy(name);
-                    self.value(cursor, name, &ReferencePlace { message, part: None, member: &member })
+                    self.value(cursor, name, &|| format!("messages[{message}].{}", String::from_utf8_lossy(name)))
                 }
-                (_, Kind::Array | Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null) => {
-                    cursor.value().map(drop)
-                }
+                _ => cursor.value().map(drop),
             }
-        })?;
-        Ok(())
+        });
+        read.map(drop)
     }
 
-    fn part(&mut self, cursor: &mut Cursor<'a>, message: usize, part: Option<usize>) -> Result<(), Broken> {
+    fn part(&mut self, cursor: &mut Cursor<'a>, param: ParamOf<'_>) -> Result<(), Broken> {
         if cursor.kind()? != Kind::Object {
             return cursor.value().map(drop);
         }
-        cursor.object(|cursor, key| {
+        let read = cursor.object(|cursor, key| {
             let name = json::name_of(self.text, &key);
             // The name goes into an answer.
-            let member: Cow<'_, str> = String::from_utf8_lossy(name.get(..MAX_NAME).unwrap_or(&name));
-            self.value(cursor, &name, &ReferencePlace { message, part, member: &member })
-        })?;
-        Ok(())
+            let shown = name.get(..MAX_NAME).unwrap_or(&name);
+            self.value(cursor, &name, &|| format!("{}.{}", param(), String::from_utf8_lossy(shown)))
+        });
+        read.map(drop)
     }
 
-    /// Any value, `name` being the member that holds it. No deeper than the scanner goes.
-    fn value(&mut self, cursor: &mut Cursor<'a>, name: &[u8], place: &ReferencePlace<'_>) -> Result<(), Broken> {
+    /// Reads any value; `name` is the member that holds it. The scanner bounds the depth.
+    fn value(&mut self, cursor: &mut Cursor<'a>, name: &[u8], param: ParamOf<'_>) -> Result<(), Broken> {
         match cursor.kind()? {
             _ if is_plain(name) => cursor.value().map(drop),
             Kind::Object => {
-                cursor.object(|cursor, key| self.value(cursor, &json::name_of(self.text, &key), place))?;
-                Ok(())
+                cursor.object(|cursor, key| self.value(cursor, &json::name_of(self.text, &key), param)).map(drop)
             }
-            Kind::Array => {
-                cursor.array(|cursor, _| self.value(cursor, name, place))?;
-                Ok(())
-            }
+            Kind::Array => cursor.array(|cursor, _| self.value(cursor, name, param)).map(drop),
             Kind::String => {
                 let span = cursor.value()?;
                 if self.refused.is_none()
                     && let Some(judgement) = self.allowed.judge(name, self.text, &span)
                 {
-                    self.refuse(|| place.param(), &judgement);
+                    self.refuse(param, &judgement);
                 }
                 Ok(())
             }
@@ -177,7 +158,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn refuse(&mut self, param: impl FnOnce() -> String, judgement: &Judgement) {
+    fn refuse(&mut self, param: ParamOf<'_>, judgement: &Judgement) {
         self.refused.get_or_insert_with(|| Refused::unsupported(param(), judgement.message()));
     }
 }
