@@ -84,17 +84,14 @@ impl<'a> TopFields<'a> {
             b"messages" => self.messages(cursor)?,
             b"stream" => self.envelope.stream = self.flag(cursor, "stream")?.0.unwrap_or(false),
             b"stream_options" => self.stream_options(cursor)?,
-            b"max_tokens" => {
+            b"max_tokens" | b"max_completion_tokens" => {
                 let is_null = cursor.kind()? == Kind::Null;
                 let span = cursor.value()?;
                 self.envelope.max_tokens_said |= !is_null;
                 self.envelope.most_tokens = self.envelope.most_tokens.max(number(cursor, &span));
-                self.envelope.max_tokens_null = is_null.then_some(span);
-            }
-            b"max_completion_tokens" => {
-                self.envelope.max_tokens_said |= cursor.kind()? != Kind::Null;
-                let span = cursor.value()?;
-                self.envelope.most_tokens = self.envelope.most_tokens.max(number(cursor, &span));
+                if *name == *b"max_tokens" {
+                    self.envelope.max_tokens_null = is_null.then_some(span);
+                }
             }
             b"n" => {
                 let span = cursor.value()?;
@@ -111,11 +108,7 @@ impl<'a> TopFields<'a> {
                 let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
                 if *name == *b"user" { self.envelope.user = span } else { self.envelope.cache_key = span }
             }
-            b"data_sources" | b"dataSources" => {
-                self.read.refers = true;
-                self.read.other(cursor)?;
-            }
-            b"cached_content" | b"cachedContent" | b"extra_body" | b"google" => {
+            b"data_sources" | b"dataSources" | b"cached_content" | b"cachedContent" | b"extra_body" | b"google" => {
                 self.read.refers = true;
                 self.read.other(cursor)?;
             }

@@ -1,5 +1,5 @@
-//! What a picture, a sound or a file in a message may stand for, in tokens: by its kind and size,
-//! before anybody has read it.
+//! A [`Medium`] is a picture, a sound or a file in a message, with an estimate of its tokens. The
+//! estimate goes by kind and size, before anybody has read the medium.
 //!
 //! Its base64 is no text, so it is left out of what is counted as text. Only that: all else of the
 //! part counts by its bytes, as it does where the part is of another type or the data is not
@@ -9,7 +9,7 @@
 
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
-/// Of a picture, whatever its size: at most so many.
+/// The most tokens of a picture, whatever its size.
 const LARGEST_PICTURE: u64 = 5_000;
 
 /// The kinds of parts that hold media, by the name of their member, which is their type too.
@@ -21,7 +21,7 @@ pub(super) enum MediaPlace {
 }
 
 impl MediaPlace {
-    /// By the name of a member or of a type.
+    /// Returns the place that a member or a type of this name means.
     pub(super) fn of(name: &[u8]) -> Option<MediaPlace> {
         match name {
             b"image_url" => Some(MediaPlace::Image),
@@ -31,7 +31,7 @@ impl MediaPlace {
         }
     }
 
-    /// Where its data stands.
+    /// Returns the name of the member that holds the data.
     fn member(self) -> &'static [u8] {
         match self {
             MediaPlace::Image => b"url",
@@ -39,16 +39,6 @@ impl MediaPlace {
             MediaPlace::File => b"file_data",
         }
     }
-}
-
-/// What a medium is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Nature {
-    Picture,
-    Wave,
-    /// Sounds that are packed, and films.
-    Recording,
-    Pdf,
 }
 
 /// One medium, as it stands in its part.
@@ -69,7 +59,7 @@ struct Data<'a> {
     said: &'a [u8],
 }
 
-/// Consumes the value of such a member.
+/// Reads the value of a member that holds a medium.
 pub(super) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Result<Medium, Broken> {
     let mut data: Option<Span> = None;
     let mut names: Option<Span> = None;
@@ -102,7 +92,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Result<Medium,
     Ok(Medium { bytes: span.len(), base64: data.map_or(0, |data| data.base64.len()), tokens })
 }
 
-/// The base64 of a data URL, or alone where that is understood too.
+/// Returns the base64 of a data URL, or base64 alone where servers understand that too.
 fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
     const HEAD: usize = 256;
     let text = quoted.get(1..quoted.len().saturating_sub(1))?;
@@ -121,13 +111,14 @@ fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
     is_base64(data.base64).then_some(data)
 }
 
-/// Escapes too: PHP writes `\/`. In blocks, so that the compiler can take many bytes at once.
+/// Returns whether data is base64. Escapes count as base64: PHP writes `\/`. The check goes by
+/// blocks, so that the compiler can take many bytes at once.
 fn is_base64(data: &[u8]) -> bool {
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\');
     data.chunks(1024).all(|block| block.iter().fold(true, |all, byte| all & fits(byte)))
 }
 
-/// The table in docs/src/limits.md.
+/// Estimates the tokens of a medium, by the table in docs/src/limits.md.
 fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
     let Some(data) = data else {
         // Somebody else has it: how large it is nobody says.
@@ -138,67 +129,50 @@ fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
         };
     };
     let bytes = u64::try_from(data.base64.len()).unwrap_or(u64::MAX).div_ceil(4) * 3;
-    let figure = |nature: Nature| match nature {
-        Nature::Picture => (1_000 + bytes / 256).min(LARGEST_PICTURE),
-        Nature::Wave => 100 + bytes / 512,
-        Nature::Recording => 100 + bytes / 128,
-        Nature::Pdf => 1_000 + bytes / 16,
-    };
+    let picture = (1_000 + bytes / 256).min(LARGEST_PICTURE);
+    let pdf = 1_000 + bytes / 16;
     let looks = begins(data.base64);
     match declared(place, data.said, name) {
-        Some(Declared::Picture) if looks.picture => figure(Nature::Picture),
-        Some(Declared::Pdf) if looks.pdf => figure(Nature::Pdf),
+        Some(Declared::Picture) if looks.picture => picture,
+        Some(Declared::Pdf) if looks.pdf => pdf,
         // Raw sound begins with anything, but nobody reads it as text where only sound may stand.
-        Some(Declared::Sound) if looks.wave => figure(Nature::Wave),
-        Some(Declared::Sound) if looks.recording || place == MediaPlace::Audio => figure(Nature::Recording),
+        Some(Declared::Sound) if looks.wave => 100 + bytes / 512,
+        // Packed sounds, and films.
+        Some(Declared::Sound) if looks.recording || place == MediaPlace::Audio => 100 + bytes / 128,
         // A model may read all of it. Whoever looks at its bytes alone takes it for what it looks
         // like.
         Some(Declared::Picture | Declared::Pdf | Declared::Sound) | None => {
-            let pdf = if looks.pdf { figure(Nature::Pdf) } else { 0 };
-            let picture = if looks.picture || place == MediaPlace::Image { figure(Nature::Picture) } else { 0 };
+            let pdf = if looks.pdf { pdf } else { 0 };
+            let picture = if looks.picture || place == MediaPlace::Image { picture } else { 0 };
             (100 + bytes.div_ceil(4)).max(pdf).max(picture)
         }
     }
 }
 
-/// What its type says.
+/// The nature of a medium as its type says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Declared {
     Picture,
-    /// Or a film.
+    /// A sound or a film.
     Sound,
     Pdf,
 }
 
-/// By the data URL's media type, else by the ending of a file's name, as it goes up; in JSON, where
-/// PHP writes `\/`.
+/// Returns the nature that the data URL's media type says, else the ending of a file's name. Both
+/// are still JSON, where PHP writes `\/`.
 fn declared(place: MediaPlace, said: &[u8], name: &[u8]) -> Option<Declared> {
-    const ENDINGS: [(&[u8], Declared); 15] = [
-        (b"pdf", Declared::Pdf),
-        (b"png", Declared::Picture),
-        (b"jpg", Declared::Picture),
-        (b"jpeg", Declared::Picture),
-        (b"gif", Declared::Picture),
-        (b"webp", Declared::Picture),
-        (b"mp3", Declared::Sound),
-        (b"wav", Declared::Sound),
-        (b"ogg", Declared::Sound),
-        (b"flac", Declared::Sound),
-        (b"m4a", Declared::Sound),
-        (b"mp4", Declared::Sound),
-        (b"mov", Declared::Sound),
-        (b"mkv", Declared::Sound),
-        (b"webm", Declared::Sound),
+    const ENDINGS: [(Declared, &[&str]); 3] = [
+        (Declared::Pdf, &["pdf"]),
+        (Declared::Picture, &["png", "jpg", "jpeg", "gif", "webp"]),
+        (Declared::Sound, &["mp3", "wav", "ogg", "flac", "m4a", "mp4", "mov", "mkv", "webm"]),
     ];
     if said.is_empty() {
         let ending = name.rsplit(|byte| *byte == b'.').next().filter(|ending| ending.len() < name.len());
+        let is = |known: &&str| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known.as_bytes()));
         return match place {
             MediaPlace::Image => None,
             MediaPlace::Audio => Some(Declared::Sound),
-            MediaPlace::File => ENDINGS
-                .iter()
-                .find(|(known, _)| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known)))
-                .map(|found| found.1),
+            MediaPlace::File => ENDINGS.iter().find(|(_, endings)| endings.iter().any(is)).map(|found| found.0),
         };
     }
     let slash = memchr::memchr(b'/', said)?;
@@ -214,7 +188,7 @@ fn declared(place: MediaPlace, said: &[u8], name: &[u8]) -> Option<Declared> {
     }
 }
 
-/// What data may be by its first bytes.
+/// The natures that data may have by its first bytes.
 #[derive(Debug, Clone, Copy)]
 struct Looks {
     picture: bool,
@@ -223,7 +197,7 @@ struct Looks {
     pdf: bool,
 }
 
-/// By each format's first bytes, in base64.
+/// Compares data with each format's first bytes, in base64.
 fn begins(base64: &[u8]) -> Looks {
     // PNG, JPEG, GIF, TIFF of either kind, BMP.
     const PICTURES: [&[u8]; 6] = [b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"SUkqA", b"TU0AK", b"Qk"];
