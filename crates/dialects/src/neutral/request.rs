@@ -78,13 +78,14 @@ pub struct Penalties<'a> {
 }
 
 /// The role of a message's author.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
     /// `system`.
     System,
     /// `developer`: the name that newer models have for the system.
     Developer,
     /// `user`.
+    #[default]
     User,
     /// `assistant`.
     Assistant,
@@ -95,7 +96,7 @@ pub enum Role {
 }
 
 /// One message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Message<'a> {
     /// The role of the author.
     pub role: Role,

@@ -104,21 +104,21 @@ impl<'a> Reading<'a> {
             }
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "response_format" => request.format = format(value, &mut self.tools.others)?,
-            "max_completion_tokens" => self.max_completion_tokens = most_tokens(value)?,
+            "max_completion_tokens" => self.max_completion_tokens = value.count(1, &NO_LIMIT)?,
             "max_tokens" => {
                 let raw = value.ahead()?;
-                self.max_tokens = most_tokens(value)?.map(|number| (number, raw));
+                self.max_tokens = value.count(1, &NO_LIMIT)?.map(|number| (number, raw));
             }
             "temperature" => request.temperature = value.number()?,
             "top_p" => request.top_p = value.number()?,
-            "top_k" => request.top_k = top_k(value)?,
+            "top_k" => request.top_k = value.count(0, &ALL_TOKENS)?,
             "frequency_penalty" => request.penalties.frequency = value.number()?,
             "presence_penalty" => request.penalties.presence = value.number()?,
             "stop" => stop(value, &mut request.stop)?,
             "seed" => request.seed = value.integer()?,
-            "n" => request.n = value.count(1)?.filter(|n| *n > 1),
+            "n" => request.n = value.count(1, &[])?.filter(|n| *n > 1),
             "logprobs" => self.logprobs = value.flag()?.unwrap_or(false),
-            "top_logprobs" => self.top_logprobs = value.count(0)?,
+            "top_logprobs" => self.top_logprobs = value.count(0, &[])?,
             "reasoning_effort" => request.effort = effort(value)?,
             "modalities" => request.wants_audio |= beyond_text(value)?,
             "audio" => request.wants_audio |= value.raw_object()?.is_some(),
@@ -256,28 +256,12 @@ fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<()
     }
 }
 
-/// `top_k`; 0 and vLLM's -1 mean all, which is the same as silence.
-fn top_k(value: Value<'_, '_>) -> Result<Option<u64>, ReadFault> {
-    let place = value.place;
-    match value.integer()? {
-        None | Some(-1 | 0) => Ok(None),
-        Some(number) => u64::try_from(number).map(Some).map_err(|_| place.refuse("must be at least 0")),
-    }
-}
+/// The values of `top_k` that mean all tokens, which is the same as silence; -1 is vLLM's.
+const ALL_TOKENS: [i64; 2] = [-1, 0];
 
-/// The most tokens of an answer; -1 means no limit to llama.cpp, Ollama and their clients, which is
+/// The value of `max_tokens` that means no limit to llama.cpp, Ollama and their clients, which is
 /// the same as silence.
-fn most_tokens(value: Value<'_, '_>) -> Result<Option<u64>, ReadFault> {
-    let place = value.place;
-    match value.integer()? {
-        None | Some(-1) => Ok(None),
-        Some(number) => u64::try_from(number)
-            .ok()
-            .filter(|number| *number > 0)
-            .map(Some)
-            .ok_or_else(|| place.refuse("must be at least 1")),
-    }
-}
+const NO_LIMIT: [i64; 1] = [-1];
 
 fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
     let place = value.place;

@@ -1,5 +1,5 @@
-//! One message, whoever speaks. Its role may come last, so all fields are read as if it could have
-//! them all.
+//! This module reads one message of any role. The role may come last, so all fields of all roles
+//! are read.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -45,17 +45,7 @@ pub(super) fn message<'a>(
     pending: &mut Pending<'a>,
 ) -> Result<(), ReadFault> {
     let place = value.place;
-    let mut message = Message {
-        role: Role::User,
-        content: Vec::new(),
-        name: None,
-        calls: Vec::new(),
-        tool_call_id: None,
-        reasoning: None,
-        thoughts: Vec::new(),
-        cache: None,
-        others: Vec::new(),
-    };
+    let mut message = Message::default();
     let (mut role, mut refusal, mut reasoning, mut function_call, mut details) = (None, None, None, None, Vec::new());
     value.element(&MESSAGE, |key, value| {
         match &**key {
@@ -142,7 +132,7 @@ fn role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
     }))
 }
 
-/// Notes what is there though this role cannot have said it.
+/// Notes the fields that are there although this role cannot have them.
 fn lose<const N: usize>(message: &mut Message<'_>, fields: [(&'static str, bool); N]) {
     for (name, _) in fields.into_iter().filter(|(_, is_there)| *is_there) {
         others::note(&mut message.others, "", &name.into());
@@ -209,8 +199,8 @@ fn named<'a>(name: Option<Cow<'a, str>>, said: Option<Cow<'a, str>>, place: Plac
     Ok((name, said.unwrap_or_default()))
 }
 
-/// `{google:{thought_signature}}`, where Google's own compatible API has it. Of any other shape it
-/// is somebody else's.
+/// Reads the signature in `{google:{thought_signature}}`, as Google's own compatible API has it.
+/// A value of another shape has none.
 fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
     let mut signature = None;
     if value.kind()? != Kind::Object {

@@ -1,4 +1,4 @@
-//! What a message says: a string, or parts.
+//! The content of a message is a string or a list of parts. This module reads both.
 
 use std::borrow::Cow;
 
@@ -32,12 +32,12 @@ pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -
     }
 }
 
-/// A hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
+/// Reads a hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
 pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, ReadFault> {
     Ok(value.texts(["ttl"], |_, value| value.skip())?.map(|[ttl]| Cache { ttl }))
 }
 
-/// One of an assistant's `thinking_blocks`, or such a part of its content.
+/// Reads one of an assistant's `thinking_blocks`.
 pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let (mut thought, mut text) = (Thought::default(), None);
     value.element(&["type", "thinking", "signature", "data", "cache_control"], |name, value| {
@@ -57,8 +57,8 @@ pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>
     Ok(())
 }
 
-/// OpenRouter's `reasoning_details`: of those that can come back, Claude's. Whatever else they look
-/// like is lost, and no reason to refuse.
+/// Reads OpenRouter's `reasoning_details`, and returns those of Claude's, which can come back. All
+/// other details are lost; they are no reason to refuse.
 pub(super) fn reasoning_details<'a>(
     mut value: Value<'_, 'a>,
     message: &mut Message<'a>,
@@ -97,7 +97,7 @@ pub(super) fn reasoning_details<'a>(
     Ok(details)
 }
 
-/// A string that is not empty.
+/// Returns the text unless it is empty.
 pub(super) fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     text.filter(|text| !text.is_empty())
 }
@@ -116,89 +116,67 @@ const PART: [&str; 11] = [
     "data",
 ];
 
-/// The members of a part, of whatever type: that may come last.
-#[derive(Default)]
-struct Members<'a> {
-    kind: Option<Cow<'a, str>>,
-    text: Option<Cow<'a, str>>,
-    refusal: Option<Cow<'a, str>>,
-    image: Option<PartKind<'a>>,
-    audio: Option<PartKind<'a>>,
-    file: Option<PartKind<'a>>,
-    thought: Thought<'a>,
-    has_thinking: bool,
-    cache: Option<Cache<'a>>,
-}
+/// The types of parts that are shown. Each is also the name of the member that holds the part.
+const SHOWN: [&str; 5] = ["text", "refusal", "image_url", "input_audio", "file"];
 
+/// Reads a part. Its type may come last, so the members of all types are kept until then.
 fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
-    let mut part = Members::default();
+    let (mut kind, mut cache, mut thought, mut has_thinking) = (None, None, Thought::default(), false);
+    let mut members = [const { None }; SHOWN.len()];
+    let [text, refusal, image, audio, file] = &mut members;
     value.element(&PART, |name, value| {
         match &**name {
-            "type" => part.kind = value.text()?,
-            "text" => part.text = value.text()?,
-            "refusal" => part.refusal = value.text()?,
-            "image_url" => part.image = image(value, &mut message.others)?,
-            "input_audio" => part.audio = audio(value, &mut message.others)?,
-            "file" => part.file = file(value, &mut message.others)?,
-            "cache_control" | "prompt_cache_breakpoint" => part.cache = cache(value)?.or(part.cache.take()),
+            "type" => kind = value.text()?,
+            "text" => *text = value.text()?.map(PartKind::Text),
+            "refusal" => *refusal = value.text()?.map(PartKind::Text),
+            "image_url" => *image = self::image(value, &mut message.others)?,
+            "input_audio" => *audio = self::audio(value, &mut message.others)?,
+            "file" => *file = self::file(value, &mut message.others)?,
+            "cache_control" | "prompt_cache_breakpoint" => cache = self::cache(value)?.or(cache.take()),
             // Mistral's is a list of parts.
             "thinking" => {
                 let (text, is_list) = value.text_or_not()?;
-                part.has_thinking = is_list || text.is_some();
-                part.thought.text = text.unwrap_or_default();
+                has_thinking = is_list || text.is_some();
+                thought.text = text.unwrap_or_default();
             }
-            "signature" => part.thought.signature = filled(value.text_or_not()?.0),
-            "data" => part.thought.redacted = filled(value.text_or_not()?.0),
+            "signature" => thought.signature = filled(value.text_or_not()?.0),
+            "data" => thought.redacted = filled(value.text_or_not()?.0),
             _ => others::field(&mut message.others, "content[].", name, value)?,
         }
         Ok(())
     })?;
-    let missing = |name: &str| place.field(name).missing();
-    let kind = part.kind.take().ok_or_else(|| missing("type"))?;
-    let what = match &*kind {
-        "text" => PartKind::Text(part.text.take().ok_or_else(|| missing("text"))?),
-        "refusal" => PartKind::Text(part.refusal.take().ok_or_else(|| missing("refusal"))?),
-        "image_url" => part.image.take().ok_or_else(|| missing("image_url"))?,
-        "input_audio" => part.audio.take().ok_or_else(|| missing("input_audio"))?,
-        "file" => part.file.take().ok_or_else(|| missing("file"))?,
-        "thinking" | "redacted_thinking" => {
-            let thought = std::mem::take(&mut part.thought);
-            if thought.signature.is_some() || thought.redacted.is_some() {
-                message.thoughts.push(thought);
-            } else if part.has_thinking {
-                others::note(&mut message.others, "content[].", &Cow::Borrowed("thinking"));
-            }
-            return Ok(());
+    let mut lose = |name| others::note(&mut message.others, "content[].", &Cow::Borrowed(name));
+    let kind = kind.ok_or_else(|| place.field("type").missing())?;
+    if matches!(&*kind, "thinking" | "redacted_thinking") {
+        if thought.signature.is_some() || thought.redacted.is_some() {
+            message.thoughts.push(thought);
+        } else if has_thinking {
+            lose("thinking");
         }
-        _ => {
-            return Err(place
-                .field("type")
-                .unsupported("content parts of this type cannot be sent to this model's provider"));
-        }
-    };
-    // What a part of this type does not have.
-    let is_left = [
-        ("text", part.text.is_some()),
-        ("refusal", part.refusal.is_some()),
-        ("image_url", part.image.is_some()),
-        ("input_audio", part.audio.is_some()),
-        ("file", part.file.is_some()),
-        ("thinking", part.has_thinking),
-    ];
-    for (name, _) in is_left.into_iter().filter(|(_, is_left)| *is_left) {
-        others::note(&mut message.others, "content[].", &Cow::Borrowed(name));
+        return Ok(());
     }
-    match what {
-        PartKind::Text(text) => say(message, text, part.cache),
+    let Some(place_of_kind) = SHOWN.iter().position(|name| *name == kind) else {
+        let why = "content parts of this type cannot be sent to this model's provider";
+        return Err(place.field("type").unsupported(why));
+    };
+    let shown = members.get_mut(place_of_kind).and_then(Option::take);
+    let shown = shown.ok_or_else(|| place.field(&kind).missing())?;
+    // A part of this type does not have the other members.
+    SHOWN.iter().zip(&members).filter(|(_, member)| member.is_some()).for_each(|(name, _)| lose(name));
+    if has_thinking {
+        lose("thinking");
+    }
+    match shown {
+        PartKind::Text(text) => say(message, text, cache),
         kind @ (PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..)) => {
-            message.content.push(Part { kind, cache: part.cache })
+            message.content.push(Part { kind, cache })
         }
     }
     Ok(())
 }
 
-/// `{url, detail}`, or the bare URL as Mistral has it.
+/// Reads `{url, detail}`, or the bare URL as Mistral has it.
 fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     if value.kind()? == Kind::String {

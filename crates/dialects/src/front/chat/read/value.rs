@@ -1,7 +1,7 @@
-//! A value that is about to be read, and where it stands: whatever is wrong with it is told by its
-//! path.
+//! A [`Value`] is a JSON value that is about to be read, together with its place in the body. A
+//! refusal names the path of that place.
 //!
-//! Every method that takes the value consumes exactly it. `null` is the same as nothing.
+//! A method that takes the value consumes exactly that value. `null` counts as absent.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 /// A value not yet read.
 pub(super) struct Value<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
-    /// How many elements of arrays were read so far, in the whole body.
+    /// The number of array elements read so far, in the whole body.
     elements: &'c Cell<usize>,
     /// Where it stands.
     pub(super) place: Place<'c>,
@@ -44,47 +44,43 @@ pub(super) type ReadFault = Box<Refused>;
 pub(super) type Name<'a> = Cow<'a, str>;
 
 impl<'c, 'a> Value<'c, 'a> {
-    /// The whole body.
+    /// Returns the whole body as a value.
     pub(super) fn body(cursor: &'c mut Cursor<'a>, elements: &'c Cell<usize>) -> Self {
         Self { cursor, elements, place: Place { up: None, step: Step::Body } }
     }
 
-    /// What it is.
+    /// Returns the kind of the value, without consuming the value.
     pub(super) fn kind(&mut self) -> Result<Kind, ReadFault> {
         self.cursor.kind().map_err(syntax)
     }
 
-    /// Its text, without consuming it.
+    /// Returns the text of the value, without consuming the value.
     pub(super) fn ahead(&mut self) -> Result<Raw<'a>, ReadFault> {
         Value { cursor: &mut self.cursor.clone(), elements: self.elements, place: self.place }.raw()
     }
 
-    /// Passes over it.
+    /// Skips the value.
     pub(super) fn skip(self) -> Result<(), ReadFault> {
         self.cursor.value().map(drop).map_err(syntax)
     }
 
-    /// Its text, `null` included.
+    /// Reads the value as it is written, `null` included.
     pub(super) fn raw(self) -> Result<Raw<'a>, ReadFault> {
-        self.scan().map(|(_, text)| Raw(text))
+        self.scan().map(|text| Raw(str_of(text)))
     }
 
-    /// Whether it is more than nothing. Consumes it.
+    /// Reads the value, and returns whether it is more than `null` or empty.
     pub(super) fn says_something(self) -> Result<bool, ReadFault> {
         self.raw().map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
     }
 
-    /// A string.
+    /// Reads a string.
     pub(super) fn text(self) -> Result<Option<Cow<'a, str>>, ReadFault> {
-        let span = self.cursor.value().map_err(syntax)?;
-        match kind_of(json::slice(self.cursor.text(), &span)) {
-            Kind::String => Ok(json::text_of(self.cursor.text(), &span)),
-            Kind::Null => Ok(None),
-            kind @ (Kind::Object | Kind::Array | Kind::Number | Kind::Bool) => Err(self.place.wrong("a string", kind)),
-        }
+        let text = self.of_kind(Kind::String, "a string")?;
+        Ok(text.and_then(|text| json::text_of(text, &(0..text.len()))))
     }
 
-    /// A string if it is one; else `None`, and whether it says something.
+    /// Reads a string. For another kind, returns `None` and whether the value says something.
     pub(super) fn text_or_not(mut self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
         if self.kind()? == Kind::String {
             return self.text().map(|text| (text, false));
@@ -92,45 +88,46 @@ impl<'c, 'a> Value<'c, 'a> {
         self.says_something().map(|says| (None, says))
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(super) fn flag(self) -> Result<Option<bool>, ReadFault> {
-        Ok(self.of_kind(Kind::Bool, "true or false")?.map(|text| text == "true"))
+        Ok(self.of_kind(Kind::Bool, "true or false")?.map(|text| text == b"true"))
     }
 
-    /// A number.
+    /// Reads a number.
     pub(super) fn number(self) -> Result<Option<Number<'a>>, ReadFault> {
         let place = self.place;
-        let Some(text) = self.of_kind(Kind::Number, "a number")? else { return Ok(None) };
+        let Some(text) = self.of_kind(Kind::Number, "a number")?.map(str_of) else { return Ok(None) };
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Some(Number { text, value })),
             Ok(_) | Err(_) => Err(place.refuse("is out of range")),
         }
     }
 
-    /// A whole number, be it written `12`, `12.0` or `1.2e1`.
+    /// Reads a whole number, be it written `12`, `12.0` or `1.2e1`.
     pub(super) fn integer(self) -> Result<Option<i64>, ReadFault> {
         let place = self.place;
         let text = self.of_kind(Kind::Number, "an integer")?;
-        text.map(whole).transpose().map_err(|why| place.refuse(why))
+        text.map(|text| whole(str_of(text))).transpose().map_err(|why| place.refuse(why))
     }
 
-    /// A whole number that is not below `least`, nor below 0.
-    pub(super) fn count(self, least: u64) -> Result<Option<u64>, ReadFault> {
+    /// Reads a whole number that is not below `least`, nor below 0. The numbers of `silent` say
+    /// nothing.
+    pub(super) fn count(self, least: u64, silent: &[i64]) -> Result<Option<u64>, ReadFault> {
         let place = self.place;
-        let Some(number) = self.integer()? else { return Ok(None) };
+        let Some(number) = self.integer()?.filter(|number| !silent.contains(number)) else { return Ok(None) };
         match u64::try_from(number) {
             Ok(number) if number >= least => Ok(Some(number)),
             Ok(_) | Err(_) => Err(place.refuse(&format!("must be at least {least}"))),
         }
     }
 
-    /// An object, as it is written.
+    /// Reads an object as it is written.
     pub(super) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
         if self.begins(Kind::Object, "an object")? { self.raw().map(Some) } else { self.skip().map(|()| None) }
     }
 
-    /// An object whose members of these names are strings, all others being `other`'s; `None` if
-    /// there is none.
+    /// Reads an object. Its members of these names are strings; `other` reads all other members.
+    /// Returns `None` for `null`.
     pub(super) fn texts<const N: usize>(
         self,
         names: [&'static str; N],
@@ -147,8 +144,8 @@ impl<'c, 'a> Value<'c, 'a> {
         Ok(is_there.then_some(texts))
     }
 
-    /// An object, of which `each` gets every member and consumes its value; false if there is none.
-    /// A member that is one of `known` may stand there once only. There are at most 64 of those.
+    /// Reads an object: `each` reads the value of every member. Returns false for `null`. Refuses a
+    /// member of `known` that comes twice. `known` has at most 64 names.
     pub(super) fn object(
         mut self,
         known: &[&'static str],
@@ -185,7 +182,7 @@ impl<'c, 'a> Value<'c, 'a> {
         scanned.map(|_| true).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
 
-    /// An object that must be there: an element of an array.
+    /// Reads an object that must not be `null`: an element of an array.
     pub(super) fn element(
         self,
         known: &[&'static str],
@@ -195,7 +192,7 @@ impl<'c, 'a> Value<'c, 'a> {
         if self.object(known, each)? { Ok(()) } else { Err(place.wrong("an object", Kind::Null)) }
     }
 
-    /// An array, of which `each` gets and consumes every element, with its index.
+    /// Reads an array: `each` reads every element, with its index.
     pub(super) fn array(
         mut self,
         mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
@@ -216,62 +213,61 @@ impl<'c, 'a> Value<'c, 'a> {
         scanned.map(drop).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
 
-    /// Whether it is of this kind, or nothing.
+    /// Returns whether the value is of this kind; false for `null`. Refuses all other kinds.
     fn begins(&mut self, wanted: Kind, name: &str) -> Result<bool, ReadFault> {
-        let kind = self.kind()?;
-        if kind == wanted || kind == Kind::Null { Ok(kind == wanted) } else { Err(self.place.wrong(name, kind)) }
+        self.place.check(self.cursor.kind().map_err(syntax)?, wanted, name)
     }
 
-    /// Its text if it is of this kind; `None` if it is nothing. Consumes it.
-    fn of_kind(self, wanted: Kind, name: &str) -> Result<Option<&'a str>, ReadFault> {
+    /// Reads the text of a value of this kind; `None` for `null`. Refuses all other kinds.
+    fn of_kind(self, wanted: Kind, name: &str) -> Result<Option<&'a [u8]>, ReadFault> {
         let place = self.place;
-        let (kind, text) = self.scan()?;
-        if kind == wanted || kind == Kind::Null {
-            Ok((kind == wanted).then_some(text))
-        } else {
-            Err(place.wrong(name, kind))
-        }
+        let text = self.scan()?;
+        let kind = text.first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null);
+        Ok(place.check(kind, wanted, name)?.then_some(text))
     }
 
-    fn scan(self) -> Result<(Kind, &'a str), ReadFault> {
+    fn scan(self) -> Result<&'a [u8], ReadFault> {
         let span = self.cursor.value().map_err(syntax)?;
-        let text = json::slice(self.cursor.text(), &span);
-        // What was scanned is UTF-8.
-        Ok((kind_of(text), str::from_utf8(text).unwrap_or_default()))
+        Ok(json::slice(self.cursor.text(), &span))
     }
 }
 
 impl<'p> Place<'p> {
-    /// A member's place.
+    /// Returns the place of a member.
     pub(super) fn field(&'p self, name: &'p str) -> Self {
         Self { up: Some(self), step: Step::Field(name) }
     }
 
-    /// It should be there.
+    /// Returns whether `kind` is the wanted kind; false for `null`. Refuses all other kinds.
+    fn check(&self, kind: Kind, wanted: Kind, name: &str) -> Result<bool, ReadFault> {
+        if kind == wanted || kind == Kind::Null { Ok(kind == wanted) } else { Err(self.wrong(name, kind)) }
+    }
+
+    /// Refuses the request because this value is missing.
     pub(super) fn missing(&self) -> ReadFault {
         self.refuse("is missing")
     }
 
-    /// It is of the wrong type.
+    /// Refuses the request because this value is of the wrong type.
     pub(super) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
         self.refuse(&format!("must be {wanted}, not {}", kind.named()))
     }
 
-    /// What is wrong with it, as what follows its name in a sentence.
+    /// Refuses the request. `why` follows the name of the value in a sentence.
     pub(super) fn refuse(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = if path.is_empty() { format!("the request body {why}") } else { format!("`{path}` {why}") };
         Box::new(Refused::invalid(path, message))
     }
 
-    /// It is not wrong, but nothing that this target's dialect can say; `why` as a sentence.
+    /// Refuses a valid value that no request of this dialect can say. `why` is a sentence.
     pub(super) fn unsupported(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = format!("`{path}`: {why}");
         Box::new(Refused::unsupported(path, message))
     }
 
-    /// `messages[3].content[1].image_url`
+    /// Returns the path, such as `messages[3].content[1].image_url`.
     pub(super) fn path(&self) -> String {
         let mut path = self.up.map(Place::path).unwrap_or_default();
         match self.step {
@@ -288,12 +284,12 @@ impl<'p> Place<'p> {
     }
 }
 
-/// What a whole value is.
-fn kind_of(value: &[u8]) -> Kind {
-    value.first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null)
+/// Returns the text of a value. What was scanned is UTF-8.
+fn str_of(value: &[u8]) -> &str {
+    str::from_utf8(value).unwrap_or_default()
 }
 
-/// The value of a number that is an integer; else what is wrong with it.
+/// Returns the value of a number that is an integer; else the reason why it is none.
 fn whole(text: &str) -> Result<i64, &'static str> {
     const FRACTION: &str = "must be an integer";
     const RANGE: &str = "is out of range";
@@ -326,13 +322,13 @@ fn too_many() -> ReadFault {
     Box::new(Refused::invalid("messages", message))
 }
 
-/// Ends the scan for another reason than its text.
+/// Ends the scan with a refusal.
 fn stop(refused: &mut Option<ReadFault>, why: ReadFault) -> Broken {
     *refused = Some(why);
     Broken { at: 0, why: "refused" }
 }
 
-/// Whoever reads has checked the body before: this is for whoever has not.
+/// Refuses a body that is not valid JSON. The envelope has checked every body of a caller before.
 #[cold]
 pub(super) fn syntax(broken: Broken) -> ReadFault {
     Box::new(Refused::invalid("", format!("the request body is not valid JSON: {}", broken.why)))
