@@ -87,7 +87,7 @@ impl Stream {
     pub fn opened(&self) -> bool {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.opened,
-            Conversion::Translated(translated) => translated.1.progress().opened(),
+            Conversion::Translated(translated) => translated.1.progress().opened,
         }
     }
 
@@ -160,7 +160,7 @@ impl Stream {
     pub fn flaws(&self) -> Flaws {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.flaws(),
-            Conversion::Translated(translated) => translated.1.progress().flaws(),
+            Conversion::Translated(translated) => translated.1.progress().flaws,
         }
     }
 }

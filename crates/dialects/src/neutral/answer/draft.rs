@@ -25,7 +25,7 @@ impl Draft {
 
     /// Fails if the events so far are no valid answer.
     pub(crate) fn fault(&self) -> Result<(), StreamFault> {
-        self.progress.fault().map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
+        self.progress.fault.map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
     }
 
     /// Returns the buffer with the text that was written since it was last taken.
@@ -47,7 +47,7 @@ impl Draft {
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         tell(&mut |event| self.take(event))?;
         let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
-        let (declined, flaws) = (self.progress.declined(), self.progress.flaws());
+        let (declined, flaws) = (self.progress.declined(), self.progress.flaws);
         let answer = Answer { body: std::mem::take(self.out()), usage, declined, flaws };
         Ok((answer, self.progress.kept()))
     }

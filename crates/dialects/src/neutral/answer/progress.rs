@@ -29,14 +29,17 @@ pub(crate) struct AnswerProgress {
     choices: Vec<ChoiceProgress>,
     /// The number of choices that the caller knows of.
     shown: usize,
-    opened: bool,
+    /// True if the model has begun to answer, be it shown or not.
+    pub(crate) opened: bool,
     ended: bool,
-    fault: Option<&'static str>,
-    flaws: Flaws,
+    /// The reason why the events are no valid answer, if there is one.
+    pub(crate) fault: Option<&'static str>,
+    /// The flaws of the answer. They are complete after [`close`](Self::close).
+    pub(crate) flaws: Flaws,
 }
 
 /// The progress of one choice. Its place in the list is its index.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ChoiceProgress {
     content: ContentProgress,
     /// The number of calls that the caller knows of.
@@ -60,9 +63,10 @@ struct ChoiceProgress {
 }
 
 /// The source of a choice's content.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum ContentProgress {
     /// The choice's text.
+    #[default]
     Text,
     /// The choice's text, unless the format's tool is called. The text so far is held here.
     Held(String),
@@ -71,9 +75,10 @@ enum ContentProgress {
 }
 
 /// The call that arguments belong to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 enum Current {
     /// There was no call yet.
+    #[default]
     None,
     /// A call of one of the caller's tools.
     Call,
@@ -115,63 +120,42 @@ impl AnswerProgress {
         if self.ended {
             return;
         }
-        let taken = match event {
-            Event::Id(id) => {
-                writer.id(id);
-                Ok(())
-            }
-            Event::Text(_, "")
-            | Event::Reasoning(_, "")
-            | Event::Refusal(_, "")
-            | Event::Arguments(_, "")
-            | Event::Media(_, _, "") => Ok(()),
-            Event::Text(index, text) => self.text(index, text, writer),
-            Event::Reasoning(index, text) => self.reasoning(index, text, writer),
-            Event::Refusal(index, text) => self.refusal(index, text, writer),
-            Event::Signed(signature) => {
-                self.opened = true;
-                self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
-                Ok(())
-            }
-            Event::Redacted(data) => {
-                self.opened = true;
-                self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
-                Ok(())
-            }
-            Event::Call { choice, id, name, signature } => {
-                self.call(choice, NewCall { id: id.unwrap_or_default(), name, signature }, writer)
-            }
-            Event::Arguments(index, text) => self.arguments(index, text, writer),
-            Event::Media(index, mime, data) => self.media(index, mime, data, writer),
-            Event::Finish(index, finish) => self.choice(index).map(|(_, choice)| choice.finish = Some(finish)),
-            Event::Usage(tokens) => {
-                self.tally.count(tokens);
-                Ok(())
-            }
-            Event::End => {
-                self.ended = true;
-                Ok(())
-            }
-        };
-        if let Err(fault) = taken {
+        if let Err(fault) = self.follow(event, writer) {
             self.fault = Some(fault);
             self.ended = true;
         }
     }
 
-    /// Returns the flaws of the answer. They are complete after [`close`](Self::close).
-    pub(crate) fn flaws(&self) -> Flaws {
-        self.flaws
-    }
-
-    /// Returns the reason why the events are no valid answer, if there is one.
-    pub(crate) fn fault(&self) -> Option<&'static str> {
-        self.fault
-    }
-
-    /// Returns whether the model has begun to answer, be it shown or not.
-    pub(crate) fn opened(&self) -> bool {
-        self.opened
+    #[inline]
+    fn follow(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+        match event {
+            Event::Id(id) => writer.id(id),
+            Event::Text(_, "")
+            | Event::Reasoning(_, "")
+            | Event::Refusal(_, "")
+            | Event::Arguments(_, "")
+            | Event::Media(_, _, "") => {}
+            Event::Text(index, text) => self.text(index, text, writer)?,
+            Event::Reasoning(index, text) => self.reasoning(index, text, writer)?,
+            Event::Refusal(index, text) => self.refusal(index, text, writer)?,
+            Event::Signed(signature) => {
+                self.opened = true;
+                self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
+            }
+            Event::Redacted(data) => {
+                self.opened = true;
+                self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
+            }
+            Event::Call { choice, id, name, signature } => {
+                self.call(choice, NewCall { id: id.unwrap_or_default(), name, signature }, writer)?;
+            }
+            Event::Arguments(index, text) => self.arguments(index, text, writer)?,
+            Event::Media(index, mime, data) => self.media(index, mime, data, writer)?,
+            Event::Finish(index, finish) => self.choice(index)?.1.finish = Some(finish),
+            Event::Usage(tokens) => self.tally.count(tokens),
+            Event::End => self.ended = true,
+        }
+        Ok(())
     }
 
     /// Returns whether the model has only said that it will not answer. While one of several
@@ -353,20 +337,9 @@ impl AnswerProgress {
         self.opened = true;
         while self.choices.len() <= at {
             let waits = self.undo.format_tool.is_some();
-            self.choices.push(ChoiceProgress {
-                content: if waits { ContentProgress::Held(String::new()) } else { ContentProgress::Text },
-                calls: 0,
-                current: Current::None,
-                is_bare: false,
-                arguments: Pieces::default(),
-                broken: 0,
-                json: self.wants_json.then(Pieces::default),
-                pictures: 0,
-                files: 0,
-                answers: false,
-                refuses: false,
-                finish: None,
-            });
+            let content = if waits { ContentProgress::Held(String::new()) } else { ContentProgress::Text };
+            let json = self.wants_json.then(Pieces::default);
+            self.choices.push(ChoiceProgress { content, json, ..ChoiceProgress::default() });
         }
         self.choices.get_mut(at).map(|choice| (at, choice)).ok_or("more than 128 choices")
     }

@@ -7,7 +7,7 @@ use crate::neutral::price::{ShowCost, Usd};
 use crate::neutral::usage::{MOST, Source, Usage, estimate};
 
 /// The counts so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
     tokens: Tokens,
     /// The name of a count of the upstream's that no answer can have. Then none of its last counts
@@ -23,14 +23,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new(header: &AnswerHeader) -> Self {
-        Self {
-            tokens: Tokens::default(),
-            doubted: None,
-            prompt_bytes: header.prompt_bytes,
-            said: 0,
-            covered: 0,
-            cost: header.cost,
-        }
+        Self { prompt_bytes: header.prompt_bytes, cost: header.cost, ..Self::default() }
     }
 
     /// Counts a piece of text.

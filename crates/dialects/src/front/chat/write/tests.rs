@@ -575,7 +575,7 @@ fn text_waits_for_the_format_only_so_long() {
     let mut chunks = Chunks::new(&header(false), formatted());
     let mut out = Vec::new();
     chunks.take(Event::Text(0, &half), &mut out);
-    assert!(out.is_empty() && chunks.0.progress.opened());
+    assert!(out.is_empty() && chunks.0.progress.opened);
     chunks.take(Event::Text(0, "y"), &mut out);
     chunks.take(Event::Text(0, "z"), &mut out);
     let expected = [ROLE.into(), format!(r#"0 {{"content":"{half}y"}}"#), r#"0 {"content":"z"}"#.into()]
@@ -639,7 +639,7 @@ fn what_opens_the_gate() {
     let opens = |event: Event<'_>| {
         let mut chunks = Chunks::new(&header(true), AnswerOptions::default());
         chunks.take(event, &mut Vec::new());
-        chunks.0.progress.opened()
+        chunks.0.progress.opened
     };
     for event in [
         Event::Text(0, "a"),
