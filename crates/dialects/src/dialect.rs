@@ -213,16 +213,9 @@ fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Resu
         within: job.within.filter(|_| !job.envelope.stream),
         kept: job.kept,
     };
-    let written = names.written(&request, write(&request, &target))?;
-    let copied = written.body.len();
-    Ok(Outbound {
-        path,
-        body: vec![written.body.into()],
-        headers: written.headers,
-        copied,
-        losses: written.losses,
-        undo: written.undo,
-    })
+    let Written { body, losses, undo, headers } = names.written(&request, write(&request, &target))?;
+    let copied = body.len();
+    Ok(Outbound { path, body: vec![body.into()], headers, copied, losses, undo })
 }
 
 #[cfg(test)]
