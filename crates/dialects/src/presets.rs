@@ -67,15 +67,15 @@ pub const ALL: &[Preset] = &[
         "Mistral AI; refuses fields that it does not know",
     ),
     hosted(&XAI, "https://api.x.ai/v1", "XAI_API_KEY", "xAI (Grok)"),
-    hosted(&GROQ, "https://api.groq.com/openai/v1", "GROQ_API_KEY", "Groq; one choice, no logprobs"),
-    hosted(&DEEPSEEK, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "DeepSeek; JSON, but of no schema"),
+    hosted(&GROQ, "https://api.groq.com/openai/v1", "GROQ_API_KEY", "Groq; one choice for each request, no logprobs"),
+    hosted(&DEEPSEEK, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "DeepSeek; JSON answers, but no JSON Schemas"),
     hosted(
         &OPENROUTER,
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
         "OpenRouter; models are called vendor/model",
     ),
-    hosted(&PERPLEXITY, "https://api.perplexity.ai", "PERPLEXITY_API_KEY", "Perplexity; searches, has no tools"),
+    hosted(&PERPLEXITY, "https://api.perplexity.ai", "PERPLEXITY_API_KEY", "Perplexity; searches the web, no tools"),
     hosted(&TOGETHER, "https://api.together.xyz/v1", "TOGETHER_API_KEY", "Together AI"),
     hosted(
         &FIREWORKS,
@@ -90,7 +90,7 @@ pub const ALL: &[Preset] = &[
     local(&TGI, "http://127.0.0.1:3000/v1", "Text Generation Inference; its one model is called tgi"),
     Preset {
         name: "ollama_openai",
-        ..local(&OLLAMA, "http://127.0.0.1:11434/v1", "Ollama; its own dialect can do more")
+        ..local(&OLLAMA, "http://127.0.0.1:11434/v1", "Ollama; the dialect `ollama` can do more")
     },
 ];
 

@@ -60,17 +60,19 @@ impl AllowedReferences {
         let refers = if is_file { Refers::File } else { Refers::of(name, &text) };
         let (is_allowed, why, word) = match (refers, self.urls) {
             (Refers::No, _) => return None,
-            (Refers::Gs, _) => (self.gs, "Files at gs:// are read with the account's own rights", GS),
-            (Refers::S3, _) => (self.s3, "Files at s3:// are read with the account's own rights", S3),
-            (Refers::File, _) => (self.files, "Uploaded files are read with the account's own rights", FILES),
+            (Refers::Gs, _) => (self.gs, "The provider would read files at gs:// with the account's own rights", GS),
+            (Refers::S3, _) => (self.s3, "The server would read files at s3:// with the account's own rights", S3),
+            (Refers::File, _) => {
+                (self.files, "The provider would read uploaded files with the account's own rights", FILES)
+            }
             (_, Urls::Any) | (Refers::PublicUrl | Refers::Path, Urls::Public) => return None,
             (_, Urls::NoneSinceNear) => {
                 (false, "The model's server would fetch the URL from within the gateway's own network", PASS)
             }
-            (_, Urls::None) => (false, "No URL is passed on to this model's server", PASS),
-            (Refers::PlainUrl, _) => (false, "The URL begins with http:, and only https: is passed on", PASS),
-            (Refers::PrivateUrl, _) => (false, "The URL's host is not one of the public internet", PASS),
-            (Refers::Other, _) => (false, "A URL of this scheme may mean a file of the server's own", PASS),
+            (_, Urls::None) => (false, "URLs are not passed on to this model's server", PASS),
+            (Refers::PlainUrl, _) => (false, "The URL begins with http:, but only https: is passed on", PASS),
+            (Refers::PrivateUrl, _) => (false, "The URL's host is not on the public internet", PASS),
+            (Refers::Other, _) => (false, "A URL of this scheme may name a file on the server itself", PASS),
         };
         (!is_allowed).then_some(Judgement { why, word })
     }
@@ -85,10 +87,13 @@ pub struct Judgement {
 
 impl Judgement {
     /// Azure's `data_sources`.
-    pub(crate) const DATA_SOURCES: Self =
-        Self { why: "Data sources are read with the account's own rights", word: "caller_references: [data_sources]" };
+    pub(crate) const DATA_SOURCES: Self = Self {
+        why: "The provider would read data sources with the account's own rights",
+        word: "caller_references: [data_sources]",
+    };
     /// What was stored at the account before.
-    pub(crate) const CACHED: Self = Self { why: "Cached contents are read with the account's own rights", word: FILES };
+    pub(crate) const CACHED: Self =
+        Self { why: "The provider would read cached content with the account's own rights", word: FILES };
 
     /// Returns the sentence for the caller.
     pub(crate) fn message(&self) -> String {

@@ -43,7 +43,7 @@ fn all(open: &[(usize, &str)]) -> Result<(), FieldRefused> {
     let param = Field::Calls(*index);
     Err(FieldRefused::invalid(
         param,
-        "Each tool call must be answered by a tool message before any other message. One of these is not.",
+        "Each tool call must be answered by a tool message before any other message. One call has no answer.",
     ))
 }
 

@@ -78,14 +78,17 @@ impl Traits {
     /// said in another way.
     pub fn check(&self, request: &Request<'_>) -> Result<(), FieldRefused> {
         if !self.tools && !request.tools.is_empty() {
-            return Err(FieldRefused::unsupported(Field::Tools, "This model knows no tools."));
+            return Err(FieldRefused::unsupported(Field::Tools, "This model does not support tools."));
         }
         if !self.structured && matches!(request.format, Some(Format::JsonSchema { .. })) {
-            return Err(FieldRefused::unsupported(Field::Format, "This model cannot answer in a schema."));
+            return Err(FieldRefused::unsupported(
+                Field::Format,
+                "This model does not support a JSON Schema in `response_format`.",
+            ));
         }
         for (index, message) in request.messages.iter().enumerate() {
             if !self.tools && !message.calls.is_empty() {
-                return Err(FieldRefused::unsupported(Field::Calls(index), "This model knows no tools."));
+                return Err(FieldRefused::unsupported(Field::Calls(index), "This model does not support tools."));
             }
             if self.images {
                 continue;
@@ -98,7 +101,7 @@ impl Traits {
                 };
                 if is_image {
                     let place = Field::Part(index, place);
-                    return Err(FieldRefused::unsupported(place, "This model does not see pictures."));
+                    return Err(FieldRefused::unsupported(place, "This model does not accept pictures."));
                 }
             }
         }

@@ -69,8 +69,8 @@ fn text(request: &[u8]) -> String {
         n => format!("{n} messages"),
     };
     format!(
-        "This is the demo account of Portcullis. No model was asked: I answer by myself, always the same. \
-         I was sent {count}. Write a real account and a model into catalog.yaml, and ask again."
+        "This is the demo account of Portcullis. No model was asked: this answer is always the same. \
+         The request had {count}. Write a real account and a model into catalog.yaml, and ask again."
     )
 }
 
@@ -104,7 +104,7 @@ mod tests {
             (b"nonsense", "0 messages"),
         ] {
             let body = String::from_utf8(answer(request)).unwrap();
-            assert!(body.contains(&format!("I was sent {count}.")), "{body}");
+            assert!(body.contains(&format!("The request had {count}.")), "{body}");
         }
     }
 

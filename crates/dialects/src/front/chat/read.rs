@@ -208,9 +208,7 @@ fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Re
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(Format::JsonObject)),
         Some("json_schema") => schema.ok_or_else(|| place.field("json_schema").missing()).map(Some),
-        Some(_) => {
-            Err(place.field("type").unsupported("a format of this type cannot be asked of this model's provider"))
-        }
+        Some(_) => Err(place.field("type").unsupported("this model's provider does not support formats of this type")),
         None => Err(place.field("type").missing()),
     }
 }

@@ -361,7 +361,7 @@ impl ChoiceProgress {
         (self.current, self.is_bare) = match self.content {
             ContentProgress::Held(_) => (Current::Format, true),
             ContentProgress::Tool => (Current::Surplus, false),
-            ContentProgress::Text => return Err("the answer in its format comes after other text"),
+            ContentProgress::Text => return Err("the JSON answer comes after other text"),
         };
         self.content = ContentProgress::Tool;
         Ok(())

@@ -143,17 +143,18 @@ impl Blocks<'_, '_> {
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     match kind {
         PartKind::Text(_) => Err("This is a text."),
-        PartKind::Audio(..) => Err("Claude takes no audio."),
+        PartKind::Audio(..) => Err("Claude does not accept audio."),
         PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
-            Err("Files that were uploaded elsewhere are not known here. Send the file itself.")
+            Err("This model's provider does not have a file with this id. Send the file itself.")
         }
         PartKind::Image(media @ Media::Url(url), _) if media.is_web() => Ok(MediaSource::ImageUrl(url)),
         PartKind::File(media @ Media::Url(url), _) if media.is_web() => Ok(MediaSource::DocumentUrl(url)),
         PartKind::Image(Media::Url(_), _) | PartKind::File(Media::Url(_), _) => {
-            Err("URLs must begin with https:// or http:// here.")
+            Err("This model's provider accepts only URLs that begin with https:// or http://.")
         }
         PartKind::Image(Media::Inline(media_type, data), _) => {
-            let media_type = image_type(media_type, data).ok_or("Pictures must be JPEG, PNG, GIF or WebP here.")?;
+            let media_type =
+                image_type(media_type, data).ok_or("This model accepts pictures as JPEG, PNG, GIF or WebP only.")?;
             Ok(MediaSource::Base64 { media_type, data })
         }
         PartKind::File(Media::Inline(media_type, data), _) => {
@@ -163,9 +164,9 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
             match &**media_type {
                 _ if is_pdf(media_type, data) => Ok(MediaSource::Base64 { media_type: PDF, data }),
                 text if text.starts_with("text/") || matches!(text, "application/json" | "application/xml") => {
-                    decoded(data).map(MediaSource::Text).ok_or("The file is not base64 of text in UTF-8.")
+                    decoded(data).map(MediaSource::Text).ok_or("The file must be text in UTF-8, encoded in base64.")
                 }
-                _ => Err("Files must be PDF, text or pictures here."),
+                _ => Err("This model accepts only PDF, text and picture files."),
             }
         }
     }

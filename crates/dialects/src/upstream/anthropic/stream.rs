@@ -148,7 +148,7 @@ impl AnthropicReader {
                     OpenBlock::Other(index) if is_of(index) => {}
                     // Blocks never interleave. A guess could destroy the arguments of two calls.
                     OpenBlock::Call { .. } | OpenBlock::Other(_) | OpenBlock::Nothing => {
-                        return Err(StreamFault::Broken("a part of a call that is not open"));
+                        return Err(StreamFault::Broken("a part of a tool call that has not begun or has ended"));
                     }
                 }
             }

@@ -15,7 +15,7 @@ use crate::upstream::shared::text::Text;
 /// Reads a buffered answer of this model.
 pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let Some(answer) = object::<Converse<'_>>(body) else {
-        return Err(AnswerFault::Nonsense("the answer is no JSON of Converse"));
+        return Err(AnswerFault::Nonsense("the answer is not JSON as Converse sends it"));
     };
     let Some(content) = answer.output.and_then(|output| output.message).and_then(|message| message.content) else {
         return Err(match error::hidden(body) {
@@ -85,7 +85,7 @@ impl ConverseReader {
                 Some(BlockKind::Call) => {}
                 Some(BlockKind::Hidden | BlockKind::Other) => return Ok(()),
                 // Blocks never interleave. A guess could destroy the arguments of two calls.
-                None => return Err(StreamFault::Broken("a part of a call that is not open")),
+                None => return Err(StreamFault::Broken("a part of a tool call that has not begun or has ended")),
             }
         }
         delta.emit(emit);
@@ -152,7 +152,7 @@ impl neutral::Reader for ConverseReader {
 }
 
 fn read(data: &[u8]) -> Result<Converse<'_>, StreamFault> {
-    object(data).ok_or(StreamFault::Broken("an event is no JSON of ConverseStream"))
+    object(data).ok_or(StreamFault::Broken("an event is not JSON as ConverseStream sends it"))
 }
 
 /// Returns the reason of the end, or an error if the model broke its own format.

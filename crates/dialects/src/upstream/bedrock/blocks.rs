@@ -203,22 +203,22 @@ fn media(w: &mut Writer, format: &str, data: &str) {
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     let (media, name) = match kind {
         PartKind::Text(_) => return Err("This is a text."),
-        PartKind::Audio(..) => return Err("Audio cannot be sent to this model's provider."),
+        PartKind::Audio(..) => return Err("This model's provider does not accept audio."),
         PartKind::Image(media, _) => (media, None),
         PartKind::File(media, name) => (media, Some(name.as_deref().unwrap_or_default())),
     };
     let (media_type, data) = match media {
         Media::Inline(media_type, data) => (&**media_type, &**data),
         Media::Url(_) => return Err("This model's provider does not fetch URLs. Send the bytes as a data URL."),
-        Media::Id(_) => return Err("Files that were uploaded elsewhere are not known here. Send the file itself."),
+        Media::Id(_) => return Err("This model's provider does not have a file with this id. Send the file itself."),
     };
     if let Some(format) = image_type(media_type, data).and_then(|name| name.strip_prefix("image/")) {
         return Ok(MediaSource::Image(format, data));
     }
-    let Some(name) = name else { return Err("Pictures must be JPEG, PNG, GIF or WebP here.") };
+    let Some(name) = name else { return Err("This model accepts pictures as JPEG, PNG, GIF or WebP only.") };
     match document_format(media_type, name, data) {
         Some(format) => Ok(MediaSource::Document(format, data)),
-        None => Err("Files must be PDF, Word, Excel, CSV, HTML, Markdown, text or pictures here."),
+        None => Err("This model accepts only PDF, Word, Excel, CSV, HTML, Markdown, text and picture files."),
     }
 }
 

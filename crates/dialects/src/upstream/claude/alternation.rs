@@ -115,7 +115,7 @@ fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, FieldRefused> {
         .unwrap_or_default();
     Err(FieldRefused::invalid(
         Field::Message(index),
-        "A tool message must answer a call of the assistant's message before it. This one answers none.",
+        "A tool message must answer a tool call of the assistant's message before it. This one answers no such call.",
     ))
 }
 

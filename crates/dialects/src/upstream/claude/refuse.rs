@@ -13,16 +13,20 @@ pub(crate) fn refuse(
     is_image: impl Fn(&PartKind<'_>) -> Result<bool, &'static str>,
 ) -> Result<(), FieldRefused> {
     FieldRefused::any([
-        (request.n.is_some(), Field::Choices, "This model's provider gives one choice. Ask several times."),
-        (request.logprobs, Field::Logprobs, "This model's provider does not tell log probabilities."),
-        (request.wants_audio, Field::Audio, "This model gives no audio."),
+        (
+            request.n.is_some(),
+            Field::Choices,
+            "This model gives one choice for each request. Send several requests instead.",
+        ),
+        (request.logprobs, Field::Logprobs, "This model's provider does not report log probabilities."),
+        (request.wants_audio, Field::Audio, "This model cannot answer with audio."),
     ])?;
     for (index, tool) in request.tools.iter().enumerate() {
         let (field, why) = match tool.kind {
             ToolKind::Function(..) if traits.tools || !shows_tools => continue,
-            ToolKind::Function(..) => (Field::Tools, "This model knows no tools."),
+            ToolKind::Function(..) => (Field::Tools, "This model does not support tools."),
             ToolKind::Custom | ToolKind::Other => {
-                (Field::Tool(index), "Only tools of type `function` can be used here.")
+                (Field::Tool(index), "This model supports tools of type `function` only.")
             }
         };
         return Err(FieldRefused::unsupported(field, why));
@@ -37,7 +41,7 @@ fn of_message(
     is_image: impl Fn(&PartKind<'_>) -> Result<bool, &'static str>,
 ) -> Result<(), FieldRefused> {
     if !message.calls.is_empty() && !traits.tools {
-        return Err(FieldRefused::unsupported(Field::Calls(index), "This model knows no tools."));
+        return Err(FieldRefused::unsupported(Field::Calls(index), "This model does not support tools."));
     }
     // Only texts of the system are sent. Its other parts are already noted as losses.
     if matches!(message.role, Role::System | Role::Developer) {
@@ -49,8 +53,8 @@ fn of_message(
         }
         let why = match is_image(&part.kind) {
             Err(why) => why,
-            Ok(_) if message.role == Role::Assistant => "Pictures and files are taken from the user only.",
-            Ok(true) if !traits.images => "This model does not see pictures.",
+            Ok(_) if message.role == Role::Assistant => "Pictures and files are accepted in the user's messages only.",
+            Ok(true) if !traits.images => "This model does not accept pictures.",
             Ok(_) => continue,
         };
         return Err(FieldRefused::unsupported(Field::Part(index, place), why));

@@ -75,7 +75,7 @@ impl<'a> Thinking<'a> {
             thinking.mode = Mode::Own(raw, own);
             thinking.max_tokens = room(whole(budget));
             if budget > 0.0 && whole(budget) >= thinking.max_tokens {
-                let message = "`thinking.budget_tokens` must be less than the most tokens of the answer";
+                let message = "`thinking.budget_tokens` must be less than the answer's largest number of tokens";
                 return Err(FieldRefused::invalid(Field::ThinkingBudget, message));
             }
             match request.effort {

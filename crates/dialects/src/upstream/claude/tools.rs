@@ -92,7 +92,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
         let Situation { api, traits, conversation, stubs } = situation;
-        let mut offer = Offer::of(request, traits, api.naming, "This model cannot be made to call a tool.")?;
+        let mut offer = Offer::of(request, traits, api.naming, "This model cannot be forced to call a tool.")?;
         if offer.choice == Choice::Never && !api.none {
             offer.tools.clear();
         }
@@ -109,7 +109,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         let mut limits = Limits::MOST;
         let native = format.filter(|_| is_native).and_then(|format| Native::of(format, api, &mut limits, losses));
         let schema = format.and_then(Format::schema);
-        let refusal = "This model cannot answer in this schema.";
+        let refusal = "This model does not support this JSON Schema.";
         let ways = Ways {
             native: native.is_some(),
             tool: can_force && schema.map_or(!thinks_too, |Raw(schema)| schema::is_of_objects(schema)),

@@ -17,7 +17,7 @@ use crate::upstream::shared::text::Text;
 /// Reads a whole answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let nonsense = || AnswerFault::Nonsense("the answer is not a JSON object of Cohere's");
+    let nonsense = || AnswerFault::Nonsense("the answer is not a JSON object as Cohere sends it");
     let top: EventTop<'_> = object(body).ok_or_else(nonsense)?;
     let Some(message) = top.message.filter(|message| message.get().starts_with('{') && top.error.is_none()) else {
         return Err(match top.hidden(body) {
@@ -29,7 +29,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let reason = top.finish_reason.as_str();
     let finish = finish(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
     if !message.tool_calls.list().iter().all(ToolCall::is_named) {
-        return Err(AnswerFault::Nonsense("a call names no function"));
+        return Err(AnswerFault::Nonsense("a tool call without a name"));
     }
 
     top.id.emit(Event::Id, emit);
@@ -79,7 +79,7 @@ impl neutral::Reader for CohereReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        let broken = || StreamFault::Broken("an event is not a JSON object of Cohere's");
+        let broken = || StreamFault::Broken("an event is not a JSON object as Cohere sends it");
         let top: EventTop<'_> = object(data).ok_or_else(broken)?;
         let kind = top.kind.filled().map_or(name, str::as_bytes);
         let is_known = matches!(
@@ -106,7 +106,7 @@ impl neutral::Reader for CohereReader {
             b"message-start" => top.id.emit(Event::Id, emit),
             b"tool-call-start" => {
                 if !calls.iter().all(ToolCall::is_named) {
-                    return Err(StreamFault::Broken("a call names no function"));
+                    return Err(StreamFault::Broken("a tool call without a name"));
                 }
                 for call in calls {
                     self.end_call(emit);
@@ -117,7 +117,7 @@ impl neutral::Reader for CohereReader {
             }
             b"tool-call-delta" => {
                 let Some(open) = self.open.as_mut().filter(|open| open.is_at(top.index)) else {
-                    return Err(StreamFault::Broken("arguments came of a call that had not begun, or had ended"));
+                    return Err(StreamFault::Broken("arguments of a tool call that has not begun or has ended"));
                 };
                 for call in calls {
                     open.arguments.push(call, emit);

@@ -43,7 +43,7 @@ fn is_monthly(words: &str) -> bool {
 pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     let message = match words {
         Some(words) => words.to_owned(),
-        None => format!("the upstream gave the answer up (`{reason}`)"),
+        None => format!("the upstream did not finish the answer (`{reason}`)"),
     };
     let mut json = Writer::default();
     json.object(|json| json.key("error").text(&message));
@@ -137,8 +137,8 @@ mod tests {
             (status, code.unwrap_or_default(), message)
         };
         let said = |status, code: &str, message: &str| (Some(status), code.to_owned(), message.to_owned());
-        assert_eq!(of("ERROR", None), said(502, "error", "the upstream gave the answer up (`ERROR`)"));
-        assert_eq!(of("TIMEOUT", None), said(504, "timeout", "the upstream gave the answer up (`TIMEOUT`)"));
+        assert_eq!(of("ERROR", None), said(502, "error", "the upstream did not finish the answer (`ERROR`)"));
+        assert_eq!(of("TIMEOUT", None), said(504, "timeout", "the upstream did not finish the answer (`TIMEOUT`)"));
         assert_eq!(of("ERROR", Some("a \"b\"")), said(502, "error", "a \"b\""));
         assert_eq!(of("", Some("x")), said(502, "", "x"));
         assert_eq!(of("ERROR", Some("too many tokens: 9")), said(400, "context_length_exceeded", "too many tokens: 9"));

@@ -17,7 +17,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let traits = &target.traits;
     flat::refuse(request, traits, true)?;
     if request.stop.len() > MAX_STOPS {
-        return Err(FieldRefused::unsupported(Field::Stop, "This provider takes five stop sequences at most."));
+        return Err(FieldRefused::unsupported(Field::Stop, "This provider accepts at most five stop sequences."));
     }
     let mut losses = LostFields::default();
     let tools = Tools::of(request, traits, &mut losses)?;

@@ -31,7 +31,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     match responses {
         // The answer is whole because its JSON is whole.
         Several::One(_) => reader.finish_the_rest(emit),
-        Several::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer has no end")),
+        Several::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer is not complete")),
         Several::Many(_) => {}
     }
     if !reader.is_whole() {

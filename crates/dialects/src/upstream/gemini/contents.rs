@@ -231,7 +231,10 @@ fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
 fn orphaned(request: &Request<'_>, id: &str) -> FieldRefused {
     let place = request.messages.iter().position(|message| message.tool_call_id.as_deref() == Some(id));
     let param = place.map_or(Field::Messages, Field::CallId);
-    FieldRefused::invalid(param, "a tool's result must follow the assistant's message that called it, with the same id")
+    FieldRefused::invalid(
+        param,
+        "A tool message must answer a tool call of the assistant's message before it, with the same id.",
+    )
 }
 
 #[cfg(test)]

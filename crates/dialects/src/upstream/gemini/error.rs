@@ -38,7 +38,7 @@ pub(super) fn gave_up(word: &str, details: Option<&str>) -> UpstreamError {
     UpstreamError {
         status: Some(502),
         code: Some(word.to_ascii_lowercase()),
-        message: format!("the model gave its answer up ({word})"),
+        message: format!("the model did not finish its answer ({word})"),
         // The details quote the model's text.
         excerpt: details.map(Into::into),
         ..UpstreamError::default()

@@ -26,19 +26,19 @@ pub(super) fn carried<'p>(
 ) -> Result<Carried<'p>, &'static str> {
     match part {
         PartKind::Text(_) => Err("text cannot be sent as an image or a file"),
-        PartKind::Image(..) if !target.traits.images => Err("this model does not see images"),
+        PartKind::Image(..) if !target.traits.images => Err("This model does not accept pictures."),
         PartKind::Image(media, detail) => {
             losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
             match of_media(media, "image/jpeg", target, service)? {
                 Carried::Inline(kind, _) if !is_image(&kind) => {
-                    Err("images must be PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF for this model")
+                    Err("This model accepts pictures as PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF only.")
                 }
                 carried @ (Carried::Inline(..) | Carried::At(..)) => Ok(carried),
             }
         }
         PartKind::Audio(data, format) => {
             let kind = media_type(format).filter(|kind| kind.starts_with("audio/"));
-            let kind = kind.ok_or("this format of audio cannot be sent to this model")?;
+            let kind = kind.ok_or("This model does not accept audio in this format.")?;
             Ok(Carried::Inline(Cow::Borrowed(kind), data))
         }
         PartKind::File(media, name) => {
@@ -57,12 +57,12 @@ fn of_media<'p>(
 ) -> Result<Carried<'p>, &'static str> {
     match media {
         Media::Inline(kind, _) if kind.starts_with("image/") && !target.traits.images => {
-            Err("this model does not see images")
+            Err("This model does not accept pictures.")
         }
         Media::Inline(kind, data) if kind.is_empty() => Ok(Carried::Inline(Cow::Borrowed(default), data)),
         Media::Inline(kind, data) => Ok(Carried::Inline(Cow::Borrowed(kind), data)),
         Media::Url(url) => of_url(url, target.model, service),
-        Media::Id(_) => Err("a file id means nothing to this model's provider: send the file itself"),
+        Media::Id(_) => Err("This model's provider does not have a file with this id. Send the file itself."),
     }
 }
 
@@ -70,31 +70,30 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
     let lower = url.to_ascii_lowercase();
     if lower.starts_with("gs://") {
         if service == Service::Gemini {
-            return Err("gs:// URLs can be read from Vertex AI only: send the data itself");
+            return Err("Only Vertex AI can read gs:// URLs. Send the data itself.");
         }
-        let kind = type_of(url)
-            .ok_or("the type of this file cannot be told from its URL: it needs an extension such as .png")?;
+        let kind = type_of(url).ok_or("The URL must end with an extension such as .png, which shows the type.")?;
         return Ok(Carried::At(Some(kind), url));
     }
     let Some(rest) = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://")) else {
-        return Err("URLs of this scheme cannot be sent to this model: send the data itself");
+        return Err("This model does not accept URLs of this scheme. Send the data itself.");
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     match host {
         "generativelanguage.googleapis.com" if rest.contains("/files/") => match service {
             // Google learned the type when the file was uploaded.
             Service::Gemini => Ok(Carried::At(None, url)),
-            Service::Vertex => Err("files of the Gemini API cannot be read from Vertex AI: send the data itself"),
+            Service::Vertex => Err("Vertex AI cannot read files of the Gemini API. Send the data itself."),
         },
         "www.youtube.com" | "youtube.com" | "m.youtube.com" | "youtu.be" => Ok(Carried::At(Some("video/mp4"), url)),
-        _ if !Model::of(model).reads_urls() => Err("this model does not fetch URLs: send the data itself"),
+        _ if !Model::of(model).reads_urls() => Err("This model does not fetch URLs. Send the data itself."),
         // Only the path's extension counts. The extension of a host is a country.
         _ => match url.get(url.len() - rest.len() + host.len()..).and_then(type_of) {
             Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),
-            Some(_) => Err("files of this type are not fetched from URLs for this model: send the data itself"),
-            None => Err(
-                "the type of this file cannot be told from its URL: it needs an extension such as .png, or send the data itself",
-            ),
+            Some(_) => Err("This model does not fetch files of this type from URLs. Send the data itself."),
+            None => {
+                Err("The URL must end with an extension such as .png, which shows the type. Or send the data itself.")
+            }
         },
     }
 }

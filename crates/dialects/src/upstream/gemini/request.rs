@@ -31,8 +31,12 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     let is_silent = turns.turns.is_empty() && turns.system.is_empty();
     let is_prefilled = turns.turns.last().is_some_and(|turn| turn.is_assistant) && !target.traits.prefill;
     FieldRefused::any([
-        (is_silent, Field::Messages, "this model needs a message that is not empty"),
-        (is_prefilled, Field::Messages, "with this model, the last message must not be the assistant's"),
+        (is_silent, Field::Messages, "This model needs a message that is not empty."),
+        (
+            is_prefilled,
+            Field::Messages,
+            "This model does not continue an assistant message: the last message must not be the assistant's.",
+        ),
     ])?;
     let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
@@ -82,10 +86,10 @@ const TIERS: [(&str, Option<&str>); 5] =
 fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
     let (choices, stops) = (request.n.unwrap_or(1), request.stop.len());
     FieldRefused::any([
-        (request.wants_audio, Field::Audio, "this model is asked for text only, not for audio"),
-        (request.logprobs, Field::Logprobs, "log probabilities are not available from this model"),
-        (choices > MAX_CANDIDATES, Field::Choices, "this model gives at most eight choices"),
-        (stops > MAX_STOPS, Field::Stop, "this model takes at most five stop sequences"),
+        (request.wants_audio, Field::Audio, "This model can be asked for text only, not for audio."),
+        (request.logprobs, Field::Logprobs, "This model does not report log probabilities."),
+        (choices > MAX_CANDIDATES, Field::Choices, "This model gives at most eight choices for each request."),
+        (stops > MAX_STOPS, Field::Stop, "This model accepts at most five stop sequences."),
     ])
 }
 

@@ -32,7 +32,7 @@ impl<'r, 'a> Plan<'r, 'a> {
     ) -> Result<Self, FieldRefused> {
         let traits = &target.traits;
         check(request, traits, losses)?;
-        let refusal = "this model cannot be made to call a tool";
+        let refusal = "This model cannot be forced to call a tool.";
         let mut offer = Offer::of(request, traits, Naming::Several, refusal)?;
         let format = request.format.as_ref();
         let goes_with_tools = traits.structured && traits.structured_with_tools;
@@ -48,8 +48,8 @@ impl<'r, 'a> Plan<'r, 'a> {
             native,
             tool: !native && traits.tools && traits.forced_tools && fits_tool(),
             words: false,
-            refusal: "this model cannot be held to this format",
-            refusal_beside_tools: "this model cannot be held to this format while there are tools",
+            refusal: "This model does not support this `response_format`.",
+            refusal_beside_tools: "This model does not support this `response_format` together with tools.",
         };
         let form = offer.form(format, ways, losses)?;
         let mut names = FunctionNames::of(request);
@@ -134,7 +134,7 @@ impl<'r, 'a> Plan<'r, 'a> {
 fn check(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) -> Result<(), FieldRefused> {
     if !traits.tools {
         if !request.tools.is_empty() && request.tool_choice != Some(ToolChoice::None) {
-            return Err(FieldRefused::unsupported(Field::Tools, "this model does not know tools"));
+            return Err(FieldRefused::unsupported(Field::Tools, "This model does not support tools."));
         }
         return Ok(());
     }
@@ -144,8 +144,8 @@ fn check(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) -> Res
                 losses.add_if(tool.cache.is_some(), Field::CacheHint);
                 continue;
             }
-            ToolKind::Custom => "custom tools are not known to this model: declare a function",
-            ToolKind::Other => "tools of this type cannot be used with this model: only functions can",
+            ToolKind::Custom => "This model does not support custom tools. Declare a function instead.",
+            ToolKind::Other => "This model supports tools of type `function` only.",
         };
         return Err(FieldRefused::unsupported(Field::Tool(index), why));
     }

@@ -15,7 +15,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let line = read(body)?;
     if line.message.is_none() || line.done != Some(true) {
-        return Err(AnswerFault::Nonsense("the answer has no message, or is not done"));
+        return Err(AnswerFault::Nonsense("the answer has no message, or is not complete"));
     }
     line.emit(emit);
     Ok(())
@@ -37,7 +37,7 @@ impl neutral::Reader for OllamaReader {
 }
 
 fn read(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
-    let nonsense = AnswerFault::Nonsense("what came is not a JSON object of Ollama's");
+    let nonsense = AnswerFault::Nonsense("the answer is not a JSON object as Ollama sends it");
     let line: Line<'_> = object(json).ok_or(nonsense)?;
     if line.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "false")) {
         return Err(AnswerFault::Upstream(hidden(json)));
@@ -47,7 +47,7 @@ fn read(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
     }
     let calls = line.message.as_ref().map_or(&[][..], |message| message.tool_calls.list());
     if !calls.iter().all(ToolCall::is_named) {
-        return Err(AnswerFault::Nonsense("a call names no function"));
+        return Err(AnswerFault::Nonsense("a tool call without a name"));
     }
     Ok(line)
 }

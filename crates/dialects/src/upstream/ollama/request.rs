@@ -19,10 +19,13 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let offer = flat::offer(request, &Traits { forced_tools: false, ..*traits })?;
     let has_tools = offer.may_call();
     if request.format.is_some() && has_tools && !traits.structured_with_tools {
-        return Err(FieldRefused::unsupported(Field::Format, "This model cannot answer in a format and use tools."));
+        return Err(FieldRefused::unsupported(
+            Field::Format,
+            "This model does not support `response_format` together with tools.",
+        ));
     }
     if request.format.is_some() && !traits.structured {
-        return Err(FieldRefused::unsupported(Field::Format, "This model cannot answer in a format."));
+        return Err(FieldRefused::unsupported(Field::Format, "This model does not support `response_format`."));
     }
     let mut losses = LostFields::default();
     flat::lost(request, &mut losses);

@@ -128,7 +128,7 @@ fn fault(fault: StreamFault) -> AnswerFault {
     match fault {
         StreamFault::Upstream(found) => AnswerFault::Upstream(found),
         StreamFault::Broken(why) => AnswerFault::Nonsense(why),
-        StreamFault::Cut => AnswerFault::Nonsense("the answer has no end"),
+        StreamFault::Cut => AnswerFault::Nonsense("the answer is not complete"),
     }
 }
 

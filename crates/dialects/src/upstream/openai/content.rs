@@ -26,7 +26,7 @@ pub(super) fn edit(body: &MessageShape, show_reasoning: bool, edits: &mut Edits<
             }
             Ok(parts.text.len() + parts.thinking.len())
         }
-        Kind::Number | Kind::Bool => Err("content is neither text nor parts"),
+        Kind::Number | Kind::Bool => Err("the content is neither a string nor a list of parts"),
     }
 }
 

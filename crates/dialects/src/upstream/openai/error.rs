@@ -59,7 +59,7 @@ pub(super) fn hidden(json: &[u8]) -> Option<UpstreamError> {
 pub(crate) fn gave_up(word: &str) -> UpstreamError {
     UpstreamError {
         code: Some(word.to_owned()),
-        message: format!("the upstream gave the answer up (`{word}`)"),
+        message: format!("the upstream did not finish the answer (`{word}`)"),
         ..UpstreamError::default()
     }
 }

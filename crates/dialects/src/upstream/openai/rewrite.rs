@@ -336,7 +336,7 @@ fn says_nothing(name: &str, value: &[u8]) -> bool {
 }
 
 fn unsupported(param: &str) -> Refused {
-    Refused::unsupported(param, format!("`{param}` is more than the model's server can do"))
+    Refused::unsupported(param, format!("`{param}` is not supported by the model's server"))
 }
 
 #[cfg(test)]

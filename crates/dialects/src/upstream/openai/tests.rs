@@ -267,7 +267,7 @@ fn deepseek() {
     let silent = chunk(r#"{"role":"assistant","content":null}"#, "null", "");
     check_hiding(&DEEPSEEK, &wire, &[&silent, &chunk(r#"{"content":""}"#, r#""stop""#, "")]);
     let failed = sse(&[&role, &chunk("{}", r#""insufficient_system_resource""#, "")]);
-    check_fails(&DEEPSEEK, &failed, "the upstream gave the answer up (`insufficient_system_resource`)");
+    check_fails(&DEEPSEEK, &failed, "the upstream did not finish the answer (`insufficient_system_resource`)");
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn vllm() {
     check_fails(
         &VLLM,
         &sse(&[&role, &chunk("{}", r#""finish_reason":"abort""#, "")]),
-        "the upstream gave the answer up (`abort`)",
+        "the upstream did not finish the answer (`abort`)",
     );
     let flat = r#"{"object":"error","message":"gone","type":"NotFoundError","param":null,"code":404}"#;
     assert_eq!(check_fails(&SGLANG, &sse(&[flat]), "gone").status, Some(404));

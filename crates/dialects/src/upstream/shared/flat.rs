@@ -24,8 +24,12 @@ use crate::wire::json::Writer;
 /// the provider fetches URLs (`urls`).
 pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Result<(), FieldRefused> {
     FieldRefused::any([
-        (request.n.is_some(), Field::Choices, "This model gives one choice an answer."),
-        (request.logprobs, Field::Logprobs, "This model gives no log probabilities."),
+        (
+            request.n.is_some(),
+            Field::Choices,
+            "This model gives one choice for each request. Send several requests instead.",
+        ),
+        (request.logprobs, Field::Logprobs, "This model does not report log probabilities."),
         (request.wants_audio, Field::Audio, "This model answers in text only."),
     ])?;
     answered(request)?;
@@ -36,7 +40,7 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
         if matches!(message.role, Role::Tool | Role::Function) && message.tool_call_id.is_none() {
             return Err(FieldRefused::invalid(
                 Field::CallId(index),
-                "The result of a tool must name the call that it answers.",
+                "A tool message must name the call that it answers (`tool_call_id`).",
             ));
         }
         for (place, part) in message.content.iter().enumerate() {
@@ -66,18 +70,18 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
     let media = match &part.kind {
         PartKind::Text(_) => return Ok(()),
         PartKind::Image(media, _) => media,
-        PartKind::Audio(..) => return Err("This model takes no audio."),
-        PartKind::File(..) => return Err("This model takes no files."),
+        PartKind::Audio(..) => return Err("This model does not accept audio."),
+        PartKind::File(..) => return Err("This model does not accept files."),
     };
     let why = match (media, role) {
-        _ if !traits.images => "This model cannot see pictures.",
-        (Media::Id(_), _) => "This provider knows no uploaded files.",
+        _ if !traits.images => "This model does not accept pictures.",
+        (Media::Id(_), _) => "This provider does not accept ids of files. Send the picture itself.",
         (_, Role::System | Role::Developer | Role::Assistant | Role::Tool | Role::Function) => {
-            "This provider takes pictures in the user's messages only."
+            "This provider accepts pictures in the user's messages only."
         }
-        (Media::Url(_), Role::User) if !urls => "This provider takes pictures as `data:` URLs only.",
+        (Media::Url(_), Role::User) if !urls => "This provider accepts pictures as `data:` URLs only.",
         (Media::Url(_), Role::User) if !media.is_web() => {
-            "This provider takes pictures as `data:` URLs, or from https:// and http:// only."
+            "This provider accepts pictures as `data:`, https:// and http:// URLs only."
         }
         (Media::Url(_) | Media::Inline(..), Role::User) => return Ok(()),
     };
@@ -122,11 +126,11 @@ pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
         let other = request.tools.iter().position(|tool| !is_function(tool));
         let place = Field::Tool(other.unwrap_or_default());
         FieldRefused::any([
-            (other.is_some(), place, "This provider knows tools of type `function` only."),
-            (!traits.tools && !request.tools.is_empty(), Field::Tools, "This model knows no tools."),
+            (other.is_some(), place, "This provider supports tools of type `function` only."),
+            (!traits.tools && !request.tools.is_empty(), Field::Tools, "This model does not support tools."),
         ])?;
     }
-    let mut offer = Offer::of(request, traits, Naming::None, "This model cannot be made to call a tool.")?;
+    let mut offer = Offer::of(request, traits, Naming::None, "This model cannot be forced to call a tool.")?;
     if must_not_call {
         offer.tools.retain(|tool| traits.tools && is_function(tool));
         if offer.tools.is_empty() {

@@ -157,7 +157,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
         return Ok(());
     }
     let Some(place_of_kind) = SHOWN.iter().position(|name| *name == kind) else {
-        let why = "content parts of this type cannot be sent to this model's provider";
+        let why = "this model's provider does not support content parts of this type";
         return Err(place.field("type").unsupported(why));
     };
     let shown = members.get_mut(place_of_kind).and_then(Option::take);

@@ -790,12 +790,12 @@ fn tools() {
         (
             r#"{"function":{"name":"f"}},{"function":{"name":"f"}}"#,
             "tools[1].function.name",
-            "is the name of another tool too",
+            "is also the name of another tool",
         ),
         (
             r#"{"function":{"name":"f"}},{"custom":{"name":"f"}}"#,
             "tools[1].custom.name",
-            "is the name of another tool too",
+            "is also the name of another tool",
         ),
     ] {
         refused_fields(&format!(r#""tools":[{tools}]"#), param, why);
@@ -803,7 +803,7 @@ fn tools() {
     refused_fields(
         r#""functions":[{"name":"f"},{"name":"f"}]"#,
         "functions[1].name",
-        "is the name of another tool too",
+        "is also the name of another tool",
     );
     refused_fields(r#""functions":[{}]"#, "functions[0].name", "is missing");
 }
@@ -855,7 +855,7 @@ fn choices_of_tools() {
     for (fields, param, why) in [
         (r#""tool_choice":"f""#, "tool_choice", "must be `none`, `auto`, `required` or an object that names a tool"),
         (r#""tool_choice":7"#, "tool_choice", "must be a string or an object, not a number"),
-        (r#""tool_choice":"required""#, "tool_choice", "asks for a call, and there are no `tools`"),
+        (r#""tool_choice":"required""#, "tool_choice", "requires a tool call, but there are no `tools`"),
         (r#""tool_choice":{}"#, "tool_choice.type", "is missing"),
         (r#""tool_choice":{"type":"function"}"#, "tool_choice.function", "is missing"),
         (r#""tool_choice":{"type":"function","function":{}}"#, "tool_choice.function.name", "is missing"),

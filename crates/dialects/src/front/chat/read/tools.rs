@@ -115,7 +115,7 @@ impl<'a> Tools<'a> {
             return Err(place.refuse("must not be empty"));
         }
         if !self.names.insert(tool.name.clone()) {
-            return Err(place.refuse("is the name of another tool too"));
+            return Err(place.refuse("is also the name of another tool"));
         }
         self.list.push(tool);
         Ok(())
@@ -161,7 +161,7 @@ impl<'a> WrittenChoice<'a> {
             }
         }
         if tools.list.is_empty() && self.choice == Some(ToolChoice::Required) {
-            let message = format!("`{}` asks for a call, and there are no `tools`", self.path);
+            let message = format!("`{}` requires a tool call, but there are no `tools`", self.path);
             return Err(Box::new(Refused::invalid(self.path, message)));
         }
         Ok(self.choice)
@@ -190,7 +190,7 @@ impl<'a> WrittenChoice<'a> {
             Some(_) => {
                 return Err(place
                     .field("type")
-                    .unsupported("a choice of this type cannot be sent to this model's provider"));
+                    .unsupported("this model's provider does not support choices of this type"));
             }
             None if function.is_some() => (function, "function"),
             None => return Err(place.field("type").missing()),

@@ -7,8 +7,8 @@ use crate::neutral::Media;
 
 /// Takes a `data:` URL apart; any other is as it is.
 pub(super) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, ReadFault> {
-    let media = apart(url)
-        .ok_or_else(|| place.unsupported("a data URL must be in base64 to be sent to this model's provider"))?;
+    let media =
+        apart(url).ok_or_else(|| place.unsupported("this model's provider accepts data URLs in base64 only"))?;
     match &media {
         // It is written into requests, and into addresses.
         Media::Inline(kind, _) if !kind.is_empty() && !is_media_type(kind) => {

@@ -583,7 +583,7 @@ fn text_waits_for_the_format_only_so_long() {
         .concat();
     assert_eq!(String::from_utf8(out.clone()).unwrap(), expected);
     chunks.take(call(0, None, "fmt"), &mut out);
-    assert_eq!(chunks.0.fault(), Err(StreamFault::Broken("the answer in its format comes after other text")));
+    assert_eq!(chunks.0.fault(), Err(StreamFault::Broken("the JSON answer comes after other text")));
 }
 
 // What cannot be told.

@@ -122,7 +122,7 @@ fn reasons_to_stop() {
         check_stream(&[("messageStop", &format!(r#"{{"stopReason":{reason}}}"#))], &[expected, "End"]);
     }
     for reason in ["malformed_model_output", "malformed_tool_use"] {
-        let message = format!("the upstream gave the answer up (`{reason}`)");
+        let message = format!("the upstream did not finish the answer (`{reason}`)");
         let body = format!(r#"{{"output":{{"message":{{"content":[{{"text":"a"}}]}}}},"stopReason":"{reason}"}}"#);
         assert_eq!(told_of(CLAUDE, &body), [format!("upstream Some(502) Some({reason:?}) {message}")]);
         check_stream(
@@ -181,7 +181,7 @@ fn what_is_no_answer() {
         r#"{"output":{"message":{"content":["a"]}}}"#,
         r#"{"output":1}"#,
     ] {
-        assert_eq!(told_of(CLAUDE, body), ["the answer is no JSON of Converse"], "{body}");
+        assert_eq!(told_of(CLAUDE, body), ["the answer is not JSON as Converse sends it"], "{body}");
     }
     for body in [
         "{}",
@@ -296,7 +296,7 @@ fn fragments_belong_to_the_call_that_is_open() {
     let stop = ("contentBlockStop", r#"{"contentBlockIndex":1}"#);
     let stop_another = ("contentBlockStop", r#"{"contentBlockIndex":0}"#);
     let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
-    let (told, broken) = (r#"Arguments(0, "x")"#, "a part of a call that is not open");
+    let (told, broken) = (r#"Arguments(0, "x")"#, "a part of a tool call that has not begun or has ended");
     check_stream(&[first, of_first, text, stop_another, of_first], &[call, told, r#"Text(0, "a")"#, told]);
     check_stream(&[first, unplaced], &[call, told]);
     check_stream(&[first, of_second], &[call, broken]);
@@ -341,11 +341,14 @@ fn the_providers_own_calls_are_passed_over() {
 fn what_is_no_event() {
     for name in ["contentBlockStart", "contentBlockDelta", "messageStop", "metadata"] {
         for data in ["", "{", "[]x"] {
-            check_stream(&[(name, data)], &["an event is no JSON of ConverseStream"]);
+            check_stream(&[(name, data)], &["an event is not JSON as ConverseStream sends it"]);
         }
     }
     for name in ["contentBlockStart", "contentBlockDelta", "messageStop"] {
-        check_stream(&[(name, r#"{"delta":1,"start":1,"stopReason":1}"#)], &["an event is no JSON of ConverseStream"]);
+        check_stream(
+            &[(name, r#"{"delta":1,"start":1,"stopReason":1}"#)],
+            &["an event is not JSON as ConverseStream sends it"],
+        );
     }
 }
 
@@ -383,6 +386,6 @@ fn exceptions_end_a_stream() {
 fn a_field_that_is_there_twice_is_no_event() {
     check_stream(
         &[("contentBlockDelta", r#"{"delta":{"text":"a","text":"b"}}"#)],
-        &["an event is no JSON of ConverseStream"],
+        &["an event is not JSON as ConverseStream sends it"],
     );
 }

@@ -126,7 +126,7 @@ fn calls_come_in_pieces() {
 
 #[test]
 fn arguments_of_no_call_are_broken() {
-    let broken = r#"Broken("arguments came of a call that had not begun, or had ended")"#;
+    let broken = r#"Broken("arguments of a tool call that has not begun or has ended")"#;
     check(&[&arguments("{}")], &[broken]);
     check(&[CALL, CALL_END, &arguments("{}")], &[CALL_TOLD, broken]);
     check(&[CALL, &arguments("{}").replace("\"index\":0", "\"index\":1")], &[CALL_TOLD, broken]);
@@ -137,10 +137,10 @@ fn arguments_of_no_call_are_broken() {
 #[test]
 fn a_call_needs_a_name() {
     let nameless = r#"{"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"get_1"}}}}"#;
-    check(&[nameless], &[r#"Broken("a call names no function")"#]);
+    check(&[nameless], &[r#"Broken("a tool call without a name")"#]);
     check_answer(
         r#"{"message":{"tool_calls":[{"id":"a","function":{"arguments":"{}"}}]},"finish_reason":"TOOL_CALL"}"#,
-        &[r#"Nonsense("a call names no function")"#],
+        &[r#"Nonsense("a tool call without a name")"#],
     );
 }
 
@@ -220,16 +220,20 @@ fn an_answer_that_was_given_up_is_an_error() {
     check_fault(
         &[START, CALL, &end(r#""finish_reason":"ERROR""#)],
         Some(502),
-        "the upstream gave the answer up (`ERROR`)",
+        "the upstream did not finish the answer (`ERROR`)",
     );
-    check_fault(&[&end(r#""finish_reason":"TIMEOUT""#)], Some(504), "the upstream gave the answer up (`TIMEOUT`)");
+    check_fault(
+        &[&end(r#""finish_reason":"TIMEOUT""#)],
+        Some(504),
+        "the upstream did not finish the answer (`TIMEOUT`)",
+    );
     check_fault(&[&end(r#""finish_reason":"ERROR","error":"out of memory""#)], Some(502), "out of memory");
     check_fault(&[&end(r#""finish_reason":"COMPLETE","error":"after all""#)], Some(502), "after all");
     check_fault(&[&end(r#""error":"too many tokens: 9""#)], Some(400), "too many tokens: 9");
 
     let body = r#"{"id":"1","message":{"content":[{"type":"text","text":"half"}]},"finish_reason":"TIMEOUT"}"#;
     let Err(AnswerFault::Upstream(error)) = answer(body.as_bytes(), &mut |event| panic!("{event:?}")) else { panic!() };
-    assert_eq!((error.status, &*error.message), (Some(504), "the upstream gave the answer up (`TIMEOUT`)"));
+    assert_eq!((error.status, &*error.message), (Some(504), "the upstream did not finish the answer (`TIMEOUT`)"));
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn the_name_of_an_event_helps_where_its_data_has_none() {
 
 #[test]
 fn malformed_events_are_broken_and_tell_nothing() {
-    let broken = r#"Broken("an event is not a JSON object of Cohere's")"#;
+    let broken = r#"Broken("an event is not a JSON object as Cohere sends it")"#;
     for data in [
         "",
         "null",
@@ -354,7 +358,7 @@ fn what_is_no_answer_is_a_fault() {
     };
     assert_eq!(upstream(r#"{"message":"invalid request"}"#), "invalid request");
     assert_eq!(upstream(r#"{"error":{"message":"m"},"message":{}}"#), "m");
-    let no_json = r#"Nonsense("the answer is not a JSON object of Cohere's")"#;
+    let no_json = r#"Nonsense("the answer is not a JSON object as Cohere sends it")"#;
     for body in ["", "null", "[]", "x", "<html>", r#"{"message":{"content":7}}"#, r#"{"message":{}"#] {
         check_answer(body, &[no_json]);
     }

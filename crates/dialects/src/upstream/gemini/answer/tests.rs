@@ -232,8 +232,10 @@ fn every_reason() {
         "NO_IMAGE",
     ] {
         let reason = format!("{word:?}");
-        let error =
-            format!("error Some(502) Some({:?}) the model gave its answer up ({word})", word.to_ascii_lowercase());
+        let error = format!(
+            "error Some(502) Some({:?}) the model did not finish its answer ({word})",
+            word.to_ascii_lowercase()
+        );
         assert_eq!(says(&reason, "").0, [&*error]);
         assert_eq!(says(&reason, r#"{"text":"hm","thought":true}"#).0, [r#"Reasoning(0, "hm")"#, &*error]);
         assert_eq!(says(&reason, r#"{"text":"a"}"#).0, [r#"Text(0, "a")"#, "Finish(0, Stop)", "End"]);
@@ -342,8 +344,8 @@ fn an_array_is_a_stream() {
     let both = [r#"Text(0, "a")"#, r#"Text(0, "b")"#, "Finish(0, Stop)"];
     check_answer(&format!("[{start},\n{end}]"), &both);
     check(&[&format!("[{start},\n{end}]")], &[both[0], both[1], both[2], "End"]);
-    check_answer(&format!("[{start}]"), &[both[0], "nonsense: the answer has no end"]);
-    check_answer("[]", &["nonsense: the answer has no end"]);
+    check_answer(&format!("[{start}]"), &[both[0], "nonsense: the answer is not complete"]);
+    check_answer("[]", &["nonsense: the answer is not complete"]);
     check(&["[]"], &[]);
 }
 

@@ -150,7 +150,7 @@ fn bodies_of_no_known_shape() {
 fn what_a_model_wrote_is_for_the_log_and_short() {
     let error = gave_up("MALFORMED_FUNCTION_CALL", Some(&"é".repeat(10_000)));
     assert_eq!(error.excerpt.map(|text| text.len()), Some(MAX_DETAILS));
-    assert_eq!(error.message, "the model gave its answer up (MALFORMED_FUNCTION_CALL)");
+    assert_eq!(error.message, "the model did not finish its answer (MALFORMED_FUNCTION_CALL)");
 }
 
 proptest! {

@@ -253,7 +253,7 @@ fn formats() {
 #[test]
 fn an_empty_conversation_is_no_request() {
     let found = written(PLAIN, r#"{"messages":[{"role":"user","content":""}]}"#);
-    assert_eq!(found, Err(("unsupported messages".into(), "this model needs a message that is not empty".into())));
+    assert_eq!(found, Err(("unsupported messages".into(), "This model needs a message that is not empty.".into())));
 }
 
 #[test]

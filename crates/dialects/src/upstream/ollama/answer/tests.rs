@@ -109,9 +109,9 @@ fn calls_come_whole_with_their_arguments_as_they_are() {
     );
     check(
         &[r#"{"message":{"tool_calls":[{"function":{"arguments":{}}}]}}"#],
-        &[r#"Broken("a call names no function")"#],
+        &[r#"Broken("a tool call without a name")"#],
     );
-    check(&[r#"{"message":{"tool_calls":[{"id":"x"}]}}"#], &[r#"Broken("a call names no function")"#]);
+    check(&[r#"{"message":{"tool_calls":[{"id":"x"}]}}"#], &[r#"Broken("a tool call without a name")"#]);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn errors_come_in_answers_and_as_lines() {
 
 #[test]
 fn what_is_no_answer_is_a_fault() {
-    let why = "what came is not a JSON object of Ollama's";
+    let why = "the answer is not a JSON object as Ollama sends it";
     for line in [
         "",
         "null",
@@ -194,7 +194,7 @@ fn what_is_no_answer_is_a_fault() {
     for body in
         ["{}", r#"{"done":true}"#, r#"{"message":{"content":"a"}}"#, r#"{"message":{"content":"a"},"done":false}"#]
     {
-        check_answer(body, &[r#"Nonsense("the answer has no message, or is not done")"#]);
+        check_answer(body, &[r#"Nonsense("the answer has no message, or is not complete")"#]);
     }
     check(&["{}", r#"{"new":[1]}"#, r#"{"message":null}"#], &[]);
 }

@@ -286,7 +286,7 @@ fn errors_with_a_status_of_success_are_errors() {
             upstream(
                 None,
                 Some("insufficient_system_resource"),
-                "the upstream gave the answer up (`insufficient_system_resource`)",
+                "the upstream did not finish the answer (`insufficient_system_resource`)",
             ),
         ),
     ] {
@@ -314,7 +314,7 @@ fn what_is_no_answer_is_nonsense() {
     }
     check_fault(
         r#"{"choices":[{"message":{"content":7}}]}"#,
-        AnswerFault::Nonsense("content is neither text nor parts"),
+        AnswerFault::Nonsense("the content is neither a string nor a list of parts"),
     );
     check_fault(
         r#"{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"arguments":"{}"}}]}}]}"#,

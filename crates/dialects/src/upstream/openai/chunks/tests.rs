@@ -1328,7 +1328,7 @@ fn errors_inside_the_stream_are_found() {
         ),
         (
             r#"data: {"id":"u1","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"abort"}]}"#,
-            found(None, None, Some("abort"), "the upstream gave the answer up (`abort`)"),
+            found(None, None, Some("abort"), "the upstream did not finish the answer (`abort`)"),
         ),
         (r#"{"error":{"message":"full"}}"#, upstream("full")),
         (
@@ -1372,7 +1372,7 @@ fn malformed_events_break_the_stream() {
     check_fault(
         &[r#"{@,"choices":[{"index":0,"delta":{"content":7}}]}"#],
         &[],
-        StreamFault::Broken("content is neither text nor parts"),
+        StreamFault::Broken("the content is neither a string nor a list of parts"),
     );
 }
 
