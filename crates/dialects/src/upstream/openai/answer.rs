@@ -119,7 +119,7 @@ fn edit_choice(
     let ended = Ended::read(text, entry)?.unwrap_or(Ended { reason: finish::STOP, native: None });
     let ended = choice.ended.insert(ended);
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-    said += choice.calls.edit_whole(calls, finish::is_cut(ended.reason), &common.ids, edits)?;
+    said += choice.calls.edit_whole(calls, finish::is_cut(ended.reason), &common.id_seed, edits)?;
     choice.edit_finish(entry, Finishes::Shown, edits);
     Ok(said)
 }

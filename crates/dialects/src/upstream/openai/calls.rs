@@ -41,12 +41,6 @@ struct OpenCall {
     arguments: Pieces,
 }
 
-/// Makes ids for calls that have none.
-#[derive(Debug, Default)]
-pub(super) struct Ids {
-    seed: String,
-}
-
 /// The most bytes of arguments that wait for a name. The name should have come first, so the wait
 /// is short.
 const MAX_HELD: usize = 64 * 1024;
@@ -115,7 +109,7 @@ impl Calls {
         &mut self,
         member: &Member,
         calls: &[CallShape],
-        ids: &Ids,
+        id_seed: &str,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
         let text = edits.text();
@@ -124,7 +118,7 @@ impl Calls {
         out.push(b'[');
         let (mut clean, mut said) = (true, 0);
         for call in calls {
-            clean &= self.fragment(text, call, ids, &mut out)?;
+            clean &= self.fragment(text, call, id_seed, &mut out)?;
             said += arguments_len(text, call);
         }
         out.push(b']');
@@ -136,7 +130,13 @@ impl Calls {
     }
 
     /// Appends the corrected fragment. Returns whether it is the same as the fragment that came.
-    fn fragment(&mut self, text: &[u8], call: &CallShape, ids: &Ids, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn fragment(
+        &mut self,
+        text: &[u8],
+        call: &CallShape,
+        id_seed: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, StreamFault> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
@@ -168,7 +168,7 @@ impl Calls {
         }
         let has_id = id_of(text, call) == Some(&open.id);
         if open.id.is_empty() {
-            open.id = ids.make(self.choice, introduced);
+            open.id = made_id(id_seed, self.choice, introduced);
         }
         open.index = Some(introduced);
         let held = std::mem::take(&mut open.held);
@@ -219,7 +219,7 @@ impl Calls {
         &mut self,
         calls: &[CallShape],
         is_cut: bool,
-        ids: &Ids,
+        id_seed: &str,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
         let text = edits.text();
@@ -227,7 +227,7 @@ impl Calls {
         self.introduced = calls.len();
         for (number, call) in calls.iter().enumerate() {
             if id_of(text, call).is_none() {
-                set(edits, call.span.start, br#""id""#, &call.id, ids.make(self.choice, number));
+                set(edits, call.span.start, br#""id""#, &call.id, made_id(id_seed, self.choice, number));
             }
             if call.kind.as_ref().is_none_or(|kind| filled(text, &kind.value).is_none()) {
                 set(edits, call.span.start, br#""type""#, &call.kind, kind_of(text, call).to_vec());
@@ -268,18 +268,17 @@ pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
     literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
 }
 
-impl Ids {
-    /// Returns a maker of ids. The ids build on the answer's own id, so that calls of two answers
-    /// in one conversation differ.
-    pub(super) fn new(header: &AnswerHeader) -> Self {
-        // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
-        let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
-        Self { seed: id.iter().skip(id.len().saturating_sub(24)).collect() }
-    }
+/// Returns the part that the ids of an answer's calls have in common. It comes from the answer's own
+/// id, so that calls of two answers in one conversation differ.
+pub(super) fn id_seed(header: &AnswerHeader) -> String {
+    // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
+    let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
+    id.iter().skip(id.len().saturating_sub(24)).collect()
+}
 
-    fn make(&self, choice: usize, number: usize) -> Vec<u8> {
-        format!("\"call_{}{choice:02x}{number:02x}\"", self.seed).into_bytes()
-    }
+/// Returns an id's literal for a call that has none.
+fn made_id(seed: &str, choice: usize, number: usize) -> Vec<u8> {
+    format!("\"call_{seed}{choice:02x}{number:02x}\"").into_bytes()
 }
 
 impl Fragment<'_> {

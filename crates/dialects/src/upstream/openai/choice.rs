@@ -1,7 +1,7 @@
 //! This module has the state of one choice of a stream. It decides what the next chunk of the
 //! choice must still show, and what it must not show again.
 
-use super::calls::{self, Calls, Ids};
+use super::calls::{self, Calls};
 use super::finish::{self, Finish};
 use super::shape::{CallShape, ChoiceShape, LISTS, MAX_CHOICES, MessageShape, set};
 use super::{content, digits, error, reasoning};
@@ -46,7 +46,8 @@ pub(super) struct Choice {
 /// The settings that all choices of an answer share.
 #[derive(Debug)]
 pub(super) struct Common {
-    pub(super) ids: Ids,
+    /// The part that the made ids of calls have in common.
+    pub(super) id_seed: String,
     pub(super) show_reasoning: bool,
     /// True if the content must be JSON.
     pub(super) wants_json: bool,
@@ -54,7 +55,7 @@ pub(super) struct Common {
 
 impl Common {
     pub(super) fn new(header: &AnswerHeader, show_reasoning: bool) -> Self {
-        Self { ids: Ids::new(header), show_reasoning, wants_json: header.wants_json }
+        Self { id_seed: calls::id_seed(header), show_reasoning, wants_json: header.wants_json }
     }
 }
 
@@ -189,7 +190,7 @@ impl Choice {
             && !body.call_range.is_empty()
         {
             let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-            bytes += self.calls.edit(member, calls, &common.ids, edits)?;
+            bytes += self.calls.edit(member, calls, &common.id_seed, edits)?;
         }
         if body.has_lists {
             self.number_lists(body, edits);
@@ -248,28 +249,26 @@ impl Choice {
         set(edits, entry.open, br#""delta""#, &null, delta);
     }
 
+    /// Shows the role in the first delta or message only.
     fn edit_role(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {
-        let is_first = !std::mem::replace(&mut self.has_role, true);
-        match &body.role {
-            Some(role) if !is_first => edits.remove_member(&role.key, &role.value),
-            role if is_first => set(edits, body.open, br#""role""#, role, &br#""assistant""#[..]),
-            Some(_) | None => {}
+        if !std::mem::replace(&mut self.has_role, true) {
+            set(edits, body.open, br#""role""#, &body.role, &br#""assistant""#[..]);
+        } else if let Some(role) = &body.role {
+            edits.remove_member(&role.key, &role.value);
         }
     }
 
     /// Writes the reason of the end, or `null`.
     pub(super) fn edit_finish(&self, entry: &ChoiceShape, finishes: Finishes, edits: &mut Edits<'_>) {
         let Some(ended) = self.ended.as_ref().filter(|_| finishes == Finishes::Shown) else {
-            if let Some(member) = &entry.finish
-                && slice(edits.text(), &member.value) != b"null"
-            {
-                edits.replace(member.value.clone(), &b"null"[..]);
+            if entry.finish.is_some() {
+                set(edits, entry.open, br#""finish_reason""#, &entry.finish, &b"null"[..]);
             }
             return;
         };
         let reason = json::quote(finish::shown(ended.reason, self.calls.any())).into_bytes();
         set(edits, entry.open, br#""finish_reason""#, &entry.finish, reason);
-        if let Some(word) = ended.native.as_ref().filter(|_| !entry.has_native_finish) {
+        if let Some(word) = ended.native.as_ref().filter(|_| entry.native_finish.is_none()) {
             let native = format!(r#""native_finish_reason":{}"#, json::quote(word));
             edits.insert_member(entry.open, native.into_bytes());
         }

@@ -12,7 +12,7 @@ use super::event::{edit_usage, write_event};
 use super::head::Head;
 use super::meter::{self, Counts};
 use super::pattern::{Pattern, Probe};
-use super::shape::{ChoiceShape, Shape, set};
+use super::shape::{ChoiceShape, MessageShape, Shape, set};
 use super::{error, finish};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
@@ -161,7 +161,10 @@ impl Chunks {
             return Ok(());
         }
         let holds = self.note_finishes(text)?;
-        if self.quirks.repeats_reasoning && self.repeats_reasoning(text)? {
+        if self.quirks.repeats_reasoning
+            && let [entry] = self.shape.list.as_slice()
+            && choice_of(&mut self.choices, text, entry, 0)?.repeats_reasoning(text, entry)
+        {
             return Ok(());
         }
         if let Some(choice) = holds.and_then(|at| self.choices.get_mut(at)) {
@@ -174,24 +177,24 @@ impl Chunks {
             return Ok(());
         }
         self.write(text, Finishes::Held, out)?;
-        // A call that still waits for its name may change the following chunks.
-        if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
+        if self.any_unnamed() || self.judges_thinking(text) {
             return Ok(());
         }
-        // Pieces of reasoning that may be repeated must all be checked.
-        let is_reasoning =
-            |entry: &ChoiceShape| entry.delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
-        if self.quirks.repeats_reasoning && self.shape.list.iter().any(is_reasoning) {
-            return Ok(());
-        }
-        // If thinking is hidden, the text beside it decides if the chunk goes out at all.
-        if !self.common.show_reasoning && self.shape.list.iter().flat_map(ChoiceShape::bodies).any(|body| body.thinks) {
-            return Ok(());
-        }
-        match self.pattern.probe(text, &self.shape) {
-            Some(probe) => self.learn(text, probe),
-            None => Ok(()),
-        }
+        self.pattern.probe(text, &self.shape).map_or(Ok(()), |probe| self.learn(text, probe))
+    }
+
+    /// Returns whether a call still waits for its name. It may change the following chunks.
+    fn any_unnamed(&self) -> bool {
+        self.choices.iter().any(|choice| choice.calls.any_unnamed())
+    }
+
+    /// Returns whether each chunk like the one in the shape must be read for its thinking. Pieces
+    /// that may be repeated must all be checked. If thinking is hidden, the text beside it decides
+    /// if the chunk goes out at all.
+    fn judges_thinking(&self, text: &[u8]) -> bool {
+        let mut bodies = self.shape.list.iter().flat_map(ChoiceShape::bodies);
+        let may_repeat = |body: &MessageShape| self.quirks.repeats_reasoning && body.only_reasoning(text).is_some();
+        bodies.any(|body| may_repeat(body) || body.thinks && !self.common.show_reasoning)
     }
 
     /// Learns the output for chunks like the one that was just written.
@@ -266,11 +269,6 @@ impl Chunks {
         self.said = self.said.saturating_add(said as u64);
         self.opened = true;
         Ok(true)
-    }
-
-    fn repeats_reasoning(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
-        let [entry] = self.shape.list.as_slice() else { return Ok(false) };
-        Ok(choice_of(&mut self.choices, text, entry, 0)?.repeats_reasoning(text, entry))
     }
 
     /// Notes the choices that end with this chunk. Returns the index of a choice if the chunk has
@@ -350,17 +348,12 @@ impl Chunks {
         if !self.whole() {
             return Err(StreamFault::Cut);
         }
-        if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
+        if self.any_unnamed() {
             return Err(UNNAMED);
         }
         if !self.citations.is_empty() {
-            let chunk = [
-                br#"{"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":null}],"citations":"#,
-                self.citations.as_slice(),
-                self.no_usage().as_bytes(),
-                b"}",
-            ];
-            self.write_ours(&chunk.concat(), None, out);
+            let citations = [br#","citations":"#, self.citations.as_slice()].concat();
+            self.write_choice(r#""index":0,"delta":{},"logprobs":null,"finish_reason":null"#, &citations, out);
         }
         for at in 0..self.choices.len() {
             self.write_finish(at, out)?;
@@ -373,31 +366,22 @@ impl Chunks {
         Ok(usage)
     }
 
-    /// Returns the end of our own chunks, which has an empty usage if the usage will be shown.
-    fn no_usage(&self) -> &'static str {
-        if self.show_usage { r#","usage":null"# } else { "" }
-    }
-
+    /// Writes the finish of a choice, after the fragments that its calls still need.
     fn write_finish(&mut self, at: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        let no_usage = self.no_usage();
         let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
         let Some(ended) = &choice.ended else { return Ok(()) };
         let empty = if finish::is_cut(ended.reason) { String::new() } else { choice.calls.empty() };
+        let last = std::mem::take(&mut choice.last);
         let reason = finish::shown(ended.reason, choice.calls.any());
         let native = ended.native.as_ref().map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
-        let last = std::mem::take(&mut choice.last);
+        let native = native.unwrap_or_default();
         if !empty.is_empty() {
-            let text = format!(
-                r#"{{"choices":[{{"index":{at},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null}}]{no_usage}}}"#
-            );
-            self.write_ours(text.as_bytes(), None, out);
+            let calls = format!(r#""index":{at},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null"#);
+            self.write_choice(&calls, b"", out);
         }
         if last.is_empty() {
-            let native = native.unwrap_or_default();
-            let text = format!(
-                r#"{{"choices":[{{"index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}}}]{no_usage}}}"#
-            );
-            self.write_ours(text.as_bytes(), None, out);
+            let end = format!(r#""index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}"#);
+            self.write_choice(&end, b"", out);
         } else if self.shape.read(&last).is_ok() {
             // The chunk was read before it was held.
             self.write(&last, Finishes::Shown, out)?;
@@ -405,6 +389,15 @@ impl Chunks {
         Ok(())
     }
 
+    /// Writes a chunk of ours with this choice, and with the members in `rest` after it. The usage
+    /// is empty if it will be shown at the end.
+    fn write_choice(&mut self, choice: &str, rest: &[u8], out: &mut Vec<u8>) {
+        let usage: &[u8] = if self.show_usage { br#","usage":null"# } else { b"" };
+        let chunk = [br#"{"choices":[{"#, choice.as_bytes(), b"}]", rest, usage, b"}"].concat();
+        self.write_ours(&chunk, None, out);
+    }
+
+    /// Writes the chunk of the usage.
     fn write_usage(&mut self, usage: &Usage, trail: Option<&str>, out: &mut Vec<u8>) {
         let object = Some(&*self.reported.object).filter(|object| !object.is_empty());
         let object = meter::write(object, usage, self.cost);
@@ -426,17 +419,15 @@ impl Chunks {
             }
             set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
             // An upstream gateway's own trail is not for the caller.
-            match (&self.shape.x_portcullis, mark) {
-                (member, Some(mark)) => {
-                    set(&mut edits, self.shape.open, br#""x_portcullis""#, member, mark.into_bytes());
-                }
-                (Some(member), None) => edits.remove_member(&member.key, &member.value),
-                (None, None) => {}
+            let old = &self.shape.x_portcullis;
+            if let Some(mark) = mark {
+                set(&mut edits, self.shape.open, br#""x_portcullis""#, old, mark.into_bytes());
+            } else if let Some(old) = old {
+                edits.remove_member(&old.key, &old.value);
             }
         }
-        match &self.shape.choices {
-            Some(member) if member.kind(text) != Kind::Null => {}
-            member => set(&mut edits, self.shape.open, br#""choices""#, member, &b"[]"[..]),
+        if self.shape.choices.as_ref().is_none_or(|choices| choices.kind(text) == Kind::Null) {
+            set(&mut edits, self.shape.open, br#""choices""#, &self.shape.choices, &b"[]"[..]);
         }
         write_event(&mut edits, out);
     }

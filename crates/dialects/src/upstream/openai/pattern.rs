@@ -129,25 +129,21 @@ impl Pattern {
 
     /// Learns the pattern from the probe and from the output for it.
     pub(super) fn learn(&mut self, probe: Probe, written: &[u8]) {
-        let count = probe.reads.len();
+        // No placeholder comes after the last fixed part.
+        let holes = HOLES.get(..probe.reads.len().saturating_sub(1)).unwrap_or_default();
         // The output has more than the chunk. For example, a first id may look like a placeholder.
-        let is_once = |hole: &&[u8]| memmem::find_iter(written, *hole).count() == 1;
-        if !HOLES.iter().take(count.saturating_sub(1)).all(is_once) {
+        if holes.iter().any(|hole| memmem::find_iter(written, hole).count() != 1) {
             return;
         }
-        let mut rest = written;
-        let mut parts = Vec::with_capacity(count);
-        for (read, hole) in probe.reads.into_iter().zip(HOLES.iter().map(Some).chain([None])) {
-            // No placeholder comes after the last fixed part.
-            let hole = hole.filter(|_| parts.len() + 1 < count);
-            let end = match hole {
-                Some(hole) => memmem::find(rest, hole),
-                None => Some(rest.len()),
-            };
-            let Some((shown, after)) = end.and_then(|end| rest.split_at_checked(end)) else { return };
+        let (mut parts, mut rest) = (Vec::new(), written);
+        let mut reads = probe.reads.into_iter();
+        for (hole, read) in holes.iter().zip(reads.by_ref()) {
+            let place = memmem::find(rest, hole);
+            let Some((shown, after)) = place.and_then(|place| rest.split_at_checked(place)) else { return };
             parts.push(FixedPart { read, shown: shown.to_vec() });
-            rest = after.get(hole.map_or(0, |hole| hole.len())..).unwrap_or_default();
+            rest = after.get(hole.len()..).unwrap_or_default();
         }
+        parts.extend(reads.map(|read| FixedPart { read, shown: rest.to_vec() }));
         self.parts = parts;
         self.text_at = probe.text_at;
     }

@@ -121,7 +121,7 @@ pub(super) struct ChoiceShape {
     pub(super) usage: Option<Member>,
     /// Seen at OpenRouter.
     pub(super) error: Option<Member>,
-    pub(super) has_native_finish: bool,
+    pub(super) native_finish: Option<Member>,
 }
 
 /// A `delta` or a `message`. It is empty if the value is no object.
@@ -261,23 +261,14 @@ impl Shape {
         let calls = &mut self.calls;
         let span = cursor.object(|cursor, key| {
             let slot = match slice(text, &key) {
-                br#""delta""# => {
-                    choice.delta = Some(body(cursor, key, calls)?);
-                    return Ok(());
-                }
-                br#""message""# => {
-                    choice.message = Some(body(cursor, key, calls)?);
-                    return Ok(());
-                }
+                br#""delta""# => return body(cursor, key, calls).map(|body| choice.delta = Some(body)),
+                br#""message""# => return body(cursor, key, calls).map(|body| choice.message = Some(body)),
                 br#""index""# => &mut choice.index,
                 br#""finish_reason""# => &mut choice.finish,
                 br#""logprobs""# => &mut choice.logprobs,
                 br#""usage""# => &mut choice.usage,
                 br#""error""# => &mut choice.error,
-                br#""native_finish_reason""# => {
-                    choice.has_native_finish = true;
-                    return cursor.value().map(drop);
-                }
+                br#""native_finish_reason""# => &mut choice.native_finish,
                 _ => return cursor.value().map(drop),
             };
             *slot = Some(Member { key, value: cursor.value()? });
@@ -444,14 +435,10 @@ fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
                 return cursor.value().map(drop);
             }
             br#""function""# if cursor.kind()? == Kind::Object => {
-                let value = cursor.object(|cursor, key| {
-                    let slot = match slice(text, &key) {
-                        br#""name""# => &mut call.name,
-                        br#""arguments""# => &mut call.arguments,
-                        _ => return cursor.value().map(drop),
-                    };
-                    *slot = Some(Member { key, value: cursor.value()? });
-                    Ok(())
+                let value = cursor.members(|key, value| match slice(text, &key) {
+                    br#""name""# => call.name = Some(Member { key, value }),
+                    br#""arguments""# => call.arguments = Some(Member { key, value }),
+                    _ => {}
                 })?;
                 call.function = Some(Member { key, value });
                 return Ok(());
