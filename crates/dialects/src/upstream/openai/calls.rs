@@ -109,7 +109,7 @@ impl Calls {
         &mut self,
         member: &Member,
         calls: &[CallShape],
-        id_seed: &str,
+        seed: &str,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
         let text = edits.text();
@@ -118,7 +118,7 @@ impl Calls {
         out.push(b'[');
         let (mut clean, mut said) = (true, 0);
         for call in calls {
-            clean &= self.fragment(text, call, id_seed, &mut out)?;
+            clean &= self.fragment(text, call, seed, &mut out)?;
             said += arguments_len(text, call);
         }
         out.push(b']');
@@ -130,13 +130,7 @@ impl Calls {
     }
 
     /// Appends the corrected fragment. Returns whether it is the same as the fragment that came.
-    fn fragment(
-        &mut self,
-        text: &[u8],
-        call: &CallShape,
-        id_seed: &str,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, StreamFault> {
+    fn fragment(&mut self, text: &[u8], call: &CallShape, seed: &str, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
@@ -168,7 +162,7 @@ impl Calls {
         }
         let has_id = id_of(text, call) == Some(&open.id);
         if open.id.is_empty() {
-            open.id = made_id(id_seed, self.choice, introduced);
+            open.id = made_id(seed, self.choice, introduced);
         }
         open.index = Some(introduced);
         let held = std::mem::take(&mut open.held);
@@ -219,7 +213,7 @@ impl Calls {
         &mut self,
         calls: &[CallShape],
         is_cut: bool,
-        id_seed: &str,
+        seed: &str,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
         let text = edits.text();
@@ -227,7 +221,7 @@ impl Calls {
         self.introduced = calls.len();
         for (number, call) in calls.iter().enumerate() {
             if id_of(text, call).is_none() {
-                set(edits, call.span.start, br#""id""#, &call.id, made_id(id_seed, self.choice, number));
+                set(edits, call.span.start, br#""id""#, &call.id, made_id(seed, self.choice, number));
             }
             if call.kind.as_ref().is_none_or(|kind| filled(text, &kind.value).is_none()) {
                 set(edits, call.span.start, br#""type""#, &call.kind, kind_of(text, call).to_vec());
