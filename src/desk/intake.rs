@@ -28,8 +28,8 @@ impl Desk {
     pub(super) async fn body(&self, session: &mut Session, purse: &Arc<Purse>) -> Result<(Bytes, Held), Refusal> {
         let (limit, patience) = (self.settings.limits.request_body, self.settings.timeouts.client_read);
         let Head { declared, packed, form } = check_headers(session, limit)?;
-        // If there is no memory for the declared length, the body is not read. A body without a length
-        // is counted as it comes.
+        // If there is no memory for the declared length, the body is not read. A body without a
+        // length is counted as it comes.
         let mut held = self.memory.open(purse);
         if !held.grow(declared) {
             return Err(Refusal::no_room());

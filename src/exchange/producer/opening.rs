@@ -94,8 +94,8 @@ impl From<Failure> for FailedAttempt {
 }
 
 impl Opening<'_> {
-    /// Runs the attempt until its gate is open. `held` is the part of the budget that the copy of the
-    /// request holds. A buffered answer adds to it.
+    /// Runs the attempt until its gate is open. `held` is the part of the budget that the copy of
+    /// the request holds. A buffered answer adds to it.
     pub(super) async fn open(mut self, mut held: Held) -> Result<Opened, FailedAttempt> {
         let mut alarm = Alarm::default();
         let (account, total, stream) = (&self.candidate.place.account, self.total, self.request.envelope.stream);

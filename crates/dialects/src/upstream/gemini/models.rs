@@ -101,8 +101,8 @@ impl Model {
         }
     }
 
-    /// Returns the number of tokens of thinking, and whether it differs from what was asked for. Pro
-    /// models cannot stop thinking.
+    /// Returns the number of tokens of thinking, and whether it differs from what was asked for.
+    /// Pro models cannot stop thinking.
     pub(super) fn budget(&self, effort: Effort, can_stop: bool) -> (u64, bool) {
         let most = if self.family == Family::Pro { 32_768 } else { 24_576 };
         match effort {
@@ -127,8 +127,8 @@ impl Model {
         }
     }
 
-    /// Returns the level of thinking, and whether it differs from what was asked for. No model is known
-    /// to take a level above `HIGH`.
+    /// Returns the level of thinking, and whether it differs from what was asked for. No model is
+    /// known to take a level above `HIGH`.
     pub(super) fn level(&self, effort: Effort, can_stop: bool) -> (&'static str, bool) {
         let is_flash = matches!(self.family, Family::Flash | Family::Lite);
         match effort {
@@ -155,8 +155,8 @@ impl Model {
         self.maker != Maker::Gemma || matches!(self.generation, Some((4.., _)))
     }
 
-    /// Returns whether the model takes penalties. The Gemini API refuses them since 2.5 ("Penalty is
-    /// not enabled"), and Vertex AI since 3.
+    /// Returns whether the model takes penalties. The Gemini API refuses them since 2.5 ("Penalty
+    /// is not enabled"), and Vertex AI since 3.
     pub(super) fn takes_penalties(&self, service: Service) -> bool {
         match service {
             Service::Gemini => !self.is_gemini_since(2, 5),

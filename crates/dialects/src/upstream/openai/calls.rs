@@ -262,8 +262,8 @@ pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
     literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Returns the part that the ids of an answer's calls have in common. It comes from the answer's own
-/// id, so that calls of two answers in one conversation differ.
+/// Returns the part that the ids of an answer's calls have in common. This part comes from the
+/// answer's own id, so that calls of two answers in one conversation differ.
 pub(super) fn id_seed(header: &AnswerHeader) -> String {
     // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
     let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();

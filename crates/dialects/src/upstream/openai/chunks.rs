@@ -194,7 +194,7 @@ impl Chunks {
     fn judges_thinking(&self, text: &[u8]) -> bool {
         let mut bodies = self.shape.list.iter().flat_map(ChoiceShape::bodies);
         let may_repeat = |body: &MessageShape| self.quirks.repeats_reasoning && body.only_reasoning(text).is_some();
-        bodies.any(|body| may_repeat(body) || body.thinks && !self.common.show_reasoning)
+        bodies.any(|body| may_repeat(body) || body.thinking.has_content && !self.common.show_reasoning)
     }
 
     /// Learns the output for chunks like the one that was just written.

@@ -19,7 +19,7 @@ pub(super) fn edit(body: &MessageShape, show_reasoning: bool, edits: &mut Edits<
         Kind::Array | Kind::Object => {
             let parts = parts(slice(text, &member.value));
             edits.replace(member.value.clone(), json::quote(&parts.text).into_bytes());
-            let has_place = !body.has_reasoning_content && !body.has_reasoning;
+            let has_place = !body.thinking.has_reasoning_content && !body.thinking.has_reasoning;
             if show_reasoning && has_place && !parts.thinking.is_empty() {
                 let thinking = format!(r#""reasoning_content":{}"#, json::quote(&parts.thinking));
                 edits.insert_member(body.open, thinking.into_bytes());

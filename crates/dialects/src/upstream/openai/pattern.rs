@@ -163,7 +163,7 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
         || body.has_lists
         || body.is_special
         // Which of the two fields of thinking stays depends on the text in both.
-        || (body.has_reasoning && body.has_reasoning_content);
+        || (body.thinking.has_reasoning && body.thinking.has_reasoning_content);
     if adds {
         return None;
     }

@@ -15,10 +15,10 @@ use crate::wire::splice::Edits;
 pub(super) fn edit(body: &MessageShape, show: bool, edits: &mut Edits<'_>) {
     let text = edits.text();
     if show {
-        if body.has_reasoning {
+        if body.thinking.has_reasoning {
             rename(body, edits);
         }
-    } else if body.has_thinking {
+    } else if body.thinking.is_there {
         members(text, body, |key, value| {
             if NAMES.contains(&slice(text, &key)) {
                 edits.remove_member(&key, &value);
@@ -53,10 +53,10 @@ fn rename(body: &MessageShape, edits: &mut Edits<'_>) {
 
 /// Returns the bytes of thinking in a body, if the body has nothing else that a caller could use.
 pub(super) fn only(text: &[u8], body: &MessageShape) -> Option<usize> {
-    if !(body.thinks || body.parts_of_content(text).is_some()) || body.has_odd_calls(text) {
+    if !(body.thinking.has_content || body.parts_of_content(text).is_some()) || body.has_odd_calls(text) {
         return None;
     }
-    let (mut thinks, mut tells, mut said) = (body.thinks, false, body.said);
+    let (mut thinks, mut tells, mut said) = (body.thinking.has_content, false, body.said);
     members(text, body, |key, value| match (slice(text, &key), slice(text, &value)) {
         (br#""role""#, _) => {}
         (name, _) if NAMES.contains(&name) => {}

@@ -124,6 +124,21 @@ pub(super) struct ChoiceShape {
     pub(super) native_finish: Option<Member>,
 }
 
+/// The thinking in a `delta` or a `message`, under whichever names.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ThinkingShape {
+    /// True if there is a field of thinking, even if it is `null`.
+    pub(super) is_there: bool,
+    /// True if such a field has any content.
+    pub(super) has_content: bool,
+    /// True if there is `reasoning_content`, even if it is `null`.
+    pub(super) has_reasoning_content: bool,
+    /// True if there is `reasoning`, and it is a string.
+    pub(super) has_reasoning: bool,
+    /// The UTF-8 bytes. Some servers send the same text under two names. It counts once.
+    bytes: usize,
+}
+
 /// A `delta` or a `message`. It is empty if the value is no object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MessageShape {
@@ -145,21 +160,11 @@ pub(super) struct MessageShape {
     pub(super) old_call: Option<Member>,
     /// True if the message has a call, audio, pictures, or content that is a string.
     has_answer: bool,
-    /// True if the message has a field of thinking under any name, even if it is `null`.
-    pub(super) has_thinking: bool,
-    /// True if a field of thinking has any content.
-    pub(super) thinks: bool,
-    /// True if the message has `reasoning_content`, even if it is `null`.
-    pub(super) has_reasoning_content: bool,
-    /// True if the message has `reasoning`, and it is a string.
-    pub(super) has_reasoning: bool,
+    pub(super) thinking: ThinkingShape,
     /// True if one of [`LISTS`] is an array with entries.
     pub(super) has_lists: bool,
     /// True if the audio has a time of expiry, which is how a spoken answer ends.
     pub(super) ends_audio: bool,
-    /// The UTF-8 bytes of reasoning. Some servers send the same text under two names. It counts
-    /// once.
-    reasoned: usize,
     /// The UTF-8 bytes of reasoning, of a refusal, and of a call of the old kind.
     pub(super) said: usize,
     /// The number of strings of content or reasoning, except empty ones.
@@ -337,23 +342,23 @@ impl MessageShape {
                 self.content = Some(member);
             }
             names::STANDARD | names::SHORT | names::BLOCKS | names::TEXT => {
-                self.has_thinking = true;
-                self.thinks |= is_full;
+                self.thinking.is_there = true;
+                self.thinking.has_content |= is_full;
                 self.speaks |= is_full;
                 match name {
-                    names::STANDARD => self.has_reasoning_content = true,
-                    names::SHORT => self.has_reasoning = value.starts_with(b"\""),
+                    names::STANDARD => self.thinking.has_reasoning_content = true,
+                    names::SHORT => self.thinking.has_reasoning = value.starts_with(b"\""),
                     _ => {}
                 }
                 if matches!(name, names::STANDARD | names::SHORT) {
                     self.note_text(text, &member.value);
                 }
                 if name != names::BLOCKS {
-                    self.reasoned = self.reasoned.max(json::text_len(text, &member.value));
+                    self.thinking.bytes = self.thinking.bytes.max(json::text_len(text, &member.value));
                 }
             }
             // The value may or may not have thinking.
-            names::BESIDES => self.has_thinking = true,
+            names::BESIDES => self.thinking.is_there = true,
             br#""refusal""# if is_full => {
                 (self.speaks, self.is_special, self.refuses) = (true, true, true);
                 self.said += json::text_len(text, &member.value);
@@ -374,8 +379,8 @@ impl MessageShape {
                 self.has_answer |= is_full && name == br#""images""#;
                 self.has_lists |= is_full && value.starts_with(b"[");
                 if name == names::DETAILS {
-                    self.has_thinking = true;
-                    self.thinks |= is_full;
+                    self.thinking.is_there = true;
+                    self.thinking.has_content |= is_full;
                 }
             }
             _ => {}
@@ -418,7 +423,7 @@ fn body(cursor: &mut Cursor<'_>, key: Span, calls: &mut Vec<CallShape>) -> Resul
     body.call_range = first_call..calls.len();
     body.speaks |= !body.call_range.is_empty();
     body.has_answer |= !body.call_range.is_empty();
-    body.said += body.reasoned;
+    body.said += body.thinking.bytes;
     Ok(body)
 }
 
