@@ -2,8 +2,8 @@
 //! the shutdown.
 //!
 //! The phases are: serving → delaying (still serving, but `/readyz` says no and connections close)
-//! → draining (no new connections) → cutting (what still runs ends with an error). In any phase of
-//! the shutdown, the process ends as soon as no exchange is left.
+//! → draining (no new connections) → cutting (what still runs ends with an error). After the
+//! delay, the process ends as soon as no exchange is left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

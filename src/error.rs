@@ -1,9 +1,8 @@
 //! A [`Refusal`] is a failure that the caller is shown. One table ([`What::row`]) gives each
 //! failure its status, `type`, `code` and outcome.
 //!
-//! The body is always `{"error":{"message","type","param","code"}}`. What an upstream says about
-//! credentials, accounts or addresses is never part of it: that goes to the access line. The table
-//! knows no HTTP library and writes nothing.
+//! What an upstream says about credentials, accounts or addresses is never part of a refusal: that
+//! goes to the access line. The front door writes a refusal in its caller's format.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -81,7 +80,7 @@ pub enum What {
     Unsupported,
     /// The body is over the limit.
     TooLarge,
-    /// The body is not JSON, or it is compressed.
+    /// The body is not JSON, or it is compressed in another way than gzip.
     UnsupportedMedia,
     /// The headers are over the limit.
     HeadersTooLarge,
@@ -97,7 +96,7 @@ pub enum What {
     OverBudget,
     /// The shared store is down, and the settings admit nothing without it.
     StoreDown,
-    /// No account has room, or all accounts rest.
+    /// No account has room, all accounts rest, or the memory for requests is full.
     NoCapacity,
     /// All accounts wait for the end of their providers' rate limits.
     AllRateLimited,

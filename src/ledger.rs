@@ -1,9 +1,9 @@
 //! The [`Ledger`] is a SQLite file with one row for each settled exchange: what it used and what it
 //! cost.
 //!
-//! Rows are gathered in memory. One thread writes them, in at most one transaction per 250 ms: a
-//! request makes no system call for its row, and a crash loses the last second at most. The same
-//! transaction adds to the sums of days, so the sums always agree with the rows.
+//! Rows are gathered in memory. One thread writes them together, after 250 ms, or sooner if many
+//! wait: a request makes no system call for its row, and a crash loses the last second at most. The
+//! same transaction adds to the sums of days, so the sums always agree with the rows.
 //!
 //! The use of running exchanges is also written, every few seconds, into a table of its own that no
 //! sum reads. An exchange's final row replaces it. If the process dies, the next process that opens

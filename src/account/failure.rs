@@ -103,7 +103,8 @@ pub struct Facts<'f> {
     pub class: Class,
     /// The upstream's status, if there was one.
     pub status: Option<u16>,
-    /// True if the whole request had been sent: the upstream may have worked, and charge for it.
+    /// True if the upstream may charge for it: the whole request was sent, and the upstream did not
+    /// refuse it.
     pub maybe_billed: bool,
     reason: Reason<'f>,
 }
@@ -228,7 +229,7 @@ impl Failure {
         let error = self.error()?;
         let (kind, code, param) = (error.kind.as_deref(), error.code.as_deref(), error.param.as_deref());
         let words = [("type", kind), ("code", code), ("param", param)];
-        // A word, that is: some servers put sentences there.
+        // Only single words are logged, since some servers put sentences there.
         let is_word = |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
         let said: Vec<String> =
             words.iter().filter_map(|(name, word)| Some(format!("{name}={}", word.filter(is_word)?))).collect();

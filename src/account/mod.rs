@@ -33,6 +33,7 @@ use tokio::sync::Notify;
 use track::TargetHealth;
 
 /// The running state of one account.
+// The default is for `new` alone: it admits nothing.
 #[derive(Default)]
 pub struct State {
     /// The account's id.

@@ -205,7 +205,7 @@ fn number(text: &str) -> Option<f64> {
     first.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// Returns so many seconds; none if the number is negative, and 300 years at most.
+/// Returns this number of seconds; none if the number is negative, and 300 years at most.
 fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number.clamp(0.0, 1e10)).unwrap_or_default()
 }

@@ -101,7 +101,8 @@ impl Addresses {
     async fn resolve(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
         let host = &account.base.host;
         let failed = |why: &str| Some(Arc::new(Failed { host: host.clone(), why: why.to_owned(), at: Instant::now() }));
-        // Who asks may give up first, and the next would begin anew.
+        // The request that asks may give up first. The failure is noted then too, so that the next
+        // request does not start over.
         let mut unless_it_ends =
             OnDrop(Some(|| self.failed.store(failed(&format!("{host} was not resolved in time")))));
         let found = tokio::time::timeout(PATIENCE, look_up(account)).await;

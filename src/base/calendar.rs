@@ -151,8 +151,8 @@ impl Date {
         Date { year: year + era * 400 + u64::from(month <= 2), month, day }
     }
 
-    /// Returns the number of days since 0000-03-01, or 0 before it, by Howard Hinnant's
-    /// `days_from_civil`.
+    /// Returns the number of days since 0000-03-01, by Howard Hinnant's `days_from_civil`. A date
+    /// before it gives a wrong small number: whoever calls this refuses every date before 1970.
     fn since_era(&self) -> u64 {
         let (year, from_march) =
             if self.month > 2 { (self.year, self.month - 3) } else { (self.year.saturating_sub(1), self.month + 9) };

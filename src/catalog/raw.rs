@@ -24,13 +24,13 @@ use crate::conf::yaml::read::{Entries, List};
 mod habits;
 mod model;
 
-pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS, shows};
+pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS};
 pub use model::{
     Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling,
     Target, Thinking, Traits,
 };
 
-/// The accounts, the models and the callers. Every change is live within a second.
+/// The accounts, the models and the callers. A change is usually live within a second.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Catalog {

@@ -93,7 +93,7 @@ impl<'a> Id<'a> {
     fn find(self, files: &Files) -> Result<KeyEntry<'_>, String> {
         KeyEntry::all(files).into_iter().find(|known| *known.key.id == *self.whole).ok_or_else(|| {
             let known = files.catalog().keys().map(|key| &*key.id);
-            no_such("key", self.whole, known, "; `portcullis key list` shows them")
+            no_such("key", self.whole, known, "; `portcullis key list` lists all keys")
         })
     }
 }

@@ -1,8 +1,8 @@
 //! A reference names what a file of the configuration does not hold: a secret in an environment
 //! variable or in a file, or a file of certificates.
 //!
-//! References are read here, but nothing is looked up: that does a function, [`LookUp`], that
-//! whoever reads the configuration gives.
+//! This module does not look anything up. The reader of the configuration passes a function for
+//! that, [`LookUp`].
 
 use std::borrow::Cow;
 use std::fmt;

@@ -34,17 +34,17 @@ impl Desk {
         if !held.grow(declared) {
             return Err(Refusal::no_room());
         }
+        let began = Instant::now();
+        let mut alarm = Alarm::default();
         let header = session.req_header();
         let expects = header.headers.get(header::EXPECT);
         // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
         if header.version > Version::HTTP_10
             && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
         {
-            // If the caller cannot be written to, the next read notices it.
-            session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
+            let told = pin!(session.as_downstream_mut().write_continue_response());
+            alarm.until(began + patience, told).await.and_then(Result::ok).ok_or_else(left)?;
         }
-        let began = Instant::now();
-        let mut alarm = Alarm::default();
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         loop {

@@ -51,7 +51,7 @@ pub struct Desk {
 }
 
 /// A request that was read, with the plan of the targets that may be tried.
-pub struct Planned {
+struct Planned {
     request: Request,
     body: Bytes,
     held: Held,
@@ -59,7 +59,7 @@ pub struct Planned {
 
 impl Desk {
     /// Notes the facts that are known of every request before anything is decided.
-    pub fn welcome(&self, session: &mut Session, record: &mut Record) {
+    fn welcome(&self, session: &mut Session, record: &mut Record) {
         let timeouts = self.settings.timeouts;
         session.set_read_timeout(Some(timeouts.client_read));
         session.set_write_timeout(Some(timeouts.client_write));
@@ -77,7 +77,7 @@ impl Desk {
     }
 
     /// Answers a request, or returns the plan for it.
-    pub async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Planned>, Refusal> {
+    async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Planned>, Refusal> {
         checks::sizes(session, self.settings.limits.header_bytes)?;
         checks::coding(session)?;
         checks::protected(session)?;
@@ -134,7 +134,7 @@ impl Desk {
     }
 
     /// Has the upstreams answer a planned request.
-    pub async fn exchange(&self, session: &mut Session, record: &mut Record, planned: Planned) -> End {
+    async fn exchange(&self, session: &mut Session, record: &mut Record, planned: Planned) -> End {
         let Planned { mut request, body, held } = planned;
         if let Some(before) = &mut request.debug {
             before.own = record.facts.times.own;
@@ -150,17 +150,18 @@ impl Desk {
             let refusal = self.panicked();
             record.refused(&refusal);
             // After the head, only the end of the connection can tell the caller.
-            if session.response_written().is_none() { End::Refused(refusal, Notes::default()) } else { End::Broken }
+            let is_silent = session.response_written().is_none_or(|head| head.status.is_informational());
+            if is_silent { End::Refused(refusal, Notes::default()) } else { End::Broken }
         })
     }
 
     /// Returns the writer to this caller.
-    pub fn reply<'x>(&'x self, session: &'x mut Session, record: &'x mut Record) -> Reply<'x> {
+    fn reply<'x>(&'x self, session: &'x mut Session, record: &'x mut Record) -> Reply<'x> {
         Reply { session, record, settings: &self.settings, drain: &self.books.drain }
     }
 
     /// Counts a panic of ours, and returns the refusal for the caller.
-    pub fn panicked(&self) -> Refusal {
+    fn panicked(&self) -> Refusal {
         self.books.metrics.process.panics.inc();
         Refusal::new(
             What::Internal,

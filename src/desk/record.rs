@@ -182,8 +182,9 @@ impl Drop for Record {
             self.books.metrics.process.panics.inc();
         }
         if self.is_exchange {
+            let total = self.began.elapsed();
             self.settle();
-            let settled = Settled { total: self.began.elapsed(), ..std::mem::take(&mut self.facts) };
+            let settled = Settled { total, ..std::mem::take(&mut self.facts) };
             self.books.metrics.settle(&settled);
             self.books.access_log.write(&settled);
             if let Some(row) = Row::of(settled, self.run) {

@@ -2,7 +2,8 @@
 //! many attempts may be made, and why candidates were passed over. The producer uses it before each
 //! attempt, and `explain` uses it as if each attempt failed.
 //!
-//! Pure: it reads no clock, and asks no candidate. Its user does that, and tells it the result.
+//! It reads no clock. Of a candidate's live state it reads only whether the target was out of
+//! reach; its user asks the candidate for all else, and tells it the result.
 
 use crate::account::failure::UNREACHABLE;
 use crate::account::track::Unavailable;

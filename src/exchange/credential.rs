@@ -1,5 +1,5 @@
-//! A credential made for one request: a signature over the request, or a token that is valid for a
-//! while.
+//! The credential of a request that has no fixed key: a signature over the request, or a token that
+//! serves all requests for a while.
 //!
 //! **Invariant:** a private key never leaves the process, and a token goes only to the account that
 //! it was made for.
@@ -41,7 +41,8 @@ pub async fn headers(
         None => {}
         Some(Signer::Aws(keys)) => headers.extend(signed(keys, &place.account, outbound)?),
         Some(Signer::Google(account, _)) => {
-            // Who waits for another's look-up waits no longer than for its own.
+            // A request that waits for another one's token waits no longer than it would for its
+            // own.
             let due = total.min(Instant::now() + candidate.timeouts.connect * 2);
             let late = if due == total { Failure::TotalTimeout } else { Failure::ConnectTimeout };
             let token = alarm.until(due, pin!(token(upstream, place, account, due))).await.ok_or(late)??;

@@ -36,8 +36,8 @@ impl Outgoing<'_> {
     }
 
     /// Writes the head of a request for HTTP/1.1. It is built from nothing: no header of the
-    /// caller's is ever in it.
-    /// It has room for so much more.
+    /// caller's is ever in it. The buffer has room for `room` more bytes, so that a small body can
+    /// follow.
     pub(super) fn head(&self, place: &Place, room: usize) -> Vec<u8> {
         let base = &place.account.base.path;
         let mut head =
@@ -67,7 +67,7 @@ impl Outgoing<'_> {
         for (name, value) in headers(account) {
             header.insert_header(name, value)?;
         }
-        // One of the catalog's may have the same name: both go out, as with HTTP/1.
+        // A header of the catalog may have the same name: then both are sent, as with HTTP/1.
         for (name, value) in self.headers {
             header.append_header(name.clone(), value.clone())?;
         }

@@ -10,9 +10,9 @@
 //! dropped, it is settled with nothing. Scopes are locked from the caller's down, only while they
 //! count, and never all of them by one lock.
 
-pub mod changes;
+mod changes;
 mod entry;
-pub mod registry;
+mod registry;
 mod report;
 pub mod tally;
 

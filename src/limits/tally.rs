@@ -451,7 +451,7 @@ const SECOND: u64 = 1_000;
 const PLACE_AGAIN: Duration = Duration::from_secs(1);
 /// The most that a clock may seem to go back because two threads read it at different times, in
 /// milliseconds. A clock that goes back further was set.
-pub const STEP_BACK: u64 = SECOND;
+pub(super) const STEP_BACK: u64 = SECOND;
 
 fn second(at: u64) -> u64 {
     at / SECOND

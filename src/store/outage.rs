@@ -1,5 +1,5 @@
-//! An [`Outage`] is a time in which the store does not decide. This module logs how each one begins
-//! and ends.
+//! An [`Outage`] is a time in which the store does not decide, until this gateway has sent all its
+//! counts again. This module logs how each one begins and ends.
 //!
 //! However often the store comes and goes within one outage, the log says each thing once. The
 //! reader of the log may have stopped, so no line is written while the inbox is locked.

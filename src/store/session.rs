@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The time that other gateways have to send their counts after the store was empty. A gateway that
 /// has not sent them by then is not there: its tries to connect are closer together than this.
 const GRACE: Duration = Duration::from_secs(12);
-/// The difference between two clocks, in milliseconds, from which on a warning is logged: the
+/// The difference between two clocks, in milliseconds, above which a warning is logged: the
 /// windows differ as much. If our own clock is set back by more, counts may have moved to other
 /// seconds and dates.
 const CLOCKS: u64 = 2_000;

@@ -46,7 +46,7 @@ fn when_a_command_has_ended_the_gateway_goes_by_it() {
             assert_eq!(status(secret).await, wanted, "{arguments:?}");
         }
         let (output, told, took) = key(&gateway.conf, &["enable", "acme/k0"]);
-        assert!(output.status.success() && told.contains("already is enabled") && told.contains(HAS), "{told}");
+        assert!(output.status.success() && told.contains("is already enabled") && told.contains(HAS), "{told}");
         assert!(took < Duration::from_secs(5), "{took:?}");
     });
 }
@@ -116,7 +116,7 @@ fn what_the_gateway_does_not_take_is_not_claimed() {
         assert_eq!(gateway.raw(client::post_as("sk-CaNaRy-caller-beta", &chat("m"))).await.status, 200);
         std::fs::remove_file(gateway.conf.join("catalog.d/b.yaml")).unwrap();
         let (output, told, _) = key(&gateway.conf, &["disable", "beta/prod"]);
-        assert!(output.status.success() && told.contains("already is disabled") && told.contains(HAS), "{told}");
+        assert!(output.status.success() && told.contains("is already disabled") && told.contains(HAS), "{told}");
         assert_eq!(gateway.raw(client::post_as("sk-CaNaRy-caller-beta", &chat("m"))).await.status, 401);
     });
 }

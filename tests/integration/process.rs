@@ -267,6 +267,23 @@ fn g07_after_sigkill_it_starts_again_at_once() {
 
 #[test]
 #[cfg_attr(not(feature = "test-panics"), ignore = "needs --features test-panics")]
+fn g09_a_panic_after_an_interim_answer_is_a_500_too() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), ("x-test-panic", "relay"), ("expect", "100-continue")];
+        let mut connection = gateway.connect().await;
+        let body = chat("m").to_string();
+        connection.send(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
+        let answer = connection.response().await;
+        assert_eq!(answer.informational, [100]);
+        answer.is_error(500, "internal_error");
+    });
+}
+
+#[test]
+#[cfg_attr(not(feature = "test-panics"), ignore = "needs --features test-panics")]
 fn g09_a_panic_costs_one_exchange_and_nothing_else() {
     run(async {
         let mock = Mock::start().await;

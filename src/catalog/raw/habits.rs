@@ -38,11 +38,11 @@ pub const OWN_HEADERS: [&str; 16] = [
     "x-request-id",
 ];
 
-/// Headers that messages name, besides these; others may be secrets.
+/// Further headers that messages may name. The name of any other header may be a secret.
 const HEADERS: [&str; 4] = ["openai-organization", "openai-project", "user-agent", "x-goog-user-project"];
 
 /// Returns whether a key below another may be shown.
-pub fn shows(section: Option<&str>, key: &str) -> bool {
+fn shows(section: Option<&str>, key: &str) -> bool {
     static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(words::<Catalog>);
     match section {
         Some("accounts" | "callers" | "keys") => name::of_entry(key).is_ok() && unless_secret(key) == key,

@@ -147,7 +147,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
                 let what = "becomes a part of the request's path in this account's dialect, so it cannot hold \
-                            `?`, `#`, `\\\\`, or an empty, `.` or `..` part between slashes";
+                            `?`, `#`, `\\`, or an empty, `.` or `..` part between slashes";
                 at.key("model").problem_if(account.dialect.cannot_address(model), what);
                 let traits =
                     traits((account.dialect.protocol.traits)(model), target.traits.as_ref()).at(account.server);

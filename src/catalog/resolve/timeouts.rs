@@ -1,4 +1,5 @@
-//! Deadlines: an account's, by default where nothing is written, and what a model says instead.
+//! Resolves deadlines: those of an account, with defaults, and those of a model, which override
+//! them.
 
 use std::time::Duration;
 

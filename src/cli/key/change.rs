@@ -14,7 +14,7 @@ pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<E
     let (id, mut files) = lock(args)?;
     let state = if wanted { "enabled" } else { "disabled" };
     if id.find(&files)?.key.enabled == wanted {
-        return Ok(already(&mut files, id, &format!("is {state}")));
+        return Ok(already(&mut files, id, &format!("is already {state}")));
     }
     let edit = Edit {
         change: Change::Set(id.field("enabled"), New::Bool(wanted)),
@@ -29,8 +29,10 @@ pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, 
     let (id, mut files) = lock(&args.key)?;
     let expires = args.when.at.or_else(|| args.when.span.map(|span| ahead(now, span)));
     if id.find(&files)?.key.expires == expires {
-        let says =
-            expires.map_or_else(|| "has no expiry time".to_owned(), |expires| format!("expires at {}", stamp(expires)));
+        let says = match expires {
+            None => "already has no expiry time".to_owned(),
+            Some(expires) => format!("already expires at {}", stamp(expires)),
+        };
         return Ok(already(&mut files, id, &says));
     }
     let path = id.field("expires");
@@ -87,7 +89,7 @@ fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
     let file = id.written(files).map(|at| at.file).unwrap_or_default();
     let since = running::written_at(files, file);
     running::wait(files, file, since).report(
-        &format!("{} already {says}", id.whole),
-        &format!("{} already {says} in the files, but that is not in effect yet", id.whole),
+        &format!("{} {says}", id.whole),
+        &format!("{} {says} in the files, but that is not in effect yet", id.whole),
     )
 }

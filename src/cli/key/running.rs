@@ -17,7 +17,8 @@ use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
 use crate::cli::http::get;
 use crate::cli::{fail, print, tell};
-use crate::status::{CatalogReport, FolderReport, Status};
+use crate::status::{CatalogReport, FolderReport};
+use serde::Deserialize;
 
 /// The longest time that a command waits for its change.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -122,6 +123,13 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
     }
 }
 
+/// The part of `/status` that is read here. The gateway may have another version, and say other
+/// things in the rest.
+#[derive(Deserialize)]
+struct Page {
+    catalog: CatalogReport,
+}
+
 /// Asks for the status of the gateway that serves this folder.
 fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<CatalogReport, Running> {
     let none = |what: &str| Running::Nobody(format!("the process that listens at {address} {what}"));
@@ -134,12 +142,12 @@ fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<Cat
         }
     };
     let stranger = || none("is not a gateway that reports its folder");
-    let page: Status = serde_json::from_slice(&answer).map_err(|_| stranger())?;
-    let FolderReport { path, device, inode } = page.catalog.folder.as_ref().ok_or_else(stranger)?;
+    let Page { catalog } = serde_json::from_slice(&answer).map_err(|_| stranger())?;
+    let FolderReport { path, device, inode } = catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
         return Err(none(&format!("serves another folder, {path}")));
     }
-    Ok(page.catalog)
+    Ok(catalog)
 }
 
 /// Returns whether an edit of the file from the wanted time is live. Times in this form sort as

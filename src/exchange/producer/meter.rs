@@ -3,8 +3,8 @@
 //!
 //! The producer tells the meter which candidate is tried, and which attempt has ended. The meter
 //! reads what an attempt has used off the attempt's own progress when the ledger looks. So a stream
-//! pays for the meter with one store per chunk. **Invariant:** the meter's row is the row that
-//! would be written if the caller left now.
+//! pays for the meter with one store per chunk. **Invariant:** the usage and the cost of the
+//! meter's row are those that the exchange's row would have if the caller left now.
 
 use super::progress::Progress;
 use crate::base::lock::Lock;

@@ -1,7 +1,8 @@
 //! An [`Opening`] is an attempt from its connection to its gate: it reads the head, and then a
 //! buffered answer to its end, or a stream to its first event that counts.
 //!
-//! It shares no changing state with another attempt but its [`Progress`], so that two can race.
+//! Two openings share no changing state of the exchange, so that they can race. The producer and
+//! the meter see an opening only through its [`Progress`].
 
 use super::progress::Progress;
 use super::reading::{Reading, failure_of};
@@ -121,6 +122,8 @@ impl Opening<'_> {
             self.candidate.track.learn(headroom);
         }
         if status != StatusCode::OK {
+            // An attempt that was refused is not charged for.
+            self.progress.lock().sent = false;
             return Err(self.read_error(attempt, status, &mut alarm).await.into());
         }
         if compressed {

@@ -135,7 +135,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Picks the next candidate that can be tried, and writes the request for it. If `beside` is
-    /// set, the attempt is to run beside the one at that place, at another account.
+    /// set, the attempt is to run beside the attempt at that candidate, at another account.
     pub(super) fn pick(&mut self, beside: Option<&'x Candidate>) -> Result<Option<Chosen<'x>>, Refusal> {
         self.search.passed = PassedOver::default();
         if self.search.is_exhausted() {

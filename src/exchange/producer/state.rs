@@ -1,5 +1,6 @@
-//! The state of a producer, with the data of each state: Asking → Streaming → Ending → Over. A
-//! whole answer leads directly from Asking to Over.
+//! The state of a producer, with the data of each state: Asking → Streaming → Over. `Ending` comes
+//! before `Over` if a stream broke after good events. A whole answer or a refusal leads from Asking
+//! to Over.
 //!
 //! **Invariant:** data that must outlast a dropped future is here, and in no local of that future.
 

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 /// The time between two beats. A beat tells others that this gateway lives, and returns what they
 /// found broken.
 const BEAT: Duration = Duration::from_secs(1);
-/// The most admissions of one batch; and below, the most parts. Together they take a few
-/// milliseconds of the store's time.
+/// The most admissions of one batch.
 const ADMISSIONS: usize = 256;
+/// The most changed scopes of one batch; with those of the backlog, twice as many. The scopes that
+/// its requests need come on top.
 const PARTS: usize = 64;
 
 /// The commands of a batch, and what was sent with each, in their order.

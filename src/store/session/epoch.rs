@@ -1,6 +1,6 @@
-//! An [`Epoch`] is the time for which the store remembers what this gateway has sent. A new one
-//! begins with each connection, and whenever the store may have lost something. Then every scope is
-//! sent again.
+//! An [`Epoch`] is the time in which this gateway may rely on the store having what it has sent. A
+//! new one begins with each connection, and whenever the store may have lost something. Then every
+//! scope is sent again.
 
 use super::clock_ms;
 use crate::base::calendar::day_of;

@@ -1,8 +1,9 @@
 //! A [`Phase`] says how far this gateway and the store know each other over one connection.
 //!
-//! The phases are Greeting → Joining → Deciding. From Deciding it goes back to Joining when the
-//! store turns out to be empty. A lost connection ends the session; the next one begins with
-//! Greeting.
+//! Greeting ends with the first answer. Then the phase is Joining until all gateways have sent
+//! their counts, or had the time to, and Deciding after that. If the store turns out to be empty,
+//! Deciding becomes Joining again. A single gateway is never Joining. A lost connection ends the
+//! session; the next one begins with Greeting.
 
 use crate::status::StoreState;
 
@@ -17,7 +18,8 @@ pub(super) enum Phase {
     Deciding(Heard),
 }
 
-/// The content of the store's last beat.
+/// The state since the first beat: what the store's last beat said, and what this gateway's next
+/// beat reports.
 pub(super) struct Heard {
     /// The name of the time since the store was last empty. Another word means that the store was
     /// emptied meanwhile.

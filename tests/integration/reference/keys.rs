@@ -14,7 +14,7 @@ fn the_chapters_of_configuration_keys_are_current() {
     let about = "`server.yaml` says how the process runs. It is read once, at the start. Every key may be left out, and so may the file. \
                  The JSON Schema is `conf/schema/server.schema.json`; `portcullis schema server` prints it.";
     check("server-yaml.md", "server.yaml", &chapter(SERVER, about));
-    let about = "`catalog.yaml`, together with every `catalog.d/*.yaml`, says what is served, to whom, and from where. A change is live within \
+    let about = "`catalog.yaml`, together with every `catalog.d/*.yaml`, says what is served, to whom, and from where. A change is usually live within \
                  a second. `NAME` stands for a name that you choose. The JSON Schema is `conf/schema/catalog.schema.json`; `portcullis schema \
                  catalog` prints it.";
     check("catalog-yaml.md", "catalog.yaml", &chapter(CATALOG, about));

@@ -45,8 +45,8 @@ pub struct Envelope {
     pub beginning: Option<Span>,
     /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
     pub prompt_bytes: usize,
-    /// Whether it may refer to something that it does not hold: a part of a message that is no
-    /// text, or `data_sources`.
+    /// True if the request may refer to something that it does not hold. Then its front door's
+    /// `check_references` reads it again.
     pub refers: bool,
     /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know;
     /// and of what is no text, for each part as many as it may stand for.

@@ -37,7 +37,7 @@ impl FieldNames {
         losses.in_words(|field| self.name(request, field))
     }
 
-    /// Names the fields that a dialect did not write.
+    /// Puts what a dialect wrote, or its refusal, into the caller's words.
     pub(crate) fn written(
         &self,
         request: &Request<'_>,

@@ -4,11 +4,8 @@
 //! itself: role, ids, indexes, names, the reason of the end, and the usage. It tells a front door's
 //! `AnswerWriter` what to write.
 //!
-//! A `Draft` is one answer. Its `AnswerProgress` follows the events and decides what every dialect
-//! would else decide for itself: role, ids, indexes, names, the reason of the end, and the usage.
-//! It tells a front door's `AnswerWriter` what to write. What is told is written at once and not
-//! kept; but for thoughts that must come back, and text that waits for the tool of a format, which
-//! are bounded.
+//! Text is written at once and not kept. Only two things are kept, and both are bounded: thoughts
+//! that must come back, and text that waits for the tool of a format.
 
 mod draft;
 mod ids;

@@ -2,6 +2,8 @@
 //!
 //! A dialect refuses, loses or weakens fields. The front door says them in the caller's words.
 
+use super::shown::shown;
+
 /// One thing that a request can say. A comment names it in general words; a front door has the
 /// caller's name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,4 +105,33 @@ pub enum Field {
     Other(String),
     /// The fields beyond the largest number that is counted.
     Rest,
+}
+
+impl Field {
+    /// Returns a field by the name that the caller wrote, or as `other` if the name is not safe to
+    /// show. So names that a caller invents count once.
+    pub(crate) fn other(name: &str) -> Self {
+        Self::Other(shown(name).to_owned())
+    }
+
+    /// Returns a field of a message in the same way.
+    pub(crate) fn other_of_message(name: &str) -> Self {
+        Self::OtherOfMessage(shown(name).to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::neutral::LostFields;
+
+    #[test]
+    fn names_that_a_caller_invents_count_once() {
+        let mut losses = LostFields::default();
+        (0..70).for_each(|n| losses.add(Field::other_of_message(&format!("a {n}"))));
+        (0..70).for_each(|n| losses.add(Field::other(&format!("b {n}"))));
+        losses.add(Field::Seed);
+        let other = || "other".to_owned();
+        assert_eq!(losses.names(), [Field::OtherOfMessage(other()), Field::Other(other()), Field::Seed]);
+    }
 }

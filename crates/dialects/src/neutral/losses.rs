@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::field::Field;
+use super::shown::shown;
 
 /// The fields of a request that a dialect left out, weakened or added to, each once. `F` is the
 /// type that names a field: a text as the caller wrote it, without indexes (`messages[].name`), or,
@@ -102,16 +103,6 @@ impl Losses {
     }
 }
 
-/// Returns the name that the caller wrote, or `other` if it is not safe to show. Names that a
-/// caller invents must not fill logs or headers.
-pub(crate) fn shown(name: &str) -> &str {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    // A long word may be a key that slipped in among the names.
-    let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);
-    let is_shown = !name.is_empty() && name.len() <= 48 && !looks_secret(name) && name.split("[]").all(is_word);
-    if is_shown { name } else { "other" }
-}
-
 /// The fields of OpenAI's that reading keeps as it finds them. Their names are known, so they may
 /// be a metric's label.
 const OPTIONAL: [&str; 16] = [
@@ -132,18 +123,6 @@ const OPTIONAL: [&str; 16] = [
     "verbosity",
     "web_search_options",
 ];
-
-/// Returns whether a word looks like a generated key rather than like a name.
-pub fn looks_secret(word: &str) -> bool {
-    let prefixed =
-        ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;
-    let random = word.len() >= 28
-        && word.bytes().any(|b| b.is_ascii_digit())
-        && word.bytes().any(|b| b.is_ascii_uppercase())
-        && word.bytes().any(|b| b.is_ascii_lowercase());
-    let hex = word.len() >= 32 && word.bytes().all(|b| b.is_ascii_hexdigit());
-    prefixed || random || hex
-}
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ mod refused;
 mod request;
 mod room;
 pub(crate) mod schema;
+mod shown;
 mod target;
 pub mod traits;
 pub mod turns;
@@ -33,11 +34,12 @@ pub use event::{Emit, Event, Finish, Reader, Tokens};
 pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
 pub use field::Field;
 pub use flaws::Flaws;
-pub(crate) use losses::shown;
-pub use losses::{Losses, LostFields, looks_secret};
+pub use losses::{Losses, LostFields};
 pub use refused::{Complaint, FieldRefused, Refused};
 pub use request::{
     Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw, Request, Role,
     Thought, Tool, ToolChoice, ToolKind,
 };
+pub use shown::looks_secret;
+pub(crate) use shown::shown;
 pub use target::{Kept, Target, Undo, Written};

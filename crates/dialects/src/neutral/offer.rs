@@ -113,7 +113,7 @@ impl<'r, 'a> Offer<'r, 'a> {
             Some(ToolChoice::Allowed(false, names)) => (Choice::Free, names),
         };
         if choice.is_forced() && request.tools.is_empty() {
-            let message = "The chosen tool is not in `tools`.";
+            let message = "A tool call is required, but there are no tools.";
             return Err(FieldRefused::invalid(Field::ToolChoice, message));
         }
         if choice.is_forced() && !traits.forced_tools {

@@ -9,6 +9,10 @@ use std::borrow::Cow;
 
 use crate::wire::json::{Broken, Cursor, Kind, text_of};
 
+/// The most values of a schema. A value takes some hundred bytes here, and of a caller's body it
+/// may be two.
+const MOST: usize = 1 << 17;
+
 /// A value that was read: its text, and the values in it. The members of an object have names.
 #[derive(Debug)]
 pub(crate) struct Node<'a> {
@@ -19,20 +23,25 @@ pub(crate) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Reads one whole value. The depth has the same limit as in the scanner.
+    /// Reads one whole value, unless it has too many values in it. The depth has the same limit as
+    /// in the scanner.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
-        Self::next(&mut Cursor::new(text.as_bytes()), text).ok()
+        Self::next(&mut Cursor::new(text.as_bytes()), text, &mut 0).ok()
     }
 
-    fn next(cursor: &mut Cursor<'a>, all: &'a str) -> Result<Self, Broken> {
+    fn next(cursor: &mut Cursor<'a>, all: &'a str, count: &mut usize) -> Result<Self, Broken> {
+        *count += 1;
+        if *count > MOST {
+            return Err(Broken { at: cursor.at(), why: "too many values" });
+        }
         let mut parts = Vec::new();
         let span = match cursor.kind()? {
             Kind::Object => cursor.object(|cursor, key| {
-                parts.push((text_of(all.as_bytes(), &key).unwrap_or_default(), Self::next(cursor, all)?));
+                parts.push((text_of(all.as_bytes(), &key).unwrap_or_default(), Self::next(cursor, all, count)?));
                 Ok(())
             }),
             Kind::Array => cursor.array(|cursor, _| {
-                parts.push((Cow::Borrowed(""), Self::next(cursor, all)?));
+                parts.push((Cow::Borrowed(""), Self::next(cursor, all, count)?));
                 Ok(())
             }),
             Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),

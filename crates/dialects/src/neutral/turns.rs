@@ -87,7 +87,7 @@ pub fn turns<'r, 'a>(
     let mut draft = Draft::default();
     for (index, message) in request.messages.iter().enumerate() {
         for name in &message.others {
-            losses.add(Field::OtherOfMessage(name.to_string()));
+            losses.add(Field::other_of_message(name));
         }
         let answers = matches!(message.role, Role::Tool | Role::Function);
         losses.add_if(message.name.is_some() && !answers, Field::ParticipantName);

@@ -1,9 +1,10 @@
 //! This module reads errors. It uses their type, and sentences that say more than the type.
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::neutral::{Field, UpstreamError};
 use crate::upstream::openai;
+use crate::upstream::shared::text::Text;
 
 /// Reads the body of an answer whose status is that of an error.
 pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
@@ -96,8 +97,24 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
 
 /// Returns the cause that newer answers have beside the type; empty if there is none.
 fn cause(body: &[u8]) -> String {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    body.pointer("/error/details/error_code").and_then(Value::as_str).unwrap_or_default().to_owned()
+    #[derive(Deserialize)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        error: Option<Inner<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Inner<'a> {
+        #[serde(borrow)]
+        details: Option<Details<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Details<'a> {
+        #[serde(borrow, default)]
+        error_code: Text<'a>,
+    }
+    // What else the body holds may be text that cannot be decoded.
+    let details = serde_json::from_slice::<Body<'_>>(body).ok().and_then(|body| body.error?.details);
+    details.map(|details| details.error_code.as_str().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -112,6 +129,12 @@ mod tests {
 
     fn body(kind: &str, message: &str) -> String {
         format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{message}"}},"request_id":"req_x"}}"#)
+    }
+
+    #[test]
+    fn a_cause_counts_beside_text_that_cannot_be_decoded() {
+        let body = r#"{"error":{"type":"invalid_request_error","message":"x \ud83d","details":{"error_code":"organization_on_hold"}}}"#;
+        assert_eq!(cause(body.as_bytes()), "organization_on_hold");
     }
 
     #[test]

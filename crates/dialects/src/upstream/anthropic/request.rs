@@ -33,7 +33,6 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     conversation.sends_thoughts = may_think && conversation.has_thoughts();
     losses.add_if(!may_think && conversation.has_callers_thoughts(), Field::Thoughts);
 
-    let mut breakpoints = Breakpoints::of(tools.cache_hints() + conversation.cache_hints(), &mut losses);
     let mut headers = Vec::new();
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -46,6 +45,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         describe(w, request, &mut losses);
         thinking.write(w, conversation.sends_thoughts && traits.bound_thoughts, &mut headers);
         tools::write_output(w, &tools, thinking.effort);
+        let mut breakpoints = Breakpoints::of(tools.cache_hints() + conversation.cache_hints(), &mut losses);
         tools::write_tools(w, &tools, request, &mut breakpoints, &mut losses);
         conversation.write(w, tools.hint, &mut Blocks { names: &tools.names, breakpoints, losses: &mut losses });
     });

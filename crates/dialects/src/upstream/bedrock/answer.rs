@@ -175,8 +175,16 @@ struct Converse<'a> {
     #[serde(deserialize_with = "counts")]
     usage: Option<ConverseUsage>,
     content_block_index: Count,
-    start: Option<Object<Block<'a>>>,
+    start: Option<Object<Start<'a>>>,
     delta: Option<Object<Delta<'a>>>,
+}
+
+/// The start of a block. Only a call says anything in it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Start<'a> {
+    #[serde(borrow, rename = "toolUse")]
+    call: Option<Object<ToolUse<'a>>>,
 }
 
 #[derive(Deserialize)]

@@ -94,7 +94,7 @@ impl ErrorBody {
 /// The longest message of an upstream that is kept, in characters.
 const MAX_MESSAGE: usize = 1024;
 
-/// Returns only the name: `ValidationException:http://…`,
+/// Returns the name alone, out of `ValidationException:http://…` or
 /// `com.amazon.coral.validate#ValidationException`. The name is shown to callers. So a name is
 /// returned only if it is known, or looks like the name of an error.
 fn bare(name: &str) -> Option<&str> {
@@ -121,11 +121,11 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     } else if error.is_filtered() || is_filtered(&error.message) {
         error.code = Some("content_filter".to_owned());
         Some(400)
-    } else if class == Some(401) || (status == Some(403) && begins(&OUR_FAULT)) {
+    } else if class == Some(401) || (status == Some(403) && begins(&BAD_CREDENTIAL)) {
         Some(401)
     } else if is("AccessDeniedException") && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"]) {
         Some(402)
-    } else if is("ValidationException") && begins(&NOT_OURS) {
+    } else if is("ValidationException") && begins(&NOT_PERMITTED) {
         Some(403)
     } else if is("ValidationException") && is_unknown_model(&error.message) {
         Some(404)
@@ -214,9 +214,9 @@ const FILTERED: [&str; 2] =
     ["Output blocked by content filtering policy", "This request has been blocked by our content filters"];
 
 /// The beginnings of refusals that are about the account, not about the request.
-const NOT_OURS: [&str; 2] = ["Your account is not authorized", "Operation not allowed"];
+const NOT_PERMITTED: [&str; 2] = ["Your account is not authorized", "Operation not allowed"];
 /// The beginnings of a 403's message that are about the credential, whatever the error's name is.
-const OUR_FAULT: [&str; 9] = [
+const BAD_CREDENTIAL: [&str; 9] = [
     "Authentication failed",
     "API Key",
     "API key",

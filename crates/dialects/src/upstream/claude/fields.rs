@@ -75,5 +75,5 @@ pub(crate) fn lose_numbers(request: &Request<'_>, losses: &mut LostFields) {
 /// about it.
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
     let others = request.others.iter().filter(|(name, _)| name != "thinking");
-    others.for_each(|(name, _)| losses.add(Field::Other(name.to_string())));
+    others.for_each(|(name, _)| losses.add(Field::other(name)));
 }

@@ -73,7 +73,6 @@ const LATEST: (u8, u8) = (3, 5);
 
 impl Model {
     /// Reads a name such as `gemini-2.5-flash-lite-preview-06-17`, with any path before it.
-    /// Reads a model's name.
     pub(super) fn of(name: &str) -> Self {
         let name = name.rsplit('/').next().unwrap_or(name);
         let (maker, rest) = match (name.strip_prefix("gemini-"), name.strip_prefix("gemma-")) {

@@ -5,6 +5,8 @@
 //! `enum`). Others are left out, and are named as a loss. The rest keeps its order and its text.
 //! One pass reads and another writes; neither goes deeper than the scanner.
 
+use std::borrow::Cow;
+
 use crate::neutral::schema::Node;
 use crate::wire::json::Writer;
 
@@ -33,7 +35,8 @@ const PLAIN: [&str; 11] = [
 impl<'a> Schema<'a> {
     /// Reads a schema. The text must be JSON.
     pub(super) fn read(json: &'a str) -> Self {
-        Self(Node::read(json).unwrap_or(Node { text: "true", parts: Vec::new() }))
+        // What cannot be read is lost, as `false` is.
+        Self(Node::read(json).unwrap_or(Node { text: "false", parts: Vec::new() }))
     }
 
     /// Returns whether the schema allows only objects.
@@ -48,12 +51,13 @@ impl<'a> Schema<'a> {
     /// Returns whether the schema has no properties. Google then wants no parameters at all, not an
     /// object without properties.
     pub(super) fn has_no_properties(&self) -> bool {
-        self.0.parts.iter().all(|(name, value)| match &**name {
+        let says_nothing = |(name, value): &(Cow<'_, str>, Node<'_>)| match &**name {
             "$ref" => false,
             "properties" | "additionalProperties" => !value.is_object() || value.parts.is_empty(),
             "anyOf" | "oneOf" | "allOf" => !value.is_array() || value.parts.is_empty(),
             _ => true,
-        })
+        };
+        self.0.text != "false" && self.0.parts.iter().all(says_nothing)
     }
 
     /// Writes the schema for Google. Returns whether a part of its meaning is lost.

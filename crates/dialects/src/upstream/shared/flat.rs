@@ -113,7 +113,7 @@ fn of_message(message: &Message<'_>, losses: &mut LostFields) {
         losses.add(call.weakened());
     }
     for name in &message.others {
-        losses.add(Field::OtherOfMessage(name.to_string()));
+        losses.add(Field::other_of_message(name));
     }
 }
 

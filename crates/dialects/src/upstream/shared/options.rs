@@ -84,7 +84,7 @@ pub(crate) fn sampling<'a>(
 
 /// Notes the other fields of a request as lost, because no provider takes them.
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
-    request.others.iter().for_each(|(name, _)| losses.add(Field::Other(name.to_string())));
+    request.others.iter().for_each(|(name, _)| losses.add(Field::other(name)));
 }
 
 #[cfg(test)]

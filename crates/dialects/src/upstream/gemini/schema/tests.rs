@@ -169,3 +169,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_schema_of_too_many_values_is_lost() {
+    let list = |count: usize| format!(r#"{{"enum":[{}0]}}"#, "0,".repeat(count));
+    let written = |json: &str| {
+        let (schema, mut w) = (Schema::read(json), Writer::default());
+        (schema.has_no_properties(), schema.write(&mut w))
+    };
+    assert!(!written(&list(1000)).1);
+    assert_eq!(written(&list(200_000)), (false, true));
+}
