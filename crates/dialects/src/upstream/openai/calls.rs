@@ -13,7 +13,7 @@ use crate::neutral::{AnswerHeader, StreamFault, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
-/// The calls of one choice of a stream.
+/// The calls of one choice.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// The index of the choice.
@@ -23,7 +23,7 @@ pub(super) struct Calls {
     scratch: Vec<u8>,
 }
 
-/// A call to which fragments may still be added.
+/// A call to which fragments may still be added. Of a whole call, only the arguments are kept.
 #[derive(Debug, Default)]
 struct OpenCall {
     /// The number that the upstream gave the call.

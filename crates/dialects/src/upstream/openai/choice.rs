@@ -1,4 +1,4 @@
-//! This module has the state of one choice of a stream. It decides what the next chunk of the
+//! This module has the state of one choice. It decides what the next chunk of the
 //! choice must still show, and what it must not show again.
 
 use super::calls::{self, Calls};
@@ -14,7 +14,7 @@ use crate::wire::splice::Edits;
 pub(super) struct Choice {
     /// The index at the upstream.
     number: u64,
-    /// The index that the caller sees, which is the choice's place in the list.
+    /// The index that the caller sees. In a stream it is the choice's place in the list.
     pub(super) index: usize,
     pub(super) has_role: bool,
     /// True if content came in `delta`. A `message` beside it then only repeats it.

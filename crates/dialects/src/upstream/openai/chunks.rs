@@ -66,7 +66,8 @@ pub(super) struct Reported {
     object: Vec<u8>,
     /// The chunk that had only the usage, if there was one.
     chunk: Vec<u8>,
-    /// True if the upstream is a gateway like this one, and its usage is an estimate.
+    /// True if the counts are an estimate: our own, in a converted answer, or that of an upstream
+    /// that is a gateway like this one.
     pub(super) is_estimate: bool,
 }
 

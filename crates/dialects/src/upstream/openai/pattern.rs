@@ -162,6 +162,8 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
         || entry.finish.as_ref().is_some_and(|finish| !is_null(&finish.value))
         || body.has_lists
         || body.is_special
+        // A list of parts is taken once, and not again for the pattern.
+        || body.parts_of_content(text).is_some()
         // Which of the two fields of thinking stays depends on the text in both.
         || (body.thinking.has_reasoning && body.thinking.has_reasoning_content);
     if adds {

@@ -290,7 +290,7 @@ impl Messages<'_> {
                         url = Some(value);
                     }
                 })?;
-                if !slice(text, &value).starts_with(b"{") {
+                if !matches!(slice(text, &value).first(), Some(b'{' | b'n')) {
                     url = Some(value.clone());
                 }
                 if url.is_some_and(|url| is_elsewhere(text, &url)) {

@@ -139,7 +139,7 @@ pub(super) struct ThinkingShape {
     bytes: usize,
 }
 
-/// A `delta` or a `message`. It is empty if the value is no object.
+/// A `delta` or a `message`. If the value is no object, only `member` and `open` are set.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MessageShape {
     /// The message itself, as a member of its choice.

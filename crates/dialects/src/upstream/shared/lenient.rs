@@ -41,7 +41,7 @@ impl Count {
     }
 }
 
-/// Reads an object of JSON. Any other value is none.
+/// Reads an object of JSON. Returns `None` for any other value.
 pub fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     serde_json::from_slice(json).ok().map(|Object(read)| read)
 }

@@ -1868,3 +1868,10 @@ proptest! {
         check_flaws(false, &calling(&fragments, "tool_calls"), Flaws { broken_calls: u32::try_from(broken).unwrap(), not_json: false });
     }
 }
+
+#[test]
+fn parts_beside_thinking_are_taken_once() {
+    let delta = r#"{"reasoning_content":"hm","content":[{"type":"text","text":"{}"}]}"#;
+    let chunk = format!(r#"{{@,"choices":[{{"index":0,"delta":{delta}}}]}}"#);
+    check_flaws(true, sse(&[&chunk, STOP]).as_bytes(), Flaws::default());
+}

@@ -327,7 +327,9 @@ fn ollama_fetches_no_pictures() {
             r#"{{"role":"user","content":[{{"type":"text","text":"a"}},{{"type":"image_url","image_url":{url}}}]}}"#
         )
     };
-    for url in [r#"{"url":"data:image/png;base64,AA"}"#, r#""data:image/png;base64,AA""#, r#"{"url":"Data:,"}"#, "{}"] {
+    for url in
+        [r#"{"url":"data:image/png;base64,AA"}"#, r#""data:image/png;base64,AA""#, r#"{"url":"Data:,"}"#, "{}", "null"]
+    {
         check_messages(&OLLAMA, &image(url), &image(url), "");
     }
     for url in [r#"{"detail":"low","url":"https://example.com/a.png"}"#, r#""http://x""#, r#"{"url":""}"#] {

@@ -44,7 +44,7 @@ impl<A> ToolCall<'_, A> {
     }
 }
 
-/// A list; one object that stands alone is a list of one, and `null` is none.
+/// A list; one object that stands alone is a list of one, and `null` is an empty list.
 #[derive(Debug)]
 pub(crate) enum Several<T> {
     /// A single object.
