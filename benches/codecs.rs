@@ -71,7 +71,7 @@ fn scans(criterion: &mut Criterion) {
 fn splices(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("splice");
     let body = chat(300, "Hello, world. ");
-    let span = (CHAT.envelope)(&body).map(|envelope| envelope.model_span).unwrap_or(0..0);
+    let span = (CHAT.envelope)(&body).map(|envelope| envelope.places.model).unwrap_or(0..0);
     let mut out = Vec::new();
     group.bench_function("a request's model", |bencher| {
         bencher.iter(|| {

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use dialects::front::{CallerError, Front};
 use dialects::neutral::looks_secret;
 
 /// The ways in which an exchange can end, as the access line and the metrics name them.
@@ -236,6 +237,22 @@ impl Refusal {
         self
     }
 
+    /// Writes the refusal as its caller's format has it, as JSON.
+    pub fn body(&self, front: &Front, request_id: &str) -> Vec<u8> {
+        self.written(front.errors.body, request_id)
+    }
+
+    /// Writes the refusal as the end of a stream that has begun and cannot go on.
+    pub fn event(&self, front: &Front, request_id: &str) -> Vec<u8> {
+        self.written(front.errors.event, request_id)
+    }
+
+    fn written(&self, write: fn(&CallerError<'_>) -> Vec<u8>, request_id: &str) -> Vec<u8> {
+        let ErrorRow { status, kind, code, .. } = self.what.row();
+        let (param, message) = (self.param.as_deref(), &*self.message);
+        write(&CallerError { status, kind, code, param, message, request_id })
+    }
+
     /// Makes the refusal for failures that only the operator can end. It does not say whose
     /// credential is wrong, or why.
     pub fn for_the_operator(what: What) -> Refusal {
@@ -252,6 +269,7 @@ impl Refusal {
             "The request has no valid API key. Send a key that is enabled, not expired and \
              allowed from your address, as `Authorization: Bearer <key>`.",
         )
+        .in_vain()
     }
 
     /// Makes the refusal for a model that is unknown or forbidden.

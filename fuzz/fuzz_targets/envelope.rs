@@ -8,8 +8,8 @@ use serde_json::Value;
 
 fuzz_target!(|body: &[u8]| match (CHAT.envelope)(body) {
     Ok(envelope) => {
-        assert_eq!(body.get(envelope.open), Some(&b'{'));
-        let model: &[u8] = body.get(envelope.model_span.clone()).expect("a span of the body");
+        assert_eq!(body.get(envelope.places.open), Some(&b'{'));
+        let model: &[u8] = body.get(envelope.places.model.clone()).expect("a span of the body");
         assert!(model.starts_with(b"\"") && model.ends_with(b"\""));
         assert!(envelope.prompt_bytes < body.len());
         // serde_json refuses some things that the envelope keeps as text: numbers beyond f64, lone

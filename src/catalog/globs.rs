@@ -60,6 +60,11 @@ impl fmt::Display for Globs {
     }
 }
 
+/// Returns whether a glob matches an id.
+pub fn matches(pattern: &str, id: &str) -> bool {
+    glob(pattern.as_bytes(), id.as_bytes())
+}
+
 /// Matches without recursion. Only the last `*` is ever tried again, so the cost is at most the
 /// product of the two lengths.
 fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {

@@ -44,6 +44,8 @@ pub struct Catalog {
     pub warnings: Vec<Problem>,
     keys: HashMap<[u8; 32], rotation::KeySecret>,
     names: HashMap<Arc<str>, Arc<Model>>,
+    /// The aliases that are globs: that with the longest beginning before its first wildcard first.
+    globs: Vec<(Arc<str>, Arc<Model>)>,
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
     callers: Vec<Arc<Caller>>,
@@ -72,9 +74,10 @@ impl Catalog {
         self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
 
-    /// Finds a model by its id or one of its aliases.
+    /// Finds a model by its id or one of its aliases. A glob counts last.
     pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
-        self.names.get(id)
+        let by_glob = || self.globs.iter().find(|(glob, _)| globs::matches(glob, id)).map(|(_, model)| model);
+        self.names.get(id).or_else(by_glob)
     }
 
     /// Returns the model that `id`, canonical or an alias, means for this key. The key may see the

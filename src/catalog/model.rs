@@ -18,6 +18,8 @@ pub struct Model {
     pub index: usize,
     /// Other names for the model, sorted.
     pub aliases: Vec<Arc<str>>,
+    /// Globs over further names, which are never listed.
+    pub alias_globs: Vec<Arc<str>>,
     /// The order in which the targets are tried.
     pub strategy: Strategy,
     /// The ways to serve the model, as written, at least one.
@@ -50,6 +52,12 @@ pub struct Model {
 }
 
 impl Model {
+    /// Returns whether this is the id or an alias of the model; a name that only a glob matches is
+    /// neither.
+    pub fn is_called(&self, name: &str) -> bool {
+        *self.id == *name || self.aliases.binary_search_by(|alias| (**alias).cmp(name)).is_ok()
+    }
+
     /// Returns whether at least one target stands on an enabled account.
     pub fn served(&self) -> bool {
         self.targets.iter().any(|target| target.account.enabled)

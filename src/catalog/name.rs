@@ -21,6 +21,21 @@ pub fn of_model(id: &str) -> Result<(), &'static str> {
     if right { Ok(()) } else { Err(RIGHT) }
 }
 
+/// Checks an alias that is a glob. It is an alias but for its wildcards.
+pub fn of_alias_glob(glob: &str) -> Result<(), &'static str> {
+    of_model(&glob.replace(['*', '?'], "a"))
+}
+
+/// Returns whether a name is a glob.
+pub fn is_glob(name: &str) -> bool {
+    name.contains(['*', '?'])
+}
+
+/// Returns the part of a glob before its first wildcard.
+pub fn literal_prefix(glob: &str) -> &str {
+    glob.split(['*', '?']).next().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

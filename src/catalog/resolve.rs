@@ -11,7 +11,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::rotation::KeySecret;
-use super::{Account, Caller, Catalog, Key, Model, raw};
+use super::{Account, Caller, Catalog, Key, Model, name, raw};
 use crate::base::problem::Problems;
 use crate::conf::scribe::{Report, Scribe};
 use crate::conf::secret_ref::{LookUp, Reference};
@@ -56,9 +56,17 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     let names = models.values().flatten().flat_map(|model| {
         std::iter::once(&model.id).chain(&model.aliases).map(|name| (Arc::clone(name), Arc::clone(model)))
     });
+    let globs = models
+        .values()
+        .flatten()
+        .flat_map(|model| model.alias_globs.iter().map(|glob| (Arc::clone(glob), Arc::clone(model))));
+    let mut globs: Vec<_> = globs.collect();
+    // The longest beginning counts; of one model's globs it does not matter which.
+    globs.sort_by_key(|(glob, _)| std::cmp::Reverse(name::literal_prefix(glob).len()));
     Ok(Catalog {
         hash: hash(files, accounts.values().flatten()),
         names: names.collect(),
+        globs,
         rotating: rotating(&served.keys),
         keys: served.keys,
         key_total: served.key_total,

@@ -150,7 +150,7 @@ impl Timed {
         record.facts.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
         record.facts.answer.status = refusal.what.row().status;
         let bare = method == "HEAD";
-        let body = (record.front.error_body)(&refusal);
+        let body = refusal.body(record.front, &record.facts.request.id);
         record.facts.answer.bytes = if bare { 0 } else { body.len() as u64 };
         record.refused(&refusal);
         misread::answer(record.facts.answer.status, &record.facts.request.id, &body, bare, SystemTime::now())

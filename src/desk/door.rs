@@ -2,6 +2,7 @@
 //! it is; headers and keys do not count, so an unknown path is a 404 for everybody.
 
 use crate::error::{Refusal, What};
+use dialects::front::{FRONTS, Front};
 
 /// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,8 +11,10 @@ pub enum Door {
     Models,
     /// `GET /v1/models/{id}`
     Model(String),
-    /// `POST /v1/chat/completions`
-    Chat,
+    /// `POST` to the path of a front door: a question to a model.
+    Ask(&'static Front),
+    /// `HEAD /api/hello`, by which Claude Code finds out whether it has a connection.
+    Hello,
     /// `GET /livez`
     Live,
     /// `GET /readyz`
@@ -29,7 +32,8 @@ impl Door {
         match self {
             Door::Models => "models",
             Door::Model(_) => "model",
-            Door::Chat => "chat",
+            Door::Ask(front) => front.name,
+            Door::Hello => "hello",
             Door::Live => "livez",
             Door::Ready => "readyz",
             Door::Preflight { .. } => "preflight",
@@ -50,8 +54,8 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
         return Err(Refusal::new(What::UnknownUrl, unknown(path)));
     };
     let (methods, allow, with_cors) = match door {
-        Door::Chat => ("POST", "POST", "POST, OPTIONS"),
-        Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight { .. } => {
+        Door::Ask(_) => ("POST", "POST", "POST, OPTIONS"),
+        Door::Models | Door::Model(_) | Door::Hello | Door::Live | Door::Ready | Door::Preflight { .. } => {
             ("GET", "GET, HEAD", "GET, HEAD, OPTIONS")
         }
     };
@@ -76,11 +80,12 @@ fn by_path(path: &str) -> Option<Door> {
     match path.trim_end_matches('/') {
         "livez" => return Some(Door::Live),
         "readyz" => return Some(Door::Ready),
+        "api/hello" => return Some(Door::Hello),
         _ => {}
     }
     let path = path.strip_prefix("v1").and_then(skip_slashes).unwrap_or(path);
-    if let Some(rest) = path.strip_prefix("chat").and_then(skip_slashes) {
-        return (rest.trim_end_matches('/') == "completions").then_some(Door::Chat);
+    if let Some((front, rest)) = front_of(path) {
+        return rest.trim_end_matches('/').is_empty().then_some(Door::Ask(front));
     }
     let rest = path.strip_prefix("models")?;
     match skip_slashes(rest) {
@@ -92,6 +97,30 @@ fn by_path(path: &str) -> Option<Door> {
             id => decode(id).map(Door::Model),
         },
     }
+}
+
+/// Returns the format in which callers at this path expect an answer, also if nothing is there.
+pub fn front_at(path: &str) -> &'static Front {
+    let path = skip_slashes(path).unwrap_or_default();
+    let path = path.strip_prefix("v1").and_then(skip_slashes).unwrap_or(path);
+    let [usual, ..] = FRONTS;
+    front_of(path).map_or(usual, |(front, _)| front)
+}
+
+/// Returns the front door to whose path a path leads, and what follows there.
+fn front_of(path: &str) -> Option<(&'static Front, &str)> {
+    FRONTS.into_iter().find_map(|front| {
+        let mut rest = path;
+        for (number, part) in front.path.split('/').enumerate() {
+            rest = if number == 0 { rest } else { skip_slashes(rest)? }.strip_prefix(part)?;
+        }
+        (rest.is_empty() || rest.starts_with('/')).then_some((front, rest))
+    })
+}
+
+/// Makes the id of an answer.
+pub fn make_id(front: &Front) -> String {
+    format!("{}{}", front.id_prefix, uuid::Uuid::now_v7().simple())
 }
 
 /// Returns the text after one slash or more.
@@ -123,10 +152,11 @@ fn unknown(path: &str) -> String {
         "chat/completions" | "v1/chat/completions" | "v1/chat/completion" | "v1/chat" | "chat" => {
             "POST /v1/chat/completions"
         }
+        "messages" | "v1/messages" | "v1/message" => "POST /v1/messages",
         "models" | "v1/models" | "v1/model" => "GET /v1/models",
         "livez" | "healthz" | "health" => "GET /livez",
         "readyz" | "ready" => "GET /readyz",
-        _ => "POST /v1/chat/completions or GET /v1/models",
+        _ => "POST /v1/chat/completions, POST /v1/messages or GET /v1/models",
     };
     let shown: String = path.chars().take(80).collect();
     format!("The path {shown} does not exist; use {hint}{note}.")
@@ -135,13 +165,20 @@ fn unknown(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dialects::front::{CHAT, MESSAGES};
 
     #[test]
     fn doors() {
         let check = |method: &str, path: &str, expected: Result<Door, u16>| {
             assert_eq!(find(method, path, false).map_err(|r| r.what.row().status), expected, "{method} {path}");
         };
-        check("POST", "/v1/chat/completions", Ok(Door::Chat));
+        check("POST", "/v1/chat/completions", Ok(Door::Ask(&CHAT)));
+        check("POST", "/v1/messages", Ok(Door::Ask(&MESSAGES)));
+        check("POST", "//messages/", Ok(Door::Ask(&MESSAGES)));
+        check("POST", "/v1/messages/count_tokens", Err(404));
+        check("POST", "/v1/messagesx", Err(404));
+        check("HEAD", "/api/hello", Ok(Door::Hello));
+        assert_eq!((front_at("/v1/messages/batches"), front_at("/v1/models"), front_at("")), (&MESSAGES, &CHAT, &CHAT));
         check("GET", "/v1/models", Ok(Door::Models));
         check("HEAD", "/v1/models", Ok(Door::Models));
         check("GET", "/v1/models/org/m", Ok(Door::Model("org/m".into())));
@@ -185,7 +222,7 @@ mod tests {
             "//v1/chat/completions",
             "/v1//chat//completions//",
         ] {
-            assert_eq!(find("POST", path, false), Ok(Door::Chat), "{path}");
+            assert_eq!(find("POST", path, false), Ok(Door::Ask(&CHAT)), "{path}");
         }
         for path in ["/models", "/models/", "//models", "/v1/models/", "//v1//models//"] {
             assert_eq!(find("GET", path, false), Ok(Door::Models), "{path}");

@@ -1,12 +1,11 @@
 //! The desk is the half of the gateway that faces callers. It takes a request in, decides what
 //! becomes of it, and answers it, or has an exchange with the upstreams answer it.
 
+mod ask;
 pub mod auth;
-mod chat;
 pub mod checks;
 pub mod connection;
 pub mod door;
-pub mod front_door;
 pub mod gateway;
 pub mod intake;
 mod limits;
@@ -29,7 +28,6 @@ use crate::live::Snapshot;
 use crate::models;
 use bytes::Bytes;
 use door::Door;
-use front_door::FrontDoor;
 use pingora_proxy::Session;
 use record::{Books, Record};
 use relay::{End, Relay, account_for};
@@ -78,13 +76,13 @@ impl Desk {
 
     /// Answers a request, or returns the plan for it.
     async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Planned>, Refusal> {
+        record.front = door::front_at(session.req_header().uri.path());
         checks::sizes(session, self.settings.limits.header_bytes)?;
         checks::coding(session)?;
         checks::protected(session)?;
         let header = session.req_header();
         let door = door::find(header.method.as_str(), header.uri.path(), !self.settings.cors.is_empty())?;
         record.facts.request.door = door.name();
-        record.front = FrontDoor::of(Some(&door));
         exchange::panic_here(session, "door");
         let written = match door {
             Door::Live | Door::Ready => {
@@ -92,6 +90,7 @@ impl Desk {
                 let status = if door == Door::Live || self.books.drain.ready() { 200 } else { 503 };
                 self.reply(session, record).plain(status, "text/plain", Bytes::new()).await
             }
+            Door::Hello => self.reply(session, record).plain(200, "text/plain", Bytes::new()).await,
             Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
             Door::Models => {
                 let (snapshot, key) = self.open(session, record)?;
@@ -103,9 +102,9 @@ impl Desk {
                 let one = models::one(&snapshot.catalog, &key, &id).ok_or_else(|| Refusal::model_not_found(&id))?;
                 self.reply(session, record).plain(200, "application/json", one).await
             }
-            Door::Chat => {
+            Door::Ask(_) => {
                 let (snapshot, key) = self.open(session, record)?;
-                return self.chat(session, record, snapshot, &key).await.map(Some);
+                return self.ask(session, record, snapshot, &key).await.map(Some);
             }
         };
         written.map(|()| None).map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))

@@ -6,7 +6,7 @@
 //! counts the metrics, and tells the drain that the exchange is over. Only the caller's limits are
 //! settled before, when the usage is certain and the answer's end is about to leave.
 
-use super::front_door::FrontDoor;
+use super::door;
 use crate::access_log::AccessLog;
 use crate::base::calendar;
 use crate::conf::price::{Price, Usd};
@@ -18,6 +18,7 @@ use crate::limits::{Left, Past, Reservation, Spent};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::settled::{Incoming, Settled};
+use dialects::front::Front;
 use dialects::usage::{Source, Usage};
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,7 +45,7 @@ pub struct Record {
     /// False for probes of health: they leave no line.
     pub is_exchange: bool,
     /// The format that the caller speaks, as far as it is known.
-    pub front: &'static FrontDoor,
+    pub front: &'static Front,
     /// The facts that are known so far.
     pub facts: Settled,
     /// The rest of the caller's limits, which the answer's head shows.
@@ -61,6 +62,9 @@ pub struct Record {
     meter: Option<Arc<Meter>>,
     /// True if the outcome is known.
     has_ended: bool,
+    /// True if the caller's name for the model is one that only a glob matches. Then the caller is
+    /// told which model it is.
+    pub is_by_glob: bool,
 }
 
 impl Record {
@@ -71,7 +75,7 @@ impl Record {
             books,
             began: Instant::now(),
             is_exchange: true,
-            front: FrontDoor::of(None),
+            front: door::front_at(""),
             facts: Settled {
                 began_at: calendar::now(),
                 request: Incoming { door: "none", ..Incoming::default() },
@@ -84,6 +88,7 @@ impl Record {
             run: None,
             meter: None,
             has_ended: false,
+            is_by_glob: false,
         }
     }
 

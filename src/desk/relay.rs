@@ -171,7 +171,7 @@ impl<'x> Relay<'x> {
     /// answer.
     async fn keep_alive(&mut self) -> Result<(), ()> {
         self.begin(&Notes::default()).await?;
-        self.send(Bytes::from_static(self.reply.record.front.format.keepalive), false).await
+        self.send(Bytes::from_static(self.reply.record.front.keepalive), false).await
     }
 
     /// Writes events. If the head left before it was known who answers, the stream says what the
@@ -182,7 +182,7 @@ impl<'x> Relay<'x> {
             if self.head {
                 for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
                     if let Some(value) = value {
-                        self.send((self.reply.record.front.format.late_header)(name, value).into(), false).await?;
+                        self.send((self.reply.record.front.late_header)(name, value).into(), false).await?;
                     }
                 }
             }
@@ -221,7 +221,10 @@ impl<'x> Relay<'x> {
         if !self.head {
             return End::Refused(refusal, notes);
         }
-        match self.answer((self.reply.record.front.error_event)(&refusal).into(), true).await {
+        match self
+            .answer(refusal.event(self.reply.record.front, &self.reply.record.facts.request.id).into(), true)
+            .await
+        {
             Ok(()) => End::Answered,
             Err(()) => End::Broken,
         }
@@ -233,7 +236,7 @@ impl<'x> Relay<'x> {
         let served = producer
             .candidate()
             .map(|candidate| &candidate.model.id)
-            .filter(|id| Some(*id) != record.facts.request.model.as_ref());
+            .filter(|id| record.is_by_glob || Some(*id) != record.facts.request.model.as_ref());
         let losses = producer.losses().names();
         let dropped = (!losses.is_empty()).then(|| losses.join(", "));
         let (attempts, timing) = producer.trail_so_far().unzip();

@@ -119,13 +119,14 @@ impl Reply<'_> {
             self.session.set_close_on_response_before_downstream_finish(false);
             self.session.set_total_drain_timeout(Some(DRAIN_UNREAD));
         }
-        self.whole(head, "application/json", (self.record.front.error_body)(refusal).into()).await
+        self.whole(head, "application/json", refusal.body(self.record.front, &self.record.facts.request.id).into())
+            .await
     }
 
     /// Writes the head of a stream.
     pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        insert(&mut head, "content-type", self.record.front.format.stream_type)?;
+        insert(&mut head, "content-type", self.record.front.stream_type)?;
         insert(&mut head, "cache-control", "no-cache, no-transform")?;
         insert(&mut head, "x-accel-buffering", "no")?;
         notes.add_to(&mut head)?;
@@ -179,6 +180,9 @@ impl Reply<'_> {
         let mut head = ResponseHeader::build_no_case(status, Some(16)).map_err(drop)?;
         head.set_version(self.session.req_header().version);
         insert(&mut head, "x-request-id", &self.record.facts.request.id)?;
+        if let Some(name) = self.record.front.errors.id_header {
+            insert(&mut head, name, &self.record.facts.request.id)?;
+        }
         for (name, value) in self.record.left.headers() {
             insert(&mut head, name, &value)?;
         }

@@ -57,7 +57,7 @@ pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
     outbound
         .headers
         .iter()
-        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?)))
         .collect()
 }
 

@@ -262,6 +262,8 @@ pub const READ: &[Header] = &[
     ("api-key", "The key, as clients of Azure's send it."),
     ("x-goog-api-key", "The key, as clients of Google's send it."),
     ("x-request-id", "The id of the request, if it is well formed; else one is made."),
+    ("x-claude-code-session-id", "The conversation, from Claude Code, if `x-portcullis-session` is not there."),
+    ("anthropic-beta", "The betas that a Messages request uses. Anthropic's own API gets it; it means nothing to others."),
     ("x-portcullis-session", "The conversation, for models with `sticky: true`: 512 bytes at most."),
     ("x-portcullis-timeout", "A shorter `timeouts.total` for this request: in seconds (`2.5`) or with a unit (`2500ms`, `30s`)."),
     ("x-forwarded-for", "The caller's address, if the connection comes from one of `trusted_proxies`."),
@@ -332,7 +334,8 @@ pub const QUOTAS: &[([&str; 3], &str)] = &[
 #[rustfmt::skip]
 pub const ANSWERED: &[Header] = &[
     ("x-request-id", "On every answer: the id of the request. It is sent to the upstream, too."),
-    ("x-portcullis-model", "The model that answered, if it was a fallback."),
+    ("request-id", "The same id, on answers of `/v1/messages`: Anthropic's clients read it there."),
+    ("x-portcullis-model", "The model that answered, if it was a fallback, or if only a glob among the aliases matches the name that was asked for."),
     ("x-portcullis-dropped", "Fields of the request that the account's dialect cannot express, such as `seed, logit_bias`; and what is not whole in the answer: a call whose arguments are no JSON (`tool_calls[].function.arguments`), text where JSON was asked for (`response_format`)."),
     ("x-portcullis-usage", "`estimated`: the upstream did not count all tokens, or told a number that no answer can have. An estimate is a quarter of the text's UTF-8 bytes, rounded up."),
     ("x-portcullis-attempts", "For keys with `debug: true`: the trail so far, such as `gpu-1;unreachable;0ms, openai-main;ok;422ms`. It names accounts."),

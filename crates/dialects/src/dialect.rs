@@ -14,15 +14,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, Front, NewWriter};
-use crate::neutral::answer::{AnswerOptions, Draft, Kept};
+use crate::front::{Envelope, Front, Native, NewWriter, PassedRequest, STANDARD, standard_field};
+use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, AnswerHeader, ErrorHead, FieldRefused, Losses, Refused, Target, Undo, UpstreamError,
-    Written,
+    self, Answer, AnswerFault, AnswerHeader, Emit, ErrorHead, FieldRefused, Losses, Refused, Target, Undo,
+    UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, openai};
+use crate::wire::json;
 use translated::{Translated, repairing};
 
 pub use stream::Stream;
@@ -74,7 +75,7 @@ pub struct Outbound {
     /// The body, in parts.
     pub body: Vec<Bytes>,
     /// Headers that it needs, besides those that every request has.
-    pub headers: Vec<(&'static str, &'static str)>,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     /// How much of it is not the caller's own bytes.
     pub copied: usize,
     /// The fields of the caller's request that it does not say.
@@ -101,20 +102,63 @@ impl Dialect {
     /// Writes a request.
     pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
         let path = (self.protocol.path)(&self.settings, job.model, job.envelope.stream);
+        if let Some(native) = self.native(job.envelope.front) {
+            return self.pass_native(job, path, native);
+        }
         match &self.protocol.translation {
             Some(translation) => translate(job, path, translation.request),
-            None => self.pass(job, path),
+            None if job.envelope.front.passes => self.pass(job, path),
+            None => self.compose(job, path),
         }
     }
 
-    fn pass(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
-        // What cannot be read here is for the account's server to judge, as is everything else that
-        // passes through.
+    /// Returns how bodies of a front door pass, if this dialect is of the same format.
+    fn native(&self, front: &'static Front) -> Option<&'static Native> {
+        front.native.as_ref().filter(|native| native.dialect == self.protocol.name)
+    }
+
+    /// Passes a request that is in the account's own format.
+    fn pass_native(&self, job: &Translate<'_>, path: Cow<'static, str>, native: &Native) -> Result<Outbound, Refused> {
+        let Translate { body, envelope, model, traits, .. } = *job;
+        self.check(job)?;
+        let (body, losses) = (native.request)(&PassedRequest { body, envelope, model, max_output: traits.max_output })?;
+        let headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
+        Ok(Outbound { path, body, headers, copied: 0, losses, undo: Undo::default() })
+    }
+
+    /// Refuses what the model cannot do at all. What cannot be read here is for the account's
+    /// server to judge, as is everything else that passes through.
+    fn check(&self, job: &Translate<'_>) -> Result<(), Refused> {
         if job.traits.deny()
             && let Ok((request, names)) = (job.envelope.front.read)(job.body)
         {
             job.traits.check(&request).map_err(|why| names.refused(&request, why))?;
         }
+        Ok(())
+    }
+
+    /// Writes a request of another format in OpenAI's, and then as its server wants it.
+    fn compose(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
+        let (request, names) = (job.envelope.front.read)(job.body)?;
+        let composed = openai::compose(&request, &job.target());
+        let Written { body, mut losses, undo, headers } = names.written(&request, composed)?;
+        let body = Bytes::from(body);
+        let envelope = (STANDARD.envelope)(&body).map_err(|fault| Refused::invalid("", fault.message))?;
+        let to = openai::To {
+            model: job.model,
+            ask_usage: job.envelope.stream && job.stream_usage,
+            fill_max_tokens: None,
+            quirks: self.settings.quirks,
+        };
+        let in_words = |name: &str| names.name(&request, &standard_field(name)).into_owned();
+        let (body, lost) = openai::request(&body, &envelope, &to).map_err(|why| why.about(in_words))?;
+        lost.names().iter().for_each(|name| losses.add(in_words(name)));
+        let copied = body.iter().map(Bytes::len).sum();
+        Ok(Outbound { path, body, headers: fixed(headers), copied, losses, undo })
+    }
+
+    fn pass(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
+        self.check(job)?;
         let to = openai::To {
             model: job.model,
             ask_usage: job.envelope.stream && job.stream_usage,
@@ -138,13 +182,13 @@ impl Dialect {
 
     /// Reads a buffered answer of this model, for a caller who asked for one.
     pub fn answer(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        self.buffered(model, to, body, (to.front.whole, openai::answer))
+        self.buffered(model, to, body, (to.front.whole, openai::answer, true))
     }
 
     /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its
     /// head can tell all of the trail.
     pub fn converted(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        self.buffered(model, to, body, (to.front.stream, openai::converted))
+        self.buffered(model, to, body, (to.front.stream, openai::converted, false))
     }
 
     fn buffered(
@@ -152,15 +196,25 @@ impl Dialect {
         model: &str,
         to: &Recipient<'_>,
         body: &[u8],
-        (writer, pass): (NewWriter, Pass),
+        (writer, pass, is_whole): (NewWriter, Pass, bool),
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         let Recipient { front, header, options } = to;
         let Some(translation) = &self.protocol.translation else {
+            if !front.passes {
+                return self.composed(to, body, writer);
+            }
             let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
             return Ok((answer, Vec::new()));
         };
+        let native = self.native(front).filter(|_| is_whole);
         let read = repairing(body, |body| {
-            Draft::new(header, options.clone(), writer(header)).whole(|emit| (translation.answer)(model, body, emit))
+            let writer = if native.is_some() { Box::new(Nothing::default()) } else { writer(header) };
+            let draft = Draft::new(header, options.clone(), writer);
+            let (mut answer, kept) = draft.whole(|emit| (translation.answer)(model, body, emit))?;
+            if let Some(native) = native {
+                answer.body = (native.whole)(body, &json::quote(&header.model));
+            }
+            Ok((answer, kept))
         });
         read.map_err(|fault| match fault {
             AnswerFault::Upstream(error) => AnswerFault::Upstream(front.named(error)),
@@ -168,13 +222,36 @@ impl Dialect {
         })
     }
 
+    /// Reads a buffered answer in OpenAI's format, for the callers of another.
+    fn composed(&self, to: &Recipient<'_>, body: &[u8], writer: NewWriter) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+        let Recipient { header, options, .. } = to;
+        let standard = openai::answer(header, self.settings.quirks, !options.hide_reasoning, body)?;
+        let mut draft = Draft::new(header, options.clone(), writer(header));
+        draft.progress.tally.count_again(&standard.usage);
+        let read = |emit: Emit<'_>| openai::read_answer(&standard.body, emit);
+        let (answer, kept) = draft.whole(|emit| read(emit).map_err(AnswerFault::Nonsense))?;
+        let Answer { usage, declined, flaws, .. } = standard;
+        Ok((Answer { usage, declined, flaws, ..answer }, kept))
+    }
+
     /// Begins to read one stream of this model; no event may be longer than `event_limit` bytes.
     pub fn stream(&self, model: &str, to: Recipient<'_>, event_limit: usize) -> Stream {
         let Recipient { front, header, options } = to;
         match &self.protocol.translation {
+            None if !front.passes => {
+                let chunks = openai::Chunks::new(header, self.settings.quirks, !options.hide_reasoning);
+                Stream::composed(chunks, Draft::new(header, options, (front.stream)(header)), event_limit)
+            }
             None => Stream::passed(header, self.settings.quirks, !options.hide_reasoning, event_limit),
             Some(translation) => {
-                let draft = Draft::new(header, options, (front.stream)(header));
+                let native = self.native(front);
+                let writer = if native.is_some() { Box::new(Nothing::default()) } else { (front.stream)(header) };
+                let draft = Draft::new(header, options, writer);
+                if let Some(native) = native {
+                    let translated = Translated::new(front, (translation.reader)(model), draft);
+                    let model = json::quote(&header.model);
+                    return Stream::native(self.protocol.framing, (translated, native, model), event_limit);
+                }
                 let translated = Translated::new(front, (translation.reader)(model), draft);
                 Stream::translated(self.protocol.framing, translated, event_limit)
             }
@@ -203,19 +280,29 @@ impl Dialect {
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
 type Write = fn(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>;
 
+fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
+    headers.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect()
+}
+
+impl Translate<'_> {
+    fn target(&self) -> Target<'_> {
+        Target {
+            model: self.model,
+            traits: self.traits,
+            default_max_tokens: self.default_max_tokens,
+            stream: self.envelope.stream,
+            within: self.within.filter(|_| !self.envelope.stream),
+            kept: self.kept,
+        }
+    }
+}
+
 fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Result<Outbound, Refused> {
     let (request, names) = (job.envelope.front.read)(job.body)?;
-    let target = Target {
-        model: job.model,
-        traits: job.traits,
-        default_max_tokens: job.default_max_tokens,
-        stream: job.envelope.stream,
-        within: job.within.filter(|_| !job.envelope.stream),
-        kept: job.kept,
-    };
+    let target = job.target();
     let Written { body, losses, undo, headers } = names.written(&request, write(&request, &target))?;
     let copied = body.len();
-    Ok(Outbound { path, body: vec![body.into()], headers, copied, losses, undo })
+    Ok(Outbound { path, body: vec![body.into()], headers: fixed(headers), copied, losses, undo })
 }
 
 #[cfg(test)]

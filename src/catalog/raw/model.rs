@@ -12,8 +12,13 @@ use crate::conf::yaml::read::List;
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Other names of the model. An alias is listed, and a key may use it if the key may use the
-    /// model. Default: none.
+    /// model. An alias may be a glob, such as `claude-*`; it then stands for all names that it
+    /// matches and that are no id and no other alias, and is not listed. Of several globs the one
+    /// with the longest beginning before its first wildcard counts. Default: none.
     pub aliases: Option<List<String>>,
+    /// Whether an alias may begin with a wildcard, so that the model answers for every unknown
+    /// name. Default: false.
+    pub catch_all: Option<bool>,
     /// The order in which the targets are tried. Default: priority.
     pub strategy: Option<Strategy>,
     /// Whether all requests of one conversation go to the same target, as long as it is fit, so

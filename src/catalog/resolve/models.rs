@@ -53,8 +53,22 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
         let at = at.key("aliases");
         for (index, alias) in items(raw.and_then(|raw| raw.aliases.as_ref())) {
             let at = at.index(index);
-            if let Err(wrong) = name::of_model(alias) {
+            let is_glob = name::is_glob(alias);
+            let checked = if is_glob { name::of_alias_glob(alias) } else { name::of_model(alias) };
+            let catches_all = raw.is_some_and(|raw| raw.catch_all == Some(true));
+            if let Err(wrong) = checked {
                 at.withheld(wrong);
+            } else if is_glob && name::literal_prefix(alias).is_empty() && !catches_all {
+                at.problem(&format!(
+                    "{} begins with a wildcard, so it may match every name: if that is meant, write `catch_all: true` beside it",
+                    shown(alias)
+                ));
+            } else if let Some((other, glob)) = same_beginning(alias, id, &aliases) {
+                at.problem(&format!(
+                    "{} begins as {} of \"{other}\" does, so nobody could tell which of them counts: make one of them longer",
+                    shown(alias),
+                    shown(glob)
+                ));
             } else if written.contains_key(alias.as_str()) {
                 at.problem(&format!("{} is already the id of a model, so it cannot be an alias", shown(alias)));
             } else if let Some(other) = aliases.insert(alias, id) {
@@ -63,6 +77,13 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
         }
     }
     aliases
+}
+
+/// Finds another model's glob with the same beginning before its first wildcard.
+fn same_beginning<'r>(alias: &str, id: &str, aliases: &HashMap<&'r str, &'r str>) -> Option<(&'r str, &'r str)> {
+    let same = |glob: &str| name::is_glob(glob) && name::literal_prefix(glob) == name::literal_prefix(alias);
+    let mut others = aliases.iter().filter(|(glob, other)| **other != id && same(glob));
+    others.next().filter(|_| name::is_glob(alias)).map(|(glob, other)| (*other, *glob))
 }
 
 impl WrittenEntry<'_, '_, '_, raw::Model> {
@@ -91,10 +112,12 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         self.at.key("owned_by").problem_if(is_no_text, "must be text without control characters");
         let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref()).map(|(_, alias)| alias.as_str().into()).collect();
         aliases.sort_unstable();
+        let (alias_globs, aliases) = aliases.into_iter().partition(|alias| name::is_glob(alias));
         let model = Model {
             id: self.id.into(),
             index,
             aliases,
+            alias_globs,
             strategy: raw.strategy.unwrap_or_default(),
             targets: targets?,
             fallbacks,

@@ -136,7 +136,7 @@ pub(super) fn answer(status: u16, request_id: &str, body: &[u8], bare: bool, now
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desk::front_door::CHAT;
+    use dialects::front::CHAT;
     use proptest::prelude::*;
 
     fn seen(reads: &[&[u8]]) -> HeadBytes {
@@ -206,7 +206,7 @@ mod tests {
     fn an_answer_is_whole() {
         let refusal = seen(&[b"\x16"]).fault();
         let answer = |bare| {
-            let error = (CHAT.error_body)(&refusal);
+            let error = refusal.body(&CHAT, "id-1");
             super::answer(refusal.what.row().status, "id-1", &error, bare, SystemTime::UNIX_EPOCH)
         };
         assert!(answer(true).ends_with(b"\r\n\r\n"));
@@ -217,7 +217,7 @@ mod tests {
             head.contains(&format!("content-length: {}\r\n", body.len())) && head.ends_with("connection: close"),
             "{head}"
         );
-        assert_eq!(body.as_bytes(), (CHAT.error_body)(&refusal));
+        assert_eq!(body.as_bytes(), refusal.body(&CHAT, "id-1"));
     }
 
     proptest! {

@@ -19,7 +19,7 @@ fn the_chapter_of_headers_is_current() {
     let sections = [
         (
             "What is read of a caller's request",
-            "No header of the caller's is sent to the upstream but the request id.",
+            "No header of the caller's is sent to the upstream but the request id, and `anthropic-beta` to Anthropic.",
             list(READ),
         ),
         ("What an answer carries", "No header of the upstream's is passed on.", list(ANSWERED)),

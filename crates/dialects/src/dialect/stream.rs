@@ -4,13 +4,18 @@
 //! with a fault: it is never made to look whole when it is not. The state does not grow with the
 //! stream's length.
 
+use std::fmt;
+
 use super::decoder::{Decoder, EventDecoder};
 use super::translated::Translated;
-use crate::neutral::answer::Kept;
+use crate::front::Native;
+use crate::neutral::answer::{Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerHeader, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Framing, openai};
+use crate::wire::Event;
+use crate::wire::json;
 
 /// The reading of one attempt's stream: bytes in as they come, whole events out.
 #[derive(Debug)]
@@ -26,8 +31,78 @@ pub struct Stream {
 enum Conversion {
     /// It is in the caller's format, and passes but for what is not as it should be.
     Passed(Box<(EventDecoder, openai::Chunks)>),
+    /// It is made standard, as what passes is, and then written in the caller's format.
+    Composed(Box<Composed>),
+    /// It is in the caller's format, which is not OpenAI's; it is read to know what it was.
+    Native(Box<NativeStream>),
     /// It is read and written anew.
     Translated(Box<(Decoder, Translated)>),
+}
+
+/// A stream that passes in a format other than OpenAI's.
+struct NativeStream {
+    decoder: Decoder,
+    translated: Translated,
+    native: &'static Native,
+    /// The caller's name for the model, as a JSON text.
+    model: String,
+}
+
+impl NativeStream {
+    /// Passes an event that can be read.
+    fn event(
+        translated: &mut Translated,
+        (native, model): (&Native, &str),
+        event: &Event<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, StreamFault> {
+        let is_told = translated.event(event.name, event.data)?;
+        (native.event)(event, model, out);
+        Ok(is_told)
+    }
+}
+
+impl fmt::Debug for NativeStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeStream").field("translated", &self.translated).finish_non_exhaustive()
+    }
+}
+
+/// A stream of chunks, for callers of another format. What the answer was, the chunks know.
+#[derive(Debug)]
+struct Composed {
+    decoder: EventDecoder,
+    chunks: openai::Chunks,
+    /// The chunks that were made standard, and are not read yet.
+    standard: Vec<u8>,
+    reader: openai::StandardChunks,
+    draft: Draft,
+}
+
+impl Composed {
+    /// Writes what was made standard.
+    fn write(&mut self, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        let Self { standard, reader, draft, .. } = self;
+        std::mem::swap(out, draft.out());
+        let read = reader.events(standard, &mut |event| draft.take(event));
+        std::mem::swap(out, draft.out());
+        standard.clear();
+        read.map_err(StreamFault::Broken)?;
+        draft.fault()
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+        let usage = self.chunks.finish(&mut self.standard, None)?;
+        self.write(out)?;
+        let Self { reader, draft, .. } = self;
+        draft.progress.tally.count_again(&usage);
+        reader.end(&mut |event| draft.take(event));
+        std::mem::swap(out, draft.out());
+        let ended = draft.end(trail);
+        std::mem::swap(out, draft.out());
+        ended.map_err(StreamFault::Broken)?;
+        Ok(usage)
+    }
 }
 
 impl Stream {
@@ -40,6 +115,23 @@ impl Stream {
     ) -> Self {
         let chunks = openai::Chunks::new(header, quirks, show_reasoning);
         Self::new(Conversion::Passed(Box::new((EventDecoder::new(event_limit), chunks))))
+    }
+
+    /// Returns a stream at its start that is made standard, and written in another format.
+    pub(super) fn composed(chunks: openai::Chunks, draft: Draft, event_limit: usize) -> Self {
+        let (decoder, reader) = (EventDecoder::new(event_limit), openai::StandardChunks::default());
+        Self::new(Conversion::Composed(Box::new(Composed { decoder, chunks, standard: Vec::new(), reader, draft })))
+    }
+
+    /// Returns a stream at its start that passes in another format than OpenAI's, with the model's
+    /// name as a JSON text.
+    pub(super) fn native(
+        framing: Framing,
+        (translated, native, model): (Translated, &'static Native, String),
+        event_limit: usize,
+    ) -> Self {
+        let decoder = Decoder::new(framing, event_limit);
+        Self::new(Conversion::Native(Box::new(NativeStream { decoder, translated, native, model })))
     }
 
     /// Returns a stream at its start that is translated.
@@ -55,6 +147,8 @@ impl Stream {
     pub fn buffered(&self) -> usize {
         match &self.conversion {
             Conversion::Passed(passed) => passed.0.buffered(),
+            Conversion::Composed(composed) => composed.decoder.buffered(),
+            Conversion::Native(passed) => passed.decoder.buffered(),
             Conversion::Translated(translated) => translated.0.buffered(),
         }
     }
@@ -69,6 +163,23 @@ impl Stream {
             Conversion::Passed(passed) => {
                 let (decoder, chunks) = &mut **passed;
                 self.is_told = decoder.feed(bytes, |name, data| chunks.event(name, data, out))?;
+            }
+            Conversion::Composed(composed) => {
+                let Composed { decoder, chunks, standard, .. } = &mut **composed;
+                let fed = decoder.feed(bytes, |name, data| chunks.event(name, data, standard));
+                // What came before a fault still counts.
+                let written = composed.write(out);
+                self.has_failed = fed.is_err() || written.is_err();
+                self.is_told = fed?;
+                written?;
+            }
+            Conversion::Native(passed) => {
+                let NativeStream { decoder, translated, native, model } = &mut **passed;
+                let fed = decoder.feed(bytes, |name, data| {
+                    NativeStream::event(translated, (native, model), &Event { name, data }, out)
+                });
+                self.has_failed = fed.is_err();
+                self.is_told = fed?;
             }
             Conversion::Translated(translated) => {
                 let (decoder, translated) = &mut **translated;
@@ -87,6 +198,8 @@ impl Stream {
     pub fn opened(&self) -> bool {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.opened,
+            Conversion::Composed(composed) => composed.chunks.opened,
+            Conversion::Native(passed) => passed.translated.progress().opened,
             Conversion::Translated(translated) => translated.1.progress().opened,
         }
     }
@@ -97,6 +210,8 @@ impl Stream {
     pub fn declined(&self) -> bool {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.declined(),
+            Conversion::Composed(composed) => composed.chunks.declined(),
+            Conversion::Native(passed) => passed.translated.progress().declined(),
             Conversion::Translated(translated) => translated.1.progress().declined(),
         }
     }
@@ -110,6 +225,8 @@ impl Stream {
     pub fn whole(&self) -> bool {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.whole(),
+            Conversion::Composed(composed) => !self.has_failed && composed.chunks.whole(),
+            Conversion::Native(passed) => self.is_told || (!self.has_failed && passed.translated.progress().finished()),
             Conversion::Translated(translated) => {
                 self.is_told || (!self.has_failed && translated.1.progress().finished())
             }
@@ -127,6 +244,21 @@ impl Stream {
                 *is_told = *is_told || decoder.finish(|name, data| chunks.last(name, data, out))?;
                 chunks.finish(out, trail)
             }
+            Conversion::Composed(composed) => {
+                let Composed { decoder, chunks, standard, .. } = &mut **composed;
+                *is_told = *is_told || decoder.finish(|name, data| chunks.last(name, data, standard))?;
+                composed.finish(out, trail)
+            }
+            Conversion::Native(passed) => {
+                let NativeStream { decoder, translated, native, model } = &mut **passed;
+                let last = |name: &[u8], data: &[u8]| match json::is_whole(data) {
+                    true => NativeStream::event(translated, (native, model), &Event { name, data }, out),
+                    false => Err(StreamFault::Cut),
+                };
+                *is_told = *is_told || decoder.finish(last)?;
+                *is_told = *is_told || translated.end_of_file()?;
+                translated.finish(trail)
+            }
             Conversion::Translated(translated) => {
                 let (decoder, translated) = &mut **translated;
                 translated.writing(out, |translated| {
@@ -143,6 +275,8 @@ impl Stream {
     pub fn usage_so_far(&self) -> Usage {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.usage_so_far(),
+            Conversion::Composed(composed) => composed.chunks.usage_so_far(),
+            Conversion::Native(passed) => passed.translated.progress().usage_so_far(),
             Conversion::Translated(translated) => translated.1.progress().usage_so_far(),
         }
     }
@@ -150,7 +284,8 @@ impl Stream {
     /// Returns the thoughts to keep for the next turn, each time those that came since.
     pub fn kept(&mut self) -> Vec<Kept> {
         match &mut self.conversion {
-            Conversion::Passed(..) => Vec::new(),
+            Conversion::Passed(..) | Conversion::Composed(..) => Vec::new(),
+            Conversion::Native(passed) => passed.translated.kept(),
             Conversion::Translated(translated) => translated.1.kept(),
         }
     }
@@ -160,6 +295,8 @@ impl Stream {
     pub fn flaws(&self) -> Flaws {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.flaws(),
+            Conversion::Composed(composed) => composed.chunks.flaws(),
+            Conversion::Native(passed) => passed.translated.progress().flaws,
             Conversion::Translated(translated) => translated.1.progress().flaws,
         }
     }
@@ -171,7 +308,9 @@ impl Stream {
     pub(crate) fn chunks(&mut self) -> &mut openai::Chunks {
         match &mut self.conversion {
             Conversion::Passed(passed) => &mut passed.1,
-            Conversion::Translated(..) => panic!("it is translated"),
+            Conversion::Composed(..) | Conversion::Native(..) | Conversion::Translated(..) => {
+                panic!("it is written anew")
+            }
         }
     }
 }

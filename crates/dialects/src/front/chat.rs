@@ -1,17 +1,23 @@
 //! OpenAI's chat completions, as callers speak them.
 
 mod envelope;
+mod errors;
 pub(crate) mod fields;
-mod media;
 pub(crate) mod read;
 mod references;
 pub(crate) mod write;
 
-use super::Front;
+use super::{ErrorForm, Front};
 
 /// OpenAI's chat completions.
 pub static CHAT: Front = Front {
     name: "chat",
+    passes: true,
+    path: "chat/completions",
+    session_header: None,
+    errors: ErrorForm { id_header: None, body: errors::body, event: errors::event },
+    headers: &[],
+    native: None,
     id_prefix: "chatcmpl-",
     stream_type: "text/event-stream",
     keepalive: b": keepalive\n\n",

@@ -13,20 +13,14 @@ pub struct Envelope {
     pub front: &'static Front,
     /// The model's id, decoded; not empty.
     pub model: String,
-    /// Where the model's value stands, quotes included.
-    pub model_span: Span,
+    /// Where the fields stand that may be changed on the way.
+    pub places: Places,
     /// Whether a stream is asked for.
     pub stream: bool,
     /// Whether the caller asked for usage in the stream.
     pub include_usage: bool,
-    /// The value of `stream_options`, an object or `null`.
-    pub stream_options: Option<Span>,
-    /// The value of `stream_options.include_usage`, a bool or `null`.
-    pub include_usage_span: Option<Span>,
     /// Whether `max_tokens` or `max_completion_tokens` has a value.
     pub max_tokens_said: bool,
-    /// The value of `max_tokens` where it is an explicit `null`.
-    pub max_tokens_null: Option<Span>,
     /// The most tokens that an answer may have, as the request says: the larger, where it says so
     /// twice.
     pub most_tokens: Option<u64>,
@@ -34,8 +28,8 @@ pub struct Envelope {
     pub choices: u64,
     /// Whether the answer must be JSON.
     pub wants_json: bool,
-    /// Offset of the `{` that opens the body.
-    pub open: usize,
+    /// The headers of the caller's that the front door names.
+    pub headers: Vec<(&'static str, String)>,
     /// The value of `prompt_cache_key`, if it is a text.
     pub cache_key: Option<Span>,
     /// The value of `user`, if it is a text.
@@ -56,6 +50,23 @@ pub struct Envelope {
     pub most_prompt: u64,
 }
 
+/// Where the fields of a body stand that may be changed on the way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The offset of the `{` that opens the body.
+    pub open: usize,
+    /// The model's value, quotes included.
+    pub model: Span,
+    /// The value of `stream_options`, an object or `null`.
+    pub stream_options: Option<Span>,
+    /// The value of `stream_options.include_usage`, a bool or `null`.
+    pub include_usage: Option<Span>,
+    /// The value of the most tokens, if it stands at one place.
+    pub most_tokens: Option<Span>,
+    /// The value of `max_tokens` where it is an explicit `null`.
+    pub max_tokens_null: Option<Span>,
+}
+
 /// Why a body is no request; always answered with 400.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -73,17 +84,14 @@ impl Envelope {
         Self {
             front,
             model: String::new(),
-            model_span: 0..0,
+            places: Places::default(),
             stream: false,
             include_usage: false,
-            stream_options: None,
-            include_usage_span: None,
             max_tokens_said: false,
-            max_tokens_null: None,
             most_tokens: None,
             choices: 1,
             wants_json: false,
-            open: 0,
+            headers: Vec::new(),
             cache_key: None,
             user: None,
             beginning: None,
@@ -130,6 +138,12 @@ impl Fault {
     /// Of a value that cannot be.
     pub(crate) fn of_value(param: &'static str, message: &str) -> Self {
         Self { message: message.to_owned(), param: Some(param.into()), code: Some("invalid_value") }
+    }
+
+    /// Of a list that must hold something.
+    pub(crate) fn empty(param: &'static str) -> Self {
+        let message = format!("`{param}` must hold at least one message");
+        Self { code: Some("empty_array"), ..Self::of_value(param, &message) }
     }
 
     /// Of a field whose name is another one but for its case.

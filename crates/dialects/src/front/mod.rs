@@ -6,24 +6,43 @@
 
 pub(crate) mod chat;
 mod envelope;
+mod messages;
 mod names;
+mod reading;
 pub mod references;
 
 use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
+
 pub use chat::CHAT;
+pub(crate) use chat::fields::of_name as standard_field;
 pub use envelope::{Envelope, Fault};
+pub use messages::MESSAGES;
 pub use names::FieldNames;
 
 use crate::neutral::answer::AnswerWriter;
-use crate::neutral::{AnswerHeader, Field, Flaws, Refused, Request, UpstreamError};
+use crate::neutral::{AnswerHeader, Field, Flaws, Losses, Refused, Request, UpstreamError};
+use crate::wire::Event;
 use references::AllowedReferences;
 
 /// What is asked of the format that a caller speaks.
 pub struct Front {
     /// Its name.
     pub name: &'static str,
+    /// True if this is the format of OpenAI's servers, so that bodies pass through to them.
+    pub passes: bool,
+    /// Its path, without the version in front.
+    pub path: &'static str,
+    /// The header in which its clients name a conversation.
+    pub session_header: Option<&'static str>,
+    /// How its callers are told of errors.
+    pub errors: ErrorForm,
+    /// The headers of callers that an account of the same format gets too.
+    pub headers: &'static [&'static str],
+    /// How bodies pass to accounts of the same format, and their answers back.
+    pub native: Option<Native>,
     /// What the ids of answers begin with.
     pub id_prefix: &'static str,
     /// The `content-type` of a stream.
@@ -49,6 +68,66 @@ pub struct Front {
     pub(crate) stream: NewWriter,
     /// Returns the writer of a whole answer.
     pub(crate) whole: NewWriter,
+}
+
+/// The front door whose format OpenAI's servers speak. Requests of other formats are put into it
+/// for them.
+pub(crate) static STANDARD: &Front = &CHAT;
+
+/// How bodies pass to an account that speaks the format of the front door itself. Only spans of a
+/// closed list are changed.
+pub struct Native {
+    /// The name of the dialect.
+    pub dialect: &'static str,
+    /// Changes what must change in a request.
+    pub(crate) request: fn(&PassedRequest<'_>) -> Result<PassedBody, Refused>,
+    /// Writes an event of a stream: its name, its data, and the model as a JSON text.
+    pub(crate) event: fn(&Event<'_>, &str, &mut Vec<u8>),
+    /// Writes a whole answer, with the model as a JSON text.
+    pub(crate) whole: fn(&[u8], &str) -> Vec<u8>,
+}
+
+/// The body of a request that passes, in parts, and what is weakened in it.
+pub(crate) type PassedBody = (Vec<Bytes>, Losses);
+
+/// A request that passes.
+pub(crate) struct PassedRequest<'a> {
+    pub(crate) body: &'a Bytes,
+    pub(crate) envelope: &'a Envelope,
+    /// The account's name for the model.
+    pub(crate) model: &'a str,
+    /// The most tokens that an answer of the model may have.
+    pub(crate) max_output: Option<u64>,
+}
+
+/// Every front door.
+pub static FRONTS: [&Front; 2] = [&CHAT, &MESSAGES];
+
+/// How callers are told of errors.
+pub struct ErrorForm {
+    /// The header that clients read a request's id from, besides `x-request-id`.
+    pub id_header: Option<&'static str>,
+    /// Returns the body of an error, which is JSON.
+    pub body: fn(&CallerError<'_>) -> Vec<u8>,
+    /// Returns the end of a stream that has begun and cannot go on.
+    pub event: fn(&CallerError<'_>) -> Vec<u8>,
+}
+
+/// An error as a caller is told of it.
+#[derive(Debug, Clone, Copy)]
+pub struct CallerError<'e> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The type, in OpenAI's words.
+    pub kind: &'e str,
+    /// The code, in OpenAI's words.
+    pub code: Option<&'e str>,
+    /// The field of the request that is at fault.
+    pub param: Option<&'e str>,
+    /// What happened, and what to do.
+    pub message: &'e str,
+    /// The request's id.
+    pub request_id: &'e str,
 }
 
 /// A request, and what its caller calls its fields; or why it is none.

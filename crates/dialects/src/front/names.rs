@@ -25,7 +25,7 @@ impl FieldNames {
     }
 
     /// Returns the name of a field of the request.
-    pub(super) fn name(&self, request: &Request<'_>, field: &Field) -> Cow<'static, str> {
+    pub(crate) fn name(&self, request: &Request<'_>, field: &Field) -> Cow<'static, str> {
         match self.written.iter().find(|(written, _)| written == field) {
             Some((_, name)) => Cow::Borrowed(name),
             None => (self.usual)(request, field),

@@ -91,6 +91,8 @@ impl Judgement {
         why: "The provider would read data sources with the account's own rights",
         word: "caller_references: [data_sources]",
     };
+    /// What was stored at the account before, under a name that is not said to be a file's.
+    pub(crate) const STORED: Self = Self { why: "The provider would use what is stored at the account", word: FILES };
     /// What was stored at the account before.
     pub(crate) const CACHED: Self =
         Self { why: "The provider would read cached content with the account's own rights", word: FILES };

@@ -37,8 +37,8 @@ pub use flaws::Flaws;
 pub use losses::{Losses, LostFields};
 pub use refused::{Complaint, FieldRefused, Refused};
 pub use request::{
-    Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw, Request, Role,
-    Thought, Tool, ToolChoice, ToolKind,
+    AskedThinking, Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw,
+    Request, Role, Thought, Tool, ToolChoice, ToolKind,
 };
 pub use shown::looks_secret;
 pub(crate) use shown::shown;

@@ -36,6 +36,17 @@ pub struct Complaint<P = String> {
     pub message: String,
 }
 
+impl Refused {
+    /// Says the field in other words.
+    pub(crate) fn about(self, words: impl FnOnce(&str) -> String) -> Self {
+        let about = |Complaint { param, message }: Complaint| Complaint { param: words(&param), message };
+        match self {
+            Self::Invalid(why) => Self::Invalid(about(why)),
+            Self::Unsupported(why) => Self::Unsupported(about(why)),
+        }
+    }
+}
+
 impl<P> Refused<P> {
     /// Returns a refusal of a request that is at fault.
     pub fn invalid(param: impl Into<P>, message: impl Into<String>) -> Self {

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::field::Field;
+use super::schema::{find, members, string};
 use crate::wire::json::{Cursor, Kind};
 
 /// A caller's whole request. A field that is `null` counts as absent.
@@ -39,8 +40,8 @@ pub struct Request<'a> {
     pub n: Option<u64>,
     /// `logprobs: true`, or `top_logprobs`.
     pub logprobs: bool,
-    /// `reasoning_effort`.
-    pub effort: Option<Effort>,
+    /// How the model is asked to think.
+    pub thinking: AskedThinking<'a>,
     /// True if `modalities` names something other than text, or if `audio` is there.
     pub wants_audio: bool,
     /// `safety_identifier`, else `user`.
@@ -55,6 +56,30 @@ pub struct Request<'a> {
     pub others: Vec<(Cow<'a, str>, Raw<'a>)>,
 }
 
+impl Request<'_> {
+    /// Returns the effort, for dialects that know no budget of thinking: as it was asked for, or
+    /// the one that is nearest to the settings of thinking.
+    pub fn effort(&self) -> Option<Effort> {
+        self.thinking.effort.or_else(|| {
+            let members = members(self.thinking.settings?.0)?;
+            match find(&members, "type").and_then(string).as_deref() {
+                Some("disabled") => Some(Effort::None),
+                Some("enabled") => {
+                    find(&members, "budget_tokens").and_then(|budget| budget.parse().ok()).map(Effort::of_budget)
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// Returns whether thinking has a budget, which no effort says exactly.
+    pub(crate) fn has_budget(&self) -> bool {
+        self.thinking.settings.is_some_and(|Raw(thinking)| {
+            members(thinking).is_some_and(|members| find(&members, "budget_tokens").is_some())
+        })
+    }
+}
+
 /// The JSON text of one whole value, as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raw<'a>(pub &'a str);
@@ -66,6 +91,15 @@ pub struct Number<'a> {
     pub text: &'a str,
     /// The nearest value, for comparisons.
     pub value: f64,
+}
+
+/// How the model is asked to think.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct AskedThinking<'a> {
+    /// The effort.
+    pub effort: Option<Effort>,
+    /// The settings in Anthropic's own form: an object.
+    pub settings: Option<Raw<'a>>,
 }
 
 /// The penalties for tokens that came before.
@@ -98,6 +132,8 @@ pub enum Role {
 /// One message.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Message<'a> {
+    /// The index in the caller's own list; `None` for a text that stands outside it.
+    pub place: Option<usize>,
     /// The role of the author.
     pub role: Role,
     /// The parts. A string is one part; `null` and the empty string are none.
@@ -318,4 +354,23 @@ pub enum Effort {
     Xhigh,
     /// `max`
     Max,
+}
+
+impl Effort {
+    /// Returns the number of tokens for the effort. It is a convention, not a fact.
+    pub(crate) fn budget(self) -> u64 {
+        match self {
+            Effort::None | Effort::Minimal | Effort::Low => 1024,
+            Effort::Medium => 8192,
+            Effort::High => 24_576,
+            Effort::Xhigh => 32_768,
+            Effort::Max => 65_536,
+        }
+    }
+
+    /// Returns the least effort whose budget is as large.
+    fn of_budget(tokens: u64) -> Self {
+        let efforts = [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh];
+        efforts.into_iter().find(|effort| effort.budget() >= tokens).unwrap_or(Effort::Max)
+    }
 }

@@ -7,7 +7,6 @@ pub(super) mod blocks;
 pub(super) mod conversation;
 pub(super) mod describe;
 pub(super) mod fields;
-pub(super) mod names;
 pub(super) mod refuse;
 pub(super) mod schema;
 pub(super) mod thinking;

@@ -47,7 +47,8 @@ pub struct Protocol {
     pub traits: fn(&str) -> Traits,
     /// Returns where to find the price of a model.
     pub prices: fn(&Settings) -> Prices,
-    /// The functions that write requests and read answers. If it is `None`, both pass through.
+    /// The functions that write requests and read answers. If it is `None`, both are in OpenAI's
+    /// own format: those of callers who speak it pass through, and those of others are put into it.
     pub translation: Option<Translation>,
     /// Reads an answer whose status is that of an error.
     pub error: fn(&Settings, &ErrorHead<'_>, &[u8]) -> UpstreamError,

@@ -2,6 +2,7 @@
 
 pub(crate) mod flat;
 pub mod lenient;
+pub(crate) mod names;
 pub(crate) mod options;
 pub mod text;
 pub(crate) mod unique;

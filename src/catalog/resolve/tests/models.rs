@@ -67,6 +67,38 @@ fn what_is_wrong_with_a_model() {
 }
 
 #[test]
+fn an_alias_may_be_a_glob() {
+    const T: &str = "targets: [{account: a}]";
+    let catalog = read_one(&format!(
+        "accounts: {{a: {{dialect: demo}}}}\nmodels:\n  any: {{aliases: ['*'], catch_all: true, {T}}}\n  smart: {{aliases: ['claude-*', 'claude-?-x', exact], {T}}}\n  quick: {{aliases: ['claude-haiku-*'], {T}}}\n  claude-own: {{aliases: [claude-alias], {T}}}\ncallers: {{someone: {{}}}}\n"
+    ));
+    for (name, model) in [
+        ("claude-opus-4-5", "smart"),
+        ("claude-haiku-4-5", "quick"),
+        ("claude-own", "claude-own"),
+        ("claude-alias", "claude-own"),
+        ("exact", "smart"),
+        ("gpt-4o", "any"),
+    ] {
+        assert_eq!(&*catalog.model(name).unwrap().id, model, "{name}");
+    }
+    let smart = catalog.model("smart").unwrap();
+    assert!(smart.is_called("smart") && smart.is_called("exact") && !smart.is_called("claude-opus-4-5"));
+    assert_eq!(smart.aliases.iter().map(|alias| &**alias).collect::<Vec<_>>(), ["exact"], "globs are not listed");
+
+    const O: &str = "targets: [{account: openai}]";
+    check_models(
+        &format!("  m: {{aliases: ['*-x'], {O}}}"),
+        &["5 models.m.aliases[0]: \"*-x\" begins with a wildcard"],
+    );
+    check_models(
+        &format!("  m: {{aliases: ['a-*'], {O}}}\n  n: {{aliases: ['a-*-b'], {O}}}"),
+        &["6 models.n.aliases[0]: \"a-*-b\" begins as \"a-*\" of \"m\" does"],
+    );
+    check_models(&format!("  m: {{aliases: ['a *'], {O}}}"), &["5 models.m.aliases[0]: a model id has"]);
+}
+
+#[test]
 fn aliases_and_fallbacks() {
     const T: &str = "targets: [{account: openai}]";
     check_models(

@@ -6,22 +6,20 @@
 //! range it is the caller who is told, with the path of the field: a provider would name another.
 
 mod message;
-mod others;
 mod parts;
 mod tools;
-mod url;
-mod value;
 
 use std::borrow::Cow;
 use std::cell::Cell;
 
 use super::fields;
 use crate::front::FieldNames;
+use crate::front::reading::others;
+use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Effort, Field, Format, Raw, Refused, Request};
 use crate::wire::json::{Cursor, Kind};
 use message::{Pending, message};
 use tools::{Tools, WrittenChoice};
-use value::{Name, ReadFault, Value};
 
 /// Reads a body: the request, and what the caller calls its fields.
 pub(crate) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
@@ -119,7 +117,7 @@ impl<'a> Reading<'a> {
             "n" => request.n = value.count(1, &[])?.filter(|n| *n > 1),
             "logprobs" => self.logprobs = value.flag()?.unwrap_or(false),
             "top_logprobs" => self.top_logprobs = value.count(0, &[])?,
-            "reasoning_effort" => request.effort = effort(value)?,
+            "reasoning_effort" => request.thinking.effort = effort(value)?,
             "modalities" => request.wants_audio |= beyond_text(value)?,
             "audio" => request.wants_audio |= value.raw_object()?.is_some(),
             "safety_identifier" => self.safety_identifier = value.text()?,

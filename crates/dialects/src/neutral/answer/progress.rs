@@ -49,6 +49,8 @@ struct ChoiceProgress {
     is_bare: bool,
     /// The arguments of the current call so far.
     arguments: Pieces,
+    /// True if something else was said since the current call began.
+    is_interrupted: bool,
     /// The number of earlier calls whose arguments are no JSON object.
     broken: u32,
     /// The content so far, if it must be JSON.
@@ -141,10 +143,18 @@ impl AnswerProgress {
             Event::Signed(signature) => {
                 self.opened = true;
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
+                if !self.hide_reasoning {
+                    self.interrupt();
+                    writer.signed(signature);
+                }
             }
             Event::Redacted(data) => {
                 self.opened = true;
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
+                if !self.hide_reasoning {
+                    self.interrupt();
+                    writer.redacted(data);
+                }
             }
             Event::Call { choice, id, name, signature } => {
                 self.call(choice, NewCall { id: id.unwrap_or_default(), name, signature }, writer)?;
@@ -156,6 +166,11 @@ impl AnswerProgress {
             Event::End => self.ended = true,
         }
         Ok(())
+    }
+
+    /// Notes that thinking comes, which is the first choice's.
+    fn interrupt(&mut self) {
+        self.choices.first_mut().into_iter().for_each(|choice| choice.is_interrupted = true);
     }
 
     /// Returns whether the model has only said that it will not answer. While one of several
@@ -213,6 +228,9 @@ impl AnswerProgress {
             writer.finish(at, reason);
             self.flaws.add(choice.flaws());
         }
+        if writer.needs_objects() && self.choices.iter().any(ChoiceProgress::has_broken_call) {
+            return Err("the arguments of a call are no JSON object");
+        }
         Ok(())
     }
 
@@ -220,6 +238,7 @@ impl AnswerProgress {
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
+        choice.is_interrupted = true;
         match &mut choice.content {
             ContentProgress::Text => {
                 choice.hear(text);
@@ -245,6 +264,7 @@ impl AnswerProgress {
             thoughts.thought(text);
         }
         if !self.hide_reasoning {
+            self.choice(index)?.1.is_interrupted = true;
             self.show(at, writer);
             writer.say(at, TextKind::Reasoning, text);
         }
@@ -255,6 +275,7 @@ impl AnswerProgress {
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.refuses = true;
+        choice.is_interrupted = true;
         self.show(at, writer);
         writer.say(at, TextKind::Refusal, text);
         Ok(())
@@ -286,7 +307,7 @@ impl AnswerProgress {
         }
         let number = choice.calls;
         choice.calls += 1;
-        (choice.current, choice.is_bare) = (Current::Call, true);
+        (choice.current, choice.is_bare, choice.is_interrupted) = (Current::Call, true, false);
         let id = self.ids.unique(id, at, number);
         if let Some(thoughts) = &mut self.thoughts {
             thoughts.called(at == 0, &id, signature);
@@ -302,6 +323,10 @@ impl AnswerProgress {
         choice.is_bare = false;
         match choice.current {
             Current::None => return Err("arguments without a tool call"),
+            // The block of the call has ended.
+            Current::Call if choice.is_interrupted && writer.needs_objects() => {
+                return Err("a call goes on after something else was said");
+            }
             Current::Call => {
                 choice.arguments.take(text);
                 let number = choice.calls.saturating_sub(1);
@@ -319,6 +344,7 @@ impl AnswerProgress {
     fn media(&mut self, index: u32, mime: &str, data: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
+        choice.is_interrupted = true;
         let count = if is_picture(mime) { &mut choice.pictures } else { &mut choice.files };
         let number = *count;
         *count += 1;
@@ -384,6 +410,12 @@ impl ChoiceProgress {
             broken_calls: self.broken,
             not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()),
         }
+    }
+
+    /// Returns whether a call is none that a client can read: what came of it is not even the
+    /// beginning of an object.
+    fn has_broken_call(&self) -> bool {
+        self.broken > 0 || !(self.arguments.may_be_object() || self.arguments.is_null())
     }
 
     /// Ends the current call. A call without arguments gets `{}`.

@@ -18,6 +18,8 @@ pub(crate) struct Tally {
     said: u64,
     /// The part of `said` that the upstream's count of the completion covers.
     covered: u64,
+    /// True if the counts are an estimate that was made before.
+    is_estimate: bool,
     cost: ShowCost,
 }
 
@@ -55,6 +57,19 @@ impl Tally {
         };
     }
 
+    /// Takes the counts of an answer that was counted before: the upstream's, or an estimate.
+    pub(crate) fn count_again(&mut self, usage: &Usage) {
+        let some = |count: u64| (count > 0).then_some(count);
+        self.is_estimate = usage.source == Source::Estimated;
+        self.count(Tokens {
+            prompt: Some(usage.prompt),
+            completion: Some(usage.completion),
+            cached: some(usage.cached),
+            cache_write: some(usage.cache_write),
+            reasoning: some(usage.reasoning),
+        });
+    }
+
     /// Returns whether the upstream has counted anything.
     pub(crate) fn is_counted(&self) -> bool {
         self.tokens.prompt.or(self.tokens.completion).is_some()
@@ -73,7 +88,10 @@ impl Tally {
             cached,
             cache_write: tokens.cache_write.unwrap_or(0).min(prompt - cached),
             reasoning: tokens.reasoning.unwrap_or(0).min(completion),
-            source: if tokens.prompt.and(counted).is_some() { Source::Reported } else { Source::Estimated },
+            source: match tokens.prompt.and(counted) {
+                Some(_) if !self.is_estimate => Source::Reported,
+                Some(_) | None => Source::Estimated,
+            },
             doubted: self.doubted,
         }
     }

@@ -16,6 +16,10 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn open(&mut self, choice: usize);
     /// Writes a piece of one of a choice's texts; never empty.
     fn say(&mut self, choice: usize, kind: TextKind, text: &str);
+    /// Writes the signature of the thinking so far.
+    fn signed(&mut self, _signature: &str) {}
+    /// Writes thinking that nobody may read.
+    fn redacted(&mut self, _data: &str) {}
     /// Begins the next call of a choice.
     fn call(&mut self, choice: usize, number: usize, call: &NewCall<'_>);
     /// Writes a piece of the last call's arguments; never empty.
@@ -24,9 +28,34 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
     /// Ends a choice.
     fn finish(&mut self, choice: usize, reason: Finish);
+    /// Returns whether clients of the format fail on a call whose arguments are no JSON object.
+    /// Then an answer with such a call is no answer.
+    fn needs_objects(&self) -> bool {
+        false
+    }
     /// Ends the answer: writes what is still missing, with what it cost. In a stream, `trail`
     /// stands beside the cost: members of an object as JSON text, on one line.
     fn end(&mut self, tally: &Tally, trail: Option<&str>);
+}
+
+/// Writes nothing: the answer passes as it came, and only its progress is followed.
+#[derive(Debug, Default)]
+pub(crate) struct Nothing {
+    out: Vec<u8>,
+}
+
+impl AnswerWriter for Nothing {
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+    fn id(&mut self, _id: &str) {}
+    fn open(&mut self, _choice: usize) {}
+    fn say(&mut self, _choice: usize, _kind: TextKind, _text: &str) {}
+    fn call(&mut self, _choice: usize, _number: usize, _call: &NewCall<'_>) {}
+    fn arguments(&mut self, _choice: usize, _number: usize, _text: &str) {}
+    fn media(&mut self, _choice: usize, _number: usize, _mime: &str, _data: &str) {}
+    fn finish(&mut self, _choice: usize, _reason: Finish) {}
+    fn end(&mut self, _tally: &Tally, _trail: Option<&str>) {}
 }
 
 /// A call that begins.

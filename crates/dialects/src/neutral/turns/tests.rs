@@ -13,17 +13,7 @@ fn image() -> Part<'static> {
 }
 
 fn message(role: Role, texts: &[&'static str]) -> Message<'static> {
-    Message {
-        role,
-        content: texts.iter().map(|said| text(said)).collect(),
-        name: None,
-        calls: Vec::new(),
-        tool_call_id: None,
-        reasoning: None,
-        thoughts: Vec::new(),
-        cache: None,
-        others: Vec::new(),
-    }
+    Message { role, content: texts.iter().map(|said| text(said)).collect(), ..Message::default() }
 }
 
 fn system(said: &'static str) -> Message<'static> {

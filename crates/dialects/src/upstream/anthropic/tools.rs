@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::blocks::Breakpoints;
 use crate::neutral::offer::{Choice, Naming};
 use crate::neutral::{Field, LostFields, Request};
-use crate::upstream::claude::names::called;
 use crate::upstream::claude::schema;
 use crate::upstream::claude::tools::{Api, Tools};
+use crate::upstream::shared::names::called;
 use crate::wire::json::Writer;
 
 /// The abilities of the API.

@@ -8,7 +8,7 @@ use crate::neutral::{Cache, Call, Field, LostFields, Media, Part, PartKind, Thou
 use crate::upstream::claude::alternation::Side;
 use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, is_pdf, write_input};
 use crate::upstream::claude::conversation::BlockWriter;
-use crate::upstream::claude::names::Names;
+use crate::upstream::shared::names::Names;
 use crate::wire::json::Writer;
 
 /// Writes blocks, in the order of the conversation.

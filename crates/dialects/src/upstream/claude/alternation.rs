@@ -8,10 +8,10 @@
 
 use std::borrow::Cow;
 
-use super::names::give;
 use crate::neutral::answered::answered;
 use crate::neutral::turns::{Item, Turn};
 use crate::neutral::{Field, FieldRefused, Request, Role};
+use crate::upstream::shared::names::give;
 use crate::upstream::shared::text::text_of;
 use crate::upstream::shared::unique::Unique;
 

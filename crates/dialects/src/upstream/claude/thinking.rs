@@ -78,7 +78,7 @@ impl<'a> Thinking<'a> {
                 let message = "`thinking.budget_tokens` must be less than the answer's largest number of tokens";
                 return Err(FieldRefused::invalid(Field::ThinkingBudget, message));
             }
-            match request.effort {
+            match request.thinking.effort {
                 // A model may think as it likes, and with this effort.
                 Some(effort) if own == Own::Adaptive && effort != Effort::None => {
                     thinking.say(effort, traits.efforts, losses)
@@ -91,7 +91,7 @@ impl<'a> Thinking<'a> {
         if said.is_some() && traits.thinking != Kind::None {
             return Ok(thinking);
         }
-        match (request.effort, traits.thinking) {
+        match (request.thinking.effort, traits.thinking) {
             (None, _) | (Some(Effort::None), Kind::Unknown | Kind::None | Kind::Budget) => {}
             (Some(_), Kind::Unknown | Kind::None) => losses.add(Field::Effort),
             (Some(Effort::None), Kind::Effort) if traits.thinking_off => thinking.mode = Mode::Off,
@@ -102,7 +102,7 @@ impl<'a> Thinking<'a> {
                 thinking.say(effort, traits.efforts, losses);
             }
             (Some(effort), Kind::Budget) => {
-                let wanted = tokens(effort);
+                let wanted = effort.budget();
                 let max_tokens = if is_bounded { room(wanted).min(in_time) } else { room(wanted) };
                 // The answer needs tokens too. It gets a quarter, or the number that it would have
                 // without thinking.
@@ -200,20 +200,10 @@ fn in_time(within: Duration) -> u64 {
     (within.as_secs().saturating_mul(128_000) / 3600).max(MAX_TOKENS)
 }
 
-/// Returns the number of tokens for an effort. It is a convention, not a fact.
-fn tokens(effort: Effort) -> u64 {
-    match effort {
-        Effort::None | Effort::Minimal | Effort::Low => MIN_BUDGET,
-        Effort::Medium => 8192,
-        Effort::High => 24_576,
-        Effort::Xhigh => 32_768,
-        Effort::Max => 65_536,
-    }
-}
-
 /// Returns the field `thinking`, which is Anthropic's own.
 fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
-    request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
+    let others = || request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw));
+    request.thinking.settings.map(|Raw(raw)| raw).or_else(others)
 }
 
 /// Reads Anthropic's own object. Returns its type and its budget, which is 0 if it has none.

@@ -10,12 +10,12 @@ use std::borrow::Cow;
 
 use super::conversation::Conversation;
 use super::describe::{Described, Limits};
-use super::names::Names;
 use super::schema::{self, Fit};
 use super::thinking::Thinking;
 use crate::neutral::offer::{Choice, Form, Naming, Offer, Ways};
 use crate::neutral::traits::Traits;
 use crate::neutral::{Cache, Field, FieldRefused, Format, LostFields, Raw, Request, Undo};
+use crate::upstream::shared::names::Names;
 
 /// The tools that the model may call and must call, and the format of its answer.
 #[derive(Debug)]

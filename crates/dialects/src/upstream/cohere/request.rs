@@ -161,7 +161,7 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
     }
     w.list("stop_sequences", &request.stop, |w, stop| w.text(stop));
     w.optional("seed", options::seed(request, losses), Writer::number);
-    if let Some(effort) = request.effort {
+    if let Some(effort) = request.effort() {
         write_thinking(w, effort, max_tokens, traits, losses);
     }
 }

@@ -130,7 +130,7 @@ fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mu
 /// Writes the settings of thinking. Thoughts are shown if the model can think, unless it is told
 /// not to think. They cost the same if they are not shown.
 fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
-    let Some(effort) = request.effort else {
+    let Some(effort) = request.effort() else {
         if matches!(target.traits.thinking, Thinking::Budget | Thinking::Effort) {
             w.key("thinkingConfig").object(|w| w.key("includeThoughts").bool(true));
         }

@@ -43,7 +43,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         }
         write_format(w, request.format.as_ref(), &mut losses);
         write_options(w, request, target, &mut losses);
-        if let Some(effort) = request.effort {
+        if let Some(effort) = request.effort() {
             write_thinking(w, effort, traits, &mut losses);
         }
     });

@@ -14,6 +14,7 @@ mod call_ids;
 mod calls;
 mod choice;
 mod chunks;
+mod compose;
 mod content;
 mod error;
 mod event;
@@ -27,13 +28,16 @@ mod reasoning;
 mod request;
 mod rewrite;
 mod shape;
+mod standard;
 mod stray;
 
 pub use answer::{answer, converted};
 pub(crate) use chunks::Chunks;
+pub(crate) use compose::compose;
 pub(crate) use error::{NO_REASON, gave_up};
 pub use error::{error, refusal};
 pub use request::{To, request};
+pub(crate) use standard::{StandardChunks, read_answer};
 pub use stray::Strays;
 
 use std::borrow::Cow;

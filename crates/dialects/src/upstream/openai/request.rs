@@ -31,15 +31,15 @@ pub struct To<'a> {
 pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<Bytes>, Losses), Refused> {
     let mut edits = Edits::new(body);
     if envelope.model != to.model {
-        edits.replace(envelope.model_span.clone(), json::quote(to.model).into_bytes());
+        edits.replace(envelope.places.model.clone(), json::quote(to.model).into_bytes());
     }
     if envelope.stream {
         stream_options(envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
     }
     if let Some(limit) = to.fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
-        match &envelope.max_tokens_null {
+        match &envelope.places.max_tokens_null {
             Some(null) => edits.replace(null.clone(), limit.to_string().into_bytes()),
-            None => edits.insert_member(envelope.open, format!(r#""max_tokens":{limit}"#).into_bytes()),
+            None => edits.insert_member(envelope.places.open, format!(r#""max_tokens":{limit}"#).into_bytes()),
         }
     }
     let losses =
@@ -68,14 +68,14 @@ fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
 /// Asks for the usage, or removes `stream_options`.
 fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
     let body = edits.text();
-    match (&envelope.stream_options, &envelope.include_usage_span) {
+    match (&envelope.places.stream_options, &envelope.places.include_usage) {
         (Some(_), _) if !ask_usage => {
             if let Some((key, value)) = top_member(body, "stream_options") {
                 edits.remove_member(&key, &value);
             }
         }
         (None, _) if !ask_usage => {}
-        (None, _) => edits.insert_member(envelope.open, &br#""stream_options":{"include_usage":true}"#[..]),
+        (None, _) => edits.insert_member(envelope.places.open, &br#""stream_options":{"include_usage":true}"#[..]),
         (Some(_), Some(said)) if slice(body, said) == b"true" => {}
         (Some(_), Some(said)) => edits.replace(said.clone(), &b"true"[..]),
         (Some(options), None) if slice(body, options) == b"null" => {

@@ -84,6 +84,9 @@ pub(crate) fn sampling<'a>(
 
 /// Notes the other fields of a request as lost, because no provider takes them.
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
+    losses.add_if(request.has_budget(), Field::ThinkingBudget);
+    // Only a word for the effort says anything of the settings of thinking.
+    losses.add_if(request.thinking.settings.is_some() && request.effort().is_none(), Field::Thinking);
     request.others.iter().for_each(|(name, _)| losses.add(Field::other(name)));
 }
 

@@ -108,6 +108,11 @@ impl Pieces {
         self.kind == Some(Kind::Object) && self.is_whole()
     }
 
+    /// Returns whether the text is an object, or may still become one.
+    pub fn may_be_object(&self) -> bool {
+        self.at != At::Broken && matches!(self.kind, None | Some(Kind::Object))
+    }
+
     /// Returns whether the text is `null`.
     pub fn is_null(&self) -> bool {
         self.kind == Some(Kind::Null) && self.is_whole()

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::wire::json::Span;
 
 const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
 
@@ -30,11 +31,11 @@ fn an_envelope_knows_its_spans() {
     let envelope = accepted(body);
     let text = |span: &Span| &body[span.clone()];
     assert_eq!(envelope.model, "gpt-4");
-    assert_eq!(text(&envelope.model_span), r#""gpt\u002d4""#);
-    assert_eq!(envelope.stream_options.as_ref().map(text), Some(r#"{ "include_usage":true }"#));
-    assert_eq!(envelope.include_usage_span.as_ref().map(text), Some("true"));
-    assert_eq!(envelope.max_tokens_null.as_ref().map(text), Some("null"));
-    assert_eq!(envelope.open, 1);
+    assert_eq!(text(&envelope.places.model), r#""gpt\u002d4""#);
+    assert_eq!(envelope.places.stream_options.as_ref().map(text), Some(r#"{ "include_usage":true }"#));
+    assert_eq!(envelope.places.include_usage.as_ref().map(text), Some("true"));
+    assert_eq!(envelope.places.max_tokens_null.as_ref().map(text), Some("null"));
+    assert_eq!(envelope.places.open, 1);
     assert!(envelope.stream && envelope.include_usage && !envelope.max_tokens_said);
 }
 
@@ -452,7 +453,7 @@ proptest! {
                     value["stream_options"]["include_usage"].as_bool().unwrap_or(false),
                     envelope.include_usage
                 );
-                prop_assert_eq!((body[envelope.open], body[envelope.model_span.start]), (b'{', b'"'));
+                prop_assert_eq!((body[envelope.places.open], body[envelope.places.model.start]), (b'{', b'"'));
             }
             Err(fault) => prop_assert!(fault.message.len() < 300),
         }

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::others;
 use super::parts::{self, filled};
-use super::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::others;
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::{Call, Message, Role};
 use crate::wire::json::Kind;
 
@@ -45,7 +45,7 @@ pub(super) fn message<'a>(
     pending: &mut Pending<'a>,
 ) -> Result<(), ReadFault> {
     let place = value.place;
-    let mut message = Message::default();
+    let mut message = Message { place: Some(list.len()), ..Message::default() };
     let (mut role, mut refusal, mut reasoning, mut function_call, mut details) = (None, None, None, None, Vec::new());
     value.element(&MESSAGE, |key, value| {
         match &**key {

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::value::{Name, ReadFault, Value};
-use super::{others, url};
+use crate::front::reading::value::{Name, ReadFault, Value};
+use crate::front::reading::{others, url};
 use crate::neutral::{Cache, Media, Message, Part, PartKind, Thought};
 use crate::wire::json::Kind;
 

@@ -65,7 +65,7 @@ fn thought(thought: &Thought<'_>) -> String {
 }
 
 fn message(message: &Message<'_>) -> String {
-    let Message { role, content, name, calls, tool_call_id, reasoning, thoughts, cache, others } = message;
+    let Message { role, content, name, calls, tool_call_id, reasoning, thoughts, cache, others, place: _ } = message;
     let mut told = vec![format!("{role:?}")];
     told.extend(content.iter().map(part));
     told.extend(name.iter().map(|name| format!("name={name}")));
@@ -164,7 +164,7 @@ fn efforts() {
     let efforts =
         [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh, Effort::Max];
     for (word, effort) in words.into_iter().zip(efforts) {
-        check(&format!(r#""reasoning_effort":"{word}""#), |it| it.effort = Some(effort));
+        check(&format!(r#""reasoning_effort":"{word}""#), |it| it.thinking.effort = Some(effort));
     }
     let why = "must be one of `none`, `minimal`, `low`, `medium`, `high`, `xhigh` and `max`";
     refused_fields(r#""reasoning_effort":"more""#, "reasoning_effort", why);

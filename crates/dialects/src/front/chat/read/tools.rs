@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::value::{Name, Place, ReadFault, Value};
-use super::{others, parts};
+use super::parts;
+use crate::front::reading::others;
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::{Raw, Refused, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
 

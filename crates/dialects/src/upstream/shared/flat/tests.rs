@@ -140,17 +140,7 @@ fn what_would_change_the_meaning_is_refused() {
 
 #[test]
 fn a_result_must_name_its_call() {
-    let message = Message {
-        role: Role::Tool,
-        content: Vec::new(),
-        name: None,
-        calls: Vec::new(),
-        tool_call_id: None,
-        reasoning: None,
-        thoughts: Vec::new(),
-        cache: None,
-        others: Vec::new(),
-    };
+    let message = Message { role: Role::Tool, content: Vec::new(), ..Message::default() };
     let request = Request { messages: vec![message], ..Request::default() };
     assert!(
         matches!(refuse(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == Field::CallId(0))

@@ -6,16 +6,35 @@ use super::value::{Place, ReadFault};
 use crate::neutral::Media;
 
 /// Takes a `data:` URL apart; any other is as it is.
-pub(super) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, ReadFault> {
+pub(in crate::front) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, ReadFault> {
     let media =
         apart(url).ok_or_else(|| place.unsupported("this model's provider accepts data URLs in base64 only"))?;
-    match &media {
-        // It is written into requests, and into addresses.
-        Media::Inline(kind, _) if !kind.is_empty() && !is_media_type(kind) => {
-            Err(place.refuse("must name its media type as `type/subtype`"))
-        }
-        Media::Inline(..) | Media::Url(_) | Media::Id(_) => Ok(media),
+    if let Media::Inline(kind, _) = &media
+        && !kind.is_empty()
+    {
+        check(kind, place)?;
     }
+    Ok(media)
+}
+
+/// Takes base64 of a media type.
+pub(in crate::front) fn inline<'a>(
+    kind: Cow<'a, str>,
+    data: Cow<'a, str>,
+    place: Place<'_>,
+) -> Result<Media<'a>, ReadFault> {
+    let kind = match &*kind {
+        "image/jpg" => Cow::Borrowed("image/jpeg"),
+        word if word.bytes().any(|byte| byte.is_ascii_uppercase()) => Cow::Owned(word.to_ascii_lowercase()),
+        _ => kind,
+    };
+    check(&kind, place)?;
+    Ok(Media::Inline(kind, data))
+}
+
+/// Refuses what is no media type. It is written into requests, and into addresses.
+fn check(kind: &str, place: Place<'_>) -> Result<(), ReadFault> {
+    if is_media_type(kind) { Ok(()) } else { Err(place.refuse("must name its media type as `type/subtype`")) }
 }
 
 /// Two tokens, as RFC 9110 has them.
@@ -55,12 +74,12 @@ fn apart(url: Cow<'_, str>) -> Option<Media<'_>> {
 }
 
 /// Whether it is a URL. Base64 has no colon.
-pub(super) fn has_scheme(url: &str) -> bool {
+pub(in crate::front) fn has_scheme(url: &str) -> bool {
     url.as_bytes().iter().take(32).any(|byte| *byte == b':')
 }
 
 /// The media type that a file's name speaks of.
-pub(super) fn media_type(filename: &str) -> Option<&'static str> {
+pub(in crate::front) fn media_type(filename: &str) -> Option<&'static str> {
     let (_, extension) = filename.rsplit_once('.')?;
     let known = TYPES.iter().find(|(name, _)| name.eq_ignore_ascii_case(extension));
     known.map(|(_, kind)| *kind)

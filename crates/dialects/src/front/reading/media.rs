@@ -14,7 +14,7 @@ const LARGEST_PICTURE: u64 = 5_000;
 
 /// The kinds of parts that hold media, by the name of their member, which is their type too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MediaPlace {
+pub(in crate::front) enum MediaPlace {
     Image,
     Audio,
     File,
@@ -22,7 +22,7 @@ pub(super) enum MediaPlace {
 
 impl MediaPlace {
     /// Returns the place that a member or a type of this name means.
-    pub(super) fn of(name: &[u8]) -> Option<MediaPlace> {
+    pub(in crate::front) fn of(name: &[u8]) -> Option<MediaPlace> {
         match name {
             b"image_url" => Some(MediaPlace::Image),
             b"input_audio" => Some(MediaPlace::Audio),
@@ -43,13 +43,13 @@ impl MediaPlace {
 
 /// One medium, as it stands in its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Medium {
+pub(in crate::front) struct Medium {
     /// The whole member's value.
-    pub(super) bytes: usize,
+    pub(in crate::front) bytes: usize,
     /// Of these, what is base64.
-    pub(super) base64: usize,
+    pub(in crate::front) base64: usize,
     /// What it may stand for.
-    pub(super) tokens: u64,
+    pub(in crate::front) tokens: u64,
 }
 
 /// Base64, and the type that it is said to have; empty where none is said.
@@ -60,7 +60,7 @@ struct Data<'a> {
 }
 
 /// Reads the value of a member that holds a medium.
-pub(super) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Result<Medium, Broken> {
+pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Result<Medium, Broken> {
     let mut data: Option<Span> = None;
     let mut names: Option<Span> = None;
     let span = match cursor.kind()? {
@@ -90,6 +90,19 @@ pub(super) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Result<Medium,
         names.map(|name| json::slice(text, &name)).and_then(|quoted| quoted.get(1..quoted.len().saturating_sub(1)));
     let tokens = tokens(place, data, name.unwrap_or_default());
     Ok(Medium { bytes: span.len(), base64: data.map_or(0, |data| data.base64.len()), tokens })
+}
+
+/// Returns the medium that base64 of this type is. `quoted` is the JSON text of the base64, and
+/// `bytes` the length of all that holds it.
+pub(in crate::front) fn of_base64(place: MediaPlace, quoted: &[u8], said: &[u8], bytes: usize) -> Medium {
+    let base64 = quoted.get(1..quoted.len().saturating_sub(1)).filter(|base64| is_base64(base64));
+    let data = base64.map(|base64| Data { base64, said });
+    Medium { bytes, base64: data.map_or(0, |data| data.base64.len()), tokens: tokens(place, data, b"") }
+}
+
+/// Returns a file that somebody else has: how large it is, nobody says.
+pub(in crate::front) fn elsewhere() -> Medium {
+    Medium { bytes: 0, base64: 0, tokens: tokens(MediaPlace::File, None, b"") }
 }
 
 /// Returns the base64 of a data URL, or base64 alone where servers understand that too.

@@ -1,8 +1,8 @@
-//! Reads and plans a chat completion: the request, the targets that may be tried, and the admission
-//! by the caller's limits.
+//! Reads and plans a request to a model: the request, the targets that may be tried, and the
+//! admission by the caller's limits.
 
 use super::record::Record;
-use super::{Desk, Planned, checks, limits};
+use super::{Desk, Planned, checks, door, limits};
 use crate::base::calendar;
 use crate::catalog::Key;
 use crate::conf::price::ShowCost;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 impl Desk {
-    /// Reads a chat completion, and plans which targets may be tried.
-    pub(super) async fn chat(
+    /// Reads a request to a model, and plans which targets may be tried.
+    pub(super) async fn ask(
         &self,
         session: &mut Session,
         record: &mut Record,
@@ -38,22 +38,32 @@ impl Desk {
         let read = Instant::now();
         record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
-        let envelope = (record.front.format.envelope)(&body).map_err(|fault| {
+        let mut envelope = (record.front.envelope)(&body).map_err(|fault| {
             let param = fault.param.map(String::from);
             Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
         })?;
+        let headers = &session.req_header().headers;
+        for name in record.front.headers {
+            let lines = headers.get_all(*name).iter().filter_map(|line| line.to_str().ok());
+            let value = lines.collect::<Vec<_>>().join(",");
+            if !value.is_empty() {
+                envelope.headers.push((name, value));
+            }
+        }
         record.facts.request.stream = envelope.stream;
         let model =
             snapshot.catalog.visible(key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         record.facts.request.model = Some(model.id.clone());
-        let session_id = session.req_header().headers.get("x-portcullis-session").map(|value| value.as_bytes());
+        record.is_by_glob = !model.is_called(&envelope.model);
+        let session_id = headers.get("x-portcullis-session").or_else(|| headers.get(record.front.session_header?));
+        let session_id = session_id.map(|value| value.as_bytes());
         let is_sticky = plan::is_sticky(&snapshot.catalog, model);
         let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
         let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         let face = AnswerHeader {
             model: envelope.model.clone(),
-            id: record.front.make_id(),
+            id: door::make_id(record.front),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,

@@ -9,7 +9,7 @@ use crate::neutral::Raw;
 const MOST: usize = 64;
 
 /// Consumes a field of a message, and notes it if it says something.
-pub(super) fn field<'a>(
+pub(in crate::front) fn field<'a>(
     others: &mut Vec<Name<'a>>,
     prefix: &str,
     name: &Name<'a>,
@@ -22,7 +22,7 @@ pub(super) fn field<'a>(
 }
 
 /// Notes the name of a message's field.
-pub(super) fn note<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>) {
+pub(in crate::front) fn note<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>) {
     if others.len() >= MOST || others.iter().any(|noted| is(noted, prefix, name)) {
         return;
     }
@@ -34,7 +34,7 @@ pub(super) fn note<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>
 }
 
 /// Consumes a field inside a top-level one, and notes it with its value if it says something.
-pub(super) fn inner<'a>(
+pub(in crate::front) fn inner<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
     prefix: &str,
     name: &Name<'a>,

@@ -11,17 +11,17 @@ use crate::neutral::{Number, Raw, Refused};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
 /// A value not yet read.
-pub(super) struct Value<'c, 'a> {
+pub(in crate::front) struct Value<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
     /// The number of array elements read so far, in the whole body.
     elements: &'c Cell<usize>,
     /// Where it stands.
-    pub(super) place: Place<'c>,
+    pub(in crate::front) place: Place<'c>,
 }
 
 /// Where a value stands. The path is only written where it must be shown.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'p> {
+pub(in crate::front) struct Place<'p> {
     up: Option<&'p Place<'p>>,
     step: Step<'p>,
 }
@@ -35,53 +35,53 @@ enum Step<'p> {
 
 /// A request may have so many messages, parts, calls, tools and the like together: what is kept of
 /// a small one is many times its text.
-pub(super) const MOST: usize = 100_000;
+pub(in crate::front) const MOST: usize = 100_000;
 
 /// A refusal, boxed: it is rare, and results are everywhere.
-pub(super) type ReadFault = Box<Refused>;
+pub(in crate::front) type ReadFault = Box<Refused>;
 
 /// The name of a member.
-pub(super) type Name<'a> = Cow<'a, str>;
+pub(in crate::front) type Name<'a> = Cow<'a, str>;
 
 impl<'c, 'a> Value<'c, 'a> {
     /// Returns the whole body as a value.
-    pub(super) fn body(cursor: &'c mut Cursor<'a>, elements: &'c Cell<usize>) -> Self {
+    pub(in crate::front) fn body(cursor: &'c mut Cursor<'a>, elements: &'c Cell<usize>) -> Self {
         Self { cursor, elements, place: Place { up: None, step: Step::Body } }
     }
 
     /// Returns the kind of the value, without consuming the value.
-    pub(super) fn kind(&mut self) -> Result<Kind, ReadFault> {
+    pub(in crate::front) fn kind(&mut self) -> Result<Kind, ReadFault> {
         self.cursor.kind().map_err(syntax)
     }
 
     /// Returns the text of the value, without consuming the value.
-    pub(super) fn ahead(&mut self) -> Result<Raw<'a>, ReadFault> {
+    pub(in crate::front) fn ahead(&mut self) -> Result<Raw<'a>, ReadFault> {
         Value { cursor: &mut self.cursor.clone(), elements: self.elements, place: self.place }.raw()
     }
 
     /// Skips the value.
-    pub(super) fn skip(self) -> Result<(), ReadFault> {
+    pub(in crate::front) fn skip(self) -> Result<(), ReadFault> {
         self.cursor.value().map(drop).map_err(syntax)
     }
 
     /// Reads the value as it is written, `null` included.
-    pub(super) fn raw(self) -> Result<Raw<'a>, ReadFault> {
+    pub(in crate::front) fn raw(self) -> Result<Raw<'a>, ReadFault> {
         self.scan().map(|text| Raw(str_of(text)))
     }
 
     /// Reads the value, and returns whether it is more than `null` or empty.
-    pub(super) fn says_something(self) -> Result<bool, ReadFault> {
+    pub(in crate::front) fn says_something(self) -> Result<bool, ReadFault> {
         self.raw().map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
     }
 
     /// Reads a string.
-    pub(super) fn text(self) -> Result<Option<Cow<'a, str>>, ReadFault> {
+    pub(in crate::front) fn text(self) -> Result<Option<Cow<'a, str>>, ReadFault> {
         let text = self.of_kind(Kind::String, "a string")?;
         Ok(text.and_then(|text| json::text_of(text, &(0..text.len()))))
     }
 
     /// Reads a string. For another kind, returns `None` and whether the value says something.
-    pub(super) fn text_or_not(mut self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
+    pub(in crate::front) fn text_or_not(mut self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
         if self.kind()? == Kind::String {
             return self.text().map(|text| (text, false));
         }
@@ -89,12 +89,12 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads `true` or `false`.
-    pub(super) fn flag(self) -> Result<Option<bool>, ReadFault> {
+    pub(in crate::front) fn flag(self) -> Result<Option<bool>, ReadFault> {
         Ok(self.of_kind(Kind::Bool, "true or false")?.map(|text| text == b"true"))
     }
 
     /// Reads a number.
-    pub(super) fn number(self) -> Result<Option<Number<'a>>, ReadFault> {
+    pub(in crate::front) fn number(self) -> Result<Option<Number<'a>>, ReadFault> {
         let place = self.place;
         let Some(text) = self.of_kind(Kind::Number, "a number")?.map(str_of) else { return Ok(None) };
         match text.parse::<f64>() {
@@ -104,7 +104,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads a whole number, be it written `12`, `12.0` or `1.2e1`.
-    pub(super) fn integer(self) -> Result<Option<i64>, ReadFault> {
+    pub(in crate::front) fn integer(self) -> Result<Option<i64>, ReadFault> {
         let place = self.place;
         let text = self.of_kind(Kind::Number, "an integer")?;
         text.map(|text| whole(str_of(text))).transpose().map_err(|why| place.refuse(why))
@@ -112,7 +112,7 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads a whole number that is not below `least`, nor below 0. The numbers of `silent` say
     /// nothing.
-    pub(super) fn count(self, least: u64, silent: &[i64]) -> Result<Option<u64>, ReadFault> {
+    pub(in crate::front) fn count(self, least: u64, silent: &[i64]) -> Result<Option<u64>, ReadFault> {
         let place = self.place;
         let Some(number) = self.integer()?.filter(|number| !silent.contains(number)) else { return Ok(None) };
         match u64::try_from(number) {
@@ -122,13 +122,13 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads an object as it is written.
-    pub(super) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
+    pub(in crate::front) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
         if self.begins(Kind::Object, "an object")? { self.raw().map(Some) } else { self.skip().map(|()| None) }
     }
 
     /// Reads an object. Its members of these names are strings; `other` reads all other members.
     /// Returns `None` for `null`.
-    pub(super) fn texts<const N: usize>(
+    pub(in crate::front) fn texts<const N: usize>(
         self,
         names: [&'static str; N],
         mut other: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
@@ -146,7 +146,7 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads an object: `each` reads the value of every member. Returns false for `null`. Refuses a
     /// member of `known` that comes twice. `known` has at most 64 names.
-    pub(super) fn object(
+    pub(in crate::front) fn object(
         mut self,
         known: &[&'static str],
         mut each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
@@ -183,7 +183,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads an object that must not be `null`: an element of an array.
-    pub(super) fn element(
+    pub(in crate::front) fn element(
         self,
         known: &[&'static str],
         each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
@@ -193,7 +193,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads an array: `each` reads every element, with its index.
-    pub(super) fn array(
+    pub(in crate::front) fn array(
         mut self,
         mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<(), ReadFault> {
@@ -234,7 +234,7 @@ impl<'c, 'a> Value<'c, 'a> {
 
 impl<'p> Place<'p> {
     /// Returns the place of a member.
-    pub(super) fn field(&'p self, name: &'p str) -> Self {
+    pub(in crate::front) fn field(&'p self, name: &'p str) -> Self {
         Self { up: Some(self), step: Step::Field(name) }
     }
 
@@ -244,31 +244,31 @@ impl<'p> Place<'p> {
     }
 
     /// Refuses the request because this value is missing.
-    pub(super) fn missing(&self) -> ReadFault {
+    pub(in crate::front) fn missing(&self) -> ReadFault {
         self.refuse("is missing")
     }
 
     /// Refuses the request because this value is of the wrong type.
-    pub(super) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
+    pub(in crate::front) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
         self.refuse(&format!("must be {wanted}, not {}", kind.named()))
     }
 
     /// Refuses the request. `why` follows the name of the value in a sentence.
-    pub(super) fn refuse(&self, why: &str) -> ReadFault {
+    pub(in crate::front) fn refuse(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = if path.is_empty() { format!("the request body {why}") } else { format!("`{path}` {why}") };
         Box::new(Refused::invalid(path, message))
     }
 
     /// Refuses a valid value that no request of this dialect can say. `why` is a sentence.
-    pub(super) fn unsupported(&self, why: &str) -> ReadFault {
+    pub(in crate::front) fn unsupported(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = format!("`{path}`: {why}");
         Box::new(Refused::unsupported(path, message))
     }
 
     /// Returns the path, such as `messages[3].content[1].image_url`.
-    pub(super) fn path(&self) -> String {
+    pub(in crate::front) fn path(&self) -> String {
         let mut path = self.up.map(Place::path).unwrap_or_default();
         match self.step {
             Step::Body => {}
@@ -330,7 +330,7 @@ fn stop(refused: &mut Option<ReadFault>, why: ReadFault) -> Broken {
 
 /// Refuses a body that is not valid JSON. The envelope has checked every body of a caller before.
 #[cold]
-pub(super) fn syntax(broken: Broken) -> ReadFault {
+pub(in crate::front) fn syntax(broken: Broken) -> ReadFault {
     Box::new(Refused::invalid("", format!("the request body is not valid JSON: {}", broken.why)))
 }
 

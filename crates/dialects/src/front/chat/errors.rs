@@ -1,0 +1,41 @@
+//! Errors in the form that callers of chat know.
+
+use crate::front::CallerError;
+use crate::wire::json::Writer;
+
+/// Writes an error.
+pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.object(|w| {
+        w.key("error").object(|w| {
+            w.texts([("message", error.message), ("type", error.kind)]);
+            for (name, value) in [("param", error.param), ("code", error.code)] {
+                match value {
+                    Some(value) => w.key(name).text(value),
+                    None => w.key(name).null(),
+                }
+            }
+        });
+    });
+    w.into_bytes()
+}
+
+/// Writes an error as the last event of a stream.
+pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
+    [b"data: ".as_slice(), &body(error), b"\n\n"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_has_all_four_keys() {
+        let kind = "invalid_request_error";
+        let code = Some("unknown_url");
+        let error = CallerError { status: 404, kind, code, param: None, message: "no", request_id: "r" };
+        let text = r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"unknown_url"}}"#;
+        assert_eq!(String::from_utf8_lossy(&body(&error)), text);
+        assert_eq!(String::from_utf8_lossy(&event(&error)), format!("data: {text}\n\n"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Anthropic's Messages, as callers speak them.
+
+mod envelope;
+mod errors;
+mod fields;
+mod pass;
+mod read;
+mod references;
+mod write;
+
+use super::{ErrorForm, Front, Native};
+
+/// Anthropic's Messages.
+pub static MESSAGES: Front = Front {
+    name: "messages",
+    passes: false,
+    path: "messages",
+    session_header: Some("x-claude-code-session-id"),
+    errors: ErrorForm { id_header: Some("request-id"), body: errors::body, event: errors::event },
+    headers: &["anthropic-beta"],
+    native: Some(Native { dialect: "anthropic", request: pass::request, event: pass::event, whole: pass::whole }),
+    id_prefix: "msg_",
+    stream_type: "text/event-stream",
+    // Clients skip this event, wherever it comes.
+    keepalive: b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
+    late_header: |name, value| format!(": {name}: {value}\n\n"),
+    envelope: envelope::read,
+    check_references: references::check,
+    may_have_calls: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),
+    read: read::read,
+    field_name: fields::name,
+    flaw_names: ["content[].input", "output_config.format"],
+    stream: |header| Box::new(write::Events::new(header)),
+    whole: |header| Box::new(write::Whole::new(header)),
+};

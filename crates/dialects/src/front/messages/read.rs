@@ -1,0 +1,231 @@
+//! A caller's body → [`Request`].
+//!
+//! One pass over a body that is known to be JSON. A message becomes several where it holds results
+//! of tools: each result is a message of its own, before what else the user says. What only
+//! Anthropic's servers can run is refused by its name; what only advises is left out.
+
+mod blocks;
+mod tools;
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use super::fields;
+use crate::front::FieldNames;
+use crate::front::reading::others;
+use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::neutral::{Effort, Format, Message, Raw, Refused, Request, Role};
+use crate::wire::json::{Cursor, Kind};
+
+/// Reads a body: the request, and what the caller calls its fields.
+pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
+    whole(body).map_err(|why| *why)
+}
+
+fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+    let mut cursor = Cursor::new(body);
+    let mut reading = Reading::default();
+    let elements = Cell::new(0);
+    reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
+    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
+    cursor.end().map_err(value::syntax)?;
+    Ok((reading.request(), FieldNames::new(fields::name)))
+}
+
+const FIELDS: [&str; 20] = [
+    "model",
+    "messages",
+    "system",
+    "max_tokens",
+    "stream",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "output_format",
+    "metadata",
+    "stop_sequences",
+    "temperature",
+    "top_p",
+    "top_k",
+    "service_tier",
+    "cache_control",
+    "mcp_servers",
+    "container",
+    "thread",
+];
+
+/// What several fields decide together.
+#[derive(Default)]
+struct Reading<'a> {
+    request: Request<'a>,
+    system: Message<'a>,
+    tools: tools::ToolList<'a>,
+    /// Names of tools that the conversation has shown to the model.
+    shown: Vec<Cow<'a, str>>,
+    /// The effort that the last message of the system's sets.
+    effort: Option<Effort>,
+}
+
+impl<'a> Reading<'a> {
+    /// Consumes a top-level field.
+    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let (request, place) = (&mut self.request, value.place);
+        match &**name {
+            "model" | "stream" => value.skip()?,
+            // A hint for a cache is advice, and says nothing to the model.
+            "cache_control" => value.skip()?,
+            "messages" => value.array(|index, value| self.message(index, value))?,
+            "system" => blocks::system(value, &mut self.system)?,
+            "max_tokens" => request.max_tokens = value.count(1, &[])?,
+            "tools" => self.tools.read(value)?,
+            "tool_choice" => tools::choice(value, request)?,
+            "thinking" => request.thinking.settings = value.raw_object()?,
+            "output_config" => output_config(value, request)?,
+            "output_format" => format(value, "output_format.", request)?,
+            "metadata" => {
+                let other =
+                    |name: &_, value: Value<'_, 'a>| others::inner(&mut request.others, "metadata.", name, value);
+                let [user] = value.texts(["user_id"], other)?.unwrap_or_default();
+                request.user = user;
+            }
+            "stop_sequences" => value.array(|_, value| {
+                let place = value.place;
+                request.stop.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
+                Ok(())
+            })?,
+            "temperature" => request.temperature = value.number()?,
+            "top_p" => request.top_p = value.number()?,
+            "top_k" => request.top_k = value.count(0, &[])?,
+            "service_tier" => request.service_tier = value.text()?,
+            "mcp_servers" | "container" | "thread" => {
+                if value.says_something()? {
+                    return Err(place.unsupported(
+                        "only Anthropic's own servers have this; the model of this request is served by another",
+                    ));
+                }
+            }
+            _ => {
+                let raw = value.raw()?;
+                if !is_default(name, raw) {
+                    request.others.push((name.clone(), raw));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a message to the end of the list.
+    fn message(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let place = value.place;
+        let mut read = blocks::Blocks::at(index);
+        let mut role = None;
+        value.element(&["role", "content"], |name, mut value| {
+            match &**name {
+                "role" => role = value.text()?,
+                "content" => read.content(value)?,
+                "output_config" if value.kind()? == Kind::Object => {
+                    let mut own = Request::default();
+                    output_config(value, &mut own)?;
+                    self.effort = own.thinking.effort.or(self.effort);
+                    // All else of it is for the whole answer, and is not said in a message.
+                    own.others.extend(own.format.map(|_| (Cow::Borrowed("output_config.format"), Raw(""))));
+                    own.others.iter().for_each(|(name, _)| others::note(&mut read.said.others, "", name));
+                }
+                // It says when the message may be cleared, which never happens here.
+                "clear_at" => value.skip()?,
+                _ => others::field(&mut read.said.others, "", name, value)?,
+            }
+            Ok(())
+        })?;
+        let role = match role.as_deref() {
+            Some("user") => Role::User,
+            Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            Some(_) => return Err(place.field("role").refuse("must be one of `user`, `assistant` and `system`")),
+            None => return Err(place.field("role").missing()),
+        };
+        self.shown.append(&mut read.shown);
+        read.end(role, place, &mut self.request.messages)
+    }
+
+    fn request(mut self) -> Request<'a> {
+        let mut request = self.request;
+        if !self.system.content.is_empty() {
+            request.messages.insert(0, self.system);
+        }
+        request.thinking.effort = self.effort.or(request.thinking.effort);
+        request.tools = self.tools.shown(&self.shown);
+        request.others.extend(self.tools.others);
+        // Without tools there is nothing to choose.
+        if request.tools.is_empty() {
+            (request.tool_choice, request.parallel_tool_calls) = (None, None);
+        }
+        request
+    }
+}
+
+/// Reads the effort, and the format.
+fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
+    value.object(&["effort", "format"], |name, value| {
+        match &**name {
+            "effort" => request.thinking.effort = effort(value)?,
+            "format" => format(value, "output_config.format.", request)?,
+            _ => others::inner(&mut request.others, "output_config.", name, value)?,
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
+    let place = value.place;
+    Ok(Some(match value.text()?.as_deref() {
+        None => return Ok(None),
+        Some("low") => Effort::Low,
+        Some("medium") => Effort::Medium,
+        Some("high") => Effort::High,
+        Some("xhigh") => Effort::Xhigh,
+        Some("max") => Effort::Max,
+        Some(_) => return Err(place.refuse("must be one of `low`, `medium`, `high`, `xhigh` and `max`")),
+    }))
+}
+
+/// Reads `{type: json_schema, schema}`. `prefix` stands before the names of its other members.
+fn format<'a>(value: Value<'_, 'a>, prefix: &str, request: &mut Request<'a>) -> Result<(), ReadFault> {
+    let place = value.place;
+    let (mut kind, mut schema, mut name) = (None, None, None);
+    let is_there = value.object(&["type", "schema", "name"], |key, value| {
+        match &**key {
+            "type" => kind = value.text()?,
+            "schema" => schema = value.raw_object()?,
+            "name" => name = value.text()?,
+            _ => others::inner(&mut request.others, prefix, key, value)?,
+        }
+        Ok(())
+    })?;
+    match kind.as_deref() {
+        _ if !is_there => Ok(()),
+        Some("json_schema") => {
+            let schema: Raw<'a> = schema.ok_or_else(|| place.field("schema").missing())?;
+            let name = name.unwrap_or(Cow::Borrowed("output"));
+            request.format =
+                Some(Format::JsonSchema { name, description: None, schema: Some(schema), strict: Some(true) });
+            Ok(())
+        }
+        Some(_) => Err(place.field("type").refuse("must be `json_schema`")),
+        None => Err(place.field("type").missing()),
+    }
+}
+
+/// Returns whether a field says what holds without it: clients that write out their defaults.
+fn is_default(name: &str, Raw(text): Raw<'_>) -> bool {
+    match name {
+        _ if matches!(text, "null" | "[]" | "{}") => true,
+        "speed" => text == r#""standard""#,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! [`Event`](crate::neutral::Event)s → a message of Anthropic's, as the events of a stream
+//! ([`Events`]) or whole ([`Whole`]).
+
+mod events;
+mod whole;
+
+pub(super) use events::Events;
+pub(super) use whole::Whole;
+
+use crate::neutral::Finish;
+use crate::neutral::answer::{Tally, is_picture};
+use crate::wire::json::escape_into;
+
+/// Returns the word for why the answer ended. `refuses` says that the model refused in words of its
+/// own.
+fn reason(finish: Finish, refuses: bool) -> &'static str {
+    match finish {
+        Finish::Stop if refuses => "refusal",
+        Finish::Stop => "end_turn",
+        Finish::Calls => "tool_use",
+        Finish::Length => "max_tokens",
+        Finish::Filtered => "refusal",
+    }
+}
+
+/// Appends a string, after what comes before it.
+fn text(out: &mut Vec<u8>, before: &str, text: &str) {
+    out.extend_from_slice(before.as_bytes());
+    out.push(b'"');
+    escape_into(text, out);
+    out.push(b'"');
+}
+
+/// Appends the usage. The tokens of the prompt are told apart by where they came from.
+fn usage(out: &mut Vec<u8>, tally: &Tally) {
+    let (usage, counted) = (tally.usage(), tally.counted());
+    let fresh = usage.prompt - usage.cached - usage.cache_write;
+    out.extend_from_slice(format!(r#"{{"input_tokens":{fresh}"#).as_bytes());
+    let cached = [
+        ("cache_creation_input_tokens", counted.cache_write.map(|_| usage.cache_write)),
+        ("cache_read_input_tokens", counted.cached.map(|_| usage.cached)),
+    ];
+    for (name, count) in cached {
+        out.extend_from_slice(format!(r#","{name}":{}"#, count.unwrap_or(0)).as_bytes());
+    }
+    out.extend_from_slice(format!(r#","output_tokens":{}"#, usage.completion).as_bytes());
+    if counted.reasoning.is_some() {
+        let details = format!(r#","output_tokens_details":{{"thinking_tokens":{}}}"#, usage.reasoning);
+        out.extend_from_slice(details.as_bytes());
+    }
+    if let Some(cost) = tally.cost() {
+        out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// Returns the text that stands for media, which a message cannot hold.
+fn omitted(mime: &str) -> String {
+    let what = if is_picture(mime) { "a picture" } else { "a file" };
+    format!("[The model sent {what} here ({mime}). This format cannot carry it.]")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The count of what a model reads of a request, made as the body is passed over: text, media, and
+//! what may refer to something elsewhere.
+
+use super::media::Medium;
+use crate::neutral::usage;
+use crate::wire::json::{self, Broken, Cursor, Kind};
+
+/// What a model may read.
+#[derive(Default)]
+pub(in crate::front) struct Read {
+    /// UTF-8 bytes of text.
+    pub(in crate::front) text: usize,
+    /// Bytes of what else it reads.
+    pub(in crate::front) more: usize,
+    /// Bytes of base64 that are left out.
+    base64: usize,
+    /// Tokens that media stand for.
+    pub(in crate::front) tokens: usize,
+    /// It may refer to something that is not in the body.
+    pub(in crate::front) refers: bool,
+}
+
+impl Read {
+    /// Settings are shorter; what is longer may be a text that some upstream reads.
+    const SETTING: usize = 64;
+
+    /// Consumes any value, and counts it if it is a text.
+    pub(in crate::front) fn text(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        if cursor.kind()? != Kind::String {
+            return self.other(cursor);
+        }
+        self.text += cursor.text_len()?;
+        Ok(())
+    }
+
+    /// Consumes a value of which nobody knows whether a model reads it.
+    pub(in crate::front) fn other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        let bytes = cursor.value()?.len();
+        if bytes > Self::SETTING {
+            self.more += bytes;
+        }
+        Ok(())
+    }
+
+    /// Counts what stands for something by its kind and size, if its part is of that type.
+    pub(in crate::front) fn medium(&mut self, medium: Medium, is_of_type: bool) {
+        if is_of_type {
+            self.base64 += medium.base64;
+            self.tokens = self.tokens.saturating_add(usize::try_from(medium.tokens).unwrap_or(usize::MAX));
+        } else {
+            self.more += medium.bytes;
+        }
+    }
+
+    /// In a body of so many bytes.
+    pub(in crate::front) fn most(&self, bytes: usize) -> u64 {
+        let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        usage::estimate(number(bytes.saturating_sub(self.base64))).saturating_add(number(self.tokens))
+    }
+}
+
+/// Consumes any value, member by member if it is an object.
+pub(in crate::front) fn members<'a>(
+    cursor: &mut Cursor<'a>,
+    read: &mut Read,
+    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut Read) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    if cursor.kind()? != Kind::Object {
+        return read.other(cursor);
+    }
+    cursor.object(|cursor, key| {
+        let name = json::name_of(cursor.text(), &key);
+        each(cursor, &name, read)
+    })?;
+    Ok(())
+}
+
+/// Consumes any value, element by element if it is an array.
+pub(in crate::front) fn elements<'a>(
+    cursor: &mut Cursor<'a>,
+    read: &mut Read,
+    mut each: impl FnMut(&mut Cursor<'a>, &mut Read) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    if cursor.kind()? != Kind::Array {
+        return read.other(cursor);
+    }
+    cursor.array(|cursor, _| each(cursor, read))?;
+    Ok(())
+}

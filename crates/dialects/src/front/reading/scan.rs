@@ -1,0 +1,215 @@
+//! The scan of a body for its envelope: one pass, no copy.
+//!
+//! The whole text is checked to be JSON. Of its fields, only those are checked that Portcullis acts
+//! on; all others are for the upstream to judge. A field given twice at the top level is refused,
+//! so that a splice cannot be fooled. What a fault says never quotes more of the body than forty
+//! characters of a field's name.
+
+use std::borrow::Cow;
+
+use super::count::Read;
+use crate::front::{Envelope, Fault, Front};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+
+/// A longer id names no model, and would only swell logs.
+const MAX_MODEL_BYTES: usize = 512;
+
+/// The formats have some forty fields. The bound keeps the memory for finding duplicates small
+/// beside the body.
+const MAX_FIELDS: usize = 1 << 17;
+
+/// What the scan has met so far. Faults in fields wait for its end, since broken JSON comes first.
+pub(in crate::front) struct Scan<'a> {
+    names: Vec<Cow<'a, [u8]>>,
+    fault: Option<Fault>,
+    /// What the model reads.
+    pub(in crate::front) read: Read,
+    /// What is known of the request.
+    pub(in crate::front) envelope: Envelope,
+    bytes: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// Scans a body. `field` consumes the value of each top-level field.
+    pub(in crate::front) fn over(
+        body: &'a [u8],
+        front: &'static Front,
+        mut field: impl FnMut(&mut Self, &mut Cursor<'a>, &[u8]) -> Result<(), Broken>,
+    ) -> Result<Self, Fault> {
+        if body.trim_ascii().is_empty() {
+            return Err(Fault::plain("the request body is empty: it must be a JSON object".to_owned()));
+        }
+        let syntax = |broken| Fault::syntax(&broken, body);
+        let mut cursor = Cursor::new(body);
+        let kind = cursor.kind().map_err(syntax)?;
+        if kind != Kind::Object {
+            let message = format!("the request body must be a JSON object, not {}", kind.named());
+            return Err(Fault::plain(message));
+        }
+        // Room for an ordinary request, so that the list does not grow step by step.
+        let names = Vec::with_capacity(16);
+        let envelope = Envelope::new(front);
+        let mut scan = Self { names, fault: None, read: Read::default(), envelope, bytes: body.len() };
+        let top = cursor
+            .object(|cursor, key| {
+                let name = json::name_of(cursor.text(), &key);
+                field(&mut scan, cursor, &name)?;
+                scan.name(name);
+                Ok(())
+            })
+            .map_err(syntax)?;
+        cursor.end().map_err(syntax)?;
+        scan.envelope.places.open = top.start;
+        Ok(scan)
+    }
+
+    /// Notes the name of a top-level field.
+    fn name(&mut self, name: Cow<'a, [u8]>) {
+        if self.names.len() < MAX_FIELDS {
+            self.names.push(name);
+        } else {
+            self.note(|| Fault::plain("the request body has too many fields".to_owned()));
+        }
+    }
+
+    /// Consumes the model's name.
+    pub(in crate::front) fn model(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+        let kind = cursor.kind()?;
+        let span = cursor.value()?;
+        match json::text_of(cursor.text(), &span) {
+            None => self.note(|| Fault::of_type("model", "a string", kind)),
+            Some(model) if model.is_empty() => {
+                self.note(|| Fault::of_value("model", "`model` must not be empty"));
+            }
+            Some(model) if model.len() > MAX_MODEL_BYTES => {
+                self.note(|| Fault::of_value("model", "`model` is longer than 512 bytes"));
+            }
+            Some(model) => {
+                self.envelope.model = model.into_owned();
+                self.envelope.places.model = span;
+            }
+        }
+        Ok(())
+    }
+
+    /// Consumes `true`, `false` or `null`.
+    pub(in crate::front) fn flag(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        param: &'static str,
+    ) -> Result<(Option<bool>, Span), Broken> {
+        let kind = cursor.kind()?;
+        let span = cursor.value()?;
+        let flag = match kind {
+            Kind::Bool => Some(json::slice(cursor.text(), &span) == b"true"),
+            Kind::Null => None,
+            Kind::Object | Kind::Array | Kind::String | Kind::Number => {
+                self.note(|| Fault::of_type(param, "true or false", kind));
+                None
+            }
+        };
+        Ok((flag, span))
+    }
+
+    /// Consumes a list of messages. `message` consumes one, and returns whether it is a user's.
+    pub(in crate::front) fn messages(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        field: &'static str,
+        mut message: impl FnMut(&mut Cursor<'a>, &mut Read) -> Result<bool, Broken>,
+    ) -> Result<(), Broken> {
+        let kind = cursor.kind()?;
+        if kind != Kind::Array {
+            self.note(|| Fault::of_type(field, "an array of messages", kind));
+            return cursor.value().map(drop);
+        }
+        let mut count = 0;
+        let mut begins = None;
+        cursor.array(|cursor, index| {
+            count += 1;
+            let kind = cursor.kind()?;
+            if kind != Kind::Object {
+                self.note(|| Fault::of_type(format!("{field}[{index}]"), "an object", kind));
+            }
+            let start = *begins.get_or_insert(cursor.at());
+            let is_users = message(cursor, &mut self.read)?;
+            if is_users && self.envelope.beginning.is_none() {
+                self.envelope.beginning = Some(start..cursor.at());
+            }
+            Ok(())
+        })?;
+        if count == 0 {
+            self.note(|| Fault::empty(field));
+        }
+        Ok(())
+    }
+
+    /// Keeps the first fault.
+    pub(in crate::front) fn note(&mut self, fault: impl FnOnce() -> Fault) {
+        self.fault.get_or_insert_with(fault);
+    }
+
+    /// Returns the envelope, or the first fault. `missing` is a field that must be there and is
+    /// not.
+    pub(in crate::front) fn envelope(mut self, missing: Option<&'static str>) -> Result<Envelope, Fault> {
+        if let Some(name) = duplicate(&mut self.names) {
+            return Err(Fault::duplicate(&String::from_utf8_lossy(name)));
+        }
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.envelope.model.is_empty() {
+            return Err(Fault::missing("model"));
+        }
+        if let Some(missing) = missing {
+            return Err(Fault::missing(missing));
+        }
+        Ok(Envelope {
+            refers: self.read.refers,
+            prompt_bytes: self.read.text,
+            more_bytes: self.read.more.saturating_add(self.read.tokens.saturating_mul(4)),
+            most_prompt: self.read.most(self.bytes),
+            ..self.envelope
+        })
+    }
+}
+
+/// Returns a name that stands twice in the list.
+fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
+    // A handful is compared faster than sorted; many must not be compared each with each.
+    const FEW: usize = 32;
+    if names.len() > FEW {
+        names.sort_unstable();
+        return names.windows(2).find_map(|pair| match pair {
+            [one, other] if one == other => Some(one.as_ref()),
+            _ => None,
+        });
+    }
+    let mut rest = &*names;
+    while let Some((name, others)) = rest.split_first() {
+        if others.contains(name) {
+            return Some(name);
+        }
+        rest = others;
+    }
+    None
+}
+
+/// Returns a number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and
+/// what is not whole is rounded up. What is none is for the upstream to judge.
+pub(in crate::front) fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
+    let text = cursor.text();
+    let number: f64 = match json::integer_of(text, span) {
+        Some(whole) => return Some(whole),
+        None => json::text_of(text, span).map_or_else(
+            || std::str::from_utf8(json::slice(text, span)).ok()?.parse().ok(),
+            |text| text.trim().parse().ok(),
+        )?,
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is not negative, and what is too large becomes the largest"
+    )]
+    (number >= 0.0).then(|| number.ceil() as u64)
+}

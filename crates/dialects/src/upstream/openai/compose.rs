@@ -1,0 +1,348 @@
+//! A request of another format → a chat completion. What OpenAI's format cannot say is lost, and
+//! named; the quirks of a server are applied afterwards, as they are to every chat completion.
+
+use std::borrow::Cow;
+
+use crate::neutral::answered::answered;
+use crate::neutral::{
+    Call, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Target,
+    ToolChoice, ToolKind, Undo, Written,
+};
+use crate::upstream::shared::names::Names;
+use crate::upstream::shared::options;
+use crate::wire::json::Writer;
+
+/// The most texts at which to stop.
+const MAX_STOPS: usize = 4;
+/// The longest name of an end user.
+const MAX_USER: usize = 64;
+
+/// Writes a request.
+pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+    answered(request)?;
+    target.traits.check(request)?;
+    let mut losses = LostFields::default();
+    let names = Names::of(request);
+    let mut refused = None;
+    let mut w = Writer::with_capacity(request.room());
+    w.object(|w| {
+        w.key("model").text(target.model);
+        if target.stream {
+            w.key("stream").bool(true);
+        }
+        let most = options::max_tokens(request, target.default_max_tokens, &target.traits, &mut losses);
+        w.optional("max_completion_tokens", most, Writer::number);
+        let (temperature, top_p) = options::sampling(request, &target.traits, &mut losses);
+        let numbers = [
+            ("temperature", temperature),
+            ("top_p", top_p),
+            ("frequency_penalty", request.penalties.frequency),
+            ("presence_penalty", request.penalties.presence),
+        ];
+        for (name, number) in numbers {
+            w.optional(name, number, |w, number| w.raw(number.text));
+        }
+        write_effort(w, request, target, &mut losses);
+        w.list("stop", request.stop.iter().take(MAX_STOPS), |w, stop| w.text(stop));
+        losses.add_if(request.stop.len() > MAX_STOPS, Field::Stop);
+        w.optional("seed", request.seed, |w, seed| w.raw(&seed.to_string()));
+        w.optional("n", request.n, Writer::number);
+        if request.logprobs {
+            w.key("logprobs").bool(true);
+        }
+        let user = request.user.as_deref().filter(|user| user.len() <= MAX_USER);
+        w.optional("user", user, Writer::text);
+        losses.add_if(request.user.is_some() && user.is_none(), Field::User);
+        w.optional("metadata", request.metadata, |w, Raw(metadata)| w.raw(metadata));
+        w.optional("service_tier", options::tier(request, &TIERS, &mut losses), Writer::text);
+        write_format(w, request, &mut losses);
+        write_tools(w, request, &names);
+        w.key("messages").array(|w| {
+            let mut messages = Messages { w, names: &names, losses: &mut losses, media: Vec::new(), refused: None };
+            request.messages.iter().enumerate().for_each(|(index, message)| messages.message(index, message));
+            messages.end_results();
+            refused = messages.refused.take();
+        });
+        losses.add_if(request.top_k.is_some(), Field::TopK);
+        losses.add_if(request.wants_audio, Field::Audio);
+        options::lose_others(request, &mut losses);
+    });
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
+    let undo = Undo { names: names.into_changed(), ..Undo::default() };
+    Ok(Written { body: w.into_bytes(), losses, undo, headers: Vec::new() })
+}
+
+const TIERS: [(&str, Option<&str>); 4] =
+    [("auto", None), ("default", Some("default")), ("flex", Some("flex")), ("priority", Some("priority"))];
+
+/// Writes the effort, if the model is known to think: a server that knows no effort refuses the
+/// request.
+fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
+    use crate::neutral::traits::Thinking;
+    let Some(effort) = request.effort() else { return };
+    let thinks = match target.traits.thinking {
+        Thinking::Unknown => thinks(target.model),
+        Thinking::None => false,
+        Thinking::Effort | Thinking::Budget => true,
+    };
+    if !thinks {
+        losses.add_if(effort != Effort::None, Field::Effort);
+        return;
+    }
+    w.key("reasoning_effort").text(match effort {
+        Effort::None => "none",
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Xhigh => "xhigh",
+        Effort::Max => "max",
+    });
+}
+
+/// Returns whether a model of this name is one of OpenAI's that think.
+fn thinks(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    ["o1", "o3", "o4", "gpt-5", "gpt-6", "gpt-oss", "codex"].iter().any(|prefix| name.starts_with(prefix))
+        && !name.contains("-chat")
+}
+
+fn write_format(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
+    match &request.format {
+        None => {}
+        Some(Format::JsonObject) | Some(Format::JsonSchema { schema: None, .. }) => {
+            w.key("response_format").object(|w| w.key("type").text("json_object"));
+        }
+        Some(Format::JsonSchema { name, description, schema: Some(Raw(schema)), strict }) => {
+            w.key("response_format").object(|w| {
+                w.key("type").text("json_schema");
+                w.key("json_schema").object(|w| {
+                    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+                    let is_name = !name.is_empty() && name.len() <= 64 && name.bytes().all(fits);
+                    losses.add_if(!is_name, Field::Format);
+                    w.key("name").text(if is_name { name } else { "output" });
+                    w.optional("description", description.as_deref(), Writer::text);
+                    w.key("schema").raw(schema);
+                    w.optional("strict", *strict, Writer::bool);
+                });
+            });
+        }
+    }
+}
+
+fn write_tools(w: &mut Writer, request: &Request<'_>, names: &Names<'_>) {
+    w.list("tools", &request.tools, |w, tool| {
+        let name = names.written(&tool.name);
+        w.object(|w| match &tool.kind {
+            ToolKind::Function(parameters, strict) => {
+                w.key("type").text("function");
+                w.key("function").object(|w| {
+                    w.key("name").text(name);
+                    w.optional("description", tool.description.as_deref(), Writer::text);
+                    w.optional("parameters", *parameters, |w, Raw(schema)| w.raw(schema));
+                    w.optional("strict", *strict, Writer::bool);
+                });
+            }
+            ToolKind::Custom | ToolKind::Other => {
+                w.key("type").text("custom");
+                w.key("custom").object(|w| {
+                    w.key("name").text(name);
+                    w.optional("description", tool.description.as_deref(), Writer::text);
+                });
+            }
+        });
+    });
+    if request.tools.is_empty() {
+        return;
+    }
+    w.optional("tool_choice", request.tool_choice.as_ref(), |w, choice| write_choice(w, choice, names));
+    w.optional("parallel_tool_calls", request.parallel_tool_calls, Writer::bool);
+}
+
+fn write_choice(w: &mut Writer, choice: &ToolChoice<'_>, names: &Names<'_>) {
+    let function = |w: &mut Writer, name: &Cow<'_, str>| {
+        w.object(|w| {
+            w.key("type").text("function");
+            w.key("function").object(|w| w.key("name").text(names.written(name)));
+        });
+    };
+    match choice {
+        ToolChoice::None => w.text("none"),
+        ToolChoice::Auto => w.text("auto"),
+        ToolChoice::Required => w.text("required"),
+        ToolChoice::Named(name) => function(w, name),
+        ToolChoice::Allowed(must, allowed) => w.object(|w| {
+            w.key("type").text("allowed_tools");
+            w.key("allowed_tools").object(|w| {
+                w.key("mode").text(if *must { "required" } else { "auto" });
+                w.key("tools").each(allowed, function);
+            });
+        }),
+    }
+}
+
+/// Writes the messages.
+struct Messages<'m, 'r, 'a> {
+    w: &'m mut Writer,
+    names: &'m Names<'r>,
+    losses: &'m mut LostFields,
+    /// The media of results. A result holds text only, so the user shows them after all results.
+    media: Vec<(usize, &'r [Part<'a>])>,
+    refused: Option<FieldRefused>,
+}
+
+impl<'r, 'a> Messages<'_, 'r, 'a> {
+    fn message(&mut self, index: usize, message: &'r Message<'a>) {
+        if !matches!(message.role, Role::Tool | Role::Function) {
+            self.end_results();
+        }
+        message.others.iter().for_each(|name| self.losses.add(Field::other_of_message(name)));
+        self.losses.add_if(!message.thoughts.is_empty(), Field::Thoughts);
+        self.losses.add_if(message.reasoning.is_some(), Field::Reasoning);
+        match message.role {
+            Role::System | Role::Developer => {
+                let text = texts(&message.content);
+                self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
+                self.w.object(|w| w.texts([("role", "system"), ("content", &text)]));
+            }
+            Role::User => self.user(index, &message.content),
+            Role::Assistant => self.assistant(message),
+            Role::Tool | Role::Function => {
+                let (text, id) = (texts(&message.content), message.tool_call_id.as_deref().unwrap_or_default());
+                self.w.object(|w| w.texts([("role", "tool"), ("tool_call_id", id), ("content", &text)]));
+                if message.content.iter().any(is_medium) {
+                    self.media.push((index, &message.content));
+                }
+            }
+        }
+    }
+
+    fn assistant(&mut self, message: &Message<'_>) {
+        let text = texts(&message.content);
+        let names = self.names;
+        self.w.object(|w| {
+            w.key("role").text("assistant");
+            match text.is_empty() && !message.calls.is_empty() {
+                true => w.key("content").null(),
+                false => w.key("content").text(&text),
+            }
+            w.list("tool_calls", &message.calls, |w, call: &Call<'_>| {
+                w.object(|w| {
+                    w.key("id").text(&call.id);
+                    let (kind, arguments) =
+                        if call.is_custom { ("custom", "input") } else { ("function", "arguments") };
+                    w.key("type").text(kind);
+                    w.key(kind).object(|w| {
+                        w.texts([("name", names.written(&call.name)), (arguments, &call.arguments)]);
+                    });
+                });
+            });
+        });
+    }
+
+    fn user(&mut self, index: usize, content: &[Part<'_>]) {
+        if let [] | [Part { kind: PartKind::Text(_), .. }] = content {
+            let text = texts(content);
+            return self.w.object(|w| w.texts([("role", "user"), ("content", &text)]));
+        }
+        let (refused, losses) = (&mut self.refused, &mut *self.losses);
+        self.w.object(|w| {
+            w.key("role").text("user");
+            w.key("content").array(|w| {
+                for (place, part) in content.iter().enumerate() {
+                    write_part(w, part, (index, place), refused, losses);
+                }
+            });
+        });
+    }
+
+    /// Shows the media of the results so far.
+    fn end_results(&mut self) {
+        let media = std::mem::take(&mut self.media);
+        if media.is_empty() {
+            return;
+        }
+        let (refused, losses) = (&mut self.refused, &mut *self.losses);
+        self.w.object(|w| {
+            w.key("role").text("user");
+            w.key("content").array(|w| {
+                for (index, content) in media {
+                    w.object(|w| w.texts([("type", "text"), ("text", "The media of the tool's result:")]));
+                    for (place, part) in content.iter().enumerate().filter(|(_, part)| is_medium(part)) {
+                        write_part(w, part, (index, place), refused, losses);
+                    }
+                }
+            });
+        });
+    }
+}
+
+fn write_part(
+    w: &mut Writer,
+    part: &Part<'_>,
+    (message, place): (usize, usize),
+    refused: &mut Option<FieldRefused>,
+    losses: &mut LostFields,
+) {
+    let url = |media: &Media<'_>| match media {
+        Media::Inline(kind, data) => Some(format!("data:{kind};base64,{data}")),
+        Media::Url(url) => Some(url.to_string()),
+        Media::Id(_) => None,
+    };
+    let mut refuse = |why: &str| {
+        refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(message, place), why));
+    };
+    const ELSEWHERE: &str = "This model's provider does not have files that were uploaded to another one.";
+    match &part.kind {
+        PartKind::Text(text) => w.object(|w| w.texts([("type", "text"), ("text", text)])),
+        PartKind::Image(media, detail) => match url(media) {
+            Some(url) => w.object(|w| {
+                w.key("type").text("image_url");
+                w.key("image_url").object(|w| {
+                    w.key("url").text(&url);
+                    w.optional("detail", detail.as_deref(), Writer::text);
+                });
+            }),
+            None => refuse(ELSEWHERE),
+        },
+        PartKind::Audio(data, format) => w.object(|w| {
+            w.key("type").text("input_audio");
+            w.key("input_audio").object(|w| w.texts([("data", data), ("format", format)]));
+        }),
+        PartKind::File(Media::Inline(kind, data), name) => w.object(|w| {
+            w.key("type").text("file");
+            w.key("file").object(|w| {
+                losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
+                w.key("filename").text(name.as_deref().filter(|name| !name.is_empty()).unwrap_or("file"));
+                w.key("file_data").text(&format!("data:{kind};base64,{data}"));
+            });
+        }),
+        PartKind::File(Media::Url(_), _) => refuse("This model's provider fetches no files: send the data itself."),
+        PartKind::File(Media::Id(_), _) => refuse(ELSEWHERE),
+    }
+}
+
+fn is_medium(part: &Part<'_>) -> bool {
+    !matches!(part.kind, PartKind::Text(_))
+}
+
+/// Joins the texts of a content.
+fn texts(content: &[Part<'_>]) -> String {
+    let texts = content.iter().filter_map(|part| match &part.kind {
+        PartKind::Text(text) => Some(&**text),
+        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
+    });
+    let mut joined = String::new();
+    for text in texts {
+        if !joined.is_empty() && !joined.ends_with(' ') {
+            joined.push_str("\n\n");
+        }
+        joined.push_str(text);
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! Reads standard chat completions, whole or as chunks, as events. Only what was made standard
+//! before is read here, so that every server's deviations are put right in one place.
+//!
+//! Events tell one call after the other. Servers may write several calls at once, or text in the
+//! middle of a call: what cannot be told yet waits here, up to a limit.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::neutral::{Emit, Event, Finish};
+use crate::wire::json::Pieces;
+
+/// The most bytes of calls and texts that wait for the end of the call before them.
+pub(super) const MAX_WAITING: usize = 4 << 20;
+/// The most calls, and the most choices, of an answer.
+const MAX_ENTRIES: usize = 128;
+
+/// A whole answer, or a chunk of one.
+#[derive(Deserialize)]
+struct Completion<'a> {
+    #[serde(borrow, default)]
+    choices: Vec<StandardChoice<'a>>,
+}
+
+#[derive(Deserialize)]
+struct StandardChoice<'a> {
+    #[serde(default)]
+    index: u32,
+    #[serde(borrow, default)]
+    message: Option<Body<'a>>,
+    #[serde(borrow, default)]
+    delta: Option<Body<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Cow<'a, str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Body<'a> {
+    #[serde(borrow)]
+    content: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    reasoning_content: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    refusal: Option<Cow<'a, str>>,
+    tool_calls: Option<Vec<Call<'a>>>,
+    /// A list of pictures, where servers have such; anything else is ignored.
+    #[serde(borrow)]
+    images: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(default)]
+    index: Option<usize>,
+    #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, alias = "custom")]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, alias = "input", default)]
+    arguments: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Image<'a> {
+    #[serde(borrow)]
+    image_url: Option<ImageUrl<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ImageUrl<'a> {
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+}
+
+/// Reads the events of a whole answer, except its usage.
+pub(crate) fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
+    let mut chunks = StandardChunks::default();
+    chunks.body(body, emit)?;
+    chunks.end(emit);
+    Ok(())
+}
+
+/// Reads the chunks of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct StandardChunks {
+    choices: Vec<Calls>,
+}
+
+/// The calls of one choice, and what waits for their ends.
+#[derive(Debug, Default)]
+struct Calls {
+    /// The number of the next call that may begin: those before it are told.
+    next: usize,
+    /// The call that is being told, and those after it.
+    open: VecDeque<WaitingCall>,
+    /// What was said in the middle of the call that is being told.
+    late: Vec<(Speech, String)>,
+    /// The bytes that wait.
+    bytes: usize,
+}
+
+/// A call of which something is still to be told.
+#[derive(Debug, Default)]
+struct WaitingCall {
+    number: usize,
+    id: String,
+    name: String,
+    /// The arguments that are not told yet.
+    arguments: String,
+    /// The state of all arguments so far.
+    state: Pieces,
+    has_begun: bool,
+}
+
+/// What a choice says beside its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speech {
+    Reasoning,
+    Text,
+    Refusal,
+    /// A picture's URL.
+    Picture,
+}
+
+impl StandardChunks {
+    /// Reads what was written of a stream: whole events.
+    pub(crate) fn events(&mut self, mut text: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
+        while let Some(end) = memchr::memmem::find(text, b"\n\n") {
+            let (event, rest) = text.split_at_checked(end + 2).unwrap_or((text, b""));
+            text = rest;
+            match event.strip_prefix(b"data: ") {
+                Some(data) if !data.starts_with(b"[DONE]") => self.body(data.trim_ascii_end(), emit)?,
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
+        let completion: Completion<'_> = serde_json::from_slice(body).map_err(|_| "a chunk cannot be read")?;
+        completion.choices.into_iter().try_for_each(|choice| self.choice(choice, emit))
+    }
+
+    fn choice(&mut self, choice: StandardChoice<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
+        let StandardChoice { index, message, delta, finish_reason } = choice;
+        let calls = self.calls(index)?;
+        // The calls of a whole message are in order, whatever numbers a server gave them.
+        let is_whole = message.is_some();
+        let body = message.or(delta).unwrap_or_default();
+        for (speech, text) in [
+            (Speech::Reasoning, &body.reasoning_content),
+            (Speech::Text, &body.content),
+            (Speech::Refusal, &body.refusal),
+        ] {
+            calls.say(index, speech, text.as_deref().unwrap_or_default(), emit)?;
+        }
+        for (place, call) in body.tool_calls.into_iter().flatten().enumerate() {
+            let number = call.index.filter(|_| !is_whole).unwrap_or(place);
+            calls.call(index, number, call, emit)?;
+        }
+        let images: Option<Vec<Image<'_>>> = body.images.and_then(|images| serde_json::from_str(images.get()).ok());
+        for url in images.into_iter().flatten().filter_map(|image| image.image_url) {
+            calls.say(index, Speech::Picture, &url.url, emit)?;
+        }
+        if let Some(reason) = finish_reason {
+            calls.flush(index, emit);
+            emit(Event::Finish(
+                index,
+                match &*reason {
+                    "length" => Finish::Length,
+                    "content_filter" => Finish::Filtered,
+                    "tool_calls" | "function_call" => Finish::Calls,
+                    _ => Finish::Stop,
+                },
+            ));
+        }
+        Ok(())
+    }
+
+    fn calls(&mut self, index: u32) -> Result<&mut Calls, &'static str> {
+        const TOO_MANY: &str = "more than 128 choices";
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        if at >= MAX_ENTRIES {
+            return Err(TOO_MANY);
+        }
+        if self.choices.len() <= at {
+            self.choices.resize_with(at + 1, Calls::default);
+        }
+        self.choices.get_mut(at).ok_or(TOO_MANY)
+    }
+
+    /// Ends a whole answer.
+    pub(crate) fn end(&mut self, emit: Emit<'_>) {
+        for (index, calls) in (0..).zip(&mut self.choices) {
+            calls.flush(index, emit);
+        }
+        emit(Event::End);
+    }
+}
+
+impl Calls {
+    /// Takes what is said beside calls. In the middle of a call it waits for the call's end.
+    fn say(&mut self, choice: u32, speech: Speech, text: &str, emit: Emit<'_>) -> Result<(), &'static str> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.open.is_empty() {
+            speech.tell(choice, text, emit);
+            return Ok(());
+        }
+        match self.late.last_mut() {
+            Some((last, said)) if *last == speech && speech != Speech::Picture => said.push_str(text),
+            Some(_) | None => self.late.push((speech, text.to_owned())),
+        }
+        self.waits(size_of::<(Speech, String)>() + text.len())
+    }
+
+    /// Takes a fragment of a call.
+    fn call(&mut self, choice: u32, number: usize, call: Call<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
+        let Some(Function { name, arguments }) = call.function else { return Ok(()) };
+        let (id, name, arguments) =
+            (call.id.unwrap_or_default(), name.unwrap_or_default(), arguments.unwrap_or_default());
+        if number < self.next {
+            let is_blank = arguments.trim_ascii().is_empty();
+            return if is_blank { Ok(()) } else { Err("a call goes on after its arguments are whole") };
+        }
+        if !self.open.iter().any(|open| open.number == number) {
+            if self.open.len() == MAX_ENTRIES {
+                return Err("more than 128 tool calls");
+            }
+            self.open.push_back(WaitingCall { number, ..WaitingCall::default() });
+        }
+        let Some(open) = self.open.iter_mut().find(|open| open.number == number) else { return Ok(()) };
+        open.id.push_str(&id);
+        open.name.push_str(&name);
+        open.arguments.push_str(&arguments);
+        open.state.take(&arguments);
+        self.waits(id.len() + name.len() + arguments.len())?;
+        self.tell(choice, emit);
+        Ok(())
+    }
+
+    /// Counts bytes that may have to wait.
+    fn waits(&mut self, bytes: usize) -> Result<(), &'static str> {
+        self.bytes += bytes;
+        if self.bytes > MAX_WAITING { Err("too much is said in the middle of a call") } else { Ok(()) }
+    }
+
+    /// Tells what can be told: the first call as far as it has come, and those after it if it is
+    /// whole.
+    fn tell(&mut self, choice: u32, emit: Emit<'_>) {
+        while let Some(first) = self.open.front_mut() {
+            // A name may come in pieces, and has come when the arguments begin.
+            if !first.arguments.is_empty() {
+                first.tell(choice, emit);
+            }
+            if !first.state.is_object() {
+                break;
+            }
+            self.next = first.number + 1;
+            self.open.pop_front();
+            self.tell_late(choice, emit);
+        }
+        if self.open.len() <= 1 && self.late.is_empty() {
+            self.bytes = 0;
+        }
+    }
+
+    fn tell_late(&mut self, choice: u32, emit: Emit<'_>) {
+        self.late.drain(..).for_each(|(speech, text)| speech.tell(choice, &text, emit));
+    }
+
+    /// Tells all that waits.
+    fn flush(&mut self, choice: u32, emit: Emit<'_>) {
+        while let Some(mut first) = self.open.pop_front() {
+            self.next = first.number + 1;
+            first.tell(choice, emit);
+            self.tell_late(choice, emit);
+        }
+        self.bytes = 0;
+    }
+}
+
+impl WaitingCall {
+    fn tell(&mut self, choice: u32, emit: Emit<'_>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let id = Some(&*self.id).filter(|id| !id.is_empty());
+            emit(Event::Call { choice, id, name: &self.name, signature: None });
+        }
+        emit(Event::Arguments(choice, &self.arguments));
+        self.arguments.clear();
+    }
+}
+
+impl Speech {
+    fn tell(self, choice: u32, text: &str, emit: Emit<'_>) {
+        match self {
+            Speech::Reasoning => emit(Event::Reasoning(choice, text)),
+            Speech::Text => emit(Event::Text(choice, text)),
+            Speech::Refusal => emit(Event::Refusal(choice, text)),
+            Speech::Picture => {
+                let data = text.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
+                data.into_iter().for_each(|(mime, data)| emit(Event::Media(choice, mime, data)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
