@@ -68,6 +68,8 @@ pub enum What {
         /// The value of the `allow` header.
         allow: &'static str,
     },
+    /// A WebSocket was asked for, or what comes before one.
+    NoWebSocket,
     /// There is no key, or it does not work. The caller is not told which.
     InvalidKey,
     /// The model does not exist, or this key may not use it. The caller is not told which.
@@ -149,6 +151,7 @@ impl What {
         let (status, kind, code, outcome) = match self {
             What::UnknownUrl => (404, REQUEST, Some("unknown_url"), O::Refused),
             What::MethodNotSupported { .. } => (405, REQUEST, Some("method_not_supported"), O::Refused),
+            What::NoWebSocket => (426, REQUEST, Some("upgrade_required"), O::Refused),
             What::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
             What::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
             What::BadRequest { code } => (400, REQUEST, *code, O::Refused),
@@ -239,18 +242,25 @@ impl Refusal {
 
     /// Writes the refusal as its caller's format has it, as JSON.
     pub fn body(&self, front: &Front, request_id: &str) -> Vec<u8> {
-        self.written(front.errors.body, request_id)
+        (front.errors.body)(&self.told(front, request_id, false))
     }
 
-    /// Writes the refusal as the end of a stream that has begun and cannot go on.
-    pub fn event(&self, front: &Front, request_id: &str) -> Vec<u8> {
-        self.written(front.errors.event, request_id)
+    /// Writes the refusal as the end of a stream that cannot go on. `has_begun` says if some of the
+    /// answer was written.
+    pub fn event(&self, front: &Front, request_id: &str, has_begun: bool) -> Vec<u8> {
+        (front.errors.event)(&self.told(front, request_id, has_begun))
     }
 
-    fn written(&self, write: fn(&CallerError<'_>) -> Vec<u8>, request_id: &str) -> Vec<u8> {
-        let ErrorRow { status, kind, code, .. } = self.what.row();
-        let (param, message) = (self.param.as_deref(), &*self.message);
-        write(&CallerError { status, kind, code, param, message, request_id })
+    /// Returns the status for callers of a front door.
+    pub fn status(&self, front: &Front) -> u16 {
+        let is_unavailable = matches!(self.what, What::NoCapacity | What::UpstreamUnavailable);
+        if is_unavailable { front.errors.unavailable } else { self.what.row().status }
+    }
+
+    fn told<'r>(&'r self, front: &Front, request_id: &'r str, has_begun: bool) -> CallerError<'r> {
+        let (ErrorRow { kind, code, .. }, status) = (self.what.row(), self.status(front));
+        let (param, message, retry_after) = (self.param.as_deref(), &*self.message, self.retry_after);
+        CallerError { status, kind, code, param, message, request_id, retry_after, has_begun }
     }
 
     /// Makes the refusal for failures that only the operator can end. It does not say whose

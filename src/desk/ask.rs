@@ -14,18 +14,20 @@ use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::plan;
 use dialects::AnswerHeader;
+use dialects::front::Asked;
 use pingora_proxy::Session;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 impl Desk {
-    /// Reads a request to a model, and plans which targets may be tried.
+    /// Reads a request to a model, and plans which targets may be tried. `asked` is what the path
+    /// says of the request.
     pub(super) async fn ask(
         &self,
         session: &mut Session,
         record: &mut Record,
-        snapshot: Arc<Snapshot>,
-        key: &Key,
+        (snapshot, key): (Arc<Snapshot>, &Key),
+        asked: Asked,
     ) -> Result<Planned, Refusal> {
         if self.books.drain.phase() > Phase::Delaying {
             let message = "The gateway is shutting down. Try again: another gateway will answer.";
@@ -38,10 +40,11 @@ impl Desk {
         let read = Instant::now();
         record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
-        let mut envelope = (record.front.envelope)(&body).map_err(|fault| {
+        let envelope = (record.front.envelope)(&body).map_err(|fault| {
             let param = fault.param.map(String::from);
             Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
         })?;
+        let mut envelope = envelope.at(asked);
         let headers = &session.req_header().headers;
         for name in record.front.headers {
             let lines = headers.get_all(*name).iter().filter_map(|line| line.to_str().ok());
@@ -66,6 +69,7 @@ impl Desk {
             id: door::make_id(record.front),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
+            hide_thoughts: envelope.hide_thoughts,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
             // The account that will answer, and so its price, is not known yet.
             wants_json: envelope.wants_json,

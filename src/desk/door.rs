@@ -2,7 +2,7 @@
 //! it is; headers and keys do not count, so an unknown path is a 404 for everybody.
 
 use crate::error::{Refusal, What};
-use dialects::front::{FRONTS, Front};
+use dialects::front::{Asked, FRONTS, Front};
 
 /// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,8 +11,8 @@ pub enum Door {
     Models,
     /// `GET /v1/models/{id}`
     Model(String),
-    /// `POST` to the path of a front door: a question to a model.
-    Ask(&'static Front),
+    /// `POST` to a path of a front door: a question to a model, and what the path says of it.
+    Ask(&'static Front, Asked),
     /// `HEAD /api/hello`, by which Claude Code finds out whether it has a connection.
     Hello,
     /// `GET /livez`
@@ -32,7 +32,7 @@ impl Door {
         match self {
             Door::Models => "models",
             Door::Model(_) => "model",
-            Door::Ask(front) => front.name,
+            Door::Ask(front, _) => front.name,
             Door::Hello => "hello",
             Door::Live => "livez",
             Door::Ready => "readyz",
@@ -42,7 +42,7 @@ impl Door {
 }
 
 /// Returns the door. `path` is the request's path as it was sent, without the query.
-pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
+pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool) -> Result<Door, Refusal> {
     if method == "CONNECT" {
         // The target of CONNECT is no path. There is no tunnel here, whatever the target.
         return Err(Refusal::new(
@@ -50,11 +50,11 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
             "CONNECT is not supported: this gateway is not a forward proxy.",
         ));
     }
-    let Some(door) = by_path(path) else {
+    let Some(door) = by_path(path, query) else {
         return Err(Refusal::new(What::UnknownUrl, unknown(path)));
     };
     let (methods, allow, with_cors) = match door {
-        Door::Ask(_) => ("POST", "POST", "POST, OPTIONS"),
+        Door::Ask(..) => ("POST", "POST", "POST, OPTIONS"),
         Door::Models | Door::Model(_) | Door::Hello | Door::Live | Door::Ready | Door::Preflight { .. } => {
             ("GET", "GET, HEAD", "GET, HEAD, OPTIONS")
         }
@@ -64,6 +64,11 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
         Ok(door)
     } else if cors && method == "OPTIONS" {
         Ok(Door::Preflight { methods })
+    } else if let Door::Ask(front, _) = door
+        && front.errors.asks_upgrade
+        && method == "GET"
+    {
+        Err(Refusal::new(What::NoWebSocket, "There is no WebSocket here: send the request by POST."))
     } else {
         let shown: String = method.chars().take(16).collect();
         Err(Refusal::new(
@@ -75,18 +80,22 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
 
 /// Returns what stands at a path, whatever the method. The path may have too many slashes, or no
 /// `/v1`: clients make such paths from a base URL that ends with a slash, or has no version.
-fn by_path(path: &str) -> Option<Door> {
-    let path = skip_slashes(path)?;
+fn by_path(sent: &str, query: Option<&str>) -> Option<Door> {
+    let path = skip_slashes(sent)?;
     match path.trim_end_matches('/') {
         "livez" => return Some(Door::Live),
         "readyz" => return Some(Door::Ready),
         "api/hello" => return Some(Door::Hello),
         _ => {}
     }
-    let path = path.strip_prefix("v1").and_then(skip_slashes).unwrap_or(path);
-    if let Some((front, rest)) = front_of(path) {
-        return rest.trim_end_matches('/').is_empty().then_some(Door::Ask(front));
+    let asks = |front: &'static Front| (front.route)(sent, query).map(|asked| Door::Ask(front, asked));
+    if let Some(door) = FRONTS.into_iter().find_map(asks) {
+        return Some(door);
     }
+    if FRONTS.into_iter().any(|front| (front.owns)(sent)) {
+        return None;
+    }
+    let path = path.strip_prefix("v1").and_then(skip_slashes).unwrap_or(path);
     let rest = path.strip_prefix("models")?;
     match skip_slashes(rest) {
         None if rest.is_empty() => Some(Door::Models),
@@ -101,21 +110,8 @@ fn by_path(path: &str) -> Option<Door> {
 
 /// Returns the format in which callers at this path expect an answer, also if nothing is there.
 pub fn front_at(path: &str) -> &'static Front {
-    let path = skip_slashes(path).unwrap_or_default();
-    let path = path.strip_prefix("v1").and_then(skip_slashes).unwrap_or(path);
     let [usual, ..] = FRONTS;
-    front_of(path).map_or(usual, |(front, _)| front)
-}
-
-/// Returns the front door to whose path a path leads, and what follows there.
-fn front_of(path: &str) -> Option<(&'static Front, &str)> {
-    FRONTS.into_iter().find_map(|front| {
-        let mut rest = path;
-        for (number, part) in front.path.split('/').enumerate() {
-            rest = if number == 0 { rest } else { skip_slashes(rest)? }.strip_prefix(part)?;
-        }
-        (rest.is_empty() || rest.starts_with('/')).then_some((front, rest))
-    })
+    FRONTS.into_iter().find(|front| (front.owns)(path)).unwrap_or(usual)
 }
 
 /// Makes the id of an answer.
@@ -154,6 +150,9 @@ fn unknown(path: &str) -> String {
         }
         "messages" | "v1/messages" | "v1/message" => "POST /v1/messages",
         "models" | "v1/models" | "v1/model" => "GET /v1/models",
+        path if path.starts_with("v1beta") || path.contains(":generate") || path.contains(":stream") => {
+            "POST /v1beta/models/{model}:generateContent or :streamGenerateContent"
+        }
         "livez" | "healthz" | "health" => "GET /livez",
         "readyz" | "ready" => "GET /readyz",
         _ => "POST /v1/chat/completions, POST /v1/messages or GET /v1/models",
@@ -165,16 +164,20 @@ fn unknown(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dialects::front::{CHAT, MESSAGES};
+    use dialects::front::{CHAT, GEMINI, GEMINI_ARRAY, MESSAGES};
+
+    fn plain(front: &'static Front) -> Door {
+        Door::Ask(front, Asked::default())
+    }
 
     #[test]
     fn doors() {
         let check = |method: &str, path: &str, expected: Result<Door, u16>| {
-            assert_eq!(find(method, path, false).map_err(|r| r.what.row().status), expected, "{method} {path}");
+            assert_eq!(find(method, path, None, false).map_err(|r| r.what.row().status), expected, "{method} {path}");
         };
-        check("POST", "/v1/chat/completions", Ok(Door::Ask(&CHAT)));
-        check("POST", "/v1/messages", Ok(Door::Ask(&MESSAGES)));
-        check("POST", "//messages/", Ok(Door::Ask(&MESSAGES)));
+        check("POST", "/v1/chat/completions", Ok(plain(&CHAT)));
+        check("POST", "/v1/messages", Ok(plain(&MESSAGES)));
+        check("POST", "//messages/", Ok(plain(&MESSAGES)));
         check("POST", "/v1/messages/count_tokens", Err(404));
         check("POST", "/v1/messagesx", Err(404));
         check("HEAD", "/api/hello", Ok(Door::Hello));
@@ -214,6 +217,21 @@ mod tests {
     }
 
     #[test]
+    fn a_path_may_say_which_model_and_how() {
+        let found = |path, query| find("POST", path, query, false).map_err(|r| r.what.row().status);
+        let asked = |stream| Asked { model: Some("m".into()), stream };
+        assert_eq!(found("/v1beta/models/m:generateContent", None), Ok(Door::Ask(&GEMINI, asked(false))));
+        let path = "/v1/models/m:streamGenerateContent";
+        assert_eq!(found(path, Some("alt=sse")), Ok(Door::Ask(&GEMINI, asked(true))));
+        assert_eq!(found(path, None), Ok(Door::Ask(&GEMINI_ARRAY, asked(true))));
+        for path in ["/v1beta/models/m", "/v1beta/models", "/v1/models/m:countTokens"] {
+            assert_eq!((found(path, None), front_at(path)), (Err(404), &GEMINI), "{path}");
+        }
+        assert_eq!(find("GET", "/v1/models/m:8b", None, false), Ok(Door::Model("m:8b".into())));
+        assert_eq!(find("GET", path, None, false).map_err(|r| r.what.row().status), Err(405));
+    }
+
+    #[test]
     fn slashes_too_many_and_a_missing_version_are_no_obstacle() {
         for path in [
             "/chat/completions",
@@ -222,21 +240,21 @@ mod tests {
             "//v1/chat/completions",
             "/v1//chat//completions//",
         ] {
-            assert_eq!(find("POST", path, false), Ok(Door::Ask(&CHAT)), "{path}");
+            assert_eq!(find("POST", path, None, false), Ok(plain(&CHAT)), "{path}");
         }
         for path in ["/models", "/models/", "//models", "/v1/models/", "//v1//models//"] {
-            assert_eq!(find("GET", path, false), Ok(Door::Models), "{path}");
+            assert_eq!(find("GET", path, None, false), Ok(Door::Models), "{path}");
         }
         for path in ["/models/org/m", "//v1//models//org/m/", "/v1/models/org%2Fm"] {
-            assert_eq!(find("GET", path, false), Ok(Door::Model("org/m".into())), "{path}");
+            assert_eq!(find("GET", path, None, false), Ok(Door::Model("org/m".into())), "{path}");
         }
-        assert_eq!(find("GET", "/v1/models/a//b", false), Ok(Door::Model("a//b".into())), "an id is as it is");
-        assert_eq!(find("GET", "//livez/", false), Ok(Door::Live));
+        assert_eq!(find("GET", "/v1/models/a//b", None, false), Ok(Door::Model("a//b".into())), "an id is as it is");
+        assert_eq!(find("GET", "//livez/", None, false), Ok(Door::Live));
     }
 
     #[test]
     fn near_misses_say_what_to_use() {
-        let said = |path| find("POST", path, false).unwrap_err().message.into_owned();
+        let said = |path| find("POST", path, None, false).unwrap_err().message.into_owned();
         assert!(said("/V1/chat/completions").ends_with("use POST /v1/chat/completions."));
         assert!(said("/v1/model/").ends_with("use GET /v1/models."));
         assert!(
@@ -247,8 +265,8 @@ mod tests {
 
     #[test]
     fn options_is_a_preflight_only_with_cors() {
-        assert_eq!(find("OPTIONS", "/v1/chat/completions", true), Ok(Door::Preflight { methods: "POST" }));
-        assert_eq!(find("OPTIONS", "/v1/models", true), Ok(Door::Preflight { methods: "GET" }));
-        assert_eq!(find("OPTIONS", "/nothing", true).unwrap_err().what, What::UnknownUrl);
+        assert_eq!(find("OPTIONS", "/v1/chat/completions", None, true), Ok(Door::Preflight { methods: "POST" }));
+        assert_eq!(find("OPTIONS", "/v1/models", None, true), Ok(Door::Preflight { methods: "GET" }));
+        assert_eq!(find("OPTIONS", "/nothing", None, true).unwrap_err().what, What::UnknownUrl);
     }
 }

@@ -81,7 +81,8 @@ impl Desk {
         checks::coding(session)?;
         checks::protected(session)?;
         let header = session.req_header();
-        let door = door::find(header.method.as_str(), header.uri.path(), !self.settings.cors.is_empty())?;
+        let (path, query) = (header.uri.path(), header.uri.query());
+        let door = door::find(header.method.as_str(), path, query, !self.settings.cors.is_empty())?;
         record.facts.request.door = door.name();
         exchange::panic_here(session, "door");
         let written = match door {
@@ -102,9 +103,10 @@ impl Desk {
                 let one = models::one(&snapshot.catalog, &key, &id).ok_or_else(|| Refusal::model_not_found(&id))?;
                 self.reply(session, record).plain(200, "application/json", one).await
             }
-            Door::Ask(_) => {
+            Door::Ask(front, asked) => {
+                record.front = front;
                 let (snapshot, key) = self.open(session, record)?;
-                return self.ask(session, record, snapshot, &key).await.map(Some);
+                return self.ask(session, record, (snapshot, &key), asked).await.map(Some);
             }
         };
         written.map(|()| None).map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))

@@ -181,8 +181,10 @@ impl<'x> Relay<'x> {
             let notes = self.notes(producer, false);
             if self.head {
                 for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
-                    if let Some(value) = value {
-                        self.send((self.reply.record.front.late_header)(name, value).into(), false).await?;
+                    let Some(value) = value else { continue };
+                    let told = (self.reply.record.front.late_header)(name, value);
+                    if !told.is_empty() {
+                        self.send(told.into(), false).await?;
                     }
                 }
             }
@@ -221,10 +223,10 @@ impl<'x> Relay<'x> {
         if !self.head {
             return End::Refused(refusal, notes);
         }
-        match self
-            .answer(refusal.event(self.reply.record.front, &self.reply.record.facts.request.id).into(), true)
-            .await
-        {
+        let record = &*self.reply.record;
+        let has_begun = record.facts.times.first_byte.is_some();
+        let event = refusal.event(record.front, &record.facts.request.id, has_begun);
+        match self.answer(event.into(), true).await {
             Ok(()) => End::Answered,
             Err(()) => End::Broken,
         }

@@ -96,7 +96,7 @@ impl Reply<'_> {
         if matches!(refusal.what, What::CallerLeft) {
             return Err(());
         }
-        let mut head = self.head(refusal.what.row().status)?;
+        let mut head = self.head(refusal.status(self.record.front))?;
         if let What::MethodNotSupported { allow } = &refusal.what {
             insert(&mut head, "allow", allow)?;
         }

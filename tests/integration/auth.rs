@@ -251,7 +251,6 @@ fn a10_unknown_paths_are_404_whoever_asks() {
             "/v1/v1/chat/completions",
             "/v1/completions",
             "/v1/embeddings",
-            "/v1/responses",
             "/v1/chat/completions%2f",
             "/v1%2fmodels",
             "/v1/models/%zz",

@@ -15,7 +15,7 @@ use crate::support::script::finish;
 use crate::support::{Catalog, Gateway, Mock, Script, frames, run_within};
 
 /// The commands of the two calls.
-const COMMANDS: [&str; 2] = ["echo first-$((40+1))", "echo second-$((40+2))"];
+const COMMANDS: [&str; 2] = ["echo first-4''1", "echo second-4''2"];
 /// What the model says in the end.
 const LAST: &str = "Both commands ran.";
 
@@ -31,32 +31,87 @@ const DIALECTS: [Row; 6] = [
     ("ollama", "dialect: ollama", "qwen3"),
 ];
 
+/// A client, and how it is run.
+struct Client {
+    /// The program, under the folder of Node's packages.
+    program: &'static [&'static str],
+    arguments: &'static [&'static str],
+    variables: &'static [(&'static str, &'static str)],
+    /// A file of its home, and what is in it.
+    file: (&'static str, &'static str),
+    /// The tool that runs a command, and the field that holds the command.
+    tool: (&'static str, &'static str),
+    /// The variable that holds the key.
+    key: &'static str,
+}
+
+const CLAUDE_CODE: Client = Client {
+    program: &["@anthropic-ai/claude-code-linux-x64/claude"],
+    arguments: &["-p", "Run the two commands.", "--allowedTools", "Bash(echo:*)"],
+    variables: &[("ANTHROPIC_BASE_URL", "http://127.0.0.1:9099")],
+    file: (".none", ""),
+    tool: ("Bash", "command"),
+    key: "ANTHROPIC_AUTH_TOKEN",
+};
+
+const CODEX: Client = Client {
+    program: &["@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"],
+    arguments: &["exec", "--skip-git-repo-check", "--json", "Run the two commands."],
+    variables: &[],
+    file: (
+        ".codex/config.toml",
+        "model = \"gpt-test\"\nmodel_provider = \"portcullis\"\napproval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n\
+         [model_providers.portcullis]\nname = \"Portcullis\"\nbase_url = \"http://127.0.0.1:9099/v1\"\nenv_key = \"PORTCULLIS_KEY\"\nwire_api = \"responses\"\n",
+    ),
+    tool: ("exec_command", "cmd"),
+    key: "PORTCULLIS_KEY",
+};
+
+const GEMINI_CLI: Client = Client {
+    program: &["/usr/bin/env", "node", "@google/gemini-cli/bundle/gemini.js"],
+    arguments: &["-m", "gemini-test", "-p", "Run the two commands.", "--output-format", "json", "--yolo"],
+    variables: &[("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9099"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")],
+    file: (
+        ".gemini/settings.json",
+        r#"{"security":{"auth":{"selectedType":"gemini-api-key"},"folderTrust":{"enabled":false}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#,
+    ),
+    tool: ("run_shell_command", "command"),
+    key: "GEMINI_API_KEY",
+};
+
 #[test]
 fn claude_code_finishes_a_turn_in_front_of_each_dialect() {
+    turns(&CLAUDE_CODE);
+}
+
+#[test]
+fn codex_finishes_a_turn_in_front_of_each_dialect() {
+    turns(&CODEX);
+}
+
+#[test]
+fn gemini_cli_finishes_a_turn_in_front_of_each_dialect() {
+    turns(&GEMINI_CLI);
+}
+
+fn turns(client: &'static Client) {
     if !has_namespaces() {
         return;
     }
     run_within(Duration::from_secs(240), async {
         for (name, more, model) in DIALECTS {
             let mock = Mock::start().await;
-            mock.by(move |request| {
-                answer(name, "Bash", "command", &request.json(), &String::from_utf8_lossy(&request.body))
-            });
+            let tool = client.tool;
+            mock.by(move |request| answer(name, tool, &request.json(), &String::from_utf8_lossy(&request.body)));
             let base = format!("http://{}", mock.address());
             let catalog = match name {
                 "bedrock" => Catalog::new().account_at("a", &base, more),
                 _ => Catalog::new().account_with("a", &mock, more),
             };
-            let gateway = Gateway::start(catalog.model("m", &[&format!("a={model}")])).await;
-            let arguments = ["-p", "Run the two commands.", "--allowedTools", "Bash(echo:*)"];
-            let variables = [
-                ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9".to_owned() + "099"),
-                ("ANTHROPIC_AUTH_TOKEN", KEY.to_owned()),
-                ("ANTHROPIC_MODEL", "m".to_owned()),
-                ("ANTHROPIC_SMALL_FAST_MODEL", "m".to_owned()),
-            ];
-            let program = installed("node").join("node_modules/@anthropic-ai/claude-code-linux-x64/claude");
-            let said = inside(&gateway, &program, &arguments, &variables).await;
+            // The names that clients ask for by themselves.
+            let aliases = r#"aliases: ["claude-*", "gpt-*", "gemini-*"]"#;
+            let gateway = Gateway::start(catalog.model_with("m", &[&format!("a={model}")], aliases)).await;
+            let said = inside(&gateway, client).await;
             assert!(said.contains(LAST), "{name}: {said}");
             let bodies: Vec<String> =
                 mock.requests().iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect();
@@ -75,10 +130,15 @@ fn has_namespaces() -> bool {
     made
 }
 
-/// Runs a program in a namespace in which port 9099 of the loopback is the gateway; returns what it
+/// Runs a client in a namespace in which port 9099 of the loopback is the gateway; returns what it
 /// printed.
-async fn inside(gateway: &Gateway, program: &Path, arguments: &[&str], variables: &[(&str, String)]) -> String {
-    let folder = tempfile(program);
+async fn inside(gateway: &Gateway, client: &Client) -> String {
+    let name = client.tool.0;
+    let number = gateway.address.port();
+    let folder = std::env::temp_dir().join(format!("portcullis-{name}-{}-{number}", std::process::id()));
+    let file = folder.join(client.file.0);
+    std::fs::create_dir_all(file.parent().unwrap()).expect("a folder");
+    std::fs::write(&file, client.file.1).expect("a file");
     let socket = folder.join("gateway.sock");
     let listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
     let address = gateway.address;
@@ -91,33 +151,32 @@ async fn inside(gateway: &Gateway, program: &Path, arguments: &[&str], variables
             });
         }
     });
+    let packages = installed("node").join("node_modules");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new("unshare");
     command.args(["-n", "python3"]).arg(root.join("tests/sdk/clients/inside.py")).arg(&socket).arg("9099");
-    command.arg(program).args(arguments).current_dir(&folder).env_clear();
+    for part in client.program {
+        if part.contains('@') {
+            command.arg(packages.join(part))
+        } else {
+            command.arg(part)
+        };
+    }
+    command.args(client.arguments).current_dir(&folder).env_clear();
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &folder).env("TMPDIR", &folder);
-    command.envs(variables.iter().map(|(name, value)| (*name, value.as_str())));
-    let mut client = Process::spawn(&mut command);
-    let status = tokio::task::block_in_place(|| client.wait(Duration::from_secs(60)));
+    command.env(client.key, KEY).envs(client.variables.iter().copied());
+    let mut process = Process::spawn(&mut command);
+    let status = tokio::task::block_in_place(|| process.wait(Duration::from_secs(60)));
     bridge.abort();
-    let printed = format!("{}{}", String::from_utf8_lossy(&client.stdout()), client.stderr());
+    let printed = format!("{}{}", String::from_utf8_lossy(&process.stdout()), process.stderr());
     assert!(status.is_some_and(|status| status.success()), "{status:?}: {printed}");
     let _ = std::fs::remove_dir_all(&folder);
     printed
 }
 
-fn tempfile(program: &Path) -> std::path::PathBuf {
-    let name = program.file_name().unwrap().to_str().unwrap();
-    let folder =
-        std::env::temp_dir().join(format!("portcullis-{name}-{}-{:?}", std::process::id(), std::time::Instant::now()));
-    let folder = std::path::PathBuf::from(folder.to_str().unwrap().replace([' ', '{', '}', ':', ','], ""));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 /// What the upstream of a dialect says: two calls with thinking before them, and the last words
 /// once their results are there. A request without tools gets the last words at once.
-fn answer(dialect: &str, tool: &str, field: &str, request: &Value, body: &str) -> Script {
+fn answer(dialect: &str, (tool, field): (&str, &str), request: &Value, body: &str) -> Script {
     let has_tools = request.get("tools").or_else(|| request.get("toolConfig")).is_some_and(|tools| !tools.is_null());
     let is_done = body.contains("second-42") || !has_tools;
     let input = |n: usize| json!({field: COMMANDS[n]});

@@ -52,6 +52,7 @@ mod messages;
 mod models;
 mod newcomer;
 mod operation;
+mod other_doors;
 mod prices;
 mod process;
 mod real;

@@ -1023,7 +1023,7 @@ fn nobody_serves_the_published_key_to_everybody() {
         (
             "catalog.yaml",
             &include_str!("../../conf/catalog.yaml")
-                .replace("  demo:\n    targets", "  other:\n    targets")
+                .replace("  demo:\n    aliases", "  other:\n    aliases")
                 .replace("[demo]", "[other]"),
         ),
     ]);

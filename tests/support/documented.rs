@@ -263,6 +263,7 @@ pub const READ: &[Header] = &[
     ("x-goog-api-key", "The key, as clients of Google's send it."),
     ("x-request-id", "The id of the request, if it is well formed; else one is made."),
     ("x-claude-code-session-id", "The conversation, from Claude Code, if `x-portcullis-session` is not there."),
+    ("thread-id", "The conversation, from Codex, if `x-portcullis-session` is not there."),
     ("anthropic-beta", "The betas that a Messages request uses. Anthropic's own API gets it; it means nothing to others."),
     ("x-portcullis-session", "The conversation, for models with `sticky: true`: 512 bytes at most."),
     ("x-portcullis-timeout", "A shorter `timeouts.total` for this request: in seconds (`2.5`) or with a unit (`2500ms`, `30s`)."),

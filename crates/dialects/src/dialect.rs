@@ -140,7 +140,8 @@ impl Dialect {
     /// Writes a request of another format in OpenAI's, and then as its server wants it.
     fn compose(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
         let (request, names) = (job.envelope.front.read)(job.body)?;
-        let composed = openai::compose(&request, &job.target());
+        let fetches = !self.settings.quirks.inline_images;
+        let composed = openai::compose(&request, &job.target(), fetches);
         let Written { body, mut losses, undo, headers } = names.written(&request, composed)?;
         let body = Bytes::from(body);
         let envelope = (STANDARD.envelope)(&body).map_err(|fault| Refused::invalid("", fault.message))?;

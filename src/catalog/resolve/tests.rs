@@ -198,7 +198,7 @@ fn a_field_of_later_days_is_unknown() {
         ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.…: unknown field"),
         (
             "accounts: {}\nmodels: {m: {colours: {}}}\ncallers: {}",
-            "models.m.…: unknown field; allowed: aliases, strategy, sticky",
+            "models.m.…: unknown field; allowed: aliases, catch_all, strategy, sticky",
         ),
     ] {
         let problems = read_all(&[text]).expect_err(text).to_string();

@@ -2,7 +2,7 @@
 //!
 //! However the bytes are cut, the same comes out. A stream ends as its front door's streams do, or
 //! with a fault: it is never made to look whole when it is not. The state does not grow with the
-//! stream's length.
+//! stream's length, but for formats whose last event repeats the answer; then it is bounded.
 
 use std::fmt;
 
@@ -143,13 +143,14 @@ impl Stream {
         Self { conversion, is_told: false, has_failed: false }
     }
 
-    /// Returns how many bytes are kept of an event whose end has not come yet.
+    /// Returns how many bytes are kept: of an event whose end has not come yet, and of the answer
+    /// where its front door repeats it at the end.
     pub fn buffered(&self) -> usize {
         match &self.conversion {
             Conversion::Passed(passed) => passed.0.buffered(),
-            Conversion::Composed(composed) => composed.decoder.buffered(),
+            Conversion::Composed(composed) => composed.decoder.buffered() + composed.draft.kept(),
             Conversion::Native(passed) => passed.decoder.buffered(),
-            Conversion::Translated(translated) => translated.0.buffered(),
+            Conversion::Translated(translated) => translated.0.buffered() + translated.1.kept_bytes(),
         }
     }
 

@@ -72,6 +72,11 @@ impl Translated {
         self.draft.end(trail).map_err(StreamFault::Broken)
     }
 
+    /// Returns the number of bytes of the answer that are kept until its end.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.draft.kept()
+    }
+
     pub(super) fn progress(&self) -> &AnswerProgress {
         &self.draft.progress
     }

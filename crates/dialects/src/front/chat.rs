@@ -7,15 +7,24 @@ pub(crate) mod read;
 mod references;
 pub(crate) mod write;
 
-use super::{ErrorForm, Front};
+use super::{ErrorForm, Front, route};
+
+const PATH: &str = "chat/completions";
 
 /// OpenAI's chat completions.
 pub static CHAT: Front = Front {
     name: "chat",
     passes: true,
-    path: "chat/completions",
+    route: |path, _| route::fixed(path, PATH),
+    owns: |path| route::after(path, PATH).is_some(),
     session_header: None,
-    errors: ErrorForm { id_header: None, body: errors::body, event: errors::event },
+    errors: ErrorForm {
+        unavailable: 503,
+        asks_upgrade: false,
+        id_header: None,
+        body: errors::body,
+        event: errors::event,
+    },
     headers: &[],
     native: None,
     id_prefix: "chatcmpl-",

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::Front;
+use super::{Asked, Front};
 use crate::wire::json::{Broken, Kind, Span};
 
 /// What Portcullis needs to know of a request.
@@ -11,7 +11,7 @@ use crate::wire::json::{Broken, Kind, Span};
 pub struct Envelope {
     /// The format that the request is in.
     pub front: &'static Front,
-    /// The model's id, decoded; not empty.
+    /// The model's id, decoded; empty only if the body does not say it, and the path does.
     pub model: String,
     /// Where the fields stand that may be changed on the way.
     pub places: Places,
@@ -19,6 +19,8 @@ pub struct Envelope {
     pub stream: bool,
     /// Whether the caller asked for usage in the stream.
     pub include_usage: bool,
+    /// Whether the model's thoughts are not shown.
+    pub hide_thoughts: bool,
     /// Whether `max_tokens` or `max_completion_tokens` has a value.
     pub max_tokens_said: bool,
     /// The most tokens that an answer may have, as the request says: the larger, where it says so
@@ -87,6 +89,7 @@ impl Envelope {
             places: Places::default(),
             stream: false,
             include_usage: false,
+            hide_thoughts: false,
             max_tokens_said: false,
             most_tokens: None,
             choices: 1,
@@ -99,6 +102,15 @@ impl Envelope {
             refers: false,
             more_bytes: 0,
             most_prompt: 0,
+        }
+    }
+
+    /// Adds what the path says of the request, where the format says it there.
+    #[must_use]
+    pub fn at(self, asked: Asked) -> Self {
+        match asked.model {
+            Some(model) => Self { model, stream: asked.stream, ..self },
+            None => self,
         }
     }
 }

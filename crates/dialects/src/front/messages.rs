@@ -8,15 +8,24 @@ mod read;
 mod references;
 mod write;
 
-use super::{ErrorForm, Front, Native};
+use super::{ErrorForm, Front, Native, route};
+
+const PATH: &str = "messages";
 
 /// Anthropic's Messages.
 pub static MESSAGES: Front = Front {
     name: "messages",
     passes: false,
-    path: "messages",
+    route: |path, _| route::fixed(path, PATH),
+    owns: |path| route::after(path, PATH).is_some(),
     session_header: Some("x-claude-code-session-id"),
-    errors: ErrorForm { id_header: Some("request-id"), body: errors::body, event: errors::event },
+    errors: ErrorForm {
+        unavailable: 503,
+        asks_upgrade: false,
+        id_header: Some("request-id"),
+        body: errors::body,
+        event: errors::event,
+    },
     headers: &["anthropic-beta"],
     native: Some(Native { dialect: "anthropic", request: pass::request, event: pass::event, whole: pass::whole }),
     id_prefix: "msg_",
@@ -33,3 +42,6 @@ pub static MESSAGES: Front = Front {
     stream: |header| Box::new(write::Events::new(header)),
     whole: |header| Box::new(write::Whole::new(header)),
 };
+
+#[cfg(test)]
+mod tests;

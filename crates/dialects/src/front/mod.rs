@@ -6,10 +6,13 @@
 
 pub(crate) mod chat;
 mod envelope;
+mod gemini;
 mod messages;
 mod names;
 mod reading;
 pub mod references;
+mod responses;
+mod route;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,8 +22,11 @@ use bytes::Bytes;
 pub use chat::CHAT;
 pub(crate) use chat::fields::of_name as standard_field;
 pub use envelope::{Envelope, Fault};
+pub use gemini::{GEMINI, GEMINI_ARRAY};
 pub use messages::MESSAGES;
 pub use names::FieldNames;
+pub use responses::RESPONSES;
+pub use route::Asked;
 
 use crate::neutral::answer::AnswerWriter;
 use crate::neutral::{AnswerHeader, Field, Flaws, Losses, Refused, Request, UpstreamError};
@@ -33,8 +39,11 @@ pub struct Front {
     pub name: &'static str,
     /// True if this is the format of OpenAI's servers, so that bodies pass through to them.
     pub passes: bool,
-    /// Its path, without the version in front.
-    pub path: &'static str,
+    /// Returns what a path and its query say of a request, or `None` if the path does not lead
+    /// here.
+    pub route: fn(&str, Option<&str>) -> Option<Asked>,
+    /// Returns whether callers at this path speak the format, also if nothing is there.
+    pub owns: fn(&str) -> bool,
     /// The header in which its clients name a conversation.
     pub session_header: Option<&'static str>,
     /// How its callers are told of errors.
@@ -49,7 +58,8 @@ pub struct Front {
     pub stream_type: &'static str,
     /// Keeps a silent stream open, and is no part of the answer.
     pub keepalive: &'static [u8],
-    /// Returns what a stream says in place of a header that it has no more room for.
+    /// Returns what a stream says in place of a header that it has no more room for; empty if its
+    /// clients would not understand that.
     pub late_header: fn(&str, &str) -> String,
     /// Reads what decides where a body goes.
     pub envelope: fn(&[u8]) -> Result<Envelope, Fault>,
@@ -101,10 +111,16 @@ pub(crate) struct PassedRequest<'a> {
 }
 
 /// Every front door.
-pub static FRONTS: [&Front; 2] = [&CHAT, &MESSAGES];
+pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY];
 
 /// How callers are told of errors.
+#[derive(Clone, Copy)]
 pub struct ErrorForm {
+    /// The status of a refusal if no account can be asked now. Clients try as often as they think
+    /// that a status deserves.
+    pub unavailable: u16,
+    /// True if clients ask for a WebSocket first, and only 426 makes them send a request at once.
+    pub asks_upgrade: bool,
     /// The header that clients read a request's id from, besides `x-request-id`.
     pub id_header: Option<&'static str>,
     /// Returns the body of an error, which is JSON.
@@ -128,6 +144,10 @@ pub struct CallerError<'e> {
     pub message: &'e str,
     /// The request's id.
     pub request_id: &'e str,
+    /// The seconds until another try makes sense.
+    pub retry_after: Option<u64>,
+    /// True if some of the answer was written before.
+    pub has_begun: bool,
 }
 
 /// A request, and what its caller calls its fields; or why it is none.

@@ -1,8 +1,9 @@
 //! The names of fields: what a caller calls what a dialect refuses, loses or weakens.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use crate::neutral::{Complaint, Field, FieldRefused, Losses, LostFields, Refused, Request, Written};
+use crate::neutral::{Complaint, Echo, Field, FieldRefused, Losses, LostFields, Refused, Request, Undo, Written};
 
 /// What the caller of one request calls its fields.
 #[derive(Debug, Clone)]
@@ -11,12 +12,14 @@ pub struct FieldNames {
     /// Other names that the caller wrote: older ones, or newer ones. A loss or a refusal names
     /// those.
     pub(super) written: Vec<(Field, &'static str)>,
+    /// What the answer repeats of the request.
+    pub(super) echo: Option<Arc<Echo>>,
 }
 
 impl FieldNames {
     /// Returns the usual names.
     pub fn new(usual: fn(&Request<'_>, &Field) -> Cow<'static, str>) -> Self {
-        Self { usual, written: Vec::new() }
+        Self { usual, written: Vec::new(), echo: None }
     }
 
     /// Notes that the caller wrote another name than the usual one.
@@ -44,6 +47,7 @@ impl FieldNames {
         written: Result<Written, FieldRefused>,
     ) -> Result<Written<Cow<'static, str>>, Refused> {
         let Written { body, losses, undo, headers } = written.map_err(|why| self.refused(request, why))?;
+        let undo = Undo { echo: self.echo.clone(), ..undo };
         Ok(Written { body, losses: self.losses(request, losses), undo, headers })
     }
 

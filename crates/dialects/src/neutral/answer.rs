@@ -46,6 +46,8 @@ pub struct AnswerHeader {
     pub cost: ShowCost,
     /// True if the content must be JSON.
     pub wants_json: bool,
+    /// True if the caller did not ask for thinking to be shown.
+    pub hide_thoughts: bool,
 }
 
 /// The options by which the events of one exchange become an answer.

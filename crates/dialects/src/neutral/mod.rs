@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod answered;
+mod echo;
 mod event;
 mod fault;
 mod field;
@@ -30,6 +31,7 @@ pub mod turns;
 pub mod usage;
 
 pub use answer::{Answer, AnswerHeader};
+pub use echo::{CallKind, CallersTool, Echo};
 pub use event::{Emit, Event, Finish, Reader, Tokens};
 pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
 pub use field::Field;

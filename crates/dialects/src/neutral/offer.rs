@@ -176,19 +176,19 @@ impl<'r> AnswerTool<'r> {
             Format::JsonSchema { name, description, schema, strict } => Self {
                 name,
                 description: description.as_deref(),
-                schema: schema.unwrap_or(ANY_OBJECT),
+                schema: schema.as_deref().map_or(ANY_OBJECT, Raw),
                 strict: *strict == Some(true),
             },
         }
     }
 }
 
-impl<'a> Format<'a> {
+impl Format<'_> {
     /// Returns the schema that the answer must keep to, if there is one.
-    pub(crate) fn schema(&self) -> Option<Raw<'a>> {
+    pub(crate) fn schema(&self) -> Option<Raw<'_>> {
         match self {
             Self::JsonObject => None,
-            Self::JsonSchema { schema, .. } => *schema,
+            Self::JsonSchema { schema, .. } => schema.as_deref().map(Raw),
         }
     }
 }

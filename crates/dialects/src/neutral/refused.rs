@@ -37,9 +37,12 @@ pub struct Complaint<P = String> {
 }
 
 impl Refused {
-    /// Says the field in other words.
+    /// Says the field in other words, in the sentence too.
     pub(crate) fn about(self, words: impl FnOnce(&str) -> String) -> Self {
-        let about = |Complaint { param, message }: Complaint| Complaint { param: words(&param), message };
+        let about = |Complaint { param, message }: Complaint| {
+            let other = words(&param);
+            Complaint { message: message.replace(&format!("`{param}`"), &format!("`{other}`")), param: other }
+        };
         match self {
             Self::Invalid(why) => Self::Invalid(about(why)),
             Self::Unsupported(why) => Self::Unsupported(about(why)),

@@ -84,6 +84,12 @@ impl Request<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raw<'a>(pub &'a str);
 
+impl<'a> From<Raw<'a>> for Cow<'a, str> {
+    fn from(Raw(text): Raw<'a>) -> Self {
+        Cow::Borrowed(text)
+    }
+}
+
 /// A finite number: its text and its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number<'a> {
@@ -297,7 +303,7 @@ pub struct Tool<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolKind<'a> {
     /// A function: the JSON Schema of its parameters, which is an object, and `strict`.
-    Function(Option<Raw<'a>>, Option<bool>),
+    Function(Option<Cow<'a, str>>, Option<bool>),
     /// OpenAI's free-form tool.
     Custom,
     /// A type that only one provider has. No other provider can run it.
@@ -331,7 +337,7 @@ pub enum Format<'a> {
         /// The description.
         description: Option<Cow<'a, str>>,
         /// The schema, which is an object. If it is absent, any object is allowed.
-        schema: Option<Raw<'a>>,
+        schema: Option<Cow<'a, str>>,
         /// True if the answer must match the schema exactly.
         strict: Option<bool>,
     },
@@ -369,7 +375,7 @@ impl Effort {
     }
 
     /// Returns the least effort whose budget is as large.
-    fn of_budget(tokens: u64) -> Self {
+    pub(crate) fn of_budget(tokens: u64) -> Self {
         let efforts = [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh];
         efforts.into_iter().find(|effort| effort.budget() >= tokens).unwrap_or(Effort::Max)
     }

@@ -1,7 +1,7 @@
 //! The room of a request is the estimated size of its written form. A buffer with this room need
 //! not grow while the request is written, even if the request has a picture of megabytes.
 
-use super::request::{Media, Message, Part, PartKind, Raw, Request, Tool, ToolKind};
+use super::request::{Media, Message, Part, PartKind, Request, Tool, ToolKind};
 
 impl Request<'_> {
     /// Returns roughly the number of bytes that the request takes in any dialect.
@@ -33,7 +33,7 @@ fn part(part: &Part<'_>) -> usize {
 
 fn tool(tool: &Tool<'_>) -> usize {
     let schema = match &tool.kind {
-        ToolKind::Function(Some(Raw(schema)), _) => schema.len(),
+        ToolKind::Function(Some(schema), _) => schema.len(),
         ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => 0,
     };
     schema + tool.description.as_ref().map_or(0, |text| text.len()) + 160

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::echo::Echo;
 use super::field::Field;
 use super::losses::Losses;
 use super::request::Thought;
@@ -53,4 +54,6 @@ pub struct Undo {
     /// Tools that the caller does not offer. They are there only because earlier calls need them. A
     /// call of such a tool is not shown.
     pub stubs: Vec<String>,
+    /// What the answer repeats of its request, if its front door needs that.
+    pub echo: Option<Arc<Echo>>,
 }

@@ -83,7 +83,7 @@ impl Traits {
         if !self.structured && matches!(request.format, Some(Format::JsonSchema { .. })) {
             return Err(FieldRefused::unsupported(
                 Field::Format,
-                "This model does not support a JSON Schema in `response_format`.",
+                "This model does not support a JSON Schema for its answer.",
             ));
         }
         for (index, message) in request.messages.iter().enumerate() {

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 pub use kind::Kind;
 pub use pieces::Pieces;
-pub use text::{folds_to, integer_of, is_whole, name_of, quote, text_len, text_of};
+pub use text::{folds_to, integer_of, is_whole, name_of, one_line, quote, text_len, text_of};
 pub use write::{Writer, escape_into};
 
 use text::code_point;

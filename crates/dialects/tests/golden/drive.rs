@@ -2,7 +2,7 @@
 //! without the network in between.
 
 use bytes::Bytes;
-use dialects::front::CHAT;
+use dialects::front::{CHAT, Front};
 use dialects::neutral::answer::{self, AnswerOptions};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::usage::Usage;
@@ -56,14 +56,15 @@ impl Dialect {
         self.spoken().protocol.passes()
     }
 
-    /// Writes a caller's request. `kept` are thoughts of earlier answers, by their calls.
-    pub fn write(self, model: &str, body: &str, kept: &[answer::Kept]) -> Result<Sent, Refused> {
+    /// Writes a request of a front door's caller. `kept` are thoughts of earlier answers, by their
+    /// calls.
+    pub fn write(self, front: &Front, model: &str, body: &str, kept: &[answer::Kept]) -> Result<Sent, Refused> {
         let spoken = self.spoken();
         let body = Bytes::copy_from_slice(body.as_bytes());
         let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
         let outbound = spoken.write(&Translate {
             body: &body,
-            envelope: &(CHAT.envelope)(&body).expect("a request"),
+            envelope: &(front.envelope)(&body).expect("a request"),
             model,
             traits: (spoken.protocol.traits)(model),
             default_max_tokens: None,
@@ -80,27 +81,41 @@ impl Dialect {
     }
 
     /// Reads a buffered answer.
-    pub fn answer(self, model: &str, undo: Undo, body: &[u8]) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
-        self.spoken().answer(model, &self.recipient(&header(), undo), body)
+    pub fn answer(self, to: For, model: &str, body: &[u8]) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
+        let header = header(to.0);
+        self.spoken().answer(model, &self.recipient(to, &header), body)
     }
 
     /// Reads a buffered answer where a stream was asked for.
-    pub fn converted(self, model: &str, undo: Undo, body: &[u8]) -> Result<Answer, AnswerFault> {
-        self.spoken().converted(model, &self.recipient(&header(), undo), body).map(|(answer, _)| answer)
+    pub fn converted(self, to: For, model: &str, body: &[u8]) -> Result<Answer, AnswerFault> {
+        let header = header(to.0);
+        self.spoken().converted(model, &self.recipient(to, &header), body).map(|(answer, _)| answer)
     }
 
     /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
-    pub fn stream<'b>(self, model: &str, undo: Undo, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
+    pub fn stream<'b>(self, to: For, model: &str, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
         let mut out = Vec::new();
-        let mut stream = self.spoken().stream(model, self.recipient(&header(), undo), EVENT_LIMIT);
+        let header = header(to.0);
+        let mut stream = self.spoken().stream(model, self.recipient(to, &header), EVENT_LIMIT);
         let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
         let end = end.and_then(|()| stream.finish(&mut out, None));
         Streamed { out, end, kept: stream.kept() }
     }
 
-    fn recipient(self, header: &AnswerHeader, undo: Undo) -> Recipient<'_> {
+    fn recipient(self, For(front, undo): For, header: &AnswerHeader) -> Recipient<'_> {
         let keep_thoughts = self.spoken().protocol.family.is_some();
-        Recipient { front: &CHAT, header, options: AnswerOptions { undo, hide_reasoning: false, keep_thoughts } }
+        Recipient { front, header, options: AnswerOptions { undo, hide_reasoning: false, keep_thoughts } }
+    }
+}
+
+/// The front door whose caller gets an answer, and what reading it must undo.
+#[derive(Clone)]
+pub struct For(pub &'static Front, pub Undo);
+
+impl For {
+    /// For a caller who speaks chat completions.
+    pub fn chat(undo: Undo) -> Self {
+        Self(&CHAT, undo)
     }
 }
 
@@ -125,10 +140,10 @@ fn feed<'b>(
     }
 }
 
-fn header() -> AnswerHeader {
+fn header(front: &Front) -> AnswerHeader {
     AnswerHeader {
         model: "m".into(),
-        id: "chatcmpl-golden".into(),
+        id: format!("{}golden", front.id_prefix),
         created: 1_700_000_000,
         show_usage: true,
         prompt_bytes: 400,

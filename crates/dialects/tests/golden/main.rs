@@ -5,9 +5,10 @@
 //! gets of it, byte by byte after a blank line, or `<dialect>.refused` why it gets nothing.
 //! `<dialect>[.<what>].answer` and `.stream` are as providers send them (Bedrock's streams as
 //! lines, which are framed here), and `.out` beside them is what the caller gets. `second.json` is
-//! a second turn, after the answer of the first. Files come and go by `UPDATE_GOLDEN=1`, and are
-//! read by a person before they are taken; what the providers' own packages say to them is in
-//! `tests/sdk/python/golden`.
+//! a second turn, after the answer of the first. `messages.json`, `<dialect>.messages.request` and
+//! `.messages.out` are the same for callers of Messages. Files come and go by `UPDATE_GOLDEN=1`,
+//! and are read by a person before they are taken; what the providers' own packages say to them is
+//! in `tests/sdk/python/golden`.
 
 #![allow(
     missing_docs,
@@ -23,6 +24,7 @@ mod differences;
 mod drive;
 mod files;
 mod frames;
+mod messages;
 mod shape;
 mod table;
 
@@ -30,13 +32,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dialects::front::{CHAT, Front};
 use dialects::neutral::Refused;
 use dialects::neutral::answer::Kept;
 use dialects::{AnswerFault, StreamFault, UpstreamError};
 use serde_json::Value;
 
 use differences::Differences;
-use drive::{DIALECTS, Dialect, Sent, Streamed};
+use drive::{DIALECTS, Dialect, For, Sent, Streamed};
 use files::{Case, Recorded, cases, repository, root};
 
 #[test]
@@ -45,7 +48,7 @@ fn requests() {
     for case in cases() {
         let Some(request) = case.request("request.json") else { continue };
         for dialect in DIALECTS {
-            written(&case, dialect, &request, "", &[], &mut differences);
+            written(&case, dialect, (&CHAT, &request, ""), &[], &mut differences);
         }
     }
     differences.none();
@@ -76,21 +79,27 @@ fn second_turns() {
             );
             // What callers send back carries the ids that they were given, which are those of the
             // recorded answer.
-            written(&case, dialect, &request, "second.", &kept, &mut differences);
+            written(&case, dialect, (&CHAT, &request, "second."), &kept, &mut differences);
         }
     }
     differences.none();
 }
 
-/// Compares what becomes of a request. Vertex gets what Gemini gets, and has files only where that
-/// is not so.
-fn written(case: &Case, dialect: Dialect, request: &str, which: &str, kept: &[Kept], differences: &mut Differences) {
+/// Compares what becomes of a front door's request. Vertex gets what Gemini gets, and has files
+/// only where that is not so.
+fn written(
+    case: &Case,
+    dialect: Dialect,
+    (front, request, which): (&Front, &str, &str),
+    kept: &[Kept],
+    differences: &mut Differences,
+) {
     let file = |ending: &str| case.path.join(format!("{}.{which}{ending}", dialect.name));
     let model = case.model(dialect.name, dialect.model);
-    let (sent, refused) = shown(dialect.write(&model, request, kept));
+    let (sent, refused) = shown(dialect.write(front, &model, request, kept));
     if dialect.name == "vertex" && !file("request").exists() && !file("refused").exists() {
         let gemini = DIALECTS[3];
-        let (same, same_refused) = shown(gemini.write(&case.model(gemini.name, gemini.model), request, kept));
+        let (same, same_refused) = shown(gemini.write(front, &case.model(gemini.name, gemini.model), request, kept));
         let body = |text: &Option<String>| {
             text.as_deref().and_then(|text| text.split_once('\n')).map(|(_, rest)| rest.to_owned())
         };
@@ -318,26 +327,33 @@ fn out(recorded: &Recorded) -> PathBuf {
 /// What the case's request, if it has one, leaves to undo.
 fn undo(case: &Case, dialect: Dialect) -> dialects::neutral::Undo {
     let request = case.request("request.json");
-    let sent = request.and_then(|request| dialect.write(&case.model(dialect.name, dialect.model), &request, &[]).ok());
+    let model = case.model(dialect.name, dialect.model);
+    let sent = request.and_then(|request| dialect.write(&CHAT, &model, &request, &[]).ok());
     sent.map(|sent| sent.undo).unwrap_or_default()
 }
 
 fn answered(case: &Case, dialect: Dialect, recorded: &Recorded) -> Result<(String, Vec<Kept>), AnswerFault> {
     let body = fs::read(&recorded.path).expect("a file");
-    let (answer, kept) =
-        dialect.answer(&case.model(dialect.name, dialect.model), undo(case, dialect), body.trim_ascii_end())?;
+    let (answer, kept) = dialect.answer(
+        For::chat(undo(case, dialect)),
+        &case.model(dialect.name, dialect.model),
+        body.trim_ascii_end(),
+    )?;
     Ok((String::from_utf8(answer.body).expect("UTF-8"), kept))
 }
 
 fn converted(case: &Case, dialect: Dialect, recorded: &Recorded) -> String {
     let body = fs::read(&recorded.path).expect("a file");
-    let answer =
-        dialect.converted(&case.model(dialect.name, dialect.model), undo(case, dialect), body.trim_ascii_end());
+    let answer = dialect.converted(
+        For::chat(undo(case, dialect)),
+        &case.model(dialect.name, dialect.model),
+        body.trim_ascii_end(),
+    );
     String::from_utf8(answer.expect("an answer").body).expect("UTF-8")
 }
 
 fn streamed(case: &Case, dialect: Dialect, pieces: &mut dyn Iterator<Item = &[u8]>) -> Streamed {
-    dialect.stream(&case.model(dialect.name, dialect.model), undo(case, dialect), pieces)
+    dialect.stream(For::chat(undo(case, dialect)), &case.model(dialect.name, dialect.model), pieces)
 }
 
 /// What the caller got, and how it ended.

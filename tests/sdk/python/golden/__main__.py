@@ -3,8 +3,8 @@
     python tests/sdk/python/golden GOLDEN FRAMES
 
 Every request must be one that the provider's package could have sent, path and all; every recorded answer one that it reads; and the
-standard answer beside it must be one that OpenAI's package reads, and tell the same. FRAMES holds Bedrock's streams as they are on
-the wire. `odd` in GOLDEN names the files that a package finds fault with though they are right, and why; each of them must be odd.
+standard answer beside it must be one that OpenAI's package reads, and tell the same; and so must what callers of Messages get of it,
+by Anthropic's package. FRAMES holds Bedrock's streams as they are on the wire. `odd` in GOLDEN names the files that a package finds fault with though they are right, and why; each of them must be odd.
 Before that, each validator must find fault with what is wrong: requests that are almost good, and an answer that tells something else.
 """
 
@@ -60,10 +60,14 @@ def judge(file, frames):
     package = PACKAGES.get(file.name.partition(".")[0])
     if package is None:
         return []
+    if file.name.endswith(".messages.request") and package is of_openai:
+        return request(package, *read_request(file), is_composed=True)
     if file.suffix == ".request":
         return request(package, *read_request(file))
     if file.name.endswith((".answer.out", ".stream.out")):
-        return answers(package, file, frames)
+        return answers(package, file, frames, file.with_suffix(""), of_openai)
+    if file.name.endswith((".answer.messages.out", ".stream.messages.out")):
+        return answers(package, file, frames, file.with_suffix("").with_suffix(""), of_anthropic)
     return []
 
 
@@ -72,31 +76,34 @@ def read_request(file):
     return head.splitlines()[0].removeprefix("POST "), json.loads(body)
 
 
-def request(package, path, body):
+def request(package, path, body, is_composed=False):
+    """What is wrong with a request. One that the gateway composed is judged by each member, even where others pass as they came."""
     found = []
     try:
+        if is_composed:
+            package.composed(body)
         package.request(path, body, found.append)
     except Exception as why:
         found.append(f"{type(why).__name__}: {why}")
     return found
 
 
-def answers(package, out, frames):
-    recorded = out.with_suffix("")
+def answers(package, out, frames, recorded, callers):
     kind = recorded.suffix.removeprefix(".")
-    data = recorded.read_bytes()
+    # Answers of OpenAI's servers are read as they were put right.
+    data = (out.parent / f"{recorded.name}.out" if package is of_openai else recorded).read_bytes()
     if package is of_bedrock and kind == "stream":
         data = (frames / f"{out.parent.name}.{recorded.name}").read_bytes()
-    return tell(package, kind, data, out.read_bytes())
+    return tell(package, kind, data, out.read_bytes(), callers)
 
 
-def tell(package, kind, data, out):
-    """What is wrong with an answer or a stream: by itself, or as what became of the recorded one."""
+def tell(package, kind, data, out, callers=of_openai):
+    """What is wrong with an answer or a stream: by itself, as the callers' package reads it, or as what became of the recorded one."""
     try:
-        ours = getattr(of_openai, kind)(out)
+        ours = getattr(callers, kind)(out)
     except Exception as why:
         return [f"{type(why).__name__}: {why}"]
-    if package is of_openai or ours is None:
+    if package is callers or ours is None:
         return []
     try:
         theirs = getattr(package, kind)(data)
@@ -145,6 +152,26 @@ SLIPS = [
 ]
 
 
+# The same of messages.
+MESSAGES_SLIPS = [
+    (".answer", "Rome", "Oslo"),
+    (".answer", '"name":"time"', '"name":"tide"'),
+    (".answer", '"stop_reason":"tool_use"', '"stop_reason":"end_turn"'),
+    (".answer", '"input_tokens":50', '"input_tokens":51'),
+    (".answer", '"output_tokens":30', '"output_tokens":"30"'),
+    (".answer", '"role":"assistant"', '"role":"model"'),
+    (".answer", '"type":"message"', '"type":"chat.completion"'),
+    (".answer", '"type":"tool_use"', '"type":"function"'),
+    (".stream", '"name":"time"', '"name":"tide"'),
+    (".stream", '"stop_reason":"tool_use"', '"stop_reason":"max_tokens"'),
+    (".stream", '"output_tokens":30', '"output_tokens":31'),
+    (".stream", "event: content_block_start", "event: content_block_begin"),
+    (".stream", "event: message_delta", "event: message_stop"),
+    (".stream", '"type":"input_json_delta"', '"type":"text_delta"'),
+    (".stream", '"type":"message_stop"', '"type":"done"'),
+]
+
+
 def self_test(golden, frames):
     """Each validator takes what is good, and finds fault with each thing that is not."""
     paths = {"vertex": of_gemini.VERTEX + "gemini-2.5-flash:generateContent"}
@@ -166,6 +193,15 @@ def self_test(golden, frames):
                 yield f"self test: {name} has no {right}"
             if right in text and not tell(package, kind[1:], data, text.replace(right, wrong).encode()):
                 yield f"self test: {name} finds no fault with {kind} if {right} becomes {wrong}"
+        for kind, right, wrong in MESSAGES_SLIPS if name != "anthropic" else []:
+            out = golden / "parallel-calls" / f"{name}{kind}.messages.out"
+            recorded = out.with_suffix("").with_suffix("")
+            data = (frames / f"parallel-calls.{name}{kind}" if (name, kind) == ("bedrock", ".stream") else recorded).read_bytes()
+            text = out.read_text()
+            if right not in text and name != "cohere":
+                yield f"self test: {name} has no {right}"
+            if right in text and not tell(package, kind[1:], data, text.replace(right, wrong).encode(), of_anthropic):
+                yield f"self test: {name} finds no fault with the message's {kind} if {right} becomes {wrong}"
     stream, out = frames / "parallel-calls.bedrock.stream", golden / "parallel-calls/bedrock.stream.out"
     for at in range(0, len(stream.read_bytes()), 11):
         flipped = bytearray(stream.read_bytes())

@@ -102,10 +102,15 @@ def rules(body):
 
 
 def answer(text):
+    if text.startswith(b"!"):
+        return None
     return told(Message.model_validate_json(text, strict=True))
 
 
 def stream(data):
+    """A stream; or the beginning of one, and a line that says how it failed."""
+    if data.rstrip(b"\n").rpartition(b"\n")[2].startswith(b"!"):
+        return None
     message = None
     for event in SSEDecoder().iter_bytes(iter([data])):
         value = event.json()

@@ -9,9 +9,10 @@ from openai._models import construct_type, validate_type
 from openai._streaming import SSEDecoder
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming
 
 from told import Told
-from typed import Wrong
+from typed import Wrong, check
 
 # What may stand in an answer though the package does not know it: what the model thought, Google's signatures and pictures, our own marks,
 # and what Azure adds.
@@ -95,6 +96,11 @@ def unknown(model, at="$"):
         for index, inner in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(inner, openai.BaseModel):
                 unknown(inner, f"{at}.{key}" + (f"[{index}]" if isinstance(value, list) else ""))
+
+
+def composed(body):
+    """Finds fault with a member of a request that the package could not have sent."""
+    check(body, CompletionCreateParamsStreaming if body.get("stream") else CompletionCreateParamsNonStreaming)
 
 
 def request(path, body, fail):

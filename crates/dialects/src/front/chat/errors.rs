@@ -33,7 +33,16 @@ mod tests {
     fn the_body_has_all_four_keys() {
         let kind = "invalid_request_error";
         let code = Some("unknown_url");
-        let error = CallerError { status: 404, kind, code, param: None, message: "no", request_id: "r" };
+        let error = CallerError {
+            status: 404,
+            kind,
+            code,
+            param: None,
+            message: "no",
+            request_id: "r",
+            retry_after: None,
+            has_begun: false,
+        };
         let text = r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"unknown_url"}}"#;
         assert_eq!(String::from_utf8_lossy(&body(&error)), text);
         assert_eq!(String::from_utf8_lossy(&event(&error)), format!("data: {text}\n\n"));

@@ -221,7 +221,7 @@ fn json_schema<'a>(
         match &**key {
             "name" => name = value.text()?,
             "description" => description = value.text()?,
-            "schema" => schema = value.raw_object()?,
+            "schema" => schema = value.raw_object()?.map(Cow::from),
             "strict" => strict = value.flag()?,
             _ => others::inner(others, "response_format.json_schema.", key, value)?,
         }

@@ -59,7 +59,16 @@ mod tests {
     use super::*;
 
     fn error<'e>(status: u16, code: Option<&'e str>, message: &'e str) -> CallerError<'e> {
-        CallerError { status, kind: "upstream_error", code, param: Some("x"), message, request_id: "r" }
+        CallerError {
+            status,
+            kind: "upstream_error",
+            code,
+            param: Some("x"),
+            message,
+            request_id: "r",
+            retry_after: None,
+            has_begun: false,
+        }
     }
 
     #[test]

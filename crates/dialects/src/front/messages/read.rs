@@ -14,7 +14,7 @@ use super::fields;
 use crate::front::FieldNames;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
-use crate::neutral::{Effort, Format, Message, Raw, Refused, Request, Role};
+use crate::neutral::{Effort, Field, Format, Message, Raw, Refused, Request, Role, ToolChoice};
 use crate::wire::json::{Cursor, Kind};
 
 /// Reads a body: the request, and what the caller calls its fields.
@@ -29,7 +29,18 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
     Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
     cursor.end().map_err(value::syntax)?;
-    Ok((reading.request(), FieldNames::new(fields::name)))
+    let mut names = FieldNames::new(fields::name);
+    if reading.has_old_format {
+        names.write(Field::Format, "output_format");
+        names.write(Field::FormatSchema, "output_format.schema");
+    }
+    let request = reading.request();
+    check_choice(&request)?;
+    // An effort that nobody named is what the settings of thinking come to.
+    if request.thinking.effort.is_none() {
+        names.write(Field::Effort, "thinking");
+    }
+    Ok((request, names))
 }
 
 const FIELDS: [&str; 20] = [
@@ -65,6 +76,8 @@ struct Reading<'a> {
     shown: Vec<Cow<'a, str>>,
     /// The effort that the last message of the system's sets.
     effort: Option<Effort>,
+    /// True if the format stands where it once stood.
+    has_old_format: bool,
 }
 
 impl<'a> Reading<'a> {
@@ -82,7 +95,7 @@ impl<'a> Reading<'a> {
             "tool_choice" => tools::choice(value, request)?,
             "thinking" => request.thinking.settings = value.raw_object()?,
             "output_config" => output_config(value, request)?,
-            "output_format" => format(value, "output_format.", request)?,
+            "output_format" => self.has_old_format = format(value, "output_format.", request)?,
             "metadata" => {
                 let other =
                     |name: &_, value: Value<'_, 'a>| others::inner(&mut request.others, "metadata.", name, value);
@@ -165,12 +178,23 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// Refuses the choice of a tool that is not there, or that the model does not see.
+fn check_choice(request: &Request<'_>) -> Result<(), ReadFault> {
+    match &request.tool_choice {
+        Some(ToolChoice::Named(name)) if request.tools.iter().all(|tool| tool.name != *name) => {
+            let message = "`tool_choice.name` is none of the tools that the model can see";
+            Err(Box::new(Refused::invalid("tool_choice.name", message)))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Reads the effort, and the format.
 fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     value.object(&["effort", "format"], |name, value| {
         match &**name {
             "effort" => request.thinking.effort = effort(value)?,
-            "format" => format(value, "output_config.format.", request)?,
+            "format" => drop(format(value, "output_config.format.", request)?),
             _ => others::inner(&mut request.others, "output_config.", name, value)?,
         }
         Ok(())
@@ -191,8 +215,9 @@ fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
     }))
 }
 
-/// Reads `{type: json_schema, schema}`. `prefix` stands before the names of its other members.
-fn format<'a>(value: Value<'_, 'a>, prefix: &str, request: &mut Request<'a>) -> Result<(), ReadFault> {
+/// Reads `{type: json_schema, schema}`; returns whether it is there. `prefix` stands before the
+/// names of its other members.
+fn format<'a>(value: Value<'_, 'a>, prefix: &str, request: &mut Request<'a>) -> Result<bool, ReadFault> {
     let place = value.place;
     let (mut kind, mut schema, mut name) = (None, None, None);
     let is_there = value.object(&["type", "schema", "name"], |key, value| {
@@ -205,13 +230,13 @@ fn format<'a>(value: Value<'_, 'a>, prefix: &str, request: &mut Request<'a>) -> 
         Ok(())
     })?;
     match kind.as_deref() {
-        _ if !is_there => Ok(()),
+        _ if !is_there => Ok(false),
         Some("json_schema") => {
             let schema: Raw<'a> = schema.ok_or_else(|| place.field("schema").missing())?;
             let name = name.unwrap_or(Cow::Borrowed("output"));
             request.format =
-                Some(Format::JsonSchema { name, description: None, schema: Some(schema), strict: Some(true) });
-            Ok(())
+                Some(Format::JsonSchema { name, description: None, schema: Some(schema.into()), strict: Some(true) });
+            Ok(true)
         }
         Some(_) => Err(place.field("type").refuse("must be `json_schema`")),
         None => Err(place.field("type").missing()),

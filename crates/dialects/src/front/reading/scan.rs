@@ -151,15 +151,18 @@ impl<'a> Scan<'a> {
 
     /// Returns the envelope, or the first fault. `missing` is a field that must be there and is
     /// not.
-    pub(in crate::front) fn envelope(mut self, missing: Option<&'static str>) -> Result<Envelope, Fault> {
+    pub(in crate::front) fn envelope(self, missing: Option<&'static str>) -> Result<Envelope, Fault> {
+        let missing = self.envelope.model.is_empty().then_some("model").or(missing);
+        self.envelope_without_model(missing)
+    }
+
+    /// Returns the same of a format whose requests do not name the model.
+    pub(in crate::front) fn envelope_without_model(mut self, missing: Option<&'static str>) -> Result<Envelope, Fault> {
         if let Some(name) = duplicate(&mut self.names) {
             return Err(Fault::duplicate(&String::from_utf8_lossy(name)));
         }
         if let Some(fault) = self.fault {
             return Err(fault);
-        }
-        if self.envelope.model.is_empty() {
-            return Err(Fault::missing("model"));
         }
         if let Some(missing) = missing {
             return Err(Fault::missing(missing));

@@ -13,7 +13,10 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Returns an empty draft.
-    pub(crate) fn new(header: &AnswerHeader, options: AnswerOptions, writer: Box<dyn AnswerWriter>) -> Self {
+    pub(crate) fn new(header: &AnswerHeader, options: AnswerOptions, mut writer: Box<dyn AnswerWriter>) -> Self {
+        if let Some(echo) = &options.undo.echo {
+            writer.echo(echo);
+        }
         Self { progress: AnswerProgress::new(header, options), writer }
     }
 
@@ -25,7 +28,12 @@ impl Draft {
 
     /// Fails if the events so far are no valid answer.
     pub(crate) fn fault(&self) -> Result<(), StreamFault> {
-        self.progress.fault.map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
+        self.progress.fault.or(self.writer.fault()).map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
+    }
+
+    /// Returns the number of bytes of the answer that are kept until its end.
+    pub(crate) fn kept(&self) -> usize {
+        self.writer.kept()
     }
 
     /// Returns the buffer with the text that was written since it was last taken.
@@ -37,6 +45,7 @@ impl Draft {
     pub(crate) fn end(&mut self, trail: Option<&str>) -> Result<Usage, &'static str> {
         self.progress.close(&mut *self.writer)?;
         self.writer.end(&self.progress.tally, trail);
+        self.writer.fault().map_or(Ok(()), Err)?;
         Ok(self.progress.tally.usage())
     }
 

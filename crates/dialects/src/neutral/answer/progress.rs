@@ -103,7 +103,7 @@ impl AnswerProgress {
         Self {
             undo: options.undo,
             wants_json: header.wants_json,
-            hide_reasoning: options.hide_reasoning,
+            hide_reasoning: options.hide_reasoning || header.hide_thoughts,
             thoughts: options.keep_thoughts.then(Box::default),
             ids: Ids::new(header),
             tally: Tally::new(header),
@@ -331,6 +331,9 @@ impl AnswerProgress {
                 choice.arguments.take(text);
                 let number = choice.calls.saturating_sub(1);
                 writer.arguments(at, number, text);
+                if writer.is_full() {
+                    return Err("the arguments of the calls are too large");
+                }
             }
             Current::Format => {
                 choice.hear(text);

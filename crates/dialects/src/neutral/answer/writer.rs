@@ -1,15 +1,26 @@
 //! A writer writes an answer in the format of one front door.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::tally::Tally;
-use crate::neutral::Finish;
+use crate::neutral::{Echo, Finish};
 
 /// Writes an answer in the format of one front door. The calls come in the order in which a caller
 /// may see their results.
 pub(crate) trait AnswerWriter: fmt::Debug + Send {
     /// Returns the buffer of the written text. Whoever takes the text leaves the buffer empty.
     fn out(&mut self) -> &mut Vec<u8>;
+    /// Takes what the answer repeats of its request, before anything else.
+    fn echo(&mut self, _echo: &Arc<Echo>) {}
+    /// Returns the number of bytes of the answer that are kept until its end.
+    fn kept(&self) -> usize {
+        0
+    }
+    /// Returns why the answer cannot be written, if it cannot.
+    fn fault(&self) -> Option<&'static str> {
+        None
+    }
     /// Takes the upstream's id of the answer.
     fn id(&mut self, id: &str);
     /// Opens the next choice.
@@ -31,6 +42,11 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     /// Returns whether clients of the format fail on a call whose arguments are no JSON object.
     /// Then an answer with such a call is no answer.
     fn needs_objects(&self) -> bool {
+        false
+    }
+    /// Returns whether the arguments that wait for the ends of their calls are more than the writer
+    /// keeps. Then the answer cannot go on.
+    fn is_full(&self) -> bool {
         false
     }
     /// Ends the answer: writes what is still missing, with what it cost. In a stream, `trail`

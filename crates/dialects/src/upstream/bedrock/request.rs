@@ -26,7 +26,10 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let refusal = "This model needs a user message that is not empty.";
     let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
 
-    let mut thinking = Thinking::of(request, target, &mut losses)?;
+    let mut thinking = match request.thinking.settings {
+        Some(_) if family != Family::Claude => Thinking::of_effort(request, target, &mut losses)?,
+        Some(_) | None => Thinking::of(request, target, &mut losses)?,
+    };
     // Only Claudes understand Anthropic's own fields of thinking.
     let is_own = family != Family::Claude && request.others.iter().any(|(name, _)| name == "thinking");
     if is_own && (thinking.is_on() || thinking.is_off()) {

@@ -50,8 +50,13 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
 
 /// Returns the turns that have content.
 pub(crate) fn spoken<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&'t Turn<'r, 'a>> {
-    let thinks = |item: &&Item<'_, '_>| matches!(item, Item::Thoughts(_));
-    turns.iter().filter(|turn| turn.items.iter().any(|item| speaks(item) && !thinks(&item))).collect()
+    turns.iter().filter(|turn| has_content(turn)).collect()
+}
+
+/// Returns whether a turn has content. Thoughts alone are none.
+pub(crate) fn has_content(turn: &Turn<'_, '_>) -> bool {
+    let thinks = |item: &Item<'_, '_>| matches!(item, Item::Thoughts(_));
+    turn.items.iter().any(|item| speaks(item) && !thinks(item))
 }
 
 /// Returns the sides, in the order in which they speak.

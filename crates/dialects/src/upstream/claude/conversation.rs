@@ -55,6 +55,9 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
         let spoken = alternation::spoken(&turns.turns);
+        let is_said = |item: &Item<'_, '_>| matches!(item, Item::Thoughts(Thoughts::Said(_)));
+        let mut silent = turns.turns.iter().filter(|turn| !alternation::has_content(turn));
+        losses.add_if(silent.any(|turn| turn.items.iter().any(is_said)), Field::Thoughts);
         let ids = alternation::ids(request, &spoken)?;
         let system: Vec<_> = turns.system.iter().copied().filter(|part| !is_blank_part(part)).collect();
         if spoken.is_empty() {

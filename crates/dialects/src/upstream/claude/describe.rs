@@ -20,7 +20,7 @@ impl<'t> Described<'t> {
     /// Describes a tool of the caller's. `limits` is `None` if models cannot be held to a schema.
     pub(crate) fn of(tool: &'t Tool<'_>, limits: Option<&mut Limits>, losses: &mut LostFields) -> Self {
         let (schema, strict) = match &tool.kind {
-            ToolKind::Function(schema, strict) => (schema.as_ref().map(|raw| raw.0), strict.unwrap_or(false)),
+            ToolKind::Function(schema, strict) => (schema.as_deref(), strict.unwrap_or(false)),
             ToolKind::Custom | ToolKind::Other => (None, false),
         };
         let about = tool.description.as_deref().filter(|about| !about.is_empty());

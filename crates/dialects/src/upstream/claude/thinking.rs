@@ -56,6 +56,25 @@ impl<'a> Thinking<'a> {
         target: &Target<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
+        Self::by(request, target, (own(request), request.thinking.effort), losses)
+    }
+
+    /// Decides for a model that does not know Anthropic's own settings: by the effort that they
+    /// come to.
+    pub(crate) fn of_effort(
+        request: &Request<'a>,
+        target: &Target<'_>,
+        losses: &mut LostFields,
+    ) -> Result<Self, FieldRefused> {
+        Self::by(request, target, (None, request.effort()), losses)
+    }
+
+    fn by(
+        request: &Request<'a>,
+        target: &Target<'_>,
+        (settings, effort): (Option<&'a str>, Option<Effort>),
+        losses: &mut LostFields,
+    ) -> Result<Self, FieldRefused> {
         let traits = &target.traits;
         let cap = traits.max_output.unwrap_or(u64::MAX);
         let silent = traits.max_output.unwrap_or(MAX_TOKENS);
@@ -68,17 +87,25 @@ impl<'a> Thinking<'a> {
         // If the caller sets no maximum, the answer may grow by the tokens of thinking.
         let room =
             |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
-        let said = own(request);
-        let own = if traits.thinking == Kind::None { None } else { said.map(read).transpose()?.flatten() };
-        losses.add_if(said.is_some() && own.is_none(), Field::Thinking);
-        if let Some((raw, (own, budget))) = said.zip(own) {
+        let own = if traits.thinking == Kind::None { None } else { settings.map(read).transpose()?.flatten() };
+        losses.add_if(settings.is_some() && own.is_none(), Field::Thinking);
+        // A model that thinks by a budget refuses to think as it likes. An effort says how much.
+        let is_known = |(own, _): &(Own, f64)| *own != Own::Adaptive || traits.thinking != Kind::Budget;
+        let (settings, own) = match own {
+            Some(read) if !is_known(&read) => {
+                losses.add_if(effort.is_none(), Field::Thinking);
+                (None, None)
+            }
+            own => (settings, own),
+        };
+        if let Some((raw, (own, budget))) = settings.zip(own) {
             thinking.mode = Mode::Own(raw, own);
             thinking.max_tokens = room(whole(budget));
             if budget > 0.0 && whole(budget) >= thinking.max_tokens {
                 let message = "`thinking.budget_tokens` must be less than the answer's largest number of tokens";
                 return Err(FieldRefused::invalid(Field::ThinkingBudget, message));
             }
-            match request.thinking.effort {
+            match effort {
                 // A model may think as it likes, and with this effort.
                 Some(effort) if own == Own::Adaptive && effort != Effort::None => {
                     thinking.say(effort, traits.efforts, losses)
@@ -88,10 +115,10 @@ impl<'a> Thinking<'a> {
             }
             return Ok(thinking);
         }
-        if said.is_some() && traits.thinking != Kind::None {
+        if settings.is_some() && traits.thinking != Kind::None {
             return Ok(thinking);
         }
-        match (request.thinking.effort, traits.thinking) {
+        match (effort, traits.thinking) {
             (None, _) | (Some(Effort::None), Kind::Unknown | Kind::None | Kind::Budget) => {}
             (Some(_), Kind::Unknown | Kind::None) => losses.add(Field::Effort),
             (Some(Effort::None), Kind::Effort) if traits.thinking_off => thinking.mode = Mode::Off,

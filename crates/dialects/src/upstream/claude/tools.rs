@@ -183,6 +183,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             stubs: self.stubs.iter().map(|name| self.names.written(name).to_owned()).collect(),
             format_tool: self.answer.map(|answer| answer.name),
             names: self.names.into_changed(),
+            echo: None,
         }
     }
 }
@@ -190,7 +191,7 @@ impl<'r, 'a> Tools<'r, 'a> {
 impl<'r> Native<'r> {
     /// Returns the format for the API's own field, if it has a schema that the API takes.
     fn of(format: &'r Format<'_>, api: Api, limits: &mut Limits, losses: &mut LostFields) -> Option<Self> {
-        let Format::JsonSchema { name, description, schema: Some(Raw(schema)), .. } = format else { return None };
+        let Format::JsonSchema { name, description, schema: Some(schema), .. } = format else { return None };
         let about = description.as_deref();
         if !api.fitted_schemas {
             return Some(Self { schema: Cow::Borrowed(schema), name, about });

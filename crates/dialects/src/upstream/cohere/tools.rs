@@ -35,8 +35,8 @@ impl<'r, 'a> Tools<'r, 'a> {
             native: traits.structured && (traits.structured_with_tools || offer.tools.is_empty()),
             tool: traits.tools && traits.forced_tools && has_schema,
             words: false,
-            refusal: "This model does not support this `response_format`.",
-            refusal_beside_tools: "This model does not support `response_format` together with tools.",
+            refusal: "This model does not support this format for its answer.",
+            refusal_beside_tools: "This model does not support a format for its answer together with tools.",
         };
         let form = offer.form(request.format.as_ref(), ways, losses)?;
         if let Form::Native(Format::JsonSchema { description: Some(_), .. }) = form {

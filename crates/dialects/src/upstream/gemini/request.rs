@@ -70,7 +70,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
         body: w.into_bytes(),
         headers: Vec::new(),
         losses,
-        undo: Undo { names: plan.names.undo(), format_tool, stubs: Vec::new() },
+        undo: Undo { names: plan.names.undo(), format_tool, ..Undo::default() },
     })
 }
 

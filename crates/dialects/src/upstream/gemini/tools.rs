@@ -48,8 +48,8 @@ impl<'r, 'a> Plan<'r, 'a> {
             native,
             tool: !native && traits.tools && traits.forced_tools && fits_tool(),
             words: false,
-            refusal: "This model does not support this `response_format`.",
-            refusal_beside_tools: "This model does not support this `response_format` together with tools.",
+            refusal: "This model does not support this format for its answer.",
+            refusal_beside_tools: "This model does not support this format for its answer together with tools.",
         };
         let form = offer.form(format, ways, losses)?;
         let mut names = FunctionNames::of(request);
@@ -111,7 +111,7 @@ impl<'r, 'a> Plan<'r, 'a> {
     fn declaration(&self, tool: &Tool<'_>, losses: &mut LostFields, w: &mut Writer) {
         w.key("name").text(&self.names.theirs(&tool.name));
         w.optional("description", tool.description.as_deref(), Writer::text);
-        let ToolKind::Function(Some(Raw(parameters)), _) = tool.kind else { return };
+        let ToolKind::Function(Some(parameters), _) = &tool.kind else { return };
         let schema = Schema::read(parameters);
         losses.add_if(
             !schema.has_no_properties() && write_parameters(&schema, self.in_json_schema, w),
@@ -166,7 +166,7 @@ pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &m
     w.key("responseMimeType").text("application/json");
     match format {
         Format::JsonObject | Format::JsonSchema { schema: None, .. } => {}
-        Format::JsonSchema { description, schema: Some(Raw(json)), .. } => {
+        Format::JsonSchema { description, schema: Some(json), .. } => {
             losses.add_if(description.is_some(), Field::FormatDescription);
             let schema = Schema::read(json);
             let lost = if in_json_schema {

@@ -21,11 +21,11 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     if request.format.is_some() && has_tools && !traits.structured_with_tools {
         return Err(FieldRefused::unsupported(
             Field::Format,
-            "This model does not support `response_format` together with tools.",
+            "This model does not support a format for its answer together with tools.",
         ));
     }
     if request.format.is_some() && !traits.structured {
-        return Err(FieldRefused::unsupported(Field::Format, "This model does not support `response_format`."));
+        return Err(FieldRefused::unsupported(Field::Format, "This model does not support a format for its answer."));
     }
     let mut losses = LostFields::default();
     flat::lost(request, &mut losses);
@@ -108,7 +108,7 @@ fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut LostFi
         None => {}
         Some(Format::JsonSchema { schema: Some(schema), description, .. }) => {
             losses.add_if(description.is_some(), Field::FormatDescription);
-            w.key("format").raw(schema.0);
+            w.key("format").raw(schema);
         }
         Some(Format::JsonSchema { schema: None, .. } | Format::JsonObject) => w.key("format").text("json"),
     }

@@ -17,9 +17,12 @@ const MAX_STOPS: usize = 4;
 /// The longest name of an end user.
 const MAX_USER: usize = 64;
 
-/// Writes a request.
-pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+/// Writes a request. `fetches` says that the server fetches pictures.
+pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool) -> Result<Written, FieldRefused> {
     answered(request)?;
+    if !fetches {
+        refuse_urls(request)?;
+    }
     target.traits.check(request)?;
     let mut losses = LostFields::default();
     let names = Names::of(request);
@@ -74,6 +77,20 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>) -> Result<Writ
     Ok(Written { body: w.into_bytes(), losses, undo, headers: Vec::new() })
 }
 
+/// Refuses pictures that the server would have to fetch.
+fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
+    let is_elsewhere = |part: &Part<'_>| matches!(part.kind, PartKind::Image(Media::Url(_), _));
+    let mut places = request.messages.iter().enumerate().filter_map(|(index, message)| {
+        message.content.iter().position(is_elsewhere).map(|place| Field::Part(index, place))
+    });
+    match places.next() {
+        Some(place) => {
+            Err(FieldRefused::unsupported(place, "This model's server fetches no pictures: send the data itself."))
+        }
+        None => Ok(()),
+    }
+}
+
 const TIERS: [(&str, Option<&str>); 4] =
     [("auto", None), ("default", Some("default")), ("flex", Some("flex")), ("priority", Some("priority"))];
 
@@ -115,7 +132,7 @@ fn write_format(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) 
         Some(Format::JsonObject) | Some(Format::JsonSchema { schema: None, .. }) => {
             w.key("response_format").object(|w| w.key("type").text("json_object"));
         }
-        Some(Format::JsonSchema { name, description, schema: Some(Raw(schema)), strict }) => {
+        Some(Format::JsonSchema { name, description, schema: Some(schema), strict }) => {
             w.key("response_format").object(|w| {
                 w.key("type").text("json_schema");
                 w.key("json_schema").object(|w| {
@@ -141,7 +158,7 @@ fn write_tools(w: &mut Writer, request: &Request<'_>, names: &Names<'_>) {
                 w.key("function").object(|w| {
                     w.key("name").text(name);
                     w.optional("description", tool.description.as_deref(), Writer::text);
-                    w.optional("parameters", *parameters, |w, Raw(schema)| w.raw(schema));
+                    w.optional("parameters", parameters.as_deref(), Writer::raw);
                     w.optional("strict", *strict, Writer::bool);
                 });
             }
@@ -189,7 +206,7 @@ struct Messages<'m, 'r, 'a> {
     names: &'m Names<'r>,
     losses: &'m mut LostFields,
     /// The media of results. A result holds text only, so the user shows them after all results.
-    media: Vec<(usize, &'r [Part<'a>])>,
+    media: Vec<(usize, &'r Message<'a>)>,
     refused: Option<FieldRefused>,
 }
 
@@ -213,7 +230,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                 let (text, id) = (texts(&message.content), message.tool_call_id.as_deref().unwrap_or_default());
                 self.w.object(|w| w.texts([("role", "tool"), ("tool_call_id", id), ("content", &text)]));
                 if message.content.iter().any(is_medium) {
-                    self.media.push((index, &message.content));
+                    self.media.push((index, message));
                 }
             }
         }
@@ -268,9 +285,11 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
         self.w.object(|w| {
             w.key("role").text("user");
             w.key("content").array(|w| {
-                for (index, content) in media {
-                    w.object(|w| w.texts([("type", "text"), ("text", "The media of the tool's result:")]));
-                    for (place, part) in content.iter().enumerate().filter(|(_, part)| is_medium(part)) {
+                for (index, result) in media {
+                    let id = result.tool_call_id.as_deref().unwrap_or_default();
+                    let of = format!("The media of the result of {id}:");
+                    w.object(|w| w.texts([("type", "text"), ("text", &of)]));
+                    for (place, part) in result.content.iter().enumerate().filter(|(_, part)| is_medium(part)) {
                         write_part(w, part, (index, place), refused, losses);
                     }
                 }
@@ -336,7 +355,7 @@ fn texts(content: &[Part<'_>]) -> String {
     });
     let mut joined = String::new();
     for text in texts {
-        if !joined.is_empty() && !joined.ends_with(' ') {
+        if !joined.is_empty() {
             joined.push_str("\n\n");
         }
         joined.push_str(text);

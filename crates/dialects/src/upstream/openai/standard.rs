@@ -93,12 +93,12 @@ pub(crate) fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), &'static st
 /// Reads the chunks of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct StandardChunks {
-    choices: Vec<Calls>,
+    choices: Vec<ChoiceCalls>,
 }
 
 /// The calls of one choice, and what waits for their ends.
 #[derive(Debug, Default)]
-struct Calls {
+struct ChoiceCalls {
     /// The number of the next call that may begin: those before it are told.
     next: usize,
     /// The call that is being told, and those after it.
@@ -187,14 +187,14 @@ impl StandardChunks {
         Ok(())
     }
 
-    fn calls(&mut self, index: u32) -> Result<&mut Calls, &'static str> {
+    fn calls(&mut self, index: u32) -> Result<&mut ChoiceCalls, &'static str> {
         const TOO_MANY: &str = "more than 128 choices";
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         if at >= MAX_ENTRIES {
             return Err(TOO_MANY);
         }
         if self.choices.len() <= at {
-            self.choices.resize_with(at + 1, Calls::default);
+            self.choices.resize_with(at + 1, ChoiceCalls::default);
         }
         self.choices.get_mut(at).ok_or(TOO_MANY)
     }
@@ -208,7 +208,7 @@ impl StandardChunks {
     }
 }
 
-impl Calls {
+impl ChoiceCalls {
     /// Takes what is said beside calls. In the middle of a call it waits for the call's end.
     fn say(&mut self, choice: u32, speech: Speech, text: &str, emit: Emit<'_>) -> Result<(), &'static str> {
         if text.is_empty() {

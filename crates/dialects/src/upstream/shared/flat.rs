@@ -141,9 +141,9 @@ pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
 }
 
 /// Returns the parameters of a tool. They must be there even if they are empty.
-pub(crate) fn parameters<'a>(tool: &Tool<'a>) -> Raw<'a> {
-    match tool.kind {
-        ToolKind::Function(Some(schema), _) => schema,
+pub(crate) fn parameters<'t>(tool: &'t Tool<'_>) -> Raw<'t> {
+    match &tool.kind {
+        ToolKind::Function(Some(schema), _) => Raw(schema),
         ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => Raw(r#"{"type":"object","properties":{}}"#),
     }
 }

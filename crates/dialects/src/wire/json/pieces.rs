@@ -278,6 +278,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_beginning_of_an_object_may_become_one() {
+        for text in ["", " ", "{", "{\"a", "{\"a\":[1,", "{\"a\":tr", "{}", "{\"a\":1} \n"] {
+            assert!(of([text]).may_be_object(), "{text}");
+        }
+        for text in ["[", "\"", "1", "null", "n", "{a", "{}{", "{\"a\":01", "x"] {
+            assert!(!of([text]).may_be_object(), "{text}");
+        }
+    }
+
     /// The scanner, which would keep all of it, has a bound.
     #[test]
     fn it_reads_as_deep_as_the_text_is() {

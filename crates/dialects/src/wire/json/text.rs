@@ -85,6 +85,19 @@ pub fn is_whole(text: &[u8]) -> bool {
     cursor.value().and_then(|_| cursor.end()).is_ok()
 }
 
+/// Returns a valid JSON text without the white space between its tokens. Line ends stand nowhere
+/// else, so it is on one line.
+pub fn one_line(text: &str) -> String {
+    let (mut is_inside, mut is_escaped) = (false, false);
+    let keep = |c: &char| {
+        let is_kept = is_inside || !matches!(c, ' ' | '\t' | '\n' | '\r');
+        is_inside ^= *c == '"' && !is_escaped;
+        is_escaped = is_inside && *c == '\\' && !is_escaped;
+        is_kept
+    };
+    text.chars().filter(keep).collect()
+}
+
 /// Returns a JSON string literal with this value. It has no raw line ends.
 pub fn quote(s: &str) -> String {
     let mut literal = Writer::with_capacity(s.len() + 2);

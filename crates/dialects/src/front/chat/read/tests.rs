@@ -756,14 +756,14 @@ fn tools() {
             it.tools = vec![
                 Tool {
                     description: Some("d".into()),
-                    ..tool("f", ToolKind::Function(Some(Raw(r#"{"type": "object"}"#)), Some(true)))
+                    ..tool("f", ToolKind::Function(Some(r#"{"type": "object"}"#.into()), Some(true)))
                 },
                 function("g"),
                 Tool { description: Some("e".into()), ..tool("c", ToolKind::Custom) },
                 tool("", ToolKind::Other),
                 Tool { cache: Some(crate::neutral::Cache::default()), ..function("h") },
                 Tool { cache: Some(crate::neutral::Cache { ttl: Some("1h".into()) }), ..function("i") },
-                tool("j", ToolKind::Function(Some(Raw("{}")), None)),
+                tool("j", ToolKind::Function(Some("{}".into()), None)),
             ];
             it.others = vec![("tools[].x".into(), Raw("1"))];
         },
@@ -898,7 +898,7 @@ fn formats() {
     };
     check(
         r#""response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{"a": 1},"strict":true}}"#,
-        schema(Some("d".into()), Some(Raw(r#"{"a": 1}"#)), Some(true)),
+        schema(Some("d".into()), Some(r#"{"a": 1}"#.into()), Some(true)),
     );
     check(
         r#""response_format":{"json_schema":{"name":"n","schema":null},"type":"json_schema"}"#,

@@ -98,7 +98,7 @@ impl<'a> Tools<'a> {
             return Ok(None);
         }
         let name = name.ok_or_else(|| place.field("name").missing())?;
-        Ok(Some(Tool { name, description, kind: ToolKind::Function(parameters, strict), cache }))
+        Ok(Some(Tool { name, description, kind: ToolKind::Function(parameters.map(Cow::from), strict), cache }))
     }
 
     fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {

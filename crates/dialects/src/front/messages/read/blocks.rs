@@ -138,8 +138,7 @@ impl<'a> Blocks<'a> {
                     ..Message::default()
                 };
                 if block.is_error {
-                    let kind = PartKind::Text(Cow::Borrowed("Error: "));
-                    result.content.insert(0, Part { kind, cache: None });
+                    result.content = failed(result.content);
                 }
                 self.results.push(result);
             }
@@ -170,6 +169,15 @@ impl<'a> Blocks<'a> {
         }
         self.said.content.append(&mut parts);
     }
+}
+
+/// Says of a result that it is a failure.
+fn failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
+    match content.first_mut() {
+        Some(Part { kind: PartKind::Text(said), .. }) => *said = format!("Error: {said}").into(),
+        Some(_) | None => content.insert(0, Part { kind: PartKind::Text("Error".into()), cache: None }),
+    }
+    content
 }
 
 /// Adds text to a message, if it is any.
@@ -285,7 +293,7 @@ impl<'a> ReadBlock<'a> {
                 let place = value.place;
                 let mut block = ReadBlock::default();
                 value.element(&BLOCK, |name, value| block.field(name, value))?;
-                self.others.append(&mut block.others);
+                block.others.iter().for_each(|name| others::note(&mut self.others, "content[].", name));
                 match block.kind.as_deref() {
                     Some("text") => {
                         let text = block.text.unwrap_or_default();

@@ -81,7 +81,7 @@ fn settings(request: &Request<'_>) -> String {
 
 fn tool(tool: &crate::neutral::Tool<'_>) -> String {
     let ToolKind::Function(schema, strict) = &tool.kind else { panic!("{tool:?}") };
-    let schema = schema.map(|Raw(schema)| schema).unwrap_or_default();
+    let schema = schema.as_deref().unwrap_or_default();
     let strict = strict.map(|strict| format!("!{strict}")).unwrap_or_default();
     let about = tool.description.as_deref().unwrap_or_default();
     format!("{}({about}){schema}{strict}{}", tool.name, cached(tool.cache.as_ref()))
@@ -225,7 +225,7 @@ fn each_result_is_a_message_before_what_else_the_user_says() {
         json!({"messages": [calls, results]}),
         &[
             r#"assistant@0 read#a{"path":"x"} look#b{} ask#c{} find#d{}"#,
-            r#"result of d@1 "Error: " "no such thing""#,
+            r#"result of d@1 "Error: no such thing""#,
             r#"result of b@1 "a red square" image[image/png iVBORw0KGgoAAAAN]"#,
             "result of a@1",
             r#"result of c@1 file[application/pdf JVBERi0xLjcK]a.pdf "T\nS\nfound"~"#,
@@ -235,7 +235,11 @@ fn each_result_is_a_message_before_what_else_the_user_says() {
     // A failure without a word is a failure.
     check_content(
         json!([{"type": "tool_result", "tool_use_id": "a", "is_error": true}]),
-        &[r#"result of a@0 "Error: ""#],
+        &[r#"result of a@0 "Error""#],
+    );
+    check_content(
+        json!([{"type": "tool_result", "tool_use_id": "a", "is_error": true, "content": [{"type": "image", "source": base64("image/png", PNG)}]}]),
+        &[r#"result of a@0 "Error" image[image/png iVBORw0KGgoAAAAN]"#],
     );
 }
 
@@ -248,7 +252,7 @@ fn what_is_lost_beside_results_makes_no_message() {
         ]),
         &[
             r#"result of a@0 "ok""#,
-            r#"result of b@0 "done" -content[].tabs -content[].content[].browser_state -content[].novel"#,
+            r#"result of b@0 "done" -content[].content[].tabs -content[].content[].browser_state -content[].novel"#,
         ],
     );
     check_content(
@@ -395,7 +399,7 @@ fn the_format_stands_at_either_place() {
         Format::JsonSchema {
             name: "output".into(),
             description: None,
-            schema: Some(Raw(r#"{"properties":{"title":{"type":"string"}},"type":"object"}"#)),
+            schema: Some(r#"{"properties":{"title":{"type":"string"}},"type":"object"}"#.into()),
             strict: Some(true)
         }
     );
@@ -628,6 +632,16 @@ fn what_cannot_be_is_refused_by_its_path() {
         (json!({"tool_choice": {}}), "tool_choice.type", "is missing"),
         (json!({"tool_choice": {"type": "required"}}), "tool_choice.type", "`auto`, `any`, `tool` and `none`"),
         (json!({"tool_choice": {"type": "tool"}}), "tool_choice.name", "is missing"),
+        (
+            json!({"tools": [{"name": "f"}], "tool_choice": {"type": "tool", "name": "g"}}),
+            "tool_choice.name",
+            "none of the tools",
+        ),
+        (
+            json!({"tools": [{"name": "f"}, {"name": "g", "defer_loading": true}], "tool_choice": {"type": "tool", "name": "g"}}),
+            "tool_choice.name",
+            "that the model can see",
+        ),
         (json!({"thinking": "adaptive"}), "thinking", "must be an object"),
         (json!({"output_config": "low"}), "output_config", "must be an object"),
         (json!({"output_config": {"effort": "minimal"}}), "output_config.effort", "`low`, `medium`"),
@@ -711,7 +725,7 @@ fn what_nobody_here_understands_is_named() {
             {"type": "text", "text": "High tide is at six.", "citations": [{"type": "web_search_result_location", "url": "u"}]},
         ]}]}),
         &[concat!(
-            r#"assistant@0 "High tide is at six." -content[].server_tool_use -content[].encrypted_content -content[].url"#,
+            r#"assistant@0 "High tide is at six." -content[].server_tool_use -content[].content[].encrypted_content -content[].content[].url"#,
             " -content[].content[].web_search_result -content[].web_search_tool_result",
             " -content[].code_execution_tool_result -content[].server_name -content[].mcp_tool_use",
             " -content[].mcp_tool_result -content[].file_id -content[].container_upload",
@@ -958,7 +972,7 @@ fn a_coding_agents_requests_are_read() {
 /// What a dialect loses or refuses is called as a caller of Messages calls it.
 #[test]
 fn fields_have_the_callers_names() {
-    use crate::neutral::{Field, LostFields};
+    use crate::neutral::LostFields;
     let body = body(json!({
         "system": "s",
         "messages": [
@@ -980,7 +994,7 @@ fn fields_have_the_callers_names() {
         (Field::Calls(2), "messages[1].content"),
         (Field::MaxTokens, "max_tokens"),
         (Field::Stop, "stop_sequences"),
-        (Field::Effort, "output_config.effort"),
+        (Field::Effort, "thinking"),
         (Field::ThinkingBudget, "thinking.budget_tokens"),
         (Field::ThinkingType, "thinking.type"),
         (Field::Thoughts, "messages[].content[].thinking"),
@@ -994,6 +1008,22 @@ fn fields_have_the_callers_names() {
         (Field::other("sk-0123456789ab"), "other"),
     ] {
         assert_eq!(names.name(&request, &field), name, "{field:?}");
+    }
+    // What was written elsewhere is called as it was written.
+    for (members, field, name) in [
+        (json!({"output_format": {"type": "json_schema", "schema": {}}}), Field::Format, "output_format"),
+        (json!({"output_format": {"type": "json_schema", "schema": {}}}), Field::FormatSchema, "output_format.schema"),
+        (json!({"output_format": null}), Field::Format, "output_config.format"),
+        (json!({"thinking": {"type": "enabled", "budget_tokens": 9}}), Field::Effort, "thinking"),
+        (
+            json!({"thinking": {"type": "enabled"}, "output_config": {"effort": "low"}}),
+            Field::Effort,
+            "output_config.effort",
+        ),
+    ] {
+        let body = self::body(members);
+        let (request, names) = read(body.as_bytes()).unwrap();
+        assert_eq!(names.name(&request, &field), name, "{body}");
     }
     let mut lost = LostFields::default();
     [Field::Seed, Field::TopK, Field::TopK].into_iter().for_each(|field| lost.add(field));

@@ -83,7 +83,7 @@ impl<'a> ToolList<'a> {
         if !self.names.insert(name.clone()) {
             return Err(named.refuse("is also the name of another tool"));
         }
-        let tool = Tool { name, description, kind: ToolKind::Function(schema, strict), cache };
+        let tool = Tool { name, description, kind: ToolKind::Function(schema.map(Cow::from), strict), cache };
         self.list.push((tool, is_deferred));
         Ok(())
     }

@@ -140,6 +140,14 @@ fn anthropics_own_words_pass_as_they_are() {
         "",
     );
     check(OPUS_5, r#""thinking":{"type":"between_tools"}"#, r#"128000,"thinking":{"type":"between_tools"}"#, "");
+    // Models that think by a budget refuse to think as they like.
+    check(
+        SONNET_4_5,
+        r#""thinking":{"type":"adaptive"},"reasoning_effort":"medium""#,
+        r#"64000,"thinking":{"type":"enabled","budget_tokens":8192}"#,
+        "",
+    );
+    check(SONNET_4_5, r#""thinking":{"type":"adaptive"}"#, "64000", "thinking");
     for odd in ["7", "true"] {
         check(SONNET_4_5, &format!(r#""thinking":{odd}"#), "64000", "thinking");
     }

@@ -25,7 +25,17 @@ fn short(event: &Event<'_>) -> String {
         Event::Media(0, mime, data) => format!("{mime}:{data}"),
         Event::Finish(0, finish) => format!("{finish:?}").to_lowercase(),
         Event::End => "end".to_owned(),
-        other => format!("{other:?}"),
+        Event::Text(..)
+        | Event::Reasoning(..)
+        | Event::Refusal(..)
+        | Event::Call { .. }
+        | Event::Arguments(..)
+        | Event::Media(..)
+        | Event::Finish(..)
+        | Event::Id(_)
+        | Event::Signed(_)
+        | Event::Redacted(_)
+        | Event::Usage(_) => format!("{event:?}"),
     }
 }
 
@@ -481,6 +491,8 @@ fn delta() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Whatever a server's chunks say, a caller of either format gets all of its text, and a caller
     /// of Messages no call that cannot be read.
     #[test]

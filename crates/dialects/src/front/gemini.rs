@@ -1,0 +1,83 @@
+//! Gemini's `generateContent`, as callers speak it. There are two doors, since without `alt=sse` a
+//! stream is one JSON array, which is written as it comes.
+
+mod envelope;
+mod errors;
+mod fields;
+mod read;
+mod references;
+mod route;
+mod write;
+
+use std::borrow::Cow;
+
+use super::{ErrorForm, Front};
+use write::StreamForm;
+
+/// Gemini's `generateContent`, and `streamGenerateContent` with server-sent events.
+pub static GEMINI: Front = EVENTS;
+
+/// Gemini's `streamGenerateContent` with a JSON array.
+pub static GEMINI_ARRAY: Front = Front {
+    name: "gemini_array",
+    route: |path, query| route::route(path, query, StreamForm::Array),
+    errors: ErrorForm {
+        unavailable: 503,
+        asks_upgrade: false,
+        id_header: None,
+        body: errors::body,
+        event: errors::element,
+    },
+    stream_type: "application/json",
+    envelope: |body| envelope::read(body, &GEMINI_ARRAY),
+    stream: |header| Box::new(write::Chunks::new(header, StreamForm::Array)),
+    ..EVENTS
+};
+
+const EVENTS: Front = Front {
+    name: "gemini",
+    passes: false,
+    route: |path, query| route::route(path, query, StreamForm::Events),
+    owns: route::owns,
+    session_header: None,
+    errors: ErrorForm {
+        unavailable: 503,
+        asks_upgrade: false,
+        id_header: None,
+        body: errors::body,
+        event: errors::event,
+    },
+    headers: &[],
+    native: None,
+    id_prefix: "",
+    stream_type: "text/event-stream",
+    // Clients lose all that follows a comment. A blank line between events, or between the elements
+    // of an array, they skip.
+    keepalive: b"\n",
+    late_header: |_, _| String::new(),
+    envelope: |body| envelope::read(body, &GEMINI),
+    check_references: references::check,
+    may_have_calls: |body| {
+        [&b"functionCall"[..], b"function_call"].iter().any(|name| memchr::memmem::find(body, name).is_some())
+    },
+    read: read::read,
+    field_name: fields::name,
+    flaw_names: ["candidates[].content.parts[].functionCall.args", "generationConfig.responseJsonSchema"],
+    stream: |header| Box::new(write::Chunks::new(header, StreamForm::Events)),
+    whole: |header| Box::new(write::Whole::new(header)),
+};
+
+/// Returns a field's name as it is usually written. Google reads `mime_type` as `mimeType`.
+fn camel(name: &str) -> Cow<'_, str> {
+    if !name.contains('_') {
+        return Cow::Borrowed(name);
+    }
+    let mut words = name.split('_');
+    let mut joined = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        joined.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        joined.push_str(letters.as_str());
+    }
+    Cow::Owned(joined)
+}

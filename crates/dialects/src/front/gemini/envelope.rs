@@ -1,0 +1,251 @@
+//! The envelope of a Gemini request: the few fields that decide what it may cost and how it is
+//! answered. Which model it is for, and whether a stream is asked for, its path says.
+
+use super::camel;
+use crate::front::reading::count::{Read, members};
+use crate::front::reading::media::{self, MediaPlace};
+use crate::front::reading::scan::{Scan, number};
+use crate::front::{Envelope, Fault, Front};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
+
+/// Reads a request body.
+pub(super) fn read(body: &[u8], front: &'static Front) -> Result<Envelope, Fault> {
+    let mut seen = Vec::new();
+    let mut found = Found::default();
+    let mut scan = Scan::over(body, front, |scan, cursor, name| {
+        let name = text(name);
+        if let Some(known) = FIELDS.into_iter().find(|known| *known == camel(&name)) {
+            // One name may be written in two ways.
+            if seen.contains(&known) {
+                scan.note(|| Fault::duplicate(known));
+            }
+            seen.push(known);
+        }
+        field(scan, cursor, &camel(&name), &mut found)
+    })?;
+    scan.envelope.include_usage = true;
+    scan.envelope.hide_thoughts = !found.thoughts;
+    scan.envelope.wants_json = found.is_json.unwrap_or(found.has_schema);
+    scan.envelope_without_model((!seen.contains(&"contents")).then_some("contents"))
+}
+
+/// The fields that are read here.
+const FIELDS: [&str; 4] = ["contents", "systemInstruction", "tools", "generationConfig"];
+
+/// What the settings of the answer say.
+#[derive(Default)]
+struct Found {
+    thoughts: bool,
+    is_json: Option<bool>,
+    has_schema: bool,
+}
+
+/// Consumes the value of a top-level field.
+fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &str, found: &mut Found) -> Result<(), Broken> {
+    match name {
+        "contents" if cursor.kind()? == Kind::Object => {
+            let start = cursor.at();
+            if content(cursor, &mut scan.read)? {
+                scan.envelope.beginning = Some(start..cursor.at());
+            }
+        }
+        "contents" => scan.messages(cursor, "contents", content)?,
+        "systemInstruction" => drop(content(cursor, &mut scan.read)?),
+        "tools" => scan.read.more += cursor.value()?.len(),
+        "generationConfig" => settings(scan, cursor, found)?,
+        _ => scan.read.other(cursor)?,
+    }
+    Ok(())
+}
+
+/// Consumes the settings of the answer.
+fn settings<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, found: &mut Found) -> Result<(), Broken> {
+    if cursor.kind()? != Kind::Object {
+        return scan.read.other(cursor);
+    }
+    cursor.object(|cursor, key| {
+        let body = cursor.text();
+        let name = text(&json::name_of(body, &key)).into_owned();
+        match &*camel(&name) {
+            "maxOutputTokens" => {
+                let span = cursor.value()?;
+                scan.envelope.most_tokens = scan.envelope.most_tokens.max(number(cursor, &span));
+                scan.envelope.max_tokens_said = scan.envelope.most_tokens.is_some();
+            }
+            "candidateCount" => {
+                let span = cursor.value()?;
+                let count = number(cursor, &span).unwrap_or(1);
+                scan.envelope.choices = scan.envelope.choices.max(count);
+            }
+            "responseMimeType" => {
+                let span = cursor.value()?;
+                found.is_json = json::text_of(body, &span).map(|kind| kind == "application/json");
+            }
+            "responseSchema" | "responseJsonSchema" => {
+                found.has_schema |= cursor.kind()? == Kind::Object;
+                scan.read.more += cursor.value()?.len();
+            }
+            "thinkingConfig" => {
+                cursor.maybe_members(|key, value| {
+                    if camel(&text(&json::name_of(body, &key))) == "includeThoughts" {
+                        found.thoughts = slice(body, &value) == b"true";
+                    }
+                })?;
+            }
+            _ => scan.read.other(cursor)?,
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Consumes a content, counts what is in it, and returns whether it is a user's.
+fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
+    let mut is_users = true;
+    members(cursor, read, |cursor, name, read| match name {
+        b"role" => {
+            let role = cursor.value()?;
+            is_users = matches!(slice(cursor.text(), &role), br#""user""# | b"null");
+            Ok(())
+        }
+        b"parts" => one_or_more(cursor, read),
+        _ => read.other(cursor),
+    })?;
+    Ok(is_users)
+}
+
+/// Consumes parts: an array, or one.
+fn one_or_more(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    if cursor.kind()? == Kind::Array {
+        cursor.array(|cursor, _| part(cursor, read)).map(drop)
+    } else {
+        part(cursor, read)
+    }
+}
+
+/// Consumes a part.
+fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    members(cursor, read, |cursor, name, read| match &*camel(&text(name)) {
+        "text" | "output" | "code" => read.text(cursor),
+        "inlineData" => data(cursor, read),
+        "fileData" => {
+            // Somebody else has it: how large it is nobody knows.
+            read.refers = true;
+            read.medium(media::elsewhere(), true);
+            read.other(cursor)
+        }
+        "functionCall" | "functionResponse" => members(cursor, read, |cursor, name, read| match name {
+            b"args" | b"response" => {
+                read.text += cursor.value()?.len();
+                Ok(())
+            }
+            b"parts" => one_or_more(cursor, read),
+            _ => read.other(cursor),
+        }),
+        "executableCode" | "codeExecutionResult" => part(cursor, read),
+        _ => read.other(cursor),
+    })
+}
+
+/// Consumes media in base64.
+fn data(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    if cursor.kind()? != Kind::Object {
+        return read.other(cursor);
+    }
+    let (mut said, mut data): (Option<Span>, Option<Span>) = (None, None);
+    let before = cursor.at();
+    cursor.object(|cursor, key| {
+        let name = json::name_of(cursor.text(), &key);
+        let value = Some(cursor.value()?);
+        match &*camel(&text(&name)) {
+            "mimeType" => said = value,
+            "data" => data = value,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let quoted = |span: Option<Span>| span.map(|span| slice(cursor.text(), &span)).unwrap_or_default();
+    let (said, data) = (quoted(said), quoted(data));
+    let said = said.get(1..said.len().saturating_sub(1)).unwrap_or_default();
+    let place = match said.get(..6) {
+        Some(b"image/") => MediaPlace::Image,
+        Some(b"audio/") => MediaPlace::Audio,
+        _ => MediaPlace::File,
+    };
+    read.medium(media::of_base64(place, data, said, cursor.at() - before), true);
+    Ok(())
+}
+
+fn text(name: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::{Asked, GEMINI};
+
+    fn of(body: &str) -> Envelope {
+        (GEMINI.envelope)(body.as_bytes()).expect("a request")
+    }
+
+    #[test]
+    fn what_decides_is_read_in_one_pass() {
+        let body = r#"{"systemInstruction":{"parts":{"text":"abc"}},"generationConfig":{"maxOutputTokens":7,"candidateCount":2,
+            "thinkingConfig":{"includeThoughts":true}},"contents":[{"role":"model","parts":[{"text":"x"}]},
+            {"parts":[{"text":"hello"}]}]}"#;
+        let envelope = of(body).at(Asked { model: Some("m".into()), stream: true });
+        assert_eq!((envelope.model.as_str(), envelope.stream), ("m", true));
+        assert_eq!((envelope.most_tokens, envelope.choices, envelope.prompt_bytes), (Some(7), 2, 9));
+        assert!(envelope.include_usage && !envelope.hide_thoughts && !envelope.refers && !envelope.wants_json);
+        assert_eq!(envelope.beginning.map(|span| body[span].contains("hello")), Some(true));
+        let snake = r#"{"contents":{"parts":{"text":"hello"}},"generation_config":{"max_output_tokens":7}}"#;
+        let envelope = of(snake);
+        assert_eq!((envelope.most_tokens, envelope.prompt_bytes), (Some(7), 5));
+        assert!(envelope.hide_thoughts && envelope.beginning.is_some());
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_by_its_field() {
+        for (body, param, code) in [
+            ("{}", Some("contents"), Some("missing_required_parameter")),
+            (r#"{"contents":[]}"#, Some("contents"), Some("empty_array")),
+            (r#"{"contents":"x"}"#, Some("contents"), Some("invalid_type")),
+            (r#"{"contents":[1]}"#, Some("contents[0]"), Some("invalid_type")),
+            (r#"{"contents":[{}],"generationConfig":{},"generation_config":{}}"#, Some("generationConfig"), None),
+            ("[]", None, None),
+        ] {
+            let fault = (GEMINI.envelope)(body.as_bytes()).unwrap_err();
+            assert_eq!((fault.param.as_deref(), fault.code), (param, code), "{body}");
+        }
+    }
+
+    #[test]
+    fn media_count_by_kind_and_size_wherever_they_stand() {
+        let picture = format!("iVBORw0KGgoAAAA{}", "A".repeat(40_000));
+        for (kind, data) in [("mimeType", "inlineData"), ("mime_type", "inline_data")] {
+            let part = format!(r#"{{"{data}":{{"{kind}":"image/png","data":"{picture}"}}}}"#);
+            for body in [
+                format!(r#"{{"contents":[{{"parts":[{part}]}}]}}"#),
+                format!(r#"{{"contents":[{{"parts":[{{"functionResponse":{{"name":"f","parts":[{part}]}}}}]}}]}}"#),
+            ] {
+                let envelope = of(&body);
+                assert!(!envelope.refers && envelope.most_prompt < 2_000, "{} {body:.60}", envelope.most_prompt);
+            }
+        }
+        let far = of(r#"{"contents":[{"parts":[{"fileData":{"mimeType":"image/png","fileUri":"https://x/y"}}]}]}"#);
+        assert!(far.refers && far.most_prompt > 1_500);
+    }
+
+    #[test]
+    fn json_is_wanted_where_it_is_said() {
+        let wants = |settings: &str| {
+            of(&format!(r#"{{"contents":[{{"parts":[]}}],"generationConfig":{{{settings}}}}}"#)).wants_json
+        };
+        assert!(wants(r#""responseMimeType":"application/json""#));
+        assert!(wants(r#""responseMimeType":"application/json","responseJsonSchema":{}"#));
+        assert!(wants(r#""response_schema":{"type":"OBJECT"}"#));
+        assert!(!wants(r#""responseMimeType":"text/plain""#));
+        assert!(!wants(r#""temperature":1"#));
+    }
+}

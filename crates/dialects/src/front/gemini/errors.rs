@@ -1,0 +1,134 @@
+//! Errors in the form that callers of Gemini know.
+
+use crate::front::CallerError;
+use crate::wire::json::Writer;
+
+/// Writes an error.
+pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.object(|w| {
+        w.key("error").object(|w| {
+            w.key("code").number(error.status.into());
+            w.texts([("message", error.message), ("status", status(error.status))]);
+            let (wait, field) = (error.retry_after.map(Detail::Wait), error.param.map(Detail::Field));
+            w.list("details", wait.into_iter().chain(field), |w, detail| detail.write(error.message, w));
+        });
+    });
+    w.into_bytes()
+}
+
+/// What an error says besides.
+enum Detail<'e> {
+    /// The seconds until another try makes sense.
+    Wait(u64),
+    /// The field at fault.
+    Field(&'e str),
+}
+
+impl Detail<'_> {
+    fn write(self, message: &str, w: &mut Writer) {
+        w.object(|w| match self {
+            Detail::Wait(seconds) => {
+                let delay = format!("{seconds}s");
+                w.texts([("@type", "type.googleapis.com/google.rpc.RetryInfo"), ("retryDelay", &delay)]);
+            }
+            Detail::Field(field) => {
+                w.key("@type").text("type.googleapis.com/google.rpc.BadRequest");
+                w.key("fieldViolations").each([field], |w, field| {
+                    w.object(|w| w.texts([("field", field), ("description", message)]));
+                });
+            }
+        });
+    }
+}
+
+/// Writes an error as the last event of a stream.
+pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
+    [b"data: ".as_slice(), &body(error), b"\n\n"].concat()
+}
+
+/// Writes an error as the last element of an array, with the array's end, and its beginning if that
+/// was not written yet.
+pub(super) fn element(error: &CallerError<'_>) -> Vec<u8> {
+    let before: &[u8] = if error.has_begun { b",\n" } else { b"[" };
+    [before, &body(error), b"]\n"].concat()
+}
+
+/// Returns Google's word for an HTTP status.
+fn status(status: u16) -> &'static str {
+    match status {
+        401 => "UNAUTHENTICATED",
+        402 | 403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        408 | 504 => "DEADLINE_EXCEEDED",
+        409 => "ABORTED",
+        429 => "RESOURCE_EXHAUSTED",
+        499 => "CANCELLED",
+        501 => "UNIMPLEMENTED",
+        502 | 503 | 529 => "UNAVAILABLE",
+        500.. => "INTERNAL",
+        _ => "INVALID_ARGUMENT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(status: u16) -> CallerError<'static> {
+        CallerError {
+            status,
+            kind: "k",
+            code: None,
+            param: None,
+            message: "no",
+            request_id: "r",
+            retry_after: None,
+            has_begun: false,
+        }
+    }
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn an_error_has_googles_status() {
+        assert_eq!(text(body(&error(404))), r#"{"error":{"code":404,"message":"no","status":"NOT_FOUND"}}"#);
+        for (code, word) in [
+            (400, "INVALID_ARGUMENT"),
+            (401, "UNAUTHENTICATED"),
+            (405, "INVALID_ARGUMENT"),
+            (413, "INVALID_ARGUMENT"),
+            (429, "RESOURCE_EXHAUSTED"),
+            (500, "INTERNAL"),
+            (501, "UNIMPLEMENTED"),
+            (502, "UNAVAILABLE"),
+            (503, "UNAVAILABLE"),
+            (504, "DEADLINE_EXCEEDED"),
+        ] {
+            assert!(text(body(&error(code))).contains(word), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_wait_and_the_field_are_details() {
+        let details = |error| text(body(&error)).split_once(r#""details":"#).map(|(_, rest)| rest.to_owned()).unwrap();
+        assert_eq!(
+            details(CallerError { retry_after: Some(7), ..error(429) }),
+            r#"[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}"#
+        );
+        assert_eq!(
+            details(CallerError { param: Some("contents"), ..error(400) }),
+            r#"[{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"contents","description":"no"}]}]}}"#
+        );
+    }
+
+    #[test]
+    fn a_stream_ends_with_the_error() {
+        let body = r#"{"error":{"code":502,"message":"no","status":"UNAVAILABLE"}}"#;
+        assert_eq!(text(event(&error(502))), format!("data: {body}\n\n"));
+        assert_eq!(text(element(&error(502))), format!("[{body}]\n"));
+        assert_eq!(text(element(&CallerError { has_begun: true, ..error(502) })), format!(",\n{body}]\n"));
+    }
+}

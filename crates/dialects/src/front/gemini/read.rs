@@ -1,0 +1,135 @@
+//! A caller's body → [`Request`].
+//!
+//! One pass over a body that is known to be JSON. A content becomes several messages where it holds
+//! results of tools: each result is a message of its own, before what else the user says. What only
+//! Google's servers can run is refused by its name; what only advises is left out.
+
+mod calls;
+mod media;
+mod parts;
+mod schema;
+mod settings;
+mod tools;
+
+use std::cell::Cell;
+
+use super::{camel, fields};
+use crate::front::FieldNames;
+use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::neutral::{Message, Raw, Refused, Request, Role};
+use crate::wire::json::{Cursor, Kind};
+
+/// Reads a body: the request, and what the caller calls its fields.
+pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
+    whole(body).map_err(|why| *why)
+}
+
+fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+    let mut cursor = Cursor::new(body);
+    let mut reading = ReadSoFar::default();
+    let elements = Cell::new(0);
+    reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
+    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
+    cursor.end().map_err(value::syntax)?;
+    Ok((reading.request()?, FieldNames::new(fields::name)))
+}
+
+const FIELDS: [&str; 7] =
+    ["contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "cachedContent", "serviceTier"];
+
+/// What several fields decide together.
+#[derive(Default)]
+struct ReadSoFar<'a> {
+    request: Request<'a>,
+    system: Message<'a>,
+    tools: tools::DeclaredTools<'a>,
+    /// The calls that wait for their results.
+    calls: calls::Calls<'a>,
+}
+
+impl<'a> ReadSoFar<'a> {
+    /// Consumes a top-level field.
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let (request, place) = (&mut self.request, value.place);
+        match &*camel(name) {
+            // The path says it.
+            "model" => value.skip()?,
+            "contents" => each(value, |index, value| self.content(index, value))?,
+            "systemInstruction" if value.kind()? == Kind::String => {
+                let text = value.text()?.unwrap_or_default();
+                parts::say(&mut self.system, text);
+            }
+            "systemInstruction" => {
+                let mut read = parts::Parts::new(None);
+                read.content(value)?;
+                self.system = read.system(place)?;
+            }
+            "tools" => self.tools.read(value)?,
+            "toolConfig" => self.tools.config(value, &mut request.others)?,
+            "generationConfig" => settings::read(value, request)?,
+            "cachedContent" => {
+                if value.says_something()? {
+                    return Err(place
+                        .unsupported("what was stored at Google is not at hand here: send the contents themselves"));
+                }
+            }
+            "serviceTier" => request.service_tier = settings::tier(value)?,
+            _ => {
+                let raw = value.raw()?;
+                if !is_idle(raw) {
+                    request.others.push((name.clone(), raw));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a content to the end of the list.
+    fn content(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let place = value.place;
+        let mut read = parts::Parts::new(Some(index));
+        let role = read.content(value)?;
+        let role = match role.as_deref() {
+            None | Some("" | "user" | "function") => Role::User,
+            Some("model") => Role::Assistant,
+            Some(_) => return Err(place.field("role").refuse("must be `user` or `model`")),
+        };
+        read.end(role, place, &mut self.calls, &mut self.request.messages)
+    }
+
+    fn request(mut self) -> Result<Request<'a>, ReadFault> {
+        let mut request = self.request;
+        if !self.system.content.is_empty() {
+            request.messages.insert(0, Message { role: Role::System, ..self.system });
+        }
+        request.tool_choice = self.tools.choice()?;
+        request.tools = self.tools.list;
+        request.others.append(&mut self.tools.others);
+        Ok(request)
+    }
+}
+
+/// Reads an array, or a single element without its array, as Google does.
+fn each<'a>(
+    mut value: Value<'_, 'a>,
+    mut read: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
+) -> Result<(), ReadFault> {
+    if value.kind()? == Kind::Object { read(0, value) } else { value.array(read) }
+}
+
+/// Reads an object whose members may be written in either way.
+fn members<'a>(
+    value: Value<'_, 'a>,
+    known: &[&'static str],
+    mut read: impl FnMut(&str, &Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
+) -> Result<bool, ReadFault> {
+    value.object(known, |name, value| read(&camel(name), name, value))
+}
+
+/// Returns whether a value says nothing but a default.
+fn is_idle(Raw(text): Raw<'_>) -> bool {
+    matches!(text, "null" | "[]" | "{}" | "false" | r#""""#)
+}
+
+#[cfg(test)]
+mod tests;

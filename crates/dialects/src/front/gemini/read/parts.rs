@@ -1,0 +1,269 @@
+//! The parts of a content.
+
+use std::borrow::Cow;
+
+use super::calls::Calls;
+use super::{each, media, members};
+use crate::front::reading::others;
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::neutral::schema::{members as members_of, string};
+use crate::neutral::{Call, Message, Part, PartKind, Raw, Role};
+
+/// What a content holds.
+pub(super) struct Parts<'a> {
+    /// What its author says.
+    said: Message<'a>,
+    results: Vec<ToolOutcome<'a>>,
+}
+
+/// The result of a call.
+struct ToolOutcome<'a> {
+    id: Option<Cow<'a, str>>,
+    name: Cow<'a, str>,
+    content: Vec<Part<'a>>,
+}
+
+const CONTENT: [&str; 2] = ["role", "parts"];
+
+const PART: [&str; 9] = [
+    "text",
+    "thought",
+    "thoughtSignature",
+    "inlineData",
+    "fileData",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+];
+
+impl<'a> Parts<'a> {
+    /// Returns the parts of the content at this index.
+    pub(super) fn new(place: Option<usize>) -> Self {
+        Self { said: Message { place, ..Message::default() }, results: Vec::new() }
+    }
+
+    /// Reads a content, and returns its role.
+    pub(super) fn content(&mut self, value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
+        let mut role = None;
+        value.element(&CONTENT, |name, value| {
+            match &**name {
+                "role" => role = value.text()?,
+                "parts" => each(value, |_, value| self.part(value))?,
+                _ => others::field(&mut self.said.others, "", name, value)?,
+            }
+            Ok(())
+        })?;
+        Ok(role)
+    }
+
+    /// Returns what the system says. It makes no calls.
+    pub(super) fn system(self, place: Place<'_>) -> Result<Message<'a>, ReadFault> {
+        if self.said.calls.is_empty() && self.results.is_empty() {
+            return Ok(self.said);
+        }
+        Err(place.field("parts").refuse("must not have calls of functions or their results"))
+    }
+
+    /// Puts what was read to the end of the list.
+    pub(super) fn end(
+        mut self,
+        role: Role,
+        place: Place<'_>,
+        calls: &mut Calls<'a>,
+        list: &mut Vec<Message<'a>>,
+    ) -> Result<(), ReadFault> {
+        self.said.role = role;
+        let place = place.field("parts");
+        if role == Role::User && !self.said.calls.is_empty() {
+            return Err(place.refuse("has a `functionCall`, which only the role `model` can have"));
+        }
+        if role == Role::Assistant && !self.results.is_empty() {
+            return Err(place.refuse("has a `functionResponse`, which only the role `user` can have"));
+        }
+        if role == Role::User {
+            self.said.reasoning = None;
+        }
+        let index = self.said.place.unwrap_or_default();
+        for (number, call) in self.said.calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                call.id = Cow::Owned(format!("call_{index}_{number}"));
+            }
+            calls.add(call);
+        }
+        if role == Role::Assistant {
+            continued(list, self.said);
+            return Ok(());
+        }
+        let has_results = !self.results.is_empty();
+        for (number, ToolOutcome { id, name, content }) in self.results.into_iter().enumerate() {
+            let id = calls.answer(id, &name).unwrap_or_else(|| Cow::Owned(format!("result_{index}_{number}")));
+            list.push(Message {
+                role: Role::Tool,
+                place: self.said.place,
+                name: Some(name),
+                tool_call_id: Some(id),
+                content,
+                ..Message::default()
+            });
+        }
+        if !has_results || !self.said.content.is_empty() || !self.said.others.is_empty() {
+            list.push(self.said);
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let said = &mut self.said;
+        let (mut text, mut is_thought) = (None, false);
+        let place = value.place;
+        let is_there = members(value, &PART, |known, name, value| {
+            match known {
+                "text" => text = value.text()?,
+                "thought" => is_thought = value.flag()?.unwrap_or(false),
+                // It means something to the model that made it, and to no other.
+                "thoughtSignature" => value.skip()?,
+                "inlineData" => push(said, media::inline(value)?),
+                "fileData" => push(said, media::file(value)?),
+                "functionCall" => said.calls.extend(call(value, &mut said.others)?),
+                "functionResponse" => self.results.extend(outcome(value, &mut said.others)?),
+                "executableCode" => {
+                    if let Some([language, code]) = texts(value, ["language", "code"])? {
+                        let language = language.unwrap_or_default().to_ascii_lowercase();
+                        let language = if language == "python" { "python" } else { "" };
+                        let code = code.unwrap_or_default();
+                        say(said, format!("\n```{language}\n{code}\n```\n").into());
+                    }
+                }
+                "codeExecutionResult" => {
+                    if let Some([Some(output)]) = texts(value, ["output"])? {
+                        say(said, format!("\n```\n{output}\n```\n").into());
+                    }
+                }
+                _ => others::field(&mut said.others, "parts[].", name, value)?,
+            }
+            Ok(())
+        })?;
+        if !is_there {
+            return Err(place.refuse("must be an object, not null"));
+        }
+        match text.filter(|text| !text.is_empty()) {
+            Some(text) if is_thought => said.reasoning.get_or_insert_default().to_mut().push_str(&text),
+            Some(text) => say(said, text),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// Adds what the model said to the list. What it said in a stream comes back in the pieces in which
+/// it went out: in several parts, or in several contents.
+fn continued<'a>(list: &mut Vec<Message<'a>>, mut said: Message<'a>) {
+    let content = std::mem::take(&mut said.content);
+    if list.last().is_none_or(|last| last.role != Role::Assistant) {
+        list.push(Message { role: said.role, place: said.place, ..Message::default() });
+    }
+    let Some(message) = list.last_mut() else { return };
+    for part in content {
+        match (message.content.last_mut(), part) {
+            (Some(Part { kind: PartKind::Text(text), .. }), Part { kind: PartKind::Text(more), .. }) => {
+                text.to_mut().push_str(&more);
+            }
+            (_, part) => message.content.push(part),
+        }
+    }
+    message.calls.append(&mut said.calls);
+    message.others.append(&mut said.others);
+    match (&mut message.reasoning, said.reasoning) {
+        (Some(before), Some(more)) => before.to_mut().push_str(&more),
+        (None, Some(more)) => message.reasoning = Some(more),
+        (_, None) => {}
+    }
+}
+
+/// Adds text to a message, if it is any.
+pub(super) fn say<'a>(message: &mut Message<'a>, text: Cow<'a, str>) {
+    if !text.is_empty() {
+        push(message, Some(PartKind::Text(text)));
+    }
+}
+
+fn push<'a>(message: &mut Message<'a>, kind: Option<PartKind<'a>>) {
+    message.content.extend(kind.map(|kind| Part { kind, cache: None }));
+}
+
+/// Reads `functionCall`. A call without an id gets one later.
+fn call<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Call<'a>>, ReadFault> {
+    let place = value.place;
+    let (mut id, mut function, mut args) = (None, None, None);
+    let is_there = members(value, &["id", "name", "args"], |known, name, value| {
+        match known {
+            "id" => id = value.text()?,
+            "name" => function = value.text()?,
+            "args" => args = value.raw_object()?,
+            _ => others::field(lost, "parts[].functionCall.", name, value)?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    let function = function.filter(|name| !name.is_empty());
+    Ok(Some(Call {
+        id: id.unwrap_or_default(),
+        name: function.ok_or_else(|| place.field("name").missing())?,
+        arguments: args.map_or(Cow::Borrowed("{}"), Cow::from),
+        signature: None,
+        is_custom: false,
+    }))
+}
+
+/// Reads `functionResponse`.
+fn outcome<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<ToolOutcome<'a>>, ReadFault> {
+    let place = value.place;
+    let (mut id, mut function, mut response) = (None, None, None);
+    let mut inside = Parts::new(None);
+    let is_there = members(value, &["id", "name", "response", "parts"], |known, name, value| {
+        match known {
+            "id" => id = value.text()?.filter(|id| !id.is_empty()),
+            "name" => function = value.text()?,
+            "response" => response = value.raw_object()?,
+            "parts" => each(value, |_, value| inside.part(value))?,
+            _ => others::field(lost, "parts[].functionResponse.", name, value)?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    if !inside.said.calls.is_empty() || !inside.results.is_empty() {
+        return Err(place.field("parts").refuse("must not have calls of functions or their results"));
+    }
+    lost.append(&mut inside.said.others);
+    let mut content = Vec::new();
+    let text = response.map(words).filter(|text| !text.is_empty());
+    content.extend(text.map(|text| Part { kind: PartKind::Text(text), cache: None }));
+    content.append(&mut inside.said.content);
+    let name = function.filter(|name| !name.is_empty()).ok_or_else(|| place.field("name").missing())?;
+    Ok(Some(ToolOutcome { id, name, content }))
+}
+
+/// Returns what a tool said: the text of `output` or of `error` if there is nothing else.
+fn words(Raw(response): Raw<'_>) -> Cow<'_, str> {
+    let found = members_of(response).unwrap_or_default();
+    match found.as_slice() {
+        [(name, value)] if name == "output" => string(value).unwrap_or(Cow::Borrowed(response)),
+        [(name, value)] if name == "error" => {
+            Cow::Owned(format!("Error: {}", string(value).unwrap_or(Cow::Borrowed(value))))
+        }
+        _ => Cow::Borrowed(response),
+    }
+}
+
+/// Reads an object of which only these strings count.
+fn texts<'a, const N: usize>(
+    value: Value<'_, 'a>,
+    names: [&'static str; N],
+) -> Result<Option<[Option<Cow<'a, str>>; N]>, ReadFault> {
+    value.texts(names, |_, value| value.skip())
+}

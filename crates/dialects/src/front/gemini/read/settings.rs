@@ -1,0 +1,151 @@
+//! The settings of the answer: `generationConfig`, and `serviceTier`.
+
+use std::borrow::Cow;
+
+use super::{is_idle, members, schema};
+use crate::front::reading::others;
+use crate::front::reading::value::{Place, ReadFault, Value};
+use crate::neutral::{Effort, Format, Request};
+use crate::wire::json::Kind;
+
+const SETTINGS: [&str; 16] = [
+    "temperature",
+    "topP",
+    "topK",
+    "candidateCount",
+    "maxOutputTokens",
+    "stopSequences",
+    "seed",
+    "presencePenalty",
+    "frequencyPenalty",
+    "responseMimeType",
+    "responseSchema",
+    "responseJsonSchema",
+    "thinkingConfig",
+    "responseModalities",
+    "speechConfig",
+    "imageConfig",
+];
+
+/// What several settings decide together.
+#[derive(Default)]
+struct Wanted<'a> {
+    mime: Option<Cow<'a, str>>,
+    schema: Option<Cow<'a, str>>,
+}
+
+/// Reads `generationConfig`.
+pub(super) fn read<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
+    let mut wanted = Wanted::default();
+    let place = value.place;
+    members(value, &SETTINGS, |known, name, value| {
+        let place = value.place;
+        match known {
+            "temperature" => request.temperature = value.number()?,
+            "topP" => request.top_p = value.number()?,
+            "topK" => request.top_k = value.count(0, &[])?,
+            "candidateCount" => request.n = value.count(1, &[0])?.filter(|count| *count > 1),
+            "maxOutputTokens" => request.max_tokens = value.count(1, &[0])?,
+            "stopSequences" => value.array(|_, value| {
+                let place = value.place;
+                request.stop.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
+                Ok(())
+            })?,
+            "seed" => request.seed = value.integer()?,
+            "presencePenalty" => request.penalties.presence = value.number()?,
+            "frequencyPenalty" => request.penalties.frequency = value.number()?,
+            "responseMimeType" => wanted.mime = value.text()?.filter(|mime| !mime.is_empty()),
+            "responseSchema" | "responseJsonSchema" => {
+                let schema = value.raw_object()?.map(schema::standard);
+                wanted.schema = schema.or(wanted.schema.take());
+            }
+            "thinkingConfig" => request.thinking.effort = thinking(value)?,
+            "responseModalities" => value.array(|_, value| {
+                let place = value.place;
+                match value.text()? {
+                    Some(kind) if !kind.eq_ignore_ascii_case("TEXT") => Err(only_text(place)),
+                    Some(_) | None => Ok(()),
+                }
+            })?,
+            "speechConfig" | "imageConfig" => {
+                if value.says_something()? {
+                    return Err(only_text(place));
+                }
+            }
+            _ => others::inner(&mut request.others, "generationConfig.", name, value)?,
+        }
+        Ok(())
+    })?;
+    request.others.retain(|(name, raw)| !(name.starts_with("generationConfig.") && is_idle(*raw)));
+    request.format = format(wanted, place)?;
+    Ok(())
+}
+
+/// Refuses an answer in pictures or sound.
+fn only_text(place: Place<'_>) -> ReadFault {
+    place.unsupported("this model can be asked for text only")
+}
+
+fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>, ReadFault> {
+    let Wanted { mime, schema } = wanted;
+    match (mime.as_deref(), schema) {
+        (Some("application/json"), None) => Ok(Some(Format::JsonObject)),
+        (Some("application/json") | None, Some(schema)) => {
+            let name = Cow::Borrowed("answer");
+            Ok(Some(Format::JsonSchema { name, description: None, schema: Some(schema), strict: None }))
+        }
+        (Some("text/plain") | None, None) => Ok(None),
+        (Some("text/plain"), Some(_)) => Err(place
+            .field("responseMimeType")
+            .refuse("must be `application/json`, since there is a schema for the answer")),
+        (Some(_), _) => Err(place
+            .field("responseMimeType")
+            .unsupported("this model can answer as `text/plain` or `application/json` only")),
+    }
+}
+
+/// Reads the effort of thinking. Whether thoughts are shown, the envelope says.
+fn thinking(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
+    let (mut level, mut budget) = (None, None);
+    members(value, &["includeThoughts", "thinkingLevel", "thinkingBudget"], |known, _, value| {
+        let place = value.place;
+        match known {
+            "thinkingLevel" => {
+                let word = value.text()?.map(|word| word.to_ascii_uppercase());
+                level = match word.as_deref() {
+                    None | Some("" | "THINKING_LEVEL_UNSPECIFIED") => None,
+                    Some("MINIMAL") => Some(Effort::Minimal),
+                    Some("LOW") => Some(Effort::Low),
+                    Some("MEDIUM") => Some(Effort::Medium),
+                    Some("HIGH") => Some(Effort::High),
+                    Some("XHIGH") => Some(Effort::Xhigh),
+                    Some(_) => {
+                        return Err(place.refuse("must be one of `MINIMAL`, `LOW`, `MEDIUM`, `HIGH` and `XHIGH`"));
+                    }
+                };
+            }
+            // -1 leaves it to the model.
+            "thinkingBudget" => budget = value.count(0, &[-1])?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(level.or(budget.map(|tokens| match tokens {
+        0 => Effort::None,
+        1..=LEAST => Effort::Minimal,
+        _ => Effort::of_budget(tokens),
+    })))
+}
+
+/// The largest budget of the least effort.
+const LEAST: u64 = 512;
+
+/// Reads `serviceTier`.
+pub(super) fn tier<'a>(value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
+    let tier = value.text()?.map(|tier| tier.to_ascii_lowercase());
+    Ok(match tier.as_deref() {
+        None | Some("" | "unspecified") => None,
+        Some("standard") => Some(Cow::Borrowed("default")),
+        Some(_) => tier.map(Cow::Owned),
+    })
+}

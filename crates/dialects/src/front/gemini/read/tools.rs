@@ -1,0 +1,134 @@
+//! DeclaredTools, and which of them to call.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::{each, members, schema};
+use crate::front::reading::others;
+use crate::front::reading::value::{Name, ReadFault, Value};
+use crate::neutral::{Raw, Refused, Tool, ToolChoice, ToolKind};
+use crate::wire::json::Kind;
+
+/// The tools of a request.
+#[derive(Default)]
+pub(super) struct DeclaredTools<'a> {
+    /// The functions.
+    pub(super) list: Vec<Tool<'a>>,
+    names: HashSet<Cow<'a, str>>,
+    /// Fields that nobody understands, by their path without indexes.
+    pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
+    mode: Option<Mode>,
+    allowed: Vec<Cow<'a, str>>,
+}
+
+/// The way in which functions are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Auto,
+    Any,
+    None,
+}
+
+impl<'a> DeclaredTools<'a> {
+    /// Reads `tools`.
+    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        each(value, |_, value| {
+            members(value, &["functionDeclarations"], |known, _, mut value| match known {
+                "functionDeclarations" => each(value, |_, value| self.function(value)),
+                // An empty object asks for the tool, too.
+                _ if value.kind()? != Kind::Null => Err(value.place.unsupported(
+                    "only Google's own models and servers have this tool; remove the tool for this model",
+                )),
+                _ => value.skip(),
+            })
+            .map(drop)
+        })
+    }
+
+    fn function(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let place = value.place;
+        let (mut name, mut description, mut parameters, mut open_api) = (None, None, None, None);
+        let known = ["name", "description", "parameters", "parametersJsonSchema"];
+        let is_there = members(value, &known, |known, written, value| {
+            match known {
+                "name" => name = value.text()?,
+                "description" => description = value.text()?,
+                "parametersJsonSchema" => parameters = value.raw_object()?,
+                "parameters" => open_api = value.raw_object()?,
+                _ => others::inner(&mut self.others, "tools[].functionDeclarations[].", written, value)?,
+            }
+            Ok(())
+        })?;
+        if !is_there {
+            return Err(place.wrong("an object", Kind::Null));
+        }
+        let named = place.field("name");
+        let name = name.filter(|name| !name.is_empty()).ok_or_else(|| named.missing())?;
+        if !self.names.insert(name.clone()) {
+            return Err(named.refuse("is also the name of another function"));
+        }
+        let schema = parameters.or(open_api).map(schema::standard);
+        self.list.push(Tool { name, description, kind: ToolKind::Function(schema, None), cache: None });
+        Ok(())
+    }
+
+    /// Reads `toolConfig`.
+    pub(super) fn config(
+        &mut self,
+        value: Value<'_, 'a>,
+        lost: &mut Vec<(Name<'a>, Raw<'a>)>,
+    ) -> Result<(), ReadFault> {
+        members(value, &["functionCallingConfig"], |known, name, value| match known {
+            "functionCallingConfig" => {
+                let calling = |known: &str, name: &Name<'a>, value: Value<'_, 'a>| match known {
+                    "mode" => {
+                        self.mode = mode(value)?;
+                        Ok(())
+                    }
+                    "allowedFunctionNames" => value.array(|_, value| {
+                        self.allowed.extend(value.text()?);
+                        Ok(())
+                    }),
+                    _ => others::inner(lost, "toolConfig.functionCallingConfig.", name, value),
+                };
+                members(value, &["mode", "allowedFunctionNames"], calling).map(drop)
+            }
+            _ => others::inner(lost, "toolConfig.", name, value),
+        })?;
+        Ok(())
+    }
+
+    /// Returns what is chosen. Without tools there is nothing to choose.
+    pub(super) fn choice(&mut self) -> Result<Option<ToolChoice<'a>>, ReadFault> {
+        let mut allowed = std::mem::take(&mut self.allowed);
+        let Some(mode) = self.mode.filter(|_| !self.list.is_empty()) else { return Ok(None) };
+        if allowed.iter().any(|name| !self.names.contains(name)) {
+            return Err(unknown());
+        }
+        Ok(Some(match (mode, allowed.len()) {
+            (Mode::None, _) => ToolChoice::None,
+            (Mode::Auto, 0) => ToolChoice::Auto,
+            (Mode::Any, 0) => ToolChoice::Required,
+            (Mode::Any, 1) => allowed.pop().map_or(ToolChoice::Required, ToolChoice::Named),
+            (Mode::Auto | Mode::Any, _) => ToolChoice::Allowed(mode == Mode::Any, allowed),
+        }))
+    }
+}
+
+fn mode(value: Value<'_, '_>) -> Result<Option<Mode>, ReadFault> {
+    let place = value.place;
+    let word = value.text()?.map(|word| word.to_ascii_uppercase());
+    match word.as_deref() {
+        None | Some("" | "MODE_UNSPECIFIED") => Ok(None),
+        // That calls match their schemas is not promised.
+        Some("AUTO" | "VALIDATED") => Ok(Some(Mode::Auto)),
+        Some("ANY") => Ok(Some(Mode::Any)),
+        Some("NONE") => Ok(Some(Mode::None)),
+        Some(_) => Err(place.refuse("must be one of `AUTO`, `ANY`, `NONE` and `VALIDATED`")),
+    }
+}
+
+fn unknown() -> ReadFault {
+    let field = "toolConfig.functionCallingConfig.allowedFunctionNames";
+    Box::new(Refused::invalid(field, format!("`{field}` names a function that is not declared")))
+}

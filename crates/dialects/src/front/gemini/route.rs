@@ -1,0 +1,181 @@
+//! The paths of Gemini. A path names the model, and its last colon stands before what is asked.
+
+use super::write::StreamForm;
+use crate::front::Asked;
+use crate::front::route::{skip_slashes, under};
+use crate::wire::percent;
+
+/// The versions in paths. SDKs differ in which they ask for.
+const VERSIONS: [&str; 3] = ["v1beta1", "v1beta", "v1"];
+
+/// What Google can be asked of a model.
+const VERBS: [&str; 8] = [
+    "generateContent",
+    "streamGenerateContent",
+    "countTokens",
+    "embedContent",
+    "batchEmbedContents",
+    "batchGenerateContent",
+    "predict",
+    "predictLongRunning",
+];
+
+/// Routes a path to the door whose streams have this form.
+pub(super) fn route(path: &str, query: Option<&str>, form: StreamForm) -> Option<Asked> {
+    let (model, verb) = place(path)?;
+    let stream = match &*verb {
+        "generateContent" => false,
+        "streamGenerateContent" => true,
+        _ => return None,
+    };
+    let wanted = if stream && !has_events(query) { StreamForm::Array } else { StreamForm::Events };
+    (form == wanted).then_some(Asked { model: Some(model), stream })
+}
+
+/// Returns whether a path is one of Gemini's, also if nothing is there.
+pub(super) fn owns(sent: &str) -> bool {
+    let Some(path) = skip_slashes(sent) else { return false };
+    let first = path.split('/').next().unwrap_or_default();
+    let is_googles = ["v1beta", "v1beta1", "v1alpha"].contains(&first) || first.starts_with("v1internal");
+    is_googles || under(path, "upload").is_some_and(|path| path.starts_with("v1")) || place(sent).is_some()
+}
+
+/// Returns whether a query asks for server-sent events.
+fn has_events(query: Option<&str>) -> bool {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.any(|(name, value)| matches!(name, "alt" | "$alt" | "%24alt") && value == "sse")
+}
+
+/// Returns the model that a path names, and what is asked of it.
+fn place(path: &str) -> Option<(String, String)> {
+    let path = skip_slashes(path)?;
+    let path = VERSIONS.into_iter().find_map(|version| under(path, version)).unwrap_or(path);
+    let decoded = String::from_utf8(percent::decode(path)?).ok()?;
+    let (name, verb) = decoded.trim_end_matches('/').rsplit_once(':')?;
+    let model = model(name).filter(|_| VERBS.contains(&verb))?;
+    Some((model.to_owned(), verb.to_owned()))
+}
+
+/// Returns the model's id. Clients put `models/` before it, some of them twice; Vertex AI puts
+/// more.
+fn model(name: &str) -> Option<&str> {
+    let place = |path| {
+        let (_, path) = under(path, "projects")?.split_once('/')?;
+        let (_, path) = under(path.trim_start_matches('/'), "locations")?.split_once('/')?;
+        Some(path.trim_start_matches('/'))
+    };
+    let publisher = |path| under(path, "publishers").and_then(|path| under(path, "google"));
+    let name = place(name).unwrap_or(name);
+    let name = publisher(name).unwrap_or(name);
+    if under(name, "tunedModels").is_some_and(|tuned| !tuned.is_empty()) {
+        return Some(name);
+    }
+    let mut name = under(name, "models")?;
+    while let Some(inner) = under(publisher(name).unwrap_or(name), "models") {
+        name = inner;
+    }
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, model: &str) {
+        let asked = |form, stream| {
+            let (verb, query) = match (stream, form) {
+                (false, _) => ("generateContent", Some("key=x")),
+                (true, StreamForm::Events) => ("streamGenerateContent", Some("key=x&alt=sse")),
+                (true, StreamForm::Array) => ("streamGenerateContent", None),
+            };
+            route(&format!("{path}:{verb}"), query, form)
+        };
+        let expected = |stream| Some(Asked { model: Some(model.to_owned()), stream });
+        assert_eq!(asked(StreamForm::Events, false), expected(false), "{path}");
+        assert_eq!(asked(StreamForm::Events, true), expected(true), "{path}");
+        assert_eq!(asked(StreamForm::Array, true), expected(true), "{path}");
+        assert_eq!(asked(StreamForm::Array, false), None, "{path}");
+    }
+
+    #[test]
+    fn a_path_names_the_model_in_many_ways() {
+        for path in [
+            "/v1beta/models/m",
+            "/v1/models/m",
+            "/v1beta1/models/m",
+            "/models/m",
+            "//v1beta//models//m",
+            "/v1beta/models/models/m",
+            "/v1beta/models/models%2Fm",
+            "/v1beta1/publishers/google/models/m",
+            "/v1beta/models/publishers/google/models/m",
+            "/v1beta1/projects/p/locations/eu/publishers/google/models/m",
+        ] {
+            check(path, "m");
+        }
+        check("/v1beta/models/org/m", "org/m");
+        check("/v1beta/models/org%2Fm", "org/m");
+        check("/v1beta/models/llama3:8b", "llama3:8b");
+        check("/v1beta/models/llama3%3A8b", "llama3:8b");
+        check("/v1beta/tunedModels/x", "tunedModels/x");
+        check("/v1beta/models/tunedModels/x", "tunedModels/x");
+        check("/v1beta/models/%C3%A9", "é");
+        assert!(route("/v1beta/models/m%3AgenerateContent/", None, StreamForm::Events).is_some());
+        for query in ["alt=sse", "$alt=sse", "%24alt=sse", "a=b&alt=sse&key=x"] {
+            assert!(route("/v1/models/m:streamGenerateContent", Some(query), StreamForm::Events).is_some(), "{query}");
+        }
+        for query in ["alt=json", "alt=", "alt", "salt=sse", ""] {
+            assert!(route("/v1/models/m:streamGenerateContent", Some(query), StreamForm::Array).is_some(), "{query}");
+        }
+    }
+
+    #[test]
+    fn other_paths_lead_nowhere() {
+        for path in [
+            "",
+            "/",
+            "/v1beta",
+            "/v1beta/models/m",
+            "/v1beta/models/:generateContent",
+            "/v1beta/models/models/:generateContent",
+            "/v1beta/models:generateContent",
+            "/v1beta/m:generateContent",
+            "/v1beta/modelsm:generateContent",
+            "/v1beta/models/m:countTokens",
+            "/v1beta/models/m:embedContent",
+            "/v1beta/models/m:generatecontent",
+            "/v1beta/models/m:generateContent:x",
+            "/v1beta/models/m%2:generateContent",
+            "/v1beta/models/%ff:generateContent",
+            "/v1alpha/models/m:generateContent",
+            "/v1internal:generateContent",
+            "/v1/chat/completions",
+        ] {
+            for form in [StreamForm::Events, StreamForm::Array] {
+                assert_eq!(route(path, None, form), None, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn callers_of_googles_paths_expect_googles_errors() {
+        for path in [
+            "/v1beta/models",
+            "/v1beta/models/m",
+            "/v1beta",
+            "//v1alpha/x",
+            "/v1beta1/publishers/google/models/m:predict",
+            "/v1/models/m:countTokens",
+            "/v1/models/m:generateContent",
+            "/upload/v1beta/files",
+            "/v1internal:generateContent",
+            "/models/m:embedContent",
+        ] {
+            assert!(owns(path), "{path}");
+        }
+        for path in ["/v1/models", "/v1/models/m", "/v1/models/llama3:8b", "/v1/messages", "", "v1beta", "/v1betax"] {
+            assert!(!owns(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! [`Event`](crate::neutral::Event)s → a response of Gemini's, in chunks ([`Chunks`]) or whole
+//! ([`Whole`]).
+
+mod calls;
+mod chunks;
+mod whole;
+
+pub(super) use chunks::Chunks;
+pub(super) use whole::Whole;
+
+use crate::neutral::answer::Tally;
+use crate::neutral::{AnswerHeader, Call, Finish};
+use crate::wire::json::escape_into;
+
+/// The form of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamForm {
+    /// Server-sent events.
+    Events,
+    /// One JSON array, whose elements come one after the other.
+    Array,
+}
+
+/// Returns the word for why the answer ended.
+fn reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop | Finish::Calls => "STOP",
+        Finish::Length => "MAX_TOKENS",
+        Finish::Filtered => "SAFETY",
+    }
+}
+
+/// Appends a string, after what comes before it.
+fn text(out: &mut Vec<u8>, before: &str, text: &str) {
+    out.extend_from_slice(before.as_bytes());
+    out.push(b'"');
+    escape_into(text, out);
+    out.push(b'"');
+}
+
+/// Appends a part that is a call.
+fn call(out: &mut Vec<u8>, call: &Call<'_>) {
+    text(out, r#"{"functionCall":{"id":"#, &call.id);
+    text(out, r#","name":"#, &call.name);
+    out.extend_from_slice(br#","args":"#);
+    // Between its values JSON may have line ends, which would end an event.
+    let arguments = call.object().unwrap_or("{}");
+    out.extend(arguments.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+    out.extend_from_slice(b"}}");
+}
+
+/// Appends a part that is a picture or another file.
+fn media(out: &mut Vec<u8>, mime: &str, data: &str) {
+    text(out, r#"{"inlineData":{"mimeType":"#, mime);
+    text(out, r#","data":"#, data);
+    out.extend_from_slice(b"}}");
+}
+
+/// Appends the reason of a candidate's end, and the candidate's end.
+fn finish(out: &mut Vec<u8>, finish: Finish, choice: usize) {
+    out.extend_from_slice(format!(r#","finishReason":"{}","index":{choice}}}"#, reason(finish)).as_bytes());
+}
+
+/// Appends the usage, as a member that is not the first.
+fn usage(out: &mut Vec<u8>, tally: &Tally) {
+    let (usage, counted) = (tally.usage(), tally.counted());
+    let counts = [
+        ("promptTokenCount", Some(usage.prompt)),
+        ("candidatesTokenCount", Some(usage.completion - usage.reasoning)),
+        ("thoughtsTokenCount", counted.reasoning.map(|_| usage.reasoning)),
+        ("cachedContentTokenCount", counted.cached.map(|_| usage.cached)),
+        ("totalTokenCount", Some(usage.total())),
+    ];
+    let mut before = r#","usageMetadata":{"#;
+    for (name, count) in counts {
+        if let Some(count) = count {
+            out.extend_from_slice(format!(r#"{before}"{name}":{count}"#).as_bytes());
+            before = ",";
+        }
+    }
+    if let Some(cost) = tally.cost() {
+        out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// Returns what every chunk ends with: who answers, and the answer's id.
+fn tail(header: &AnswerHeader) -> Vec<u8> {
+    let mut out = Vec::new();
+    text(&mut out, r#","modelVersion":"#, &header.model);
+    text(&mut out, r#","responseId":"#, &header.id);
+    out.push(b'}');
+    out
+}
+
+#[cfg(test)]
+mod tests;

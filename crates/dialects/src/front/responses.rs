@@ -1,0 +1,44 @@
+//! OpenAI's Responses, as callers speak them. Nothing is stored: each request has all of its
+//! conversation.
+
+mod envelope;
+mod errors;
+mod fields;
+mod read;
+mod references;
+mod write;
+
+use super::{ErrorForm, Front, route};
+
+const PATH: &str = "responses";
+
+/// OpenAI's Responses.
+pub static RESPONSES: Front = Front {
+    name: "responses",
+    passes: false,
+    route: |path, _| route::fixed(path, PATH),
+    owns: |path| route::after(path, PATH).is_some(),
+    session_header: Some("thread-id"),
+    // Codex sends thirty requests after each 503, and few after 429.
+    errors: ErrorForm {
+        unavailable: 429,
+        asks_upgrade: true,
+        id_header: None,
+        body: errors::body,
+        event: errors::event,
+    },
+    headers: &[],
+    native: None,
+    id_prefix: "resp_",
+    stream_type: "text/event-stream",
+    keepalive: b": keepalive\n\n",
+    late_header: |name, value| format!(": {name}: {value}\n\n"),
+    envelope: envelope::read,
+    check_references: references::check,
+    may_have_calls: |body| memchr::memmem::find(body, b"_call\"").is_some(),
+    read: read::read,
+    field_name: fields::name,
+    flaw_names: ["output[].arguments", "text.format"],
+    stream: |header| Box::new(write::ResponseWriter::stream(header)),
+    whole: |header| Box::new(write::ResponseWriter::whole(header)),
+};

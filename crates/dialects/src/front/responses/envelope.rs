@@ -1,0 +1,292 @@
+//! The envelope of a Responses request: the few fields that decide where it goes, with their exact
+//! spans. What needs a stored response is refused here.
+
+use crate::front::reading::count::{Read, elements, members};
+use crate::front::reading::media::{self, MediaPlace};
+use crate::front::reading::scan::{Scan, number};
+use crate::front::{Envelope, Fault, RESPONSES};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
+
+/// Reads a request body.
+pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
+    let mut has_input = false;
+    let mut scan = Scan::over(body, &RESPONSES, |scan, cursor, name| {
+        has_input |= name == b"input";
+        field(scan, cursor, name)
+    })?;
+    // Every answer has its usage here.
+    scan.envelope.include_usage = true;
+    scan.envelope((!has_input).then_some("input"))
+}
+
+/// Consumes the value of a top-level field.
+fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+    match name {
+        b"model" => scan.model(cursor)?,
+        b"input" if cursor.kind()? == Kind::String => {
+            let start = cursor.at();
+            scan.read.text(cursor)?;
+            scan.envelope.beginning = Some(start..cursor.at());
+        }
+        b"input" => scan.messages(cursor, "input", item)?,
+        b"instructions" => scan.read.text(cursor)?,
+        b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
+        b"max_output_tokens" => {
+            let kind = cursor.kind()?;
+            let span = cursor.value()?;
+            if kind != Kind::Null {
+                let most = number(cursor, &span);
+                if most.is_none_or(|most| most == 0) {
+                    scan.note(|| Fault::of_type("max_output_tokens", "a whole number above 0", kind));
+                }
+                scan.envelope.max_tokens_said = true;
+                scan.envelope.most_tokens = most;
+            }
+        }
+        b"tools" => scan.read.more += cursor.value()?.len(),
+        b"text" => {
+            let span = cursor.value()?;
+            scan.read.more += span.len();
+            scan.envelope.wants_json |= asks_json(slice(cursor.text(), &span));
+        }
+        b"prompt_cache_key" => scan.envelope.cache_key = text(cursor)?,
+        b"safety_identifier" => scan.envelope.user = text(cursor)?.or(scan.envelope.user.take()),
+        b"user" => {
+            let user = text(cursor)?;
+            scan.envelope.user = scan.envelope.user.take().or(user);
+        }
+        b"previous_response_id" | b"conversation" | b"prompt" | b"background" => stored(scan, cursor, name)?,
+        _ => scan.read.other(cursor)?,
+    }
+    Ok(())
+}
+
+/// Consumes a value, and returns where it stands if it is a text.
+fn text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
+    let is_text = cursor.kind()? == Kind::String;
+    let span = cursor.value()?;
+    Ok(is_text.then_some(span))
+}
+
+/// Refuses what only a server can do that stores responses.
+fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
+    let span = cursor.value()?;
+    let value = slice(cursor.text(), &span);
+    if matches!(value, b"null" | b"false") {
+        return Ok(());
+    }
+    let fault = |param: &'static str, code, message: String| Fault { message, param: Some(param.into()), code };
+    scan.note(|| match name {
+        b"previous_response_id" => {
+            let id = json::text_of(value, &(0..value.len())).unwrap_or_default();
+            let id: String = id.chars().take(80).collect();
+            let message = format!("Previous response with id '{id}' not found.");
+            fault("previous_response_id", Some("previous_response_not_found"), message)
+        }
+        b"background" => {
+            let message = "`background` is not supported: the gateway stores no responses. Leave it out.";
+            fault("background", Some("unsupported_parameter"), message.to_owned())
+        }
+        b"prompt" => {
+            let message = "`prompt` is not supported: the gateway stores no prompts. Send `input` instead.";
+            fault("prompt", Some("unsupported_parameter"), message.to_owned())
+        }
+        _ => {
+            let message = "`conversation` is not supported: the gateway stores no conversations. Send all of it in \
+                           `input`.";
+            fault("conversation", Some("unsupported_parameter"), message.to_owned())
+        }
+    });
+    Ok(())
+}
+
+/// Consumes an item, counts what is in it, and returns whether it is a message of the user's.
+fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
+    let mut is_users = false;
+    members(cursor, read, |cursor, name, read| match name {
+        b"role" => {
+            let role = cursor.value()?;
+            is_users = slice(cursor.text(), &role) == br#""user""#;
+            Ok(())
+        }
+        b"content" | b"output" => content(cursor, read),
+        b"arguments" | b"input" => {
+            read.text += cursor.value()?.len();
+            Ok(())
+        }
+        // These are dropped.
+        b"summary" | b"encrypted_content" => cursor.value().map(drop),
+        _ => read.other(cursor),
+    })?;
+    Ok(is_users)
+}
+
+/// Consumes a content: a text, or parts.
+fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    match cursor.kind()? {
+        Kind::Array => elements(cursor, read, part),
+        Kind::String | Kind::Object | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
+    }
+}
+
+/// Consumes a part.
+fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    members(cursor, read, |cursor, name, read| match name {
+        b"text" | b"refusal" => read.text(cursor),
+        b"image_url" => {
+            read.refers = true;
+            read.medium(media::read(cursor, MediaPlace::Image)?, true);
+            Ok(())
+        }
+        b"input_audio" => {
+            read.refers = true;
+            read.medium(media::read(cursor, MediaPlace::Audio)?, true);
+            Ok(())
+        }
+        b"file_data" => {
+            read.refers = true;
+            file(cursor, read)
+        }
+        b"file_url" | b"file_id" => {
+            read.refers = true;
+            // Somebody else has it. It counts as a file does of which nobody knows the size.
+            read.medium(media::elsewhere(), true);
+            cursor.value().map(drop)
+        }
+        _ => read.other(cursor),
+    })
+}
+
+/// Consumes the data of a file: a data URL, or base64 alone.
+fn file(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    let span = cursor.value()?;
+    let quoted = slice(cursor.text(), &span);
+    // The comma before the base64 stands where the first quote would.
+    let comma = quoted.iter().take(256).position(|byte| *byte == b',').unwrap_or_default();
+    let (head, base64) = quoted.split_at_checked(comma).unwrap_or((b"", quoted));
+    let said = head.strip_prefix(b"\"data:").unwrap_or_default();
+    let said = said.split(|byte| *byte == b';').next().unwrap_or_default();
+    read.medium(media::of_base64(MediaPlace::File, base64, said, span.len()), true);
+    Ok(())
+}
+
+/// Returns whether `text`, or its `format`, asks for JSON.
+fn asks_json(value: &[u8]) -> bool {
+    let mut found = false;
+    let _read = Cursor::new(value).maybe_members(|key, span| match &*json::name_of(value, &key) {
+        b"type" => {
+            found |= json::text_of(value, &span).is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"));
+        }
+        b"format" => found |= asks_json(slice(value, &span)),
+        _ => {}
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(body: &str) -> Envelope {
+        read(body.as_bytes()).expect("a request")
+    }
+
+    #[test]
+    fn what_decides_is_read_in_one_pass() {
+        let body = r#"{"model":"m","max_output_tokens":7,"stream":true,"user":"u","safety_identifier":"s",
+            "prompt_cache_key":"k","instructions":"abc","input":[{"role":"developer","content":"ab"},
+            {"role":"user","content":[{"type":"input_text","text":"hello"}]},
+            {"type":"function_call_output","call_id":"c","output":"four"}]}"#;
+        let envelope = of(body);
+        assert_eq!((envelope.model.as_str(), envelope.stream, envelope.most_tokens), ("m", true, Some(7)));
+        assert_eq!(envelope.prompt_bytes, 3 + 2 + 5 + 4);
+        assert_eq!(envelope.user.map(|span| &body[span]), Some(r#""s""#));
+        assert_eq!(envelope.cache_key.map(|span| &body[span]), Some(r#""k""#));
+        let beginning = &body[envelope.beginning.unwrap()];
+        assert!(beginning.starts_with(r#"{"role":"developer""#) && beginning.ends_with(r#""hello"}]}"#), "{beginning}");
+        assert!(envelope.include_usage && !envelope.refers && !envelope.wants_json);
+
+        let body = r#"{"model":"m","input":"hello"}"#;
+        let envelope = of(body);
+        assert_eq!((envelope.prompt_bytes, envelope.max_tokens_said), (5, false));
+        assert_eq!(envelope.beginning.map(|span| &body[span]), Some(r#""hello""#));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_by_its_field() {
+        for (body, param, code) in [
+            ("{}", Some("model"), Some("missing_required_parameter")),
+            (r#"{"model":"m"}"#, Some("input"), Some("missing_required_parameter")),
+            (r#"{"model":"m","input":[]}"#, Some("input"), Some("empty_array")),
+            (r#"{"model":"m","input":7}"#, Some("input"), Some("invalid_type")),
+            (r#"{"model":"m","input":["x"]}"#, Some("input[0]"), Some("invalid_type")),
+            (r#"{"model":"m","input":"x","max_output_tokens":0}"#, Some("max_output_tokens"), Some("invalid_type")),
+            (r#"{"model":"m","input":"x","stream":"yes"}"#, Some("stream"), Some("invalid_type")),
+            (r#"{"model":"m","input":"x","input":"y"}"#, Some("input"), None),
+        ] {
+            let fault = read(body.as_bytes()).unwrap_err();
+            assert_eq!((fault.param.as_deref(), fault.code), (param, code), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_needs_a_stored_response_is_refused() {
+        for (field, param, code) in [
+            (r#""previous_response_id":"resp_1""#, "previous_response_id", "previous_response_not_found"),
+            (r#""conversation":"conv_1""#, "conversation", "unsupported_parameter"),
+            (r#""conversation":{"id":"conv_1"}"#, "conversation", "unsupported_parameter"),
+            (r#""background":true"#, "background", "unsupported_parameter"),
+            (r#""prompt":{"id":"p"}"#, "prompt", "unsupported_parameter"),
+        ] {
+            let fault = read(format!(r#"{{"model":"m","input":"x",{field}}}"#).as_bytes()).unwrap_err();
+            assert_eq!((fault.param.as_deref(), fault.code), (Some(param), Some(code)), "{field}");
+            // It is the reason even where nothing else is said.
+            let fault = read(format!(r#"{{"model":"m",{field}}}"#).as_bytes()).unwrap_err();
+            assert_eq!(fault.param.as_deref(), Some(param));
+        }
+        let fault = read(br#"{"model":"m","input":"x","previous_response_id":"resp_1"}"#).unwrap_err();
+        assert_eq!(fault.message, "Previous response with id 'resp_1' not found.");
+        for field in [
+            r#""previous_response_id":null"#,
+            r#""conversation":null"#,
+            r#""background":false"#,
+            r#""background":null"#,
+            r#""prompt":null"#,
+        ] {
+            of(&format!(r#"{{"model":"m","input":"x",{field}}}"#));
+        }
+    }
+
+    #[test]
+    fn media_count_by_kind_and_size_wherever_they_stand() {
+        let picture = format!("iVBORw0KGgoAAAA{}", "A".repeat(40_000));
+        let paper = format!("JVBERi0xLjcK{}", "A".repeat(40_000));
+        let parts = [
+            format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{picture}","detail":"original"}}"#),
+            format!(r#"{{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,{paper}"}}"#),
+        ];
+        for part in parts {
+            for item in [
+                format!(r#"{{"role":"user","content":[{part}]}}"#),
+                format!(r#"{{"type":"function_call_output","call_id":"c","output":[{part}]}}"#),
+            ] {
+                let envelope = of(&format!(r#"{{"model":"m","input":[{item}]}}"#));
+                assert!(envelope.most_prompt < 4_000 && envelope.most_prompt > 1_000, "{}", envelope.most_prompt);
+            }
+        }
+        let url =
+            of(r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x/y"}]}]}"#);
+        assert!(url.refers && url.most_prompt > 4_000, "{}", url.most_prompt);
+    }
+
+    #[test]
+    fn a_format_asks_for_json() {
+        for (text, asks) in [
+            (r#"{"format":{"type":"json_schema","name":"x","schema":{}}}"#, true),
+            (r#"{"format":{"type":"json_object"}}"#, true),
+            (r#"{"format":{"type":"text"},"verbosity":"low"}"#, false),
+        ] {
+            assert_eq!(of(&format!(r#"{{"model":"m","input":"x","text":{text}}}"#)).wants_json, asks, "{text}");
+        }
+    }
+}

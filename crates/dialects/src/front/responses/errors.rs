@@ -1,0 +1,112 @@
+//! Errors in the form that callers of Responses know.
+
+use crate::front::CallerError;
+use crate::wire::json::Writer;
+
+/// Writes an error.
+pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.object(|w| {
+        w.key("error").object(|w| {
+            w.texts([("message", error.message), ("type", error.kind)]);
+            optional(w, [("param", error.param), ("code", error.code)]);
+        });
+    });
+    w.into_bytes()
+}
+
+/// Writes the end of a stream that has begun and cannot go on. Some clients fail on the first event
+/// only, and others on the second only.
+pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
+    let code = code(error);
+    let mut told = Writer::default();
+    told.object(|w| {
+        w.texts([("type", "error"), ("code", code), ("message", error.message)]);
+        optional(w, [("param", error.param)]);
+    });
+    let mut failed = Writer::default();
+    failed.object(|w| {
+        w.texts([("type", "response.failed")]);
+        w.key("response").object(|w| {
+            w.texts([("id", error.request_id), ("object", "response"), ("status", "failed")]);
+            w.key("output").array(|_| {});
+            w.key("usage").null();
+            w.key("error").object(|w| w.texts([("code", code), ("message", error.message)]));
+            w.key("incomplete_details").null();
+        });
+    });
+    let (told, failed) = (told.into_bytes(), failed.into_bytes());
+    [b"event: error\ndata: ".as_slice(), &told, b"\n\nevent: response.failed\ndata: ", &failed, b"\n\n"].concat()
+}
+
+/// Returns the code of a response that failed. Clients know few, and try again for most.
+fn code(error: &CallerError<'_>) -> &'static str {
+    match (error.code, error.status) {
+        (Some("context_length_exceeded"), _) => "context_length_exceeded",
+        (_, 429) => "rate_limit_exceeded",
+        (_, 400 | 413 | 422) => "invalid_prompt",
+        _ => "server_error",
+    }
+}
+
+fn optional<const N: usize>(w: &mut Writer, members: [(&'static str, Option<&str>); N]) {
+    for (name, value) in members {
+        match value {
+            Some(value) => w.key(name).text(value),
+            None => w.key(name).null(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error<'e>(status: u16, code: Option<&'e str>) -> CallerError<'e> {
+        CallerError {
+            status,
+            kind: "upstream_error",
+            code,
+            param: None,
+            message: "no",
+            request_id: "r",
+            retry_after: None,
+            has_begun: false,
+        }
+    }
+
+    #[test]
+    fn the_body_has_all_four_keys() {
+        let text = r#"{"error":{"message":"no","type":"upstream_error","param":null,"code":"x"}}"#;
+        assert_eq!(String::from_utf8_lossy(&body(&error(404, Some("x")))), text);
+    }
+
+    #[test]
+    fn a_broken_stream_ends_with_two_events() {
+        let event = String::from_utf8(event(&error(502, None))).unwrap();
+        let events: Vec<_> = event.split_terminator("\n\n").collect();
+        assert_eq!(
+            events[0],
+            "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"no\",\"param\":null}"
+        );
+        let failed: serde_json::Value =
+            serde_json::from_str(events[1].strip_prefix("event: response.failed\ndata: ").unwrap()).unwrap();
+        assert_eq!(failed["type"], "response.failed");
+        assert_eq!(failed["response"]["status"], "failed");
+        assert_eq!(failed["response"]["error"]["code"], "server_error");
+        assert_eq!(events.len(), 2);
+    }
+
+    #[test]
+    fn the_code_says_whether_to_try_again() {
+        for (status, theirs, expected) in [
+            (502, None, "server_error"),
+            (504, Some("timeout"), "server_error"),
+            (429, Some("over_limit"), "rate_limit_exceeded"),
+            (400, Some("context_length_exceeded"), "context_length_exceeded"),
+            (400, Some("content_filter"), "invalid_prompt"),
+        ] {
+            assert_eq!(code(&error(status, theirs)), expected);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A caller's body → [`Request`].
+//!
+//! One pass over a body that is known to be JSON. The items of one turn of the assistant become one
+//! message. Tools of a namespace stand among all others under longer names, and tools with free
+//! input become functions: the [`Echo`] says what they are, so that an answer names them as the
+//! caller does. What only OpenAI's own servers can run is refused by its type.
+
+mod echoed;
+mod items;
+mod parts;
+mod tools;
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::fields;
+use crate::front::FieldNames;
+use crate::front::reading::others;
+use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
+use crate::neutral::{Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role};
+use crate::wire::json::{Cursor, Kind};
+use echoed::Echoed;
+
+/// Reads a body: the request, and what the caller calls its fields.
+pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
+    whole(body).map_err(|why| *why)
+}
+
+fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+    let mut cursor = Cursor::new(body);
+    let mut reading = ReadingItems::default();
+    let elements = Cell::new(0);
+    reading.items.messages.reserve((body.len() / 1024).clamp(4, 128));
+    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
+    cursor.end().map_err(value::syntax)?;
+    reading.end()
+}
+
+const FIELDS: [&str; 27] = [
+    "model",
+    "input",
+    "instructions",
+    "stream",
+    "stream_options",
+    "max_output_tokens",
+    "max_tool_calls",
+    "parallel_tool_calls",
+    "tools",
+    "tool_choice",
+    "text",
+    "reasoning",
+    "include",
+    "previous_response_id",
+    "conversation",
+    "background",
+    "prompt",
+    "service_tier",
+    "temperature",
+    "top_p",
+    "metadata",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "store",
+    "truncation",
+    "top_logprobs",
+];
+
+/// What several fields decide together.
+#[derive(Default)]
+struct ReadingItems<'a> {
+    request: Request<'a>,
+    instructions: Option<Cow<'a, str>>,
+    items: items::Items<'a>,
+    tools: tools::CallableTools<'a>,
+    choice: Option<tools::NamedChoice<'a>>,
+    users: [Option<Cow<'a, str>>; 2],
+    echoed: Echoed<'a>,
+    shows_thinking: bool,
+}
+
+impl<'a> ReadingItems<'a> {
+    /// Consumes a top-level field.
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        self.echoed.field(name, &mut value)?;
+        let request = &mut self.request;
+        match &**name {
+            // What decides where the request goes was read before.
+            "model" | "stream" | "previous_response_id" | "conversation" | "background" | "prompt" => value.skip()?,
+            // How the stream is padded, and how many calls the server may make by itself: none.
+            "stream_options" | "max_tool_calls" => value.skip()?,
+            "input" if value.kind()? == Kind::String => {
+                let text = value.text()?.filter(|text| !text.is_empty());
+                let content = text.map(|text| Part { kind: PartKind::Text(text), cache: None }).into_iter().collect();
+                self.items.messages.push(Message { place: Some(0), content, ..Message::default() });
+            }
+            "input" => value.array(|index, value| self.items.item(index, value))?,
+            "instructions" => self.instructions = value.text()?.filter(|text| !text.is_empty()),
+            "max_output_tokens" => request.max_tokens = value.count(1, &[])?,
+            "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
+            "tools" => {
+                let tools = &mut self.tools;
+                value.array(|_, value| tools.read(value))?;
+            }
+            "tool_choice" => self.choice = tools::NamedChoice::read(value)?,
+            "text" => self.text(value)?,
+            "reasoning" => self.reasoning(value)?,
+            "include" => value.array(|_, value| {
+                let name = value.text()?.unwrap_or_default();
+                let others = &mut request.others;
+                let path = Cow::Owned(format!("include[].{name}"));
+                if others.len() < 64 && !others.iter().any(|(noted, _)| *noted == path) {
+                    others.push((path, Raw("true")));
+                }
+                Ok(())
+            })?,
+            "service_tier" => request.service_tier = value.text()?.filter(|tier| tier != "auto"),
+            "temperature" => request.temperature = value.number()?,
+            "top_p" => request.top_p = value.number()?,
+            "metadata" => request.metadata = value.raw_object()?.filter(|Raw(text)| *text != "{}"),
+            "user" => self.users[1] = value.text()?,
+            "safety_identifier" => self.users[0] = value.text()?,
+            _ => {
+                let raw = value.raw()?;
+                if !is_default(name, raw) {
+                    request.others.push((name.clone(), raw));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the format of the answer's text.
+    fn text(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let (request, echoed) = (&mut self.request, &mut self.echoed);
+        value.object(&["format", "verbosity"], |name, mut value| {
+            match &**name {
+                "format" => {
+                    echoed.format = Some(value.ahead()?);
+                    request.format = format(value)?;
+                }
+                "verbosity" => {
+                    let raw = value.ahead()?;
+                    echoed.verbosity = Some(raw);
+                    if raw.0 == r#""medium""# {
+                        return value.skip();
+                    }
+                    others::inner(&mut request.others, "text.", name, value)?;
+                }
+                _ => others::inner(&mut request.others, "text.", name, value)?,
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Reads how to think, and what to show of it.
+    fn reasoning(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let (request, echoed) = (&mut self.request, &mut self.echoed);
+        value.object(&["effort", "summary", "generate_summary", "context"], |name, mut value| {
+            let raw = value.ahead()?;
+            match &**name {
+                "effort" => {
+                    echoed.effort = Some(raw);
+                    request.thinking.effort = effort(value)?;
+                }
+                "summary" | "generate_summary" => {
+                    let place = value.place;
+                    let shows = match value.text()?.as_deref() {
+                        None => return Ok(()),
+                        Some("auto" | "concise" | "detailed") => true,
+                        Some("none") => false,
+                        Some(_) => return Err(place.refuse("must be one of `auto`, `concise` and `detailed`")),
+                    };
+                    echoed.summary = Some(raw);
+                    self.shows_thinking |= shows;
+                }
+                "context" if raw.0 == r#""auto""# => value.skip()?,
+                _ => others::inner(&mut request.others, "reasoning.", name, value)?,
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn end(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
+        let Self { mut request, instructions, items, mut tools, choice, users, echoed, shows_thinking } = self;
+        let items::Items { mut messages, tools: shown, others } = items;
+        tools.join(shown)?;
+        if let Some(text) = instructions {
+            let content = vec![Part { kind: PartKind::Text(text), cache: None }];
+            messages.insert(0, Message { role: Role::System, content, ..Message::default() });
+        }
+        request.messages = messages;
+        let tools::CallableTools { list, known, others: of_tools } = tools;
+        request.tool_choice = choice.map(|choice| choice.of(&known, list.is_empty())).transpose()?.flatten();
+        request.tools = list;
+        // Without tools there is nothing to choose.
+        if request.tools.is_empty() {
+            request.parallel_tool_calls = None;
+        }
+        request.others.extend(of_tools);
+        request.others.extend(others);
+        let [identifier, user] = users;
+        let mut names = FieldNames::new(fields::name);
+        if identifier.is_none() && user.is_some() {
+            names.write(Field::User, "user");
+        }
+        request.user = identifier.or(user);
+        names.echo = Some(Arc::new(echoed.echo(shows_thinking, known)));
+        Ok((request, names))
+    }
+}
+
+fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
+    let place = value.place;
+    Ok(Some(match value.text()?.as_deref() {
+        None => return Ok(None),
+        Some("none") => Effort::None,
+        Some("minimal") => Effort::Minimal,
+        Some("low") => Effort::Low,
+        Some("medium") => Effort::Medium,
+        Some("high") => Effort::High,
+        Some("xhigh") => Effort::Xhigh,
+        Some("max") => Effort::Max,
+        Some(_) => {
+            let why = "must be one of `none`, `minimal`, `low`, `medium`, `high`, `xhigh` and `max`";
+            return Err(place.refuse(why));
+        }
+    }))
+}
+
+/// Reads `text`, `json_object`, or a schema that stands beside its name.
+fn format<'a>(value: Value<'_, 'a>) -> Result<Option<Format<'a>>, ReadFault> {
+    let place = value.place;
+    let (mut kind, mut name, mut description, mut schema, mut strict) = (None, None, None, None, None);
+    let is_there = value.object(&["type", "name", "description", "schema", "strict"], |key, value| {
+        match &**key {
+            "type" => kind = value.text()?,
+            "name" => name = value.text()?,
+            "description" => description = value.text()?,
+            "schema" => schema = value.raw_object()?,
+            "strict" => strict = value.flag()?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    })?;
+    match kind.as_deref() {
+        _ if !is_there => Ok(None),
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(Format::JsonObject)),
+        Some("json_schema") => {
+            let missing = |field: &str, place: Place<'_>| place.field(field).missing();
+            let name = name.ok_or_else(|| missing("name", place))?;
+            let schema: Raw<'a> = schema.ok_or_else(|| missing("schema", place))?;
+            Ok(Some(Format::JsonSchema { name, description, schema: Some(schema.into()), strict }))
+        }
+        Some(_) => Err(place.field("type").refuse("must be one of `text`, `json_object` and `json_schema`")),
+        None => Err(place.field("type").missing()),
+    }
+}
+
+/// Returns whether a field says what holds without it: clients that write out their defaults.
+fn is_default(name: &str, Raw(text): Raw<'_>) -> bool {
+    match name {
+        _ if matches!(text, "null" | "[]" | "{}") => true,
+        "truncation" => text == r#""disabled""#,
+        "store" => text == "false",
+        "top_logprobs" => text == "0",
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

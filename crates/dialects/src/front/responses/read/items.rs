@@ -1,0 +1,286 @@
+//! The items of a conversation → messages. Items of the assistant that follow each other are one
+//! turn, and become one message; each output of a call is a message of its own.
+
+use std::borrow::Cow;
+
+use super::parts::Parts;
+use super::tools::{CallableTools, SEARCH, name_in};
+use crate::front::reading::others;
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::neutral::{Call, Message, Part, PartKind, Raw, Role};
+use crate::wire::json::{Kind, Writer};
+
+/// The most messages between a call and its result.
+const MOST_LATER: usize = 32;
+
+/// The conversation so far.
+#[derive(Default)]
+pub(super) struct Items<'a> {
+    pub(super) messages: Vec<Message<'a>>,
+    /// The tools that it shows.
+    pub(super) tools: CallableTools<'a>,
+    /// Items that are lost, by their path without indexes.
+    pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
+}
+
+const ITEM: [&str; 14] = [
+    "type",
+    "id",
+    "role",
+    "content",
+    "call_id",
+    "name",
+    "namespace",
+    "arguments",
+    "input",
+    "output",
+    "action",
+    "operation",
+    "tools",
+    "status",
+];
+
+/// The members of an item of any type. Its type may come last.
+#[derive(Default)]
+struct Item<'a> {
+    kind: Option<Cow<'a, str>>,
+    has_id: bool,
+    role: Option<Cow<'a, str>>,
+    content: Parts<'a>,
+    call_id: Option<Cow<'a, str>>,
+    name: Option<Cow<'a, str>>,
+    namespace: Option<Cow<'a, str>>,
+    /// A text, or an object as it is written.
+    arguments: Option<Cow<'a, str>>,
+    input: Option<Cow<'a, str>>,
+    output: Option<(Parts<'a>, Option<Raw<'a>>)>,
+    action: Option<Raw<'a>>,
+    /// The names of the tools that it shows.
+    shown: Vec<String>,
+    /// Why these are no tools.
+    no_tools: Option<ReadFault>,
+    others: Vec<Name<'a>>,
+}
+
+impl<'a> Items<'a> {
+    /// Reads an item to the end of the conversation.
+    pub(super) fn item(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let place = value.place;
+        let mut item = Item::default();
+        value.element(&ITEM, |name, value| item.field(name, value, &mut self.tools))?;
+        let kind = match item.kind.take() {
+            Some(kind) => kind,
+            None if item.role.is_some() => Cow::Borrowed("message"),
+            None if item.has_id => Cow::Borrowed("item_reference"),
+            None => return Err(place.field("type").missing()),
+        };
+        if let ("additional_tools" | "tool_search_output", Some(why)) = (&*kind, item.no_tools.take()) {
+            return Err(why);
+        }
+        match &*kind {
+            "message" => self.message(item, index, place),
+            "function_call" => {
+                let arguments = item.arguments.take().ok_or_else(|| place.field("arguments").missing())?;
+                self.call(item, arguments, (index, place))
+            }
+            "custom_tool_call" => {
+                let input = item.input.take().ok_or_else(|| place.field("input").missing())?;
+                let mut w = Writer::with_capacity(input.len() + 16);
+                w.object(|w| w.texts([("input", &input)]));
+                let arguments = String::from_utf8(w.into_bytes()).unwrap_or_default();
+                self.call(item, arguments.into(), (index, place))
+            }
+            // Those that a server executed have no id.
+            "tool_search_call" | "tool_search_output" if item.call_id.is_none() => {
+                self.lose(&kind);
+                Ok(())
+            }
+            "tool_search_call" => {
+                let arguments = item.arguments.take().unwrap_or(Cow::Borrowed("{}"));
+                item.name = Some(Cow::Borrowed(SEARCH));
+                self.call(item, arguments, (index, place))
+            }
+            "tool_search_output" => {
+                let names = item.shown.join(", ");
+                let text = match names.is_empty() {
+                    true => "No tool was found.".to_owned(),
+                    false => format!("These tools can be called now: {names}"),
+                };
+                self.result(item, vec![Part { kind: PartKind::Text(text.into()), cache: None }], (index, place))
+            }
+            "function_call_output" | "custom_tool_call_output" => {
+                let (parts, _) = item.output.take().ok_or_else(|| place.field("output").missing())?;
+                if let Some(why) = parts.refused {
+                    return Err(why);
+                }
+                item.others.extend(parts.others);
+                self.result(item, parts.list, (index, place))
+            }
+            "local_shell_call" | "shell_call" | "apply_patch_call" => {
+                let name = kind.strip_suffix("_call").unwrap_or(&kind).to_owned();
+                item.name = Some(name.into());
+                let arguments = Cow::Borrowed(item.action.map_or("{}", |Raw(action)| action));
+                self.call(item, arguments, (index, place))
+            }
+            "local_shell_call_output" | "shell_call_output" | "apply_patch_call_output" => {
+                let (parts, raw) = item.output.take().unwrap_or_default();
+                let list = match raw {
+                    Some(Raw(output)) => vec![Part { kind: PartKind::Text(output.into()), cache: None }],
+                    None => parts.list,
+                };
+                self.result(item, list, (index, place))
+            }
+            // What it shows is read.
+            "additional_tools" => Ok(()),
+            "item_reference" => Err(place.refuse(
+                "refers to an item that is stored elsewhere, but the gateway stores none: send the item itself",
+            )),
+            "compaction" | "compaction_trigger" => Err(place.unsupported(
+                "only OpenAI's own servers can make and read a compaction; let the client summarize by an ordinary \
+                 request",
+            )),
+            "reasoning"
+            | "configuration_update"
+            | "web_search_call"
+            | "file_search_call"
+            | "code_interpreter_call"
+            | "image_generation_call"
+            | "computer_call"
+            | "computer_call_output"
+            | "program"
+            | "program_output" => {
+                self.lose(&kind);
+                Ok(())
+            }
+            _ if kind.starts_with("mcp_") => {
+                self.lose(&kind);
+                Ok(())
+            }
+            _ => {
+                let shown: String = kind.chars().take(40).collect();
+                let why = format!("only OpenAI's own models and servers know items of the type {shown}");
+                Err(place.field("type").unsupported(&why))
+            }
+        }
+    }
+
+    fn message(&mut self, item: Item<'a>, index: usize, place: Place<'_>) -> Result<(), ReadFault> {
+        let role = match item.role.as_deref() {
+            Some("user") => Role::User,
+            Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            Some("developer") => Role::Developer,
+            Some(_) => {
+                let why = "must be one of `user`, `assistant`, `system` and `developer`";
+                return Err(place.field("role").refuse(why));
+            }
+            None => return Err(place.field("role").missing()),
+        };
+        let Parts { mut list, others, refused } = item.content;
+        if let Some(why) = refused {
+            return Err(why);
+        }
+        if role == Role::Assistant {
+            self.turn(index, item.others.into_iter().chain(others), |turn| turn.content.append(&mut list));
+            return Ok(());
+        }
+        let mut message = Message { place: Some(index), role, content: list, ..Message::default() };
+        lose_in(&mut message, item.others.into_iter().chain(others));
+        self.messages.push(message);
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        item: Item<'a>,
+        arguments: Cow<'a, str>,
+        (index, place): (usize, Place<'_>),
+    ) -> Result<(), ReadFault> {
+        let id = item.call_id.filter(|id| !id.is_empty()).ok_or_else(|| place.field("call_id").missing())?;
+        let name = item.name.filter(|name| !name.is_empty()).ok_or_else(|| place.field("name").missing())?;
+        let name = name_in(item.namespace.as_deref(), name);
+        let call = Call { id, name, arguments, signature: None, is_custom: false };
+        self.turn(index, item.others.into_iter(), |turn| turn.calls.push(call));
+        Ok(())
+    }
+
+    fn result(
+        &mut self,
+        item: Item<'a>,
+        content: Vec<Part<'a>>,
+        (index, place): (usize, Place<'_>),
+    ) -> Result<(), ReadFault> {
+        let id = item.call_id.filter(|id| !id.is_empty()).ok_or_else(|| place.field("call_id").missing())?;
+        let mut message =
+            Message { place: Some(index), role: Role::Tool, tool_call_id: Some(id), content, ..Message::default() };
+        lose_in(&mut message, item.others.into_iter());
+        // Providers want results before anything else that was said since the call.
+        let follows = |said: &Message<'_>| said.role == Role::Tool || !said.calls.is_empty();
+        let later = self.messages.iter().rev().take(MOST_LATER).position(follows).unwrap_or(0);
+        self.messages.insert(self.messages.len() - later, message);
+        Ok(())
+    }
+
+    /// Adds to the assistant's turn that goes on, or begins one.
+    fn turn(&mut self, index: usize, others: impl Iterator<Item = Name<'a>>, add: impl FnOnce(&mut Message<'a>)) {
+        if self.messages.last().is_none_or(|last| last.role != Role::Assistant) {
+            self.messages.push(Message { place: Some(index), role: Role::Assistant, ..Message::default() });
+        }
+        if let Some(turn) = self.messages.last_mut() {
+            add(turn);
+            lose_in(turn, others);
+        }
+    }
+
+    fn lose(&mut self, kind: &str) {
+        let name = format!("input[].{kind}");
+        if self.others.len() < 64 && !self.others.iter().any(|(noted, _)| *noted == name) {
+            self.others.push((name.into(), Raw("true")));
+        }
+    }
+}
+
+fn lose_in<'a>(message: &mut Message<'a>, names: impl Iterator<Item = Name<'a>>) {
+    names.for_each(|name| others::note(&mut message.others, "", &name));
+}
+
+impl<'a> Item<'a> {
+    fn field(
+        &mut self,
+        name: &Name<'a>,
+        mut value: Value<'_, 'a>,
+        tools: &mut CallableTools<'a>,
+    ) -> Result<(), ReadFault> {
+        match &**name {
+            "type" => self.kind = value.text()?,
+            "role" => self.role = value.text()?,
+            "content" => self.content.read(value)?,
+            "call_id" => self.call_id = value.text()?,
+            "name" => self.name = value.text()?,
+            "namespace" => self.namespace = value.text()?,
+            "arguments" if value.kind()? == Kind::Object => self.arguments = Some(Cow::Borrowed(value.raw()?.0)),
+            "arguments" => self.arguments = value.text()?,
+            "input" => self.input = value.text()?,
+            "output" => {
+                let raw = if value.kind()? == Kind::String { None } else { Some(value.ahead()?) };
+                let mut parts = Parts::default();
+                parts.read(value)?;
+                self.output = Some((parts, raw));
+            }
+            "action" | "operation" => self.action = value.raw_object()?,
+            "tools" => value.array(|_, value| {
+                match tools.read_shown(value)? {
+                    Ok(mut names) => self.shown.append(&mut names),
+                    Err(why) => drop(self.no_tools.get_or_insert(why)),
+                }
+                Ok(())
+            })?,
+            // Nothing is looked up by an id.
+            "id" => self.has_id = value.says_something()?,
+            // Whether an item is whole shows by itself; the rest belongs to types that are dropped.
+            "status" | "execution" | "summary" | "encrypted_content" | "queries" | "results" => value.skip()?,
+            _ => others::field(&mut self.others, "", name, value)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! The content of a message, and the output of a call, are a string or a list of parts.
+
+use std::borrow::Cow;
+
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::{others, url};
+use crate::neutral::{Media, Part, PartKind};
+use crate::wire::json::Kind;
+
+/// What a list of parts says.
+#[derive(Default)]
+pub(super) struct Parts<'a> {
+    pub(super) list: Vec<Part<'a>>,
+    /// The names of members that nobody understands.
+    pub(super) others: Vec<Name<'a>>,
+    /// Why it is no content. What holds it may be of a type that is not looked at.
+    pub(super) refused: Option<ReadFault>,
+}
+
+const PART: [&str; 9] =
+    ["type", "text", "refusal", "image_url", "detail", "file_data", "file_url", "file_id", "filename"];
+
+impl<'a> Parts<'a> {
+    /// Reads a string or a list of parts.
+    pub(super) fn read(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        match value.kind()? {
+            Kind::Array => value.array(|_, mut value| {
+                if value.kind()? == Kind::Object {
+                    return self.part(value);
+                }
+                let (place, kind) = (value.place, value.kind()?);
+                self.refused.get_or_insert_with(|| place.wrong("an object", kind));
+                value.skip()
+            }),
+            Kind::String | Kind::Null => {
+                if let Some(text) = value.text()? {
+                    self.say(text);
+                }
+                Ok(())
+            }
+            kind @ (Kind::Object | Kind::Number | Kind::Bool) => {
+                let place = value.place;
+                self.refused.get_or_insert_with(|| place.wrong("a string or an array of parts", kind));
+                value.skip()
+            }
+        }
+    }
+
+    fn say(&mut self, text: Cow<'a, str>) {
+        if !text.is_empty() {
+            self.list.push(Part { kind: PartKind::Text(text), cache: None });
+        }
+    }
+
+    /// Reads a part. Its type may come last, so the members of all types are kept until then.
+    fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let place = value.place;
+        let mut part = PartOfItem::default();
+        value.element(&PART, |name, value| part.field(name, value))?;
+        if let Err(why) = self.add(part, place) {
+            self.refused.get_or_insert(why);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, mut part: PartOfItem<'a>, place: Place<'_>) -> Result<(), ReadFault> {
+        let kind = part.kind.take().ok_or_else(|| place.field("type").missing())?;
+        let missing = |name: &str| place.field(name).missing();
+        let media = match &*kind {
+            "input_text" | "output_text" | "text" => {
+                self.say(part.text.ok_or_else(|| missing("text"))?);
+                None
+            }
+            "refusal" => {
+                self.say(part.refusal.ok_or_else(|| missing("refusal"))?);
+                None
+            }
+            "input_image" | "input_file" if part.file_id.is_some() => {
+                let why = "files that were uploaded to OpenAI are known to its own servers only: send the data itself";
+                return Err(place.field("file_id").unsupported(why));
+            }
+            "input_image" => {
+                let place = place.field("image_url");
+                let url = part.image_url.filter(|url| !url.is_empty()).ok_or_else(|| place.missing())?;
+                // No other server knows the largest detail.
+                let detail = part.detail.map(|detail| if detail == "original" { "high".into() } else { detail });
+                Some(PartKind::Image(url::media(url, place)?, detail))
+            }
+            "input_file" => {
+                let kind_of_name = part.filename.as_deref().and_then(url::media_type).unwrap_or_default();
+                let media = match (part.file_data, part.file_url) {
+                    (Some(data), _) => match url::media(data, place.field("file_data"))? {
+                        Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
+                        Media::Inline(kind, data) if kind.is_empty() => Media::Inline(kind_of_name.into(), data),
+                        other @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => other,
+                    },
+                    (None, Some(url)) => url::media(url, place.field("file_url"))?,
+                    (None, None) => return Err(place.refuse("must have `file_data` or `file_url`")),
+                };
+                Some(PartKind::File(media, part.filename))
+            }
+            "input_audio" => {
+                let [data, format] = part.audio.ok_or_else(|| missing("input_audio"))?;
+                let place = place.field("input_audio");
+                let data = data.ok_or_else(|| place.field("data").missing())?;
+                let data = match url::media(data, place.field("data"))? {
+                    Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
+                };
+                Some(PartKind::Audio(data, format.ok_or_else(|| place.field("format").missing())?))
+            }
+            _ => {
+                let why = "this model's provider does not support content parts of this type";
+                return Err(place.field("type").unsupported(why));
+            }
+        };
+        self.list.extend(media.map(|kind| Part { kind, cache: None }));
+        part.others.iter().for_each(|name| others::note(&mut self.others, "content[].", name));
+        Ok(())
+    }
+}
+
+/// The members of a part of any type.
+#[derive(Default)]
+struct PartOfItem<'a> {
+    kind: Option<Cow<'a, str>>,
+    text: Option<Cow<'a, str>>,
+    refusal: Option<Cow<'a, str>>,
+    image_url: Option<Cow<'a, str>>,
+    detail: Option<Cow<'a, str>>,
+    file_data: Option<Cow<'a, str>>,
+    file_url: Option<Cow<'a, str>>,
+    file_id: Option<Cow<'a, str>>,
+    filename: Option<Cow<'a, str>>,
+    audio: Option<[Option<Cow<'a, str>>; 2]>,
+    others: Vec<Name<'a>>,
+}
+
+impl<'a> PartOfItem<'a> {
+    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        match &**name {
+            "type" => self.kind = value.text()?,
+            "text" => self.text = value.text()?,
+            "refusal" => self.refusal = value.text()?,
+            "image_url" => self.image_url = value.text()?,
+            "detail" => self.detail = value.text()?,
+            "file_data" => self.file_data = value.text()?,
+            "file_url" => self.file_url = value.text()?,
+            "file_id" => self.file_id = value.text()?,
+            "filename" => self.filename = value.text()?,
+            "input_audio" => self.audio = value.texts(["data", "format"], |_, value| value.skip())?,
+            // Where a text comes from, no model need be told.
+            "annotations" | "logprobs" => value.skip()?,
+            _ => others::field(&mut self.others, "", name, value)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,388 @@
+//! Tools, and which of them to call.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::front::reading::others;
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::neutral::{CallKind, CallersTool, Raw, Refused, Tool, ToolChoice, ToolKind};
+use crate::wire::json::Kind;
+
+/// The name of the tool that searches for tools.
+pub(super) const SEARCH: &str = "tool_search";
+
+/// The parameters of a tool with free input.
+const FREE: Raw<'static> = Raw(
+    r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#,
+);
+
+/// More names than this are not noted: they come from the caller, and go into logs.
+const MOST_OTHERS: usize = 64;
+
+/// The tools of a request.
+#[derive(Default)]
+pub(super) struct CallableTools<'a> {
+    pub(super) list: Vec<Tool<'a>>,
+    /// Each tool by its name in the list, as the caller knows it.
+    pub(super) known: HashMap<String, CallersTool>,
+    /// Fields that nobody understands, by their path without indexes.
+    pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
+}
+
+/// What becomes of a tool that is there already. A conversation may show one several times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    Refused,
+    Skipped,
+}
+
+/// A tool of any type. Its type may come last.
+#[derive(Default)]
+struct Declared<'a> {
+    kind: Option<Cow<'a, str>>,
+    name: Option<Cow<'a, str>>,
+    description: Option<Cow<'a, str>>,
+    parameters: Option<Raw<'a>>,
+    strict: Option<bool>,
+    grammar: Option<String>,
+    /// The tools of a namespace.
+    inside: Vec<Declared<'a>>,
+    is_clients: bool,
+    /// True if only a program of the server's may call it.
+    is_barred: bool,
+    others: Vec<(Name<'a>, Raw<'a>)>,
+}
+
+const TOOL: [&str; 10] = [
+    "type",
+    "name",
+    "description",
+    "parameters",
+    "strict",
+    "format",
+    "tools",
+    "execution",
+    "defer_loading",
+    "allowed_callers",
+];
+
+/// Returns the name of a tool in the request. Clients know the tools of the namespace `functions`
+/// by their names alone.
+pub(super) fn name_in<'a>(namespace: Option<&str>, name: Cow<'a, str>) -> Cow<'a, str> {
+    match namespace {
+        None | Some("" | "functions") => name,
+        Some(namespace) => Cow::Owned(format!("{namespace}__{name}")),
+    }
+}
+
+impl<'a> CallableTools<'a> {
+    /// Reads a tool of the request's list.
+    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let place = value.place;
+        let declared = Declared::read(value)?;
+        self.add(declared, None, place, Again::Refused).map(drop)
+    }
+
+    /// Reads a tool that the conversation shows, perhaps once more. Returns the names of the tools
+    /// that it stands for, or why it is none: its item may be of a type that shows no tools.
+    pub(super) fn read_shown(&mut self, value: Value<'_, 'a>) -> Result<Result<Vec<String>, ReadFault>, ReadFault> {
+        let place = value.place;
+        let declared = Declared::read(value)?;
+        Ok(self.add(declared, None, place, Again::Skipped))
+    }
+
+    /// Adds the tools that the conversation shows.
+    pub(super) fn join(&mut self, shown: Self) -> Result<(), ReadFault> {
+        let Self { list, mut known, others } = shown;
+        for tool in list {
+            let Some(shown) = known.remove(&*tool.name) else { continue };
+            match self.known.entry(shown.name.clone()) {
+                Entry::Occupied(known) if *known.get() == shown => {}
+                Entry::Occupied(_) => {
+                    let message = "`tools` has a tool of the same name as another tool that `input` shows";
+                    return Err(Box::new(Refused::invalid("tools", message)));
+                }
+                Entry::Vacant(place) => {
+                    place.insert(shown);
+                    self.list.push(tool);
+                }
+            }
+        }
+        self.others.extend(others);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        declared: Declared<'a>,
+        namespace: Option<&str>,
+        place: Place<'_>,
+        again: Again,
+    ) -> Result<Vec<String>, ReadFault> {
+        let kind = declared.kind.ok_or_else(|| place.field("type").missing())?;
+        let (parameters, strict, call) = match &*kind {
+            "function" => (declared.parameters, declared.strict, CallKind::Function),
+            "custom" => (Some(FREE), None, CallKind::Custom),
+            "tool_search" if namespace.is_none() && declared.is_clients => {
+                (declared.parameters, None, CallKind::Search)
+            }
+            // The server's own search would show tools that are shown from the start instead.
+            "tool_search" => return Ok(self.lose("tools[].tool_search")),
+            _ if kind.starts_with("web_search") => return Ok(self.lose("tools[].web_search")),
+            "namespace" if namespace.is_none() => {
+                let name = declared.name.ok_or_else(|| place.field("name").missing())?;
+                if declared.description.is_some_and(|description| !description.is_empty()) {
+                    self.lose("tools[].namespace.description");
+                }
+                let mut names = Vec::new();
+                for declared in declared.inside {
+                    names.append(&mut self.add(declared, Some(&name), place, again)?);
+                }
+                return Ok(names);
+            }
+            _ => {
+                let shown: String = kind.chars().take(40).collect();
+                return Err(place.field("type").unsupported(&format!(
+                    "only OpenAI's own models and servers know tools of the type {shown}; remove the tool for this \
+                     model",
+                )));
+            }
+        };
+        if declared.is_barred {
+            return Err(place.field("allowed_callers").unsupported(
+                "this model can call tools directly only: add `direct`, or remove the tool for this model",
+            ));
+        }
+        let own = match call {
+            CallKind::Search => Cow::Borrowed(SEARCH),
+            CallKind::Function | CallKind::Custom => declared.name.ok_or_else(|| place.field("name").missing())?,
+        };
+        if own.is_empty() {
+            return Err(place.field("name").refuse("must not be empty"));
+        }
+        for (name, raw) in declared.others {
+            if self.others.len() < MOST_OTHERS && !self.others.iter().any(|(noted, _)| *noted == name) {
+                self.others.push((name, raw));
+            }
+        }
+        let known_namespace = namespace.filter(|namespace| !matches!(*namespace, "" | "functions"));
+        let name = name_in(namespace, own.clone());
+        let tool = CallersTool {
+            name: name.clone().into_owned(),
+            kind: call,
+            own: own.into_owned(),
+            namespace: known_namespace.map(str::to_owned),
+        };
+        let names = vec![tool.name.clone()];
+        match self.known.entry(tool.name.clone()) {
+            Entry::Occupied(known) if again == Again::Skipped && *known.get() == tool => return Ok(names),
+            Entry::Occupied(_) => return Err(place.field("name").refuse("is also the name of another tool")),
+            Entry::Vacant(place) => drop(place.insert(tool)),
+        }
+        let description = match declared.grammar {
+            Some(grammar) => {
+                self.lose("tools[].format");
+                let about = declared.description.unwrap_or_default();
+                Some(Cow::Owned(format!("{about}\n\n{grammar}").trim_start().to_owned()))
+            }
+            None => declared.description,
+        };
+        self.list.push(Tool {
+            name,
+            description,
+            kind: ToolKind::Function(parameters.map(Cow::from), strict),
+            cache: None,
+        });
+        Ok(names)
+    }
+
+    /// Notes what is lost. It stands for no tool.
+    fn lose(&mut self, name: &'static str) -> Vec<String> {
+        if !self.others.iter().any(|(noted, _)| noted == name) {
+            self.others.push((Cow::Borrowed(name), Raw("true")));
+        }
+        Vec::new()
+    }
+}
+
+impl<'a> Declared<'a> {
+    fn read(value: Value<'_, 'a>) -> Result<Self, ReadFault> {
+        let mut read = Self::default();
+        value.element(&TOOL, |name, value| read.field(name, value))?;
+        // What another type has is refused, or lost as a whole.
+        if !matches!(read.kind.as_deref(), Some("function" | "custom")) {
+            read.others.clear();
+        }
+        Ok(read)
+    }
+
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        match &**name {
+            "type" => self.kind = value.text()?,
+            "name" => self.name = value.text()?,
+            "description" => self.description = value.text()?,
+            "parameters" => self.parameters = value.raw_object()?,
+            "strict" => self.strict = value.flag()?,
+            "format" if value.kind()? == Kind::Object => self.grammar = grammar(value)?,
+            "tools" => value.array(|_, value| {
+                self.inside.push(Self::read(value)?);
+                Ok(())
+            })?,
+            "execution" => self.is_clients = value.text()?.as_deref() == Some("client"),
+            // All tools are shown from the start.
+            "defer_loading" => value.skip()?,
+            "allowed_callers" => {
+                let (mut is_empty, mut is_direct) = (true, false);
+                value.array(|_, value| {
+                    is_empty = false;
+                    is_direct |= value.text()?.as_deref() == Some("direct");
+                    Ok(())
+                })?;
+                self.is_barred = !is_empty && !is_direct;
+            }
+            _ => others::inner(&mut self.others, "tools[].", name, value)?,
+        }
+        Ok(())
+    }
+}
+
+/// Reads the format of a free input. Returns the words that ask for it.
+fn grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
+    let texts = value.texts(["type", "syntax", "definition"], |_, value| value.skip())?;
+    let [kind, syntax, definition] = texts.unwrap_or_default();
+    Ok(match (kind.as_deref(), definition) {
+        (Some("grammar"), Some(definition)) => {
+            let syntax = syntax.unwrap_or_default();
+            Some(format!("`input` must follow this grammar ({syntax}):\n{definition}"))
+        }
+        _ => None,
+    })
+}
+
+/// A choice, and for each tool that it names the field where it does.
+#[derive(Default)]
+pub(super) struct NamedChoice<'a> {
+    choice: Option<ToolChoice<'a>>,
+    names: Vec<(Cow<'a, str>, String)>,
+    path: String,
+}
+
+impl<'a> NamedChoice<'a> {
+    /// Reads `tool_choice`.
+    pub(super) fn read(mut value: Value<'_, 'a>) -> Result<Option<Self>, ReadFault> {
+        let place = value.place;
+        let mut read = Self { path: place.path(), ..Self::default() };
+        match value.kind()? {
+            Kind::Null => return value.skip().map(|()| None),
+            Kind::String => {
+                read.choice = Some(match value.text()?.unwrap_or_default().as_ref() {
+                    "none" => ToolChoice::None,
+                    "auto" => ToolChoice::Auto,
+                    "required" => ToolChoice::Required,
+                    _ => return Err(place.refuse("must be `none`, `auto`, `required` or an object that names a tool")),
+                });
+            }
+            Kind::Object => read.object(value)?,
+            kind @ (Kind::Array | Kind::Number | Kind::Bool) => return Err(place.wrong("a string or an object", kind)),
+        }
+        Ok(Some(read))
+    }
+
+    fn object(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let place = value.place;
+        let (mut named, mut mode, mut tools) = (Named::default(), None, Vec::new());
+        value.object(&["type", "name", "namespace", "mode", "tools"], |name, value| {
+            match &**name {
+                "mode" => mode = value.text()?,
+                "tools" => value.array(|_, value| {
+                    let (place, mut inside) = (value.place, Named::default());
+                    value.element(&["type", "name", "namespace"], |name, value| inside.field(name, value))?;
+                    // A tool that is dropped cannot be called.
+                    if !inside.is_dropped() {
+                        tools.push(inside.tool(place)?);
+                    }
+                    Ok(())
+                })?,
+                _ => named.field(name, value)?,
+            }
+            Ok(())
+        })?;
+        if named.kind.as_deref() != Some("allowed_tools") {
+            let (name, path) = named.tool(place)?;
+            self.choice = Some(ToolChoice::Named(name.clone()));
+            self.names = vec![(name, path)];
+            return Ok(());
+        }
+        let must = match mode.as_deref() {
+            Some("required") => true,
+            Some("auto") => false,
+            Some(_) => return Err(place.field("mode").refuse("must be `auto` or `required`")),
+            None => return Err(place.field("mode").missing()),
+        };
+        if tools.is_empty() {
+            return Err(place.field("tools").refuse("must hold at least one tool that this model can call"));
+        }
+        self.choice = Some(ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()));
+        self.names = tools;
+        Ok(())
+    }
+
+    /// Returns what is chosen, if it can be.
+    pub(super) fn of(
+        self,
+        known: &HashMap<String, CallersTool>,
+        is_empty: bool,
+    ) -> Result<Option<ToolChoice<'a>>, ReadFault> {
+        for (name, path) in self.names {
+            if !known.contains_key(&*name) {
+                let message = format!("`{path}` names a tool that is not in `tools`");
+                return Err(Box::new(Refused::invalid(path, message)));
+            }
+        }
+        if is_empty && self.choice == Some(ToolChoice::Required) {
+            let message = format!("`{}` requires a tool call, but there are no `tools`", self.path);
+            return Err(Box::new(Refused::invalid(self.path, message)));
+        }
+        Ok(self.choice.filter(|_| !is_empty))
+    }
+}
+
+/// What names a tool.
+#[derive(Default)]
+struct Named<'a> {
+    kind: Option<Cow<'a, str>>,
+    name: Option<Cow<'a, str>>,
+    namespace: Option<Cow<'a, str>>,
+}
+
+impl<'a> Named<'a> {
+    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        match &**name {
+            "type" => self.kind = value.text()?,
+            "name" => self.name = value.text()?,
+            "namespace" => self.namespace = value.text()?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.kind.as_deref().is_some_and(|kind| kind.starts_with("web_search"))
+    }
+
+    /// Returns the tool's name in the request, and where it stands.
+    fn tool(self, place: Place<'_>) -> Result<(Cow<'a, str>, String), ReadFault> {
+        match self.kind.as_deref() {
+            Some("function" | "custom") => {}
+            Some(_) => {
+                let why = "this model's provider does not support choices of this type";
+                return Err(place.field("type").unsupported(why));
+            }
+            None => return Err(place.field("type").missing()),
+        }
+        let place = place.field("name");
+        let name = self.name.ok_or_else(|| place.missing())?;
+        Ok((name_in(self.namespace.as_deref(), name), place.path()))
+    }
+}

@@ -1,0 +1,274 @@
+//! An item is one thing that an answer has: a message, thinking, or a call. Its events come without
+//! those of another item in between.
+
+use std::borrow::Cow;
+
+use super::Events;
+use crate::neutral::{Call, CallKind};
+use crate::wire::json::{self, Cursor, Writer};
+
+/// An item that is open.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) kind: Kind,
+    id: String,
+    /// The place in the answer.
+    index: usize,
+    /// The text or the arguments so far.
+    text: String,
+}
+
+/// What an item is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    Thinking,
+    Text,
+    Refusal,
+    Call(CallOfItem),
+}
+
+/// A call, as the caller knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CallOfItem {
+    /// The id by which its output names it.
+    pub(super) id: String,
+    pub(super) kind: CallKind,
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+}
+
+/// How far an item has come: what it says, if it is complete.
+#[derive(Clone, Copy)]
+enum Progress<'p> {
+    Begun,
+    Ended(&'p str, bool),
+}
+
+impl Item {
+    pub(super) fn new(kind: Kind, tail: &str, index: usize) -> Self {
+        let prefix = match &kind {
+            Kind::Thinking => "rs",
+            Kind::Text | Kind::Refusal => "msg",
+            Kind::Call(CallOfItem { kind: CallKind::Function, .. }) => "fc",
+            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => "ctc",
+            Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => "tsc",
+        };
+        Self { kind, id: format!("{prefix}_{tail}_{index}"), index, text: String::new() }
+    }
+
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self.kind, Kind::Call(_))
+    }
+
+    /// Returns whether the item is shown only as a whole: what its text says is known only then.
+    fn waits(&self) -> bool {
+        matches!(&self.kind, Kind::Call(CallOfItem { kind: CallKind::Custom | CallKind::Search, .. }))
+    }
+
+    /// Writes the events with which the item begins.
+    pub(super) fn begin(&self, events: &mut Events) {
+        if self.waits() {
+            return;
+        }
+        self.added(events);
+        match self.kind {
+            Kind::Text | Kind::Refusal => events.send("response.content_part.added", |w| {
+                self.place(w);
+                self.part(w.key("part"), "");
+            }),
+            Kind::Thinking => events.send("response.reasoning_summary_part.added", |w| {
+                self.place(w);
+                self.part(w.key("part"), "");
+            }),
+            Kind::Call(_) => {}
+        }
+    }
+
+    /// Takes a piece of the text or of the arguments.
+    pub(super) fn say(&mut self, piece: &str, events: &mut Events) {
+        self.text.push_str(piece);
+        if self.waits() {
+            return;
+        }
+        let name = match self.kind {
+            Kind::Text => "response.output_text.delta",
+            Kind::Refusal => "response.refusal.delta",
+            Kind::Thinking => "response.reasoning_summary_text.delta",
+            Kind::Call(_) => "response.function_call_arguments.delta",
+        };
+        self.delta(events, name, piece);
+    }
+
+    /// Writes the events with which the item ends, and returns the item. `is_whole` says that the
+    /// answer was not cut. Returns `None` for a call of which nobody can know what it was to be.
+    pub(super) fn end(&self, is_whole: bool, events: &mut Events) -> Option<Vec<u8>> {
+        let Item { text, .. } = self;
+        let is_done = is_whole || self.is_call() && object(text).is_some();
+        let text: Cow<'_, str> = match &self.kind {
+            Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => Cow::Owned(object(text)?),
+            // Some models write the text itself.
+            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) if is_done => {
+                input(text).map_or(Cow::Borrowed(text), Cow::Owned)
+            }
+            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => return None,
+            Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking => Cow::Borrowed(text),
+        };
+        match &self.kind {
+            Kind::Text => {
+                self.done(events, "response.output_text.done", "text", &text);
+                self.part_done(events, "response.content_part.done", &text);
+            }
+            Kind::Refusal => {
+                self.done(events, "response.refusal.done", "refusal", &text);
+                self.part_done(events, "response.content_part.done", &text);
+            }
+            Kind::Thinking => {
+                self.done(events, "response.reasoning_summary_text.done", "text", &text);
+                self.part_done(events, "response.reasoning_summary_part.done", &text);
+            }
+            Kind::Call(CallOfItem { kind: CallKind::Function, .. }) => {
+                self.done(events, "response.function_call_arguments.done", "arguments", &text);
+            }
+            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => {
+                self.added(events);
+                self.delta(events, "response.custom_tool_call_input.delta", &text);
+                self.done(events, "response.custom_tool_call_input.done", "input", &text);
+            }
+            Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => self.added(events),
+        }
+        let mut w = Writer::with_capacity(text.len() + 256);
+        self.write(&mut w, Progress::Ended(&text, is_done));
+        let item = w.into_bytes();
+        events.send("response.output_item.done", |w| {
+            w.key("output_index").number(self.index as u64);
+            w.key("item").raw(&String::from_utf8_lossy(&item));
+        });
+        Some(item)
+    }
+
+    fn added(&self, events: &mut Events) {
+        events.send("response.output_item.added", |w| {
+            w.key("output_index").number(self.index as u64);
+            self.write(w.key("item"), Progress::Begun);
+        });
+    }
+
+    fn delta(&self, events: &mut Events, name: &'static str, piece: &str) {
+        events.send(name, |w| {
+            self.place(w);
+            w.texts([("delta", piece)]);
+            self.logprobs(w);
+        });
+    }
+
+    fn done(&self, events: &mut Events, name: &'static str, member: &'static str, text: &str) {
+        events.send(name, |w| {
+            self.place(w);
+            w.texts([(member, text)]);
+            self.logprobs(w);
+            match &self.kind {
+                Kind::Call(call) if call.kind == CallKind::Function => w.texts([("name", &call.name)]),
+                Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking => {}
+            }
+        });
+    }
+
+    fn part_done(&self, events: &mut Events, name: &'static str, text: &str) {
+        events.send(name, |w| {
+            self.place(w);
+            self.part(w.key("part"), text);
+        });
+    }
+
+    /// Writes where an event belongs.
+    fn place(&self, w: &mut Writer) {
+        w.texts([("item_id", &self.id)]);
+        w.key("output_index").number(self.index as u64);
+        match self.kind {
+            Kind::Text | Kind::Refusal => w.key("content_index").number(0),
+            Kind::Thinking => w.key("summary_index").number(0),
+            Kind::Call(_) => {}
+        }
+    }
+
+    /// Writes the list that clients expect beside a text.
+    fn logprobs(&self, w: &mut Writer) {
+        if self.kind == Kind::Text {
+            w.key("logprobs").array(|_| {});
+        }
+    }
+
+    /// Writes the only part of the content or of the summary.
+    fn part(&self, w: &mut Writer, text: &str) {
+        w.object(|w| match self.kind {
+            Kind::Refusal => w.texts([("type", "refusal"), ("refusal", text)]),
+            Kind::Thinking => w.texts([("type", "summary_text"), ("text", text)]),
+            Kind::Text | Kind::Call(_) => {
+                w.texts([("type", "output_text"), ("text", text)]);
+                w.key("annotations").array(|_| {});
+            }
+        });
+    }
+
+    fn write(&self, w: &mut Writer, progress: Progress<'_>) {
+        let (text, status) = match progress {
+            Progress::Begun => (None, "in_progress"),
+            Progress::Ended(text, true) => (Some(text), "completed"),
+            Progress::Ended(text, false) => (Some(text), "incomplete"),
+        };
+        let said = text.unwrap_or_default();
+        w.object(|w| {
+            w.texts([("id", &self.id)]);
+            match &self.kind {
+                Kind::Text | Kind::Refusal => {
+                    w.texts([("type", "message"), ("status", status), ("role", "assistant")]);
+                    w.key("content").each(text, |w, text| self.part(w, text));
+                }
+                Kind::Thinking => {
+                    w.texts([("type", "reasoning"), ("status", status)]);
+                    w.key("summary").each(text, |w, text| self.part(w, text));
+                }
+                Kind::Call(call) => {
+                    match call.kind {
+                        CallKind::Function => {
+                            w.texts([("type", "function_call"), ("status", status), ("call_id", &call.id)]);
+                            w.texts([("name", &call.name), ("arguments", said)]);
+                        }
+                        CallKind::Custom => {
+                            w.texts([("type", "custom_tool_call"), ("status", status), ("call_id", &call.id)]);
+                            w.texts([("name", &call.name), ("input", said)]);
+                        }
+                        CallKind::Search => {
+                            w.texts([("type", "tool_search_call"), ("status", status), ("call_id", &call.id)]);
+                            w.texts([("execution", "client")]);
+                            w.key("arguments").raw(text.unwrap_or("{}"));
+                        }
+                    }
+                    w.optional("namespace", call.namespace.as_deref(), Writer::text);
+                }
+            }
+        });
+    }
+}
+
+/// Returns the arguments on one line, if they are an object.
+fn object(arguments: &str) -> Option<String> {
+    let call = Call { id: "".into(), name: "".into(), arguments: arguments.into(), signature: None, is_custom: false };
+    call.object().map(json::one_line)
+}
+
+/// Returns the text that the arguments of a custom tool hold.
+fn input(arguments: &str) -> Option<String> {
+    let text = arguments.as_bytes();
+    let mut found = None;
+    let mut cursor = Cursor::new(text);
+    cursor
+        .maybe_members(|key, value| {
+            if *json::name_of(text, &key) == *b"input" {
+                found = json::text_of(text, &value);
+            }
+        })
+        .ok()?;
+    cursor.end().ok()?;
+    found.map(Cow::into_owned)
+}

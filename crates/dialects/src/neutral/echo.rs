@@ -1,0 +1,39 @@
+//! An echo is what an answer repeats of its request. Only some front doors need one: their answers
+//! show the request's own fields, or name a tool in other words than the request for the upstream.
+
+/// What an answer repeats of its request, as its caller wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Echo {
+    /// Members of the answer's object: JSON text on one line, without the braces around it.
+    pub members: String,
+    /// True if the caller wants to see thinking.
+    pub shows_thinking: bool,
+    /// The tools that their caller knows by more than a name.
+    pub tools: Vec<CallersTool>,
+}
+
+/// A tool as its caller knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallersTool {
+    /// The name in [`Request`](super::Request).
+    pub name: String,
+    /// What a call of the tool is.
+    pub kind: CallKind,
+    /// The name as the caller wrote it.
+    pub own: String,
+    /// The namespace in which the caller declared the tool.
+    pub namespace: Option<String>,
+}
+
+/// What a call of a tool is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CallKind {
+    /// A call of a function.
+    #[default]
+    Function,
+    /// A call with free text. In [`Request`](super::Request) the tool is a function, and the text
+    /// is its only argument, `input`.
+    Custom,
+    /// A search for tools, which the caller executes.
+    Search,
+}

@@ -1,0 +1,178 @@
+//! OpenAI's Responses and Gemini's `generateContent` as front doors, through the whole gateway.
+
+use serde_json::{Value, json};
+
+use crate::support::canary::KEY;
+use crate::support::client::{self, Response};
+use crate::support::script::finish;
+use crate::support::{Catalog, Gateway, Mock, Script, run};
+
+async fn ask(gateway: &Gateway, method: &str, path: &str, body: &Value) -> Response {
+    let fields = [("x-goog-api-key", KEY), ("content-type", "application/json")];
+    gateway.raw(client::request(method, path, &fields, body.to_string().as_bytes())).await
+}
+
+async fn over(mock: &Mock) -> Gateway {
+    Gateway::start(Catalog::new().account("a", mock).model("m", &["a=up"])).await
+}
+
+/// The data of a stream's events.
+fn data(answer: &Response) -> Vec<Value> {
+    let text = answer.text();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    lines.map(|data| serde_json::from_str(data).expect("JSON")).collect()
+}
+
+#[test]
+fn a_request_of_responses_is_answered_whole_and_as_a_stream() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.push(Script::answer("Hello there"));
+        mock.push(Script::sse().words(0..3).event(finish("stop")).done());
+        let gateway = over(&mock).await;
+        let mut body = json!({"model": "m", "input": "hello", "instructions": "Be brief.", "metadata": {"a": "b"}});
+        let whole = ask(&gateway, "POST", "/v1/responses", &body).await;
+        assert_eq!(whole.status, 200, "{}", whole.text());
+        let response = whole.json();
+        assert_eq!(
+            (&response["object"], &response["status"], &response["model"], &response["store"], &response["metadata"]),
+            (&json!("response"), &json!("completed"), &json!("m"), &json!(false), &json!({"a": "b"}))
+        );
+        assert_eq!(response["output"][0]["content"][0]["text"], "Hello there");
+        let seen = mock.request(0).await.json();
+        assert_eq!(
+            seen["messages"],
+            json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}])
+        );
+        body["stream"] = json!(true);
+        let stream = ask(&gateway, "POST", "/v1/responses", &body).await;
+        let events = data(&stream);
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number, "{event}");
+        }
+        let kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!((kinds[0], kinds[1]), ("response.created", "response.in_progress"));
+        assert_eq!(kinds.last(), Some(&"response.completed"));
+        let said: String = events
+            .iter()
+            .filter(|event| event["type"] == "response.output_text.delta")
+            .map(|event| event["delta"].as_str().unwrap())
+            .collect();
+        let last = events.last().unwrap();
+        assert_eq!(last["response"]["output"][0]["content"][0]["text"], said.as_str());
+        for line in gateway.access_lines(2).await {
+            assert_eq!((&line["door"], &line["outcome"]), (&json!("responses"), &json!("ok")));
+        }
+    });
+}
+
+#[test]
+fn what_needs_a_store_and_what_asks_for_a_websocket_is_refused() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = over(&mock).await;
+        let earlier = json!({"model": "m", "input": "x", "previous_response_id": "resp_1"});
+        let refused = ask(&gateway, "POST", "/v1/responses", &earlier).await;
+        refused.is_error(400, "previous_response_not_found");
+        ask(&gateway, "GET", "/v1/responses", &json!({})).await.is_error(426, "upgrade_required");
+        ask(&gateway, "GET", "/v1/responses/resp_1", &json!({})).await.is_error(404, "unknown_url");
+        // Some clients send thirty requests after each 503.
+        let dead = Catalog::new().account_at("a", "http://127.0.0.1:1/v1", "").model("m", &["a=up"]);
+        let dead = Gateway::start(dead).await;
+        let down = ask(&dead, "POST", "/v1/responses", &json!({"model": "m", "input": "x"})).await;
+        down.is_error(429, "upstream_unavailable");
+    });
+}
+
+#[test]
+fn a_broken_stream_of_responses_ends_with_an_error_and_a_failure() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.push(Script::sse().words(0..2).reset());
+        let gateway = over(&mock).await;
+        let stream = ask(&gateway, "POST", "/v1/responses", &json!({"model": "m", "input": "x", "stream": true})).await;
+        let events = data(&stream);
+        let kinds: Vec<_> = events.iter().rev().take(2).map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["response.failed", "error"], "{}", stream.text());
+    });
+}
+
+#[test]
+fn a_request_of_geminis_is_answered_whole_as_events_and_as_an_array() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.push(Script::answer("Hello there"));
+        for _ in 0..2 {
+            mock.push(Script::sse().words(0..3).event(finish("stop")).done());
+        }
+        let gateway = over(&mock).await;
+        let body = json!({"contents": [{"parts": [{"text": "hello"}]}], "systemInstruction": {"role": "user", "parts": [{"text": "Be brief."}]},
+            "generationConfig": {"maxOutputTokens": 50, "temperature": 0.5}});
+        let whole = ask(&gateway, "POST", "/v1beta/models/m:generateContent", &body).await;
+        assert_eq!(whole.status, 200, "{}", whole.text());
+        let candidate = &whole.json()["candidates"][0];
+        assert_eq!(
+            (&candidate["content"]["parts"][0]["text"], &candidate["finishReason"]),
+            (&json!("Hello there"), &json!("STOP"))
+        );
+        let seen = mock.request(0).await.json();
+        assert_eq!(
+            (&seen["messages"], &seen["max_completion_tokens"], &seen["temperature"]),
+            (
+                &json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]),
+                &json!(50),
+                &json!(0.5)
+            )
+        );
+        let stream = ask(&gateway, "POST", "/v1/models/m:streamGenerateContent?alt=sse", &body).await;
+        assert!(!stream.text().contains("event:") && !stream.text().contains("\n:"), "{}", stream.text());
+        let chunks = data(&stream);
+        let array: Vec<Value> =
+            serde_json::from_slice(&ask(&gateway, "POST", "/v1beta/models/m:streamGenerateContent", &body).await.body)
+                .unwrap();
+        for chunks in [chunks, array] {
+            let said: String = chunks
+                .iter()
+                .filter_map(|chunk| chunk["candidates"][0]["content"]["parts"][0]["text"].as_str())
+                .collect();
+            assert_eq!(said, "w0 w1 w2 ");
+            assert_eq!(chunks.last().unwrap()["candidates"][0]["finishReason"], "STOP");
+        }
+        for (line, door) in gateway.access_lines(3).await.iter().zip(["gemini", "gemini", "gemini_array"]) {
+            assert_eq!((&line["door"], &line["outcome"]), (&json!(door), &json!("ok")));
+        }
+    });
+}
+
+#[test]
+fn refusals_are_in_googles_form() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = over(&mock).await;
+        let body = json!({"contents": [{"parts": [{"text": "hello"}]}]});
+        let check = |answer: &Response, status: u16, word: &str| {
+            let error = answer.json()["error"].clone();
+            assert_eq!(
+                (answer.status, &error["code"], &error["status"]),
+                (status, &json!(status), &json!(word)),
+                "{error}"
+            );
+        };
+        check(&ask(&gateway, "POST", "/v1beta/models/none:generateContent", &body).await, 404, "NOT_FOUND");
+        check(&ask(&gateway, "POST", "/v1beta/cachedContents", &body).await, 404, "NOT_FOUND");
+        let wrong = client::request(
+            "POST",
+            "/v1beta/models/m:generateContent",
+            &[("x-goog-api-key", "no")],
+            body.to_string().as_bytes(),
+        );
+        check(&gateway.raw(wrong).await, 401, "UNAUTHENTICATED");
+        let searching = json!({"contents": body["contents"], "tools": [{"googleSearch": {}}]});
+        let refused = ask(&gateway, "POST", "/v1beta/models/m:generateContent", &searching).await;
+        check(&refused, 400, "INVALID_ARGUMENT");
+        assert!(refused.text().contains("googleSearch"), "{}", refused.text());
+        mock.push(Script::sse().words(0..2).reset());
+        let broken = ask(&gateway, "POST", "/v1beta/models/m:streamGenerateContent?alt=sse", &body).await;
+        assert!(data(&broken).last().unwrap()["error"]["code"].is_number(), "{}", broken.text());
+    });
+}
