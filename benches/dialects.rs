@@ -110,6 +110,7 @@ fn requests(criterion: &mut Criterion) {
                     traits: (dialect.protocol.traits)(model),
                     default_max_tokens: None,
                     within: None,
+                    hide_reasoning: false,
                     stream_usage: true,
                     kept: &|_| None,
                 });

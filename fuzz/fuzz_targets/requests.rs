@@ -50,6 +50,7 @@ fuzz_target!(|input: &[u8]| {
         traits: (dialect.protocol.traits)(model),
         default_max_tokens: None,
         within: Some(std::time::Duration::from_secs(600)),
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     };

@@ -149,13 +149,15 @@ fn unknown(path: &str) -> String {
             "POST /v1/chat/completions"
         }
         "messages" | "v1/messages" | "v1/message" => "POST /v1/messages",
+        "responses" | "v1/responses" | "v1/response" => "POST /v1/responses",
+        path if path.starts_with("v1/responses/") => "POST /v1/responses (nothing is stored)",
         "models" | "v1/models" | "v1/model" => "GET /v1/models",
         path if path.starts_with("v1beta") || path.contains(":generate") || path.contains(":stream") => {
             "POST /v1beta/models/{model}:generateContent or :streamGenerateContent"
         }
         "livez" | "healthz" | "health" => "GET /livez",
         "readyz" | "ready" => "GET /readyz",
-        _ => "POST /v1/chat/completions, POST /v1/messages or GET /v1/models",
+        _ => "POST /v1/chat/completions, POST /v1/responses, POST /v1/messages or GET /v1/models",
     };
     let shown: String = path.chars().take(80).collect();
     format!("The path {shown} does not exist; use {hint}{note}.")

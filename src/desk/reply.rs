@@ -27,7 +27,7 @@ const SLICE: usize = 64 * 1024;
 const LAST_WRITE: Duration = Duration::from_millis(100);
 
 /// The headers that a page of an allowed origin may read.
-const EXPOSED: &str = "x-request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, \
+const EXPOSED: &str = "x-request-id, request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, \
                        retry-after, x-should-retry, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
                        x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 

@@ -55,6 +55,7 @@ pub fn write(
         traits: candidate.traits,
         default_max_tokens: candidate.model.max_tokens,
         within: Some(candidate.timeouts.total),
+        hide_reasoning: !candidate.model.show_reasoning,
         stream_usage: account.stream_usage,
         kept,
     })?;

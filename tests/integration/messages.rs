@@ -303,3 +303,38 @@ fn a_call_that_cannot_be_read_is_no_answer() {
         );
     });
 }
+
+/// What passes would show the thinking.
+#[test]
+fn thinking_is_hidden_where_the_model_says_so() {
+    run(async {
+        let mock = Mock::start().await;
+        let usage = json!({"input_tokens": 10, "output_tokens": 7});
+        mock.push(Script::json(
+            200,
+            &json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "c", "stop_reason": "end_turn", "stop_sequence": null, "usage": usage,
+                "content": [{"type": "thinking", "thinking": "secret", "signature": "s=="}, {"type": "text", "text": "Bonjour"}]}),
+        ));
+        let events = [
+            json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "c", "content": [], "stop_reason": null, "usage": usage}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "secret"}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}}),
+            json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Bonjour"}}),
+            json!({"type": "content_block_stop", "index": 1}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
+            json!({"type": "message_stop"}),
+        ];
+        let script = events.iter().fold(Script::sse(), |script, event| {
+            script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+        });
+        mock.push(script.end());
+        let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic");
+        let gateway = Gateway::start(catalog.model_with("m", &["a=claude-sonnet-4-5"], "reasoning: hide")).await;
+        for stream in [false, true] {
+            let answer = ask(&gateway, &[], &hello(json!({"stream": stream}))).await;
+            assert!(answer.text().contains("Bonjour") && !answer.text().contains("secret"), "{}", answer.text());
+        }
+    });
+}

@@ -351,7 +351,7 @@ pub const ANSWERED: &[Header] = &[
     ("x-ratelimit-reset-tokens", "When all of it would be free again."),
     ("allow", "On 405: the methods that are allowed."),
     ("www-authenticate", "On 401: `Bearer`."),
-    ("content-type", "`application/json`; `text/event-stream` on streams; `text/plain` on `/livez` and `/readyz`."),
+    ("content-type", "`application/json`, also on streams of Gemini without `alt=sse`; `text/event-stream` on all other streams; `text/plain` on `/livez` and `/readyz`."),
     ("content-length", "The length of the body, unless it is a stream."),
     ("transfer-encoding", "`chunked`, on streams by HTTP/1.1."),
     ("cache-control", "On streams: `no-cache, no-transform`."),

@@ -24,7 +24,7 @@ use crate::neutral::{
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, openai};
 use crate::wire::json;
-use translated::{Translated, repairing};
+use translated::{Translated, repaired, repairing};
 
 pub use stream::Stream;
 
@@ -51,6 +51,8 @@ pub struct Translate<'a> {
     pub default_max_tokens: Option<u64>,
     /// How long a buffered answer may take in all, where that bounds how long it should be.
     pub within: Option<Duration>,
+    /// Whether the caller must not see the model's thinking.
+    pub hide_reasoning: bool,
     /// Whether the account's server may be asked for the usage of a stream.
     pub stream_usage: bool,
     /// The thoughts that came before a call, where they were kept.
@@ -102,7 +104,9 @@ impl Dialect {
     /// Writes a request.
     pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
         let path = (self.protocol.path)(&self.settings, job.model, job.envelope.stream);
-        if let Some(native) = self.native(job.envelope.front) {
+        // What passes shows the thinking that is in it: such an answer is written anew, and so must
+        // the request be.
+        if let Some(native) = self.native(job.envelope.front).filter(|_| !job.hide_reasoning) {
             return self.pass_native(job, path, native);
         }
         match &self.protocol.translation {
@@ -207,13 +211,15 @@ impl Dialect {
             let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
             return Ok((answer, Vec::new()));
         };
-        let native = self.native(front).filter(|_| is_whole);
+        let native = self.native(front).filter(|_| is_whole && !options.hide_reasoning);
         let read = repairing(body, |body| {
             let writer = if native.is_some() { Box::new(Nothing::default()) } else { writer(header) };
             let draft = Draft::new(header, options.clone(), writer);
             let (mut answer, kept) = draft.whole(|emit| (translation.answer)(model, body, emit))?;
             if let Some(native) = native {
-                answer.body = (native.whole)(body, &json::quote(&header.model));
+                let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+                let clean = repaired(body);
+                answer.body = (native.whole)(clean.as_deref().unwrap_or(body), &json::quote(&header.model));
             }
             Ok((answer, kept))
         });
@@ -245,7 +251,8 @@ impl Dialect {
             }
             None => Stream::passed(header, self.settings.quirks, !options.hide_reasoning, event_limit),
             Some(translation) => {
-                let native = self.native(front);
+                // What passes shows the thinking that is in it.
+                let native = self.native(front).filter(|_| !options.hide_reasoning);
                 let writer = if native.is_some() { Box::new(Nothing::default()) } else { (front.stream)(header) };
                 let draft = Draft::new(header, options, writer);
                 if let Some(native) = native {

@@ -246,7 +246,9 @@ impl Opening<'_> {
     /// Reads the first events of a stream, until one counts.
     async fn begin(&self, mut reading: Reading, alarm: &mut Alarm) -> Result<Opened, FailedAttempt> {
         loop {
-            let (due, late) = soonest([Some(reading.due()), self.first_token(reading.attempt.sent)]);
+            // The writer of the answer may hold a call back until the call is whole.
+            let first = self.first_token(reading.attempt.sent).filter(|_| !reading.stream.opened());
+            let (due, late) = soonest([Some(reading.due()), first]);
             let fed = reading.feed(due, late, alarm).await;
             self.progress.lock().usage = reading.stream.usage_so_far();
             let whole = match fed {

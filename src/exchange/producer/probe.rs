@@ -105,6 +105,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         traits: candidate.traits,
         default_max_tokens: None,
         within: None,
+        hide_reasoning: false,
         stream_usage: false,
         kept: &|_| None,
     });

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::decoder::{Decoder, EventDecoder};
-use super::translated::Translated;
+use super::translated::{Translated, repaired};
 use crate::front::Native;
 use crate::neutral::answer::{Draft, Kept};
 use crate::neutral::usage::Usage;
@@ -46,6 +46,8 @@ struct NativeStream {
     native: &'static Native,
     /// The caller's name for the model, as a JSON text.
     model: String,
+    /// The event that ends the answer. It leaves when the answer is known to be right.
+    last: Vec<u8>,
 }
 
 impl NativeStream {
@@ -54,10 +56,13 @@ impl NativeStream {
         translated: &mut Translated,
         (native, model): (&Native, &str),
         event: &Event<'_>,
-        out: &mut Vec<u8>,
+        (out, last): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<bool, StreamFault> {
         let is_told = translated.event(event.name, event.data)?;
-        (native.event)(event, model, out);
+        // What had to be repaired to be read is sent as it was read.
+        let clean = repaired(event.data);
+        let event = Event { name: event.name, data: clean.as_deref().unwrap_or(event.data) };
+        (native.event)(&event, model, if is_told { last } else { out });
         Ok(is_told)
     }
 }
@@ -131,7 +136,7 @@ impl Stream {
         event_limit: usize,
     ) -> Self {
         let decoder = Decoder::new(framing, event_limit);
-        Self::new(Conversion::Native(Box::new(NativeStream { decoder, translated, native, model })))
+        Self::new(Conversion::Native(Box::new(NativeStream { decoder, translated, native, model, last: Vec::new() })))
     }
 
     /// Returns a stream at its start that is translated.
@@ -175,9 +180,9 @@ impl Stream {
                 written?;
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, native, model } = &mut **passed;
+                let NativeStream { decoder, translated, native, model, last } = &mut **passed;
                 let fed = decoder.feed(bytes, |name, data| {
-                    NativeStream::event(translated, (native, model), &Event { name, data }, out)
+                    NativeStream::event(translated, (native, model), &Event { name, data }, (out, last))
                 });
                 self.has_failed = fed.is_err();
                 self.is_told = fed?;
@@ -251,14 +256,16 @@ impl Stream {
                 composed.finish(out, trail)
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, native, model } = &mut **passed;
-                let last = |name: &[u8], data: &[u8]| match json::is_whole(data) {
-                    true => NativeStream::event(translated, (native, model), &Event { name, data }, out),
+                let NativeStream { decoder, translated, native, model, last } = &mut **passed;
+                let ends = |name: &[u8], data: &[u8]| match json::is_whole(data) {
+                    true => NativeStream::event(translated, (native, model), &Event { name, data }, (out, last)),
                     false => Err(StreamFault::Cut),
                 };
-                *is_told = *is_told || decoder.finish(last)?;
+                *is_told = *is_told || decoder.finish(ends)?;
                 *is_told = *is_told || translated.end_of_file()?;
-                translated.finish(trail)
+                let usage = translated.finish(trail)?;
+                out.append(last);
+                Ok(usage)
             }
             Conversion::Translated(translated) => {
                 let (decoder, translated) = &mut **translated;

@@ -24,6 +24,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
             traits,
             default_max_tokens: None,
             within: None,
+            hide_reasoning: false,
             stream_usage: true,
             kept: &|_| None,
         };

@@ -9,7 +9,7 @@ use crate::neutral::answer::{AnswerProgress, Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, Reader, StreamFault};
 use crate::wire::json;
-use repair::repaired;
+pub(crate) use repair::repaired;
 
 /// What turns a dialect's events into the caller's.
 pub(super) struct Translated {

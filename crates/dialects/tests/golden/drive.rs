@@ -69,6 +69,7 @@ impl Dialect {
             traits: (spoken.protocol.traits)(model),
             default_max_tokens: None,
             within: None,
+            hide_reasoning: false,
             stream_usage: true,
             kept: &of,
         })?;

@@ -69,7 +69,9 @@ fn settings<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, found: &mut Found)
         match &*camel(&name) {
             "maxOutputTokens" => {
                 let span = cursor.value()?;
-                scan.envelope.most_tokens = scan.envelope.most_tokens.max(number(cursor, &span));
+                // Zero says nothing.
+                let most = number(cursor, &span).filter(|most| *most > 0);
+                scan.envelope.most_tokens = scan.envelope.most_tokens.max(most);
                 scan.envelope.max_tokens_said = scan.envelope.most_tokens.is_some();
             }
             "candidateCount" => {
@@ -134,12 +136,12 @@ fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
             read.medium(media::elsewhere(), true);
             read.other(cursor)
         }
-        "functionCall" | "functionResponse" => members(cursor, read, |cursor, name, read| match name {
-            b"args" | b"response" => {
+        "functionCall" | "functionResponse" => members(cursor, read, |cursor, name, read| match &*camel(&text(name)) {
+            "args" | "response" => {
                 read.text += cursor.value()?.len();
                 Ok(())
             }
-            b"parts" => one_or_more(cursor, read),
+            "parts" => one_or_more(cursor, read),
             _ => read.other(cursor),
         }),
         "executableCode" | "codeExecutionResult" => part(cursor, read),
@@ -247,5 +249,22 @@ mod tests {
         assert!(wants(r#""response_schema":{"type":"OBJECT"}"#));
         assert!(!wants(r#""responseMimeType":"text/plain""#));
         assert!(!wants(r#""temperature":1"#));
+    }
+
+    #[test]
+    fn a_reference_is_seen_however_its_names_are_written() {
+        let part = r#"{"fileData":{"fileUri":"gs://b/x.pdf"}}"#;
+        for parts in ["parts", "parts_", "_parts"] {
+            let response = format!(r#"{{"name":"f","response":{{}},"{parts}":[{part}]}}"#);
+            let body = format!(r#"{{"contents":[{{"parts":[{{"functionResponse":{response}}}]}}]}}"#);
+            let is_read = crate::front::gemini::camel(parts) == "parts";
+            assert_eq!(of(&body).refers, is_read, "{parts}");
+        }
+    }
+
+    #[test]
+    fn a_maximum_of_zero_says_nothing() {
+        let body = r#"{"contents":[{"parts":[{"text":"x"}]}],"generationConfig":{"maxOutputTokens":0}}"#;
+        assert_eq!(of(body).most_tokens, None);
     }
 }

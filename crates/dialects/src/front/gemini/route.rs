@@ -52,7 +52,8 @@ fn place(path: &str) -> Option<(String, String)> {
     let path = VERSIONS.into_iter().find_map(|version| under(path, version)).unwrap_or(path);
     let decoded = String::from_utf8(percent::decode(path)?).ok()?;
     let (name, verb) = decoded.trim_end_matches('/').rsplit_once(':')?;
-    let model = model(name).filter(|_| VERBS.contains(&verb))?;
+    // It may be as long as the model of a body.
+    let model = model(name).filter(|model| model.len() <= 512 && VERBS.contains(&verb))?;
     Some((model.to_owned(), verb.to_owned()))
 }
 

@@ -48,7 +48,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
         b"metadata" => {
             scan.envelope.user = member(cursor, b"user_id")?;
         }
-        b"container" | b"mcp_servers" => {
+        b"container" | b"mcp_servers" | b"thread" => {
             scan.read.refers = true;
             scan.read.other(cursor)?;
         }
@@ -76,7 +76,11 @@ fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
 fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     match cursor.kind()? {
         Kind::Array => elements(cursor, read, block),
-        Kind::String | Kind::Object | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
+        Kind::Object => {
+            read.refers = true;
+            read.text(cursor)
+        }
+        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
     }
 }
 

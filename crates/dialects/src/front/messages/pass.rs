@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::front::{PassedBody, PassedRequest};
 use crate::neutral::{Losses, Refused};
 use crate::wire::Event;
-use crate::wire::json::{self, Broken, Cursor, Span, slice, text_of};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice, text_of};
 use crate::wire::splice::{Edits, Part};
 
 /// Changes what must change in a request.
@@ -29,7 +29,7 @@ pub(super) fn request(job: &PassedRequest<'_>) -> Result<PassedBody, Refused> {
     let _read = Cursor::new(body).object(|cursor, key| match &*json::name_of(body, &key) {
         b"messages" => cursor.maybe_array(|cursor, _| message(cursor, &mut unsigned)).map(drop),
         b"tools" => others.list(cursor, "tools"),
-        b"fallbacks" => others.list(cursor, "fallbacks"),
+        b"fallbacks" => others.fallbacks(cursor),
         _ => cursor.value().map(drop),
     });
     if let Some(refused) = others.refused {
@@ -91,6 +91,17 @@ struct Others<'m> {
 }
 
 impl Others<'_> {
+    /// Reads `fallbacks`. A word in place of the list would leave the choice of the model to the
+    /// provider.
+    fn fallbacks(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        if matches!(cursor.kind()?, Kind::Array | Kind::Null) {
+            return self.list(cursor, "fallbacks");
+        }
+        let message = "`fallbacks` must be a list: this gateway asks for no other model here";
+        self.refused.get_or_insert_with(|| Refused::unsupported("fallbacks", message));
+        cursor.value().map(drop)
+    }
+
     /// Reads a list of objects, and refuses a `model` in them that is not the request's.
     fn list(&mut self, cursor: &mut Cursor<'_>, name: &str) -> Result<(), Broken> {
         let text = cursor.text();

@@ -19,7 +19,8 @@ pub(super) fn check(allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refu
         }
         b"system" => look.value(cursor, b"system", &|| "system".to_owned()),
         b"mcp_servers" => look.value(cursor, b"mcp_servers", &|| "mcp_servers".to_owned()),
-        b"container" => look.container(cursor),
+        b"container" => look.stored(cursor, "container"),
+        b"thread" => look.stored(cursor, "thread"),
         _ => cursor.value().map(drop),
     });
     look.refused.map_or(Ok(()), Err)
@@ -55,6 +56,18 @@ fn is_plain(name: &[u8]) -> bool {
     )
 }
 
+/// Returns whether an object is the result of a search.
+fn is_result(cursor: &mut Cursor<'_>) -> bool {
+    let text = cursor.text();
+    let mut kinds = Vec::new();
+    let _read = cursor.maybe_members(|key, value| {
+        if *json::name_of(text, &key) == *b"type" {
+            kinds.push(json::slice(text, &value));
+        }
+    });
+    matches!(kinds[..], [br#""search_result""# | br#""web_search_result""# | br#""web_fetch_result""#])
+}
+
 impl Look {
     /// Reads any value; `name` is the member that holds it. The scanner bounds the depth.
     fn value(&mut self, cursor: &mut Cursor<'_>, name: &[u8], param: &dyn Fn() -> String) -> Result<(), Broken> {
@@ -62,7 +75,13 @@ impl Look {
         match cursor.kind()? {
             _ if is_plain(name) => cursor.value().map(drop),
             Kind::Object => {
-                cursor.object(|cursor, key| self.value(cursor, &json::name_of(text, &key), param)).map(drop)
+                // A result says where it was found; nobody fetches that again.
+                let is_result = is_result(&mut cursor.clone());
+                let read = cursor.object(|cursor, key| match &*json::name_of(text, &key) {
+                    b"url" | b"source" if is_result && cursor.kind()? == Kind::String => cursor.value().map(drop),
+                    name => self.value(cursor, name, param),
+                });
+                read.map(drop)
             }
             Kind::Array => cursor.array(|cursor, _| self.value(cursor, name, param)).map(drop),
             // A message's text is no reference, whatever it says.
@@ -80,12 +99,12 @@ impl Look {
         }
     }
 
-    /// Reads `container`: a name of what the account has stored, or an object that has it.
-    fn container(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    /// Reads a name of what the account has stored, or an object that has it.
+    fn stored(&mut self, cursor: &mut Cursor<'_>, name: &str) -> Result<(), Broken> {
         let is_null = cursor.kind()? == Kind::Null;
         cursor.value()?;
         if !is_null && !self.allowed.files && self.refused.is_none() {
-            self.refused = Some(Refused::unsupported("container".to_owned(), Judgement::STORED.message()));
+            self.refused = Some(Refused::unsupported(name.to_owned(), Judgement::STORED.message()));
         }
         Ok(())
     }
@@ -131,6 +150,12 @@ mod tests {
             check_is(&NOTHING, &body, None);
         }
         check_is(&NOTHING, r#"{"container":"c_1"}"#, Some("container"));
+        check_is(&NOTHING, r#"{"thread":{"id":"t_1"}}"#, Some("thread"));
+        let found = r#"{"type":"search_result","source":"s3://bucket/a.pdf","title":"a","content":[]}"#;
+        check_is(&NOTHING, &user(found), None);
+        check_is(&NOTHING, &user(&found.replace("search_result", "image")), Some("messages[0]"));
+        let output = format!(r#"{{"type":"x_result","content":{{"content":[{file}]}}}}"#);
+        check_is(&NOTHING, &user(&output), Some("messages[0]"));
         check_is(&NOTHING, r#"{"container":null,"messages":[{"content":"http://10.0.0.1/x"}]}"#, None);
         check_is(&NOTHING, r#"{"mcp_servers":[{"type":"url","url":"http://10.0.0.1/x"}]}"#, Some("mcp_servers"));
         let called = r#"{"type":"tool_use","id":"a","name":"f","input":{"url":"http://10.0.0.1/x"}}"#;

@@ -334,6 +334,7 @@ fn write((dialect, model): (&str, &str), body: &Value) -> Result<(String, Vec<St
         traits: (protocol.traits)(model),
         default_max_tokens: None,
         within: None,
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     })?;

@@ -23,6 +23,11 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     told.object(|w| {
         w.texts([("type", "error"), ("code", code), ("message", error.message)]);
         optional(w, [("param", error.param)]);
+        // The client for Python looks for this member only.
+        w.key("error").object(|w| {
+            w.texts([("type", error.kind), ("code", code), ("message", error.message)]);
+            optional(w, [("param", error.param)]);
+        });
     });
     let mut failed = Writer::default();
     failed.object(|w| {
@@ -87,7 +92,11 @@ mod tests {
         let events: Vec<_> = event.split_terminator("\n\n").collect();
         assert_eq!(
             events[0],
-            "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"no\",\"param\":null}"
+            concat!(
+                "event: error\ndata: ",
+                r#"{"type":"error","code":"server_error","message":"no","param":null,"#,
+                r#""error":{"type":"upstream_error","code":"server_error","message":"no","param":null}}"#
+            )
         );
         let failed: serde_json::Value =
             serde_json::from_str(events[1].strip_prefix("event: response.failed\ndata: ").unwrap()).unwrap();

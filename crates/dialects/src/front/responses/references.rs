@@ -43,7 +43,11 @@ impl Judging {
             let name = json::name_of(text, &key);
             match cursor.kind()? {
                 // A model reads these, and nobody else.
-                _ if matches!(&*name, b"type" | b"text" | b"refusal" | b"filename" | b"detail" | b"annotations") => {
+                _ if matches!(
+                    &*name,
+                    b"type" | b"text" | b"refusal" | b"filename" | b"detail" | b"annotations" | b"stdout" | b"stderr"
+                ) =>
+                {
                     cursor.value().map(drop)
                 }
                 Kind::Object => self.part(cursor, index),

@@ -116,6 +116,8 @@ impl ResponseWriter {
             let item = Item::new(kind, &self.head.tail, self.items);
             item.begin(&mut self.events);
             self.open = Some(item);
+            // About what an item without text takes.
+            self.bytes += 256;
         }
         if let Some(item) = &mut self.open {
             item.say(piece, &mut self.events);

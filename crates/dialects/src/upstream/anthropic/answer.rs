@@ -168,6 +168,15 @@ pub(super) struct AnthropicUsage {
     output_tokens: Count,
     #[serde(deserialize_with = "counts")]
     output_tokens_details: Option<OutputDetails>,
+    /// The counts of each step, if the server took several. The counts above may leave some out.
+    #[serde(deserialize_with = "steps")]
+    iterations: Option<Vec<AnthropicUsage>>,
+}
+
+/// Reads the counts of steps. What cannot be read is none.
+fn steps<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Vec<AnthropicUsage>>, D::Error> {
+    let steps: serde_json::Value = serde::Deserialize::deserialize(input)?;
+    Ok(serde_json::from_value(steps).ok())
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -180,7 +189,7 @@ impl AnthropicUsage {
     /// Returns the counts of the prompt only. At the start of a stream the counts of the answer are
     /// placeholders.
     pub(super) fn of_the_prompt(self) -> Self {
-        Self { output_tokens: Count::default(), output_tokens_details: None, ..self }
+        Self { output_tokens: Count::default(), output_tokens_details: None, iterations: None, ..self }
     }
 
     /// Updates the counts from a newer event. Each count is of the whole answer so far.
@@ -192,17 +201,25 @@ impl AnthropicUsage {
             cache_read_input_tokens: newer.cache_read_input_tokens.or(self.cache_read_input_tokens),
             output_tokens: newer.output_tokens.or(self.output_tokens),
             output_tokens_details: details.or(self.output_tokens_details.take()),
+            iterations: newer.iterations.or(self.iterations.take()),
         };
+    }
+
+    /// Returns a count, or the sum of its steps if that is more.
+    fn most(&self, count: fn(&Self) -> Option<u64>) -> Option<u64> {
+        let steps = self.iterations.iter().flatten().filter_map(count);
+        count(self).max(steps.reduce(u64::saturating_add))
     }
 
     /// Returns the tokens as other providers count them.
     pub(super) fn tokens(&self) -> Tokens {
-        let (cached, cache_write) = (self.cache_read_input_tokens.0, self.cache_creation_input_tokens.0);
-        let parts = [self.input_tokens.0, cache_write, cached];
+        let cached = self.most(|usage| usage.cache_read_input_tokens.0);
+        let cache_write = self.most(|usage| usage.cache_creation_input_tokens.0);
+        let parts = [self.most(|usage| usage.input_tokens.0), cache_write, cached];
         let sum = parts.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));
         Tokens {
             prompt: parts.iter().any(Option::is_some).then_some(sum),
-            completion: self.output_tokens.0,
+            completion: self.most(|usage| usage.output_tokens.0),
             cached,
             cache_write,
             reasoning: self.output_tokens_details.as_ref().and_then(|details| details.thinking_tokens.0),

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::neutral::answered::answered;
+use crate::neutral::traits::Traits;
 use crate::neutral::{
     Call, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Target,
     ToolChoice, ToolKind, Undo, Written,
@@ -33,7 +34,9 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
         if target.stream {
             w.key("stream").bool(true);
         }
-        let most = options::max_tokens(request, target.default_max_tokens, &target.traits, &mut losses);
+        let max_output = target.traits.max_output.or_else(|| most_output(target.model));
+        let traits = Traits { max_output, ..target.traits };
+        let most = options::max_tokens(request, target.default_max_tokens, &traits, &mut losses);
         w.optional("max_completion_tokens", most, Writer::number);
         let (temperature, top_p) = options::sampling(request, &target.traits, &mut losses);
         let numbers = [
@@ -117,6 +120,27 @@ fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, loss
         Effort::Xhigh => "xhigh",
         Effort::Max => "max",
     });
+}
+
+/// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most
+/// models give, and the API refuses that.
+fn most_output(model: &str) -> Option<u64> {
+    const MODELS: [(&str, u64); 12] = [
+        ("gpt-3.5-turbo", 4_096),
+        ("gpt-4-turbo", 4_096),
+        ("gpt-4o-2024-05-13", 4_096),
+        ("gpt-4o", 16_384),
+        ("gpt-4.1", 32_768),
+        ("o1-mini", 65_536),
+        ("o1-preview", 32_768),
+        ("o1", 100_000),
+        ("o3", 100_000),
+        ("o4-mini", 100_000),
+        ("gpt-5-chat", 16_384),
+        ("gpt-5", 128_000),
+    ];
+    let name = model.rsplit('/').next().unwrap_or(model);
+    MODELS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, most)| *most)
 }
 
 /// Returns whether a model of this name is one of OpenAI's that think.

@@ -40,6 +40,10 @@ pub(super) fn inline<'a>(value: Value<'_, 'a>) -> Result<Option<PartKind<'a>>, R
     let Some(Blob { kind, data, name, .. }) = Blob::read(value)? else { return Ok(None) };
     let kind = kind.ok_or_else(|| place.field("mimeType").missing())?;
     let data = data.ok_or_else(|| place.field("data").missing())?;
+    // A server may fetch what looks like a URL.
+    if memchr::memchr(b':', data.as_bytes()).is_some() {
+        return Err(place.field("data").refuse("must be base64"));
+    }
     if let Some(format) = sound(&kind) {
         return Ok(Some(PartKind::Audio(data, format)));
     }

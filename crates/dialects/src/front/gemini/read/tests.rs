@@ -404,6 +404,7 @@ fn written(dialect: &Dialect, body: &str, model: &str) -> (serde_json::Value, St
         traits: (dialect.protocol.traits)(model),
         default_max_tokens: Some(100),
         within: None,
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     };

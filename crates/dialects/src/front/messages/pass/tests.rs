@@ -48,6 +48,7 @@ fn no_other_model_is_asked() {
             "tools[1].model",
         ),
         (r#""fallbacks":[{"model":"dear"}]"#, "fallbacks[0].model"),
+        (r#""fallbacks":"default""#, "fallbacks"),
         (r#""fallbacks":[{"model":"m"},{"model":["dear"]}]"#, "fallbacks[1].model"),
     ] {
         let body = format!(r#"{{"model":"m","max_tokens":1,"messages":[{{"role":"user","content":"x"}}],{field}}}"#);

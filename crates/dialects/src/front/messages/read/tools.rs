@@ -91,8 +91,9 @@ impl<'a> ToolList<'a> {
     /// Returns the tools that the model may see: a deferred one only if the conversation has shown
     /// it.
     pub(super) fn shown(&mut self, shown: &[Cow<'a, str>]) -> Vec<Tool<'a>> {
+        let shown: HashSet<&str> = shown.iter().map(|name| &**name).collect();
         let list = std::mem::take(&mut self.list).into_iter();
-        list.filter(|(tool, is_deferred)| !is_deferred || shown.contains(&tool.name)).map(|(tool, _)| tool).collect()
+        list.filter(|(tool, is_deferred)| !is_deferred || shown.contains(&*tool.name)).map(|(tool, _)| tool).collect()
     }
 }
 

@@ -21,6 +21,7 @@ fn written(protocol: &'static Protocol, fields: &Json) -> (Json, Vec<String>, Ec
         traits: Traits::UNKNOWN,
         default_max_tokens: Some(100),
         within: None,
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     };
@@ -434,6 +435,7 @@ fn a_dialects_refusal_names_the_item() {
         traits: Traits::UNKNOWN,
         default_max_tokens: None,
         within: None,
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     };

@@ -27,6 +27,7 @@ fn outbound(model: &str, traits: Traits, members: &Value) -> Result<Outbound, Re
         traits,
         default_max_tokens: None,
         within: None,
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     })
@@ -137,6 +138,11 @@ fn a_maximum_above_the_models_is_the_models() {
     let traits = Traits { max_output: Some(4096), ..Traits::UNKNOWN };
     check_for("gpt-x", traits, json!({"max_tokens": 128_000}), json!({"max_completion_tokens": 4096}), &["max_tokens"]);
     check_for("gpt-x", traits, json!({"max_tokens": 4096}), json!({"max_completion_tokens": 4096}), &[]);
+    // Of OpenAI's own models the maximum is known.
+    for (model, most) in [("gpt-4o-mini", 16_384), ("openai/gpt-4.1", 32_768), ("o3-mini", 100_000)] {
+        let (asked, expected) = (json!({"max_tokens": 128_000}), json!({"max_completion_tokens": most}));
+        check_for(model, Traits::UNKNOWN, asked, expected, &["max_tokens"]);
+    }
 }
 
 #[test]
@@ -208,6 +214,7 @@ fn tools_are_functions_and_schemas_stay_as_they_are() {
         traits: Traits::UNKNOWN,
         default_max_tokens: None,
         within: None,
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     };
@@ -433,6 +440,7 @@ fn what_a_server_does_not_take_is_named_in_the_callers_words() {
             traits: Traits::UNKNOWN,
             default_max_tokens: None,
             within: None,
+            hide_reasoning: false,
             stream_usage: true,
             kept: &|_| None,
         });
@@ -475,6 +483,7 @@ fn a_picture_that_a_server_does_not_fetch_is_refused_in_the_callers_message() {
         traits: Traits::UNKNOWN,
         default_max_tokens: None,
         within: None,
+        hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
     });
