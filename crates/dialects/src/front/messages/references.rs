@@ -56,16 +56,10 @@ fn is_plain(name: &[u8]) -> bool {
     )
 }
 
-/// Returns whether an object is the result of a search.
-fn is_result(cursor: &mut Cursor<'_>) -> bool {
-    let text = cursor.text();
-    let mut kinds = Vec::new();
-    let _read = cursor.maybe_members(|key, value| {
-        if *json::name_of(text, &key) == *b"type" {
-            kinds.push(json::slice(text, &value));
-        }
-    });
-    matches!(kinds[..], [br#""search_result""# | br#""web_search_result""# | br#""web_fetch_result""#])
+/// Returns whether objects of this type are results of a search. They say where they were found, and
+/// nobody fetches that again.
+fn is_result(kind: &[u8]) -> bool {
+    matches!(kind, br#""search_result""# | br#""web_search_result""# | br#""web_fetch_result""#)
 }
 
 impl Look {
@@ -74,28 +68,46 @@ impl Look {
         let text = cursor.text();
         match cursor.kind()? {
             _ if is_plain(name) => cursor.value().map(drop),
-            Kind::Object => {
-                // A result says where it was found; nobody fetches that again.
-                let is_result = is_result(&mut cursor.clone());
-                let read = cursor.object(|cursor, key| match &*json::name_of(text, &key) {
-                    b"url" | b"source" if is_result && cursor.kind()? == Kind::String => cursor.value().map(drop),
-                    name => self.value(cursor, name, param),
-                });
-                read.map(drop)
-            }
+            Kind::Object => self.object(cursor, param),
             Kind::Array => cursor.array(|cursor, _| self.value(cursor, name, param)).map(drop),
             // A message's text is no reference, whatever it says.
             Kind::String if matches!(name, b"content" | b"message" | b"system") => cursor.value().map(drop),
             Kind::String => {
                 let span = cursor.value()?;
-                if self.refused.is_none()
-                    && let Some(judgement) = self.allowed.judge(name, text, &span)
-                {
-                    self.refused = Some(Refused::unsupported(param(), judgement.message()));
-                }
+                self.refuse(self.allowed.judge(name, text, &span), param);
                 Ok(())
             }
             Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
+        }
+    }
+
+    /// Reads an object. Its type may come last, so its own addresses are judged at its end.
+    fn object(&mut self, cursor: &mut Cursor<'_>, param: &dyn Fn() -> String) -> Result<(), Broken> {
+        let text = cursor.text();
+        let (mut types, mut is_found, mut held) = (0, false, None);
+        cursor.object(|cursor, key| match (&*json::name_of(text, &key), cursor.kind()?) {
+            (b"type", _) => {
+                types += 1;
+                is_found = is_result(json::slice(text, &cursor.value()?));
+                Ok(())
+            }
+            (name @ (b"url" | b"source"), Kind::String) => {
+                let span = cursor.value()?;
+                held = held.or(self.allowed.judge(name, text, &span));
+                Ok(())
+            }
+            (name, _) => self.value(cursor, name, param),
+        })?;
+        if !(is_found && types == 1) {
+            self.refuse(held, param);
+        }
+        Ok(())
+    }
+
+    /// Keeps the first refusal.
+    fn refuse(&mut self, judgement: Option<Judgement>, param: &dyn Fn() -> String) {
+        if let Some(judgement) = judgement.filter(|_| self.refused.is_none()) {
+            self.refused = Some(Refused::unsupported(param(), judgement.message()));
         }
     }
 
