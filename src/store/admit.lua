@@ -1,36 +1,49 @@
--- What callers and keys use, all instances together. One hash a scope:
+-- Counts what callers and keys use, of all instances together. Each scope has one hash:
 --   all      what all have used: { minute, days, months, places }
---            minute = { second, requests, tokens, … }, days = { day, requests, tokens, usd, … }, months = { month, usd, … },
+--            minute = { second, requests, tokens, … }, days = { day, requests, tokens, usd, … },
+--            months = { month, usd, … },
 --            places = { instance, how many, … }
---   of:ID    an instance's part of that: { epoch, day, requests, tokens, usd, month, usd, places, { second, requests, tokens, … },
---            its days before that one, its months, { what of the tokens and usd of the day and of the usd of the month is only reserved } }
--- Whatever changes a part changes the sum by as much. Seconds, days and months are those of whoever counts; this server's clock says only what
--- is so old that nobody can mean it any more.
+--   of:ID    an instance's part of that: { epoch, day, requests, tokens, usd, month, usd, places, {
+--            second, requests, tokens, … },
+--            its days before that one, its months, { what of the tokens and usd of the day and of
+--            the usd of the month is only reserved } }
+-- A change of a part changes the sum by the same amount. Seconds, days and months are those of the
+-- instance that counts. This server's clock only decides what is too old to be used by any
+-- instance.
 --
--- KEYS: the scopes. ARGV: what is asked, the instance, its epoch, and JSON:
---   own    the instance's whole part, counted by itself: [day, requests, tokens, usd, month, usd, places, reserved tokens, usd, usd of the
---          month, second, requests, tokens, …]
+-- KEYS: the scopes. ARGV: the command, the instance, its epoch, and JSON:
+--   own    the instance's whole part, counted by itself: [day, requests, tokens, usd, month, usd,
+--          places, reserved tokens, usd, usd of the month,
+--          second, requests, tokens, …]
 --          Answers {1}.
---   was    what another process told last by the instance's name, without what was reserved: answers {1, day, requests, tokens, usd, month, usd},
+--   was    what another process sent last under the instance's name, without what was reserved:
+--          answers {1, day, requests, tokens, usd, month, usd},
 --          or {1} if none did. An epoch's name begins with its process and a dot.
---   admit  [[live instances], tokens, usd, of these what is no estimate: tokens, usd, a scope's [second, day, month, and its limits in this order or -1: requests a minute, a day,
+--   admit  [[live instances], tokens, usd, of these what is no estimate: tokens, usd, a scope's
+--          [second, day, month, and its limits in this order or -1: requests a minute, a day,
 --          tokens a minute, a day, places, usd a day, a month], …]
---          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and {0, n, part} if the n-th scope does not know the
---          epoch: then `own` comes first. Part is 1 if it has one of the instance, of another epoch, and 0 if it has none.
---          Used, before: {places, requests, tokens and usd of the day, usd of the month, second, requests, tokens, …}
---   look   the same of one scope without limits: answers {1, used} and takes nothing, or {0, 0, 0} if it has no part of the instance.
--- Numbers are exact up to 2^53. Sums may be more for a while, where nobody limits what is asked for; no answer is.
+--          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and
+--          {0, n, part} if the n-th scope does not know the epoch:
+--          then `own` comes first. Part is 1 if it has one of the instance, of another epoch, and
+--          0 if it has none.
+--          Used, before: {places, requests, tokens and usd of the day, usd of the month, second,
+--          requests, tokens, …}
+--   look   the same of one scope without limits: answers {1, used} and takes nothing, or {0, 0, 0}
+--          if it has no part of the instance.
+-- Numbers are exact up to 2^53. Sums may be more for a while, where nobody limits what is asked
+-- for; no answer is.
 
 local EXPIRES, MOST = 40 * 86400, 2 ^ 53
--- The present second and as many before it are the last minute.
+-- The last minute is this second and this number of seconds before it.
 local MINUTE = 59
--- So many other days and months are kept where a clock was set, as gateways do.
+-- If a clock was set, this number of other days and months is kept, as gateways do.
 local REMEMBERED = 16
 local op, me, epoch, said = ARGV[1], ARGV[2], ARGV[3], cjson.decode(ARGV[4])
 local clock = tonumber(redis.call('TIME')[1])
 local today = math.floor(clock / 86400)
 
--- In a list of entries of this width, adds to the one that begins with `name`: mostly the last one.
+-- Adds to the entry that begins with `name`, in a list of entries of this width. It is mostly the
+-- last one.
 local function add(list, width, name, ...)
   local at
   for i = #list - width + 1, 1, -width do
@@ -47,7 +60,7 @@ local function add(list, width, name, ...)
   end
 end
 
--- The entries that begin with `first` or later and hold anything.
+-- Returns the entries that begin with `first` or later and are not empty.
 local function since(list, width, first)
   local kept = {}
   for i = 1, #list, width do
@@ -77,7 +90,7 @@ local function set_places(all, n)
   places[#places + 1] = n
 end
 
--- Seconds, which are many, are looked through only if some may be over.
+-- The seconds are many. They are looked through only if some may be over.
 local function write(key, all, mine, over)
   if over or all[1][1] and all[1][1] < clock - 300 then all[1] = since(all[1], 3, clock - 300) end
   if #all[2] > 4 then all[2] = since(all[2], 4, today - 2) end
@@ -86,7 +99,8 @@ local function write(key, all, mine, over)
   redis.call('EXPIRE', key, EXPIRES)
 end
 
--- A part goes from one day (or month) to another. What it has counted on one that is over is kept aside: that may come again, if a clock is set back.
+-- Moves a part from one day (or month) to another. The counts of a day that is over are kept aside:
+-- the day may come again if a clock is set back.
 local function turn(part, at, width, aside, to)
   if part[at] == to then return end
   local kept, back = {}, {}
@@ -102,7 +116,7 @@ local function turn(part, at, width, aside, to)
   part[aside] = kept
 end
 
--- Parts of instances that will not come back are of no use once their day and month are over.
+-- Removes parts of instances that will not come back, once their day and month are over.
 local function forget(key, all, day, month)
   local entries, gone = redis.call('HGETALL', key), {}
   for i = 1, #entries, 2 do
@@ -132,7 +146,8 @@ if op == 'own' then
   for i = 11, #said do new[9][i - 10] = said[i] end
   if not old or old[1] ~= epoch then forget(key, all, new[2], new[6]) end
   old = old or { '', new[2], 0, 0, 0, new[6], 0, 0, {} }
-  -- A day and a month that are over keep what was used. Those that are still to come, since a clock was set back, do not: it is told of others now.
+  -- A day and a month that are over keep what was used. If a clock was set back, those that are
+  -- still to come do not: the instance now counts on other days.
   if old[2] > new[2] then add(all[2], 4, old[2], -old[3], -old[4], -old[5]) end
   if old[6] > new[6] then add(all[3], 2, old[6], -old[7]) end
   turn(old, 2, 4, 10, new[2])
@@ -140,7 +155,7 @@ if op == 'own' then
   add(all[2], 4, new[2], new[3] - old[3], new[4] - old[4], new[5] - old[5])
   add(all[3], 2, new[6], new[7] - old[7])
   new[10], new[11], new[12] = old[10] or {}, old[11] or {}, { said[8], said[9], said[10] }
-  -- Mostly all but the last second is as it was.
+  -- Mostly only the last second has changed.
   local was = {}
   for i = 1, #old[9], 3 do was[old[9][i]] = i end
   for i = 1, #new[9], 3 do
@@ -176,7 +191,7 @@ for _, instance in ipairs(said[1]) do live[instance] = true end
 
 local function told(sum) return sum < MOST and sum or MOST end
 
--- What all have used as of then, requests and tokens of that minute, and its last second.
+-- Returns what all have used at that time: requests and tokens of that minute, and its last second.
 local function used_of(all, second, day, month)
   local used = { 0, 0, 0, 0, 0 }
   for i = 1, #all[4], 2 do
@@ -201,7 +216,7 @@ local function used_of(all, second, day, month)
   return used, requests, counted, last > 0 and last or second
 end
 
--- That, and each second of the minute.
+-- Returns the same, and each second of the minute.
 local function in_full(used, ring, second)
   local n = #used
   for i = 1, #ring, 3 do
@@ -219,8 +234,9 @@ if op == 'look' then
   return { 1, in_full((used_of(all, unpack(said[6]))), all[1], said[6][1]) }
 end
 
--- Not as a sum, which may be beyond what is exact. What costs nothing goes through even where more was spent than there was; and what is too much
--- only as estimated, where nothing else is counted.
+-- Compares without a sum, because a sum may be too large to be exact. A request that costs nothing
+-- passes even if the limit is overspent. A request that is too large
+-- only by an estimate passes if nothing else is counted.
 local function exceeds(limit, sum, asked, sure)
   return limit >= 0 and asked > 0 and asked > limit - sum and not (limit > 0 and sum == 0 and sure <= limit)
 end
@@ -246,7 +262,7 @@ for n, key in ipairs(KEYS) do
   local all, mine, used, minute = unpack(scopes[n])
   local second, day, month = said[n + 5][1], said[n + 5][2], said[n + 5][3]
   local first, kept = second - MINUTE, mine[9]
-  -- Once a second; who counts the minute leaves out what is over in any case.
+  -- This is done once a second. A sum over the minute leaves out old seconds in any case.
   local over = kept[1] and kept[1] < first
   if over then
     kept = {}
@@ -258,7 +274,7 @@ for n, key in ipairs(KEYS) do
       end
     end
   end
-  -- As gateways do: by the second only if something is limited by the minute.
+  -- As gateways do: counts each second only if there is a limit for the minute.
   if said[n + 5][4] >= 0 or said[n + 5][6] >= 0 then
     add(kept, 3, second, 1, tokens)
     add(all[1], 3, second, 1, tokens)

@@ -1,11 +1,16 @@
--- An instance says that it lives, and hears who else does, and what others found broken.
--- KEYS: the instances, when the store was empty last, the hints. ARGV: the instance, its process, whether it has told of all its counts, a word for
--- a store that is empty, hints as JSON: [name, milliseconds, …], 0 to take one back, whether the store does not know what it was told: then it
--- counts as empty, and the word that the instance heard last, or -. Who has not heard the present one has not told its counts since, nor does it
--- know what was lost since.
--- Answers {that word, how long ago it was said in milliseconds, the time in milliseconds, how many live instances have told of all, live
--- instances, hints as {name, milliseconds, …}, the process that said last that it is this instance}.
--- Of an instance is kept: when it was heard, whether it has told of all, the word it had heard (older gateways leave that out), and its process.
+-- Notes that an instance lives. Returns which others live, and which accounts others found
+-- broken.
+-- KEYS: the instances, the word of the time since the store was empty, the hints. ARGV: the
+-- instance, its process, whether it has sent all its counts, a word for a store that is empty,
+-- hints as JSON: [name, milliseconds, …], 0 to take one back, whether the store has lost what
+-- was sent: then it counts as empty, and the word that the instance heard last, or -. An
+-- instance that has not heard the present word has not sent its counts since then, and does not
+-- know what was lost.
+-- Answers {that word, how long ago it was said in milliseconds, the time in milliseconds, how
+-- many live instances have sent all, live instances, hints as {name, milliseconds, …}, the last
+-- process that used this instance's name}.
+-- For each instance these are kept: the time of its last beat, whether it has sent all, the word
+-- that it heard (older gateways leave it out), and its process.
 
 local LIVES = 10000
 local clock = redis.call('TIME')
