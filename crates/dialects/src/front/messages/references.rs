@@ -56,8 +56,8 @@ fn is_plain(name: &[u8]) -> bool {
     )
 }
 
-/// Returns whether objects of this type are results of a search. They say where they were found, and
-/// nobody fetches that again.
+/// Returns whether objects of this type are results of a search. Their addresses say where they
+/// were found; nobody fetches them again.
 fn is_result(kind: &[u8]) -> bool {
     matches!(kind, br#""search_result""# | br#""web_search_result""# | br#""web_fetch_result""#)
 }
