@@ -10,16 +10,16 @@ mod parts;
 mod tools;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 
 use super::fields;
 use crate::front::FieldNames;
+use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Effort, Field, Format, Raw, Refused, Request};
-use crate::wire::json::{Cursor, Kind};
+use crate::wire::json::Kind;
 use message::{Pending, message};
-use tools::{Tools, WrittenChoice};
+use tools::Tools;
 
 /// Reads a body: the request, and what the caller calls its fields.
 pub(crate) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
@@ -27,14 +27,11 @@ pub(crate) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 }
 
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
-    let mut cursor = Cursor::new(body);
     let mut reading = Reading::default();
-    let elements = Cell::new(0);
     // Room for ordinary messages, so that the list does not grow step by step; a body of pictures
     // has few.
     reading.request.messages.reserve((body.len() / 256).clamp(4, 128));
-    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
-    cursor.end().map_err(value::syntax)?;
+    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
     reading.request()
 }
 
@@ -76,8 +73,8 @@ struct Reading<'a> {
     request: Request<'a>,
     pending: Pending<'a>,
     tools: Tools<'a>,
-    tool_choice: Option<WrittenChoice<'a>>,
-    function_call: Option<(WrittenChoice<'a>, Raw<'a>)>,
+    tool_choice: Option<ReadChoice<'a>>,
+    function_call: Option<(ReadChoice<'a>, Raw<'a>)>,
     max_completion_tokens: Option<u64>,
     max_tokens: Option<(u64, Raw<'a>)>,
     safety_identifier: Option<Cow<'a, str>>,
@@ -95,10 +92,10 @@ impl<'a> Reading<'a> {
             "messages" => value.array(|_, value| message(value, &mut request.messages, &mut self.pending))?,
             "tools" => self.tools.tools(value)?,
             "functions" => self.tools.functions(value)?,
-            "tool_choice" => self.tool_choice = WrittenChoice::read(value, false)?,
+            "tool_choice" => self.tool_choice = tools::choice(value)?,
             "function_call" => {
                 let raw = value.ahead()?;
-                self.function_call = WrittenChoice::read(value, true)?.map(|choice| (choice, raw));
+                self.function_call = tools::function_call(value)?.map(|choice| (choice, raw));
             }
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "response_format" => request.format = format(value, &mut self.tools.others)?,
@@ -165,18 +162,19 @@ impl<'a> Reading<'a> {
             }
         }
         request.logprobs = self.logprobs || self.top_logprobs.is_some_and(|most| most > 0);
-        request.tool_choice = match (self.tool_choice, self.function_call) {
-            (Some(choice), None) => choice.of(&self.tools)?,
+        let choice = match (self.tool_choice, self.function_call) {
             (None, Some((choice, _))) => {
                 names.write(Field::ToolChoice, "function_call");
-                choice.of(&self.tools)?
+                Some(choice)
             }
             (Some(choice), Some((_, raw))) => {
                 request.others.push(("function_call".into(), raw));
-                choice.of(&self.tools)?
+                Some(choice)
             }
-            (None, None) => None,
+            (choice, None) => choice,
         };
+        let (known, has_tools) = (&self.tools.names, !self.tools.list.is_empty());
+        request.tool_choice = choice.map(|choice| choice.of(|name| known.contains(name), has_tools)).transpose()?;
         if self.tools.are_functions {
             names.write(Field::Tools, "functions");
         }

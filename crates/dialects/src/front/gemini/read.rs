@@ -11,13 +11,11 @@ mod schema;
 mod settings;
 mod tools;
 
-use std::cell::Cell;
-
 use super::{camel, fields};
 use crate::front::FieldNames;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Message, Raw, Refused, Request, Role};
-use crate::wire::json::{Cursor, Kind};
+use crate::wire::json::Kind;
 
 /// Reads a body: the request, and what the caller calls its fields.
 pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
@@ -25,12 +23,9 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 }
 
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
-    let mut cursor = Cursor::new(body);
     let mut reading = ReadSoFar::default();
-    let elements = Cell::new(0);
     reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
-    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
-    cursor.end().map_err(value::syntax)?;
+    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
     Ok((reading.request()?, FieldNames::new(fields::name)))
 }
 

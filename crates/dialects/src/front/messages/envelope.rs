@@ -3,7 +3,7 @@
 
 use crate::front::reading::count::{Read, elements, members};
 use crate::front::reading::media::{self, MediaPlace};
-use crate::front::reading::scan::{Scan, number};
+use crate::front::reading::scan::{Scan, asks_json, number};
 use crate::front::{Envelope, Fault, MESSAGES};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
 
@@ -153,17 +153,6 @@ fn member(cursor: &mut Cursor<'_>, wanted: &[u8]) -> Result<Option<Span>, Broken
         }
     })?;
     Ok(found)
-}
-
-/// Returns whether a format, or what holds one under `format`, asks for JSON.
-fn asks_json(value: &[u8]) -> bool {
-    let mut found = false;
-    let _read = Cursor::new(value).maybe_members(|key, value_span| match &*json::name_of(value, &key) {
-        b"type" => found |= json::text_of(value, &value_span).is_some_and(|kind| kind == "json_schema"),
-        b"format" => found |= asks_json(slice(value, &value_span)),
-        _ => {}
-    });
-    found
 }
 
 #[cfg(test)]

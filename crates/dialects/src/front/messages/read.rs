@@ -8,14 +8,13 @@ mod blocks;
 mod tools;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 
 use super::fields;
 use crate::front::FieldNames;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Effort, Field, Format, Message, Raw, Refused, Request, Role, ToolChoice};
-use crate::wire::json::{Cursor, Kind};
+use crate::wire::json::Kind;
 
 /// Reads a body: the request, and what the caller calls its fields.
 pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
@@ -23,12 +22,9 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 }
 
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
-    let mut cursor = Cursor::new(body);
     let mut reading = Reading::default();
-    let elements = Cell::new(0);
     reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
-    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
-    cursor.end().map_err(value::syntax)?;
+    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
     let mut names = FieldNames::new(fields::name);
     if reading.has_old_format {
         names.write(Field::Format, "output_format");

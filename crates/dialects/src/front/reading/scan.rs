@@ -198,6 +198,19 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
     None
 }
 
+/// Returns whether a format, or what holds one under `format`, asks for JSON.
+pub(in crate::front) fn asks_json(value: &[u8]) -> bool {
+    let mut found = false;
+    let _read = Cursor::new(value).maybe_members(|key, span| match &*json::name_of(value, &key) {
+        b"type" => {
+            found |= json::text_of(value, &span).is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"));
+        }
+        b"format" => found |= asks_json(json::slice(value, &span)),
+        _ => {}
+    });
+    found
+}
+
 /// Returns a number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and
 /// what is not whole is rounded up. What is none is for the upstream to judge.
 pub(in crate::front) fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {

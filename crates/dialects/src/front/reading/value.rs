@@ -43,12 +43,19 @@ pub(in crate::front) type ReadFault = Box<Refused>;
 /// The name of a member.
 pub(in crate::front) type Name<'a> = Cow<'a, str>;
 
-impl<'c, 'a> Value<'c, 'a> {
-    /// Returns the whole body as a value.
-    pub(in crate::front) fn body(cursor: &'c mut Cursor<'a>, elements: &'c Cell<usize>) -> Self {
-        Self { cursor, elements, place: Place { up: None, step: Step::Body } }
-    }
+/// Reads a body, which is an object with these fields.
+pub(in crate::front) fn body<'a>(
+    body: &'a [u8],
+    fields: &[&'static str],
+    read: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
+) -> Result<(), ReadFault> {
+    let (mut cursor, elements) = (Cursor::new(body), Cell::new(0));
+    let place = Place { up: None, step: Step::Body };
+    Value { cursor: &mut cursor, elements: &elements, place }.element(fields, read)?;
+    cursor.end().map_err(syntax)
+}
 
+impl<'c, 'a> Value<'c, 'a> {
     /// Returns the kind of the value, without consuming the value.
     pub(in crate::front) fn kind(&mut self) -> Result<Kind, ReadFault> {
         self.cursor.kind().map_err(syntax)

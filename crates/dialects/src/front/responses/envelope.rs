@@ -3,7 +3,7 @@
 
 use crate::front::reading::count::{Read, elements, members};
 use crate::front::reading::media::{self, MediaPlace};
-use crate::front::reading::scan::{Scan, number};
+use crate::front::reading::scan::{Scan, asks_json, number};
 use crate::front::{Envelope, Fault, RESPONSES};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
 
@@ -168,19 +168,6 @@ fn file(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     let said = said.split(|byte| *byte == b';').next().unwrap_or_default();
     read.medium(media::of_base64(MediaPlace::File, base64, said, span.len()), true);
     Ok(())
-}
-
-/// Returns whether `text`, or its `format`, asks for JSON.
-fn asks_json(value: &[u8]) -> bool {
-    let mut found = false;
-    let _read = Cursor::new(value).maybe_members(|key, span| match &*json::name_of(value, &key) {
-        b"type" => {
-            found |= json::text_of(value, &span).is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"));
-        }
-        b"format" => found |= asks_json(slice(value, &span)),
-        _ => {}
-    });
-    found
 }
 
 #[cfg(test)]

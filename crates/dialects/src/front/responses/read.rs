@@ -11,15 +11,15 @@ mod parts;
 mod tools;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::sync::Arc;
 
 use super::fields;
 use crate::front::FieldNames;
+use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
 use crate::neutral::{Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role};
-use crate::wire::json::{Cursor, Kind};
+use crate::wire::json::Kind;
 use echoed::Echoed;
 
 /// Reads a body: the request, and what the caller calls its fields.
@@ -28,12 +28,9 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 }
 
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
-    let mut cursor = Cursor::new(body);
     let mut reading = ReadingItems::default();
-    let elements = Cell::new(0);
     reading.items.messages.reserve((body.len() / 1024).clamp(4, 128));
-    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
-    cursor.end().map_err(value::syntax)?;
+    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
     reading.end()
 }
 
@@ -74,7 +71,7 @@ struct ReadingItems<'a> {
     instructions: Option<Cow<'a, str>>,
     items: items::Items<'a>,
     tools: tools::CallableTools<'a>,
-    choice: Option<tools::NamedChoice<'a>>,
+    choice: Option<ReadChoice<'a>>,
     users: [Option<Cow<'a, str>>; 2],
     echoed: Echoed<'a>,
     shows_thinking: bool,
@@ -103,7 +100,7 @@ impl<'a> ReadingItems<'a> {
                 let tools = &mut self.tools;
                 value.array(|_, value| tools.read(value))?;
             }
-            "tool_choice" => self.choice = tools::NamedChoice::read(value)?,
+            "tool_choice" => self.choice = tools::choice(value)?,
             "text" => self.text(value)?,
             "reasoning" => self.reasoning(value)?,
             "include" => value.array(|_, value| {
@@ -194,7 +191,11 @@ impl<'a> ReadingItems<'a> {
         }
         request.messages = messages;
         let tools::CallableTools { list, known, others: of_tools } = tools;
-        request.tool_choice = choice.map(|choice| choice.of(&known, list.is_empty())).transpose()?.flatten();
+        request.tool_choice =
+            choice.map(|choice| choice.of(|name| known.contains_key(name), !list.is_empty())).transpose()?;
+        if list.is_empty() {
+            request.tool_choice = None;
+        }
         request.tools = list;
         // Without tools there is nothing to choose.
         if request.tools.is_empty() {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::json::Cursor;
 
 use crate::neutral::{Call, Media, Message, Number, Part, PartKind, Thought, Tool, ToolChoice, ToolKind};
 

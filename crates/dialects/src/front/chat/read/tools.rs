@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::parts;
+use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{Raw, Refused, Tool, ToolChoice, ToolKind};
+use crate::neutral::{Raw, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
 
 /// The tools of a request.
@@ -15,17 +16,9 @@ pub(super) struct Tools<'a> {
     pub(super) list: Vec<Tool<'a>>,
     /// None of them is from `tools`.
     pub(super) are_functions: bool,
-    names: HashSet<Cow<'a, str>>,
+    pub(super) names: HashSet<Cow<'a, str>>,
     /// Fields that nobody understands, by their path without indexes.
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
-}
-
-/// A choice, and for each tool that it names the field where it does.
-#[derive(Default)]
-pub(super) struct WrittenChoice<'a> {
-    choice: Option<ToolChoice<'a>>,
-    names: Vec<(Cow<'a, str>, String)>,
-    path: String,
 }
 
 impl<'a> Tools<'a> {
@@ -123,123 +116,81 @@ impl<'a> Tools<'a> {
     }
 }
 
-impl<'a> WrittenChoice<'a> {
-    /// Reads `tool_choice`, or the deprecated `function_call`, which may hold the name itself.
-    pub(super) fn read(mut value: Value<'_, 'a>, is_function_call: bool) -> Result<Option<Self>, ReadFault> {
-        let place = value.place;
-        let mut read = Self { path: place.path(), ..Self::default() };
-        match value.kind()? {
-            Kind::Null => return value.skip().map(|()| None),
-            Kind::String => {
-                read.choice = Some(match value.text()?.unwrap_or_default().as_ref() {
-                    "none" => ToolChoice::None,
-                    "auto" => ToolChoice::Auto,
-                    // Mistral's word is `any`.
-                    "required" | "any" if !is_function_call => ToolChoice::Required,
-                    _ if is_function_call => {
-                        return Err(place.refuse("must be `none`, `auto` or an object that names a function"));
-                    }
-                    _ => return Err(place.refuse("must be `none`, `auto`, `required` or an object that names a tool")),
-                });
-            }
-            Kind::Object if is_function_call => {
-                let (name, path) = named(value)?.ok_or_else(|| place.missing())?;
-                read.choice = Some(ToolChoice::Named(name.clone()));
-                read.names.push((name, path));
-            }
-            Kind::Object => read.object(value)?,
-            kind @ (Kind::Array | Kind::Number | Kind::Bool) => return Err(place.wrong("a string or an object", kind)),
-        }
-        Ok(Some(read))
-    }
-
-    /// What is chosen, if it can be.
-    pub(super) fn of(self, tools: &Tools<'a>) -> Result<Option<ToolChoice<'a>>, ReadFault> {
-        for (name, path) in self.names {
-            if !tools.names.contains(&name) {
-                let message = format!("`{path}` names a tool that is not in `tools`");
-                return Err(Box::new(Refused::invalid(path, message)));
-            }
-        }
-        if tools.list.is_empty() && self.choice == Some(ToolChoice::Required) {
-            let message = format!("`{}` requires a tool call, but there are no `tools`", self.path);
-            return Err(Box::new(Refused::invalid(self.path, message)));
-        }
-        Ok(self.choice)
-    }
-
-    fn object(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
-        let place = value.place;
-        let (mut kind, mut function, mut custom, mut allowed) = (None, None, None, None);
-        value.object(&["type", "function", "custom", "allowed_tools"], |name, value| {
-            match &**name {
-                "type" => kind = value.text()?,
-                "function" => function = named(value)?,
-                "custom" => custom = named(value)?,
-                "allowed_tools" => allowed = self.allowed(value)?,
-                _ => value.skip()?,
-            }
-            Ok(())
-        })?;
-        let (tool, field) = match kind.as_deref() {
-            Some("function") => (function, "function"),
-            Some("custom") => (custom, "custom"),
-            Some("allowed_tools") => {
-                self.choice = Some(allowed.ok_or_else(|| place.field("allowed_tools").missing())?);
-                return Ok(());
-            }
-            Some(_) => {
-                return Err(place
-                    .field("type")
-                    .unsupported("this model's provider does not support choices of this type"));
-            }
-            None if function.is_some() => (function, "function"),
-            None => return Err(place.field("type").missing()),
-        };
-        let (name, path) = tool.ok_or_else(|| place.field(field).missing())?;
-        self.choice = Some(ToolChoice::Named(name.clone()));
-        self.names = vec![(name, path)];
-        Ok(())
-    }
-
-    fn allowed(&mut self, value: Value<'_, 'a>) -> Result<Option<ToolChoice<'a>>, ReadFault> {
-        let place = value.place;
-        let (mut mode, mut tools) = (None, None);
-        let is_there = value.object(&["mode", "tools"], |name, value| {
-            match &**name {
-                "mode" => mode = value.text()?,
-                "tools" => {
-                    let mut names = Vec::new();
-                    value.array(|_, value| {
-                        names.push(allowed_tool(value)?);
-                        Ok(())
-                    })?;
-                    tools = Some(names);
-                }
-                _ => value.skip()?,
-            }
-            Ok(())
-        })?;
-        if !is_there {
-            return Ok(None);
-        }
-        let must = match mode.as_deref() {
-            Some("required") => true,
-            Some("auto") => false,
-            Some(_) => return Err(place.field("mode").refuse("must be `auto` or `required`")),
-            None => return Err(place.field("mode").missing()),
-        };
-        let tools = tools.ok_or_else(|| place.field("tools").missing())?;
-        if tools.is_empty() {
-            return Err(place.field("tools").refuse("must hold at least one tool"));
-        }
-        let names = tools.iter().map(|(name, _)| name.clone()).collect();
-        self.names = tools;
-        Ok(Some(ToolChoice::Allowed(must, names)))
-    }
+/// Reads `tool_choice`.
+pub(super) fn choice<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+    // Mistral's word is `any`.
+    let word = |word: &str, place: Place<'_>| choice::word(if word == "any" { "required" } else { word }, place);
+    ReadChoice::read(value, word, chosen)
 }
 
-fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<(Cow<'a, str>, String), ReadFault> {
+/// Reads the deprecated `function_call`, which may hold the name itself.
+pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+    let word = |word: &str, place: Place<'_>| match word {
+        "none" => Ok(ToolChoice::None),
+        "auto" => Ok(ToolChoice::Auto),
+        _ => Err(place.refuse("must be `none`, `auto` or an object that names a function")),
+    };
+    ReadChoice::read(value, word, |value| {
+        let place = value.place;
+        named(value)?.map(choice::one).ok_or_else(|| place.missing())
+    })
+}
+
+fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
+    let place = value.place;
+    let (mut kind, mut function, mut custom, mut some) = (None, None, None, None);
+    value.object(&["type", "function", "custom", "allowed_tools"], |name, value| {
+        match &**name {
+            "type" => kind = value.text()?,
+            "function" => function = named(value)?,
+            "custom" => custom = named(value)?,
+            "allowed_tools" => some = allowed(value)?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    })?;
+    let (tool, field) = match kind.as_deref() {
+        Some("function") => (function, "function"),
+        Some("custom") => (custom, "custom"),
+        Some("allowed_tools") => return some.ok_or_else(|| place.field("allowed_tools").missing()),
+        Some(_) => {
+            let why = "this model's provider does not support choices of this type";
+            return Err(place.field("type").unsupported(why));
+        }
+        None if function.is_some() => (function, "function"),
+        None => return Err(place.field("type").missing()),
+    };
+    tool.map(choice::one).ok_or_else(|| place.field(field).missing())
+}
+
+fn allowed<'a>(value: Value<'_, 'a>) -> Result<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>, ReadFault> {
+    let place = value.place;
+    let (mut mode, mut tools) = (None, None);
+    let is_there = value.object(&["mode", "tools"], |name, value| {
+        match &**name {
+            "mode" => mode = value.text()?,
+            "tools" => {
+                let mut names = Vec::new();
+                value.array(|_, value| {
+                    names.push(allowed_tool(value)?);
+                    Ok(())
+                })?;
+                tools = Some(names);
+            }
+            _ => value.skip()?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    if mode.is_some() && tools.is_none() {
+        return Err(place.field("tools").missing());
+    }
+    choice::some(mode.as_deref(), tools.unwrap_or_default(), "must hold at least one tool", place).map(Some)
+}
+
+fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
     let place = value.place;
     let (mut function, mut custom) = (None, None);
     value.element(&["type", "function", "custom"], |name, value| {
@@ -254,7 +205,7 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<(Cow<'a, str>, String), Read
 }
 
 /// `{name}`: the name, and where it stands.
-fn named<'a>(value: Value<'_, 'a>) -> Result<Option<(Cow<'a, str>, String)>, ReadFault> {
+fn named<'a>(value: Value<'_, 'a>) -> Result<Option<NamedTool<'a>>, ReadFault> {
     let place = value.place;
     let Some([name]) = value.texts(["name"], |_, value| value.skip())? else { return Ok(None) };
     let place = place.field("name");

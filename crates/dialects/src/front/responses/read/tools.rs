@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{CallKind, CallersTool, Raw, Refused, Tool, ToolChoice, ToolKind};
+use crate::neutral::{CallKind, CallersTool, Raw, Refused, Tool, ToolKind};
 use crate::wire::json::Kind;
 
 /// The name of the tool that searches for tools.
@@ -260,36 +261,9 @@ fn grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
     })
 }
 
-/// A choice, and for each tool that it names the field where it does.
-#[derive(Default)]
-pub(super) struct NamedChoice<'a> {
-    choice: Option<ToolChoice<'a>>,
-    names: Vec<(Cow<'a, str>, String)>,
-    path: String,
-}
-
-impl<'a> NamedChoice<'a> {
-    /// Reads `tool_choice`.
-    pub(super) fn read(mut value: Value<'_, 'a>) -> Result<Option<Self>, ReadFault> {
-        let place = value.place;
-        let mut read = Self { path: place.path(), ..Self::default() };
-        match value.kind()? {
-            Kind::Null => return value.skip().map(|()| None),
-            Kind::String => {
-                read.choice = Some(match value.text()?.unwrap_or_default().as_ref() {
-                    "none" => ToolChoice::None,
-                    "auto" => ToolChoice::Auto,
-                    "required" => ToolChoice::Required,
-                    _ => return Err(place.refuse("must be `none`, `auto`, `required` or an object that names a tool")),
-                });
-            }
-            Kind::Object => read.object(value)?,
-            kind @ (Kind::Array | Kind::Number | Kind::Bool) => return Err(place.wrong("a string or an object", kind)),
-        }
-        Ok(Some(read))
-    }
-
-    fn object(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+/// Reads `tool_choice`.
+pub(super) fn choice<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+    ReadChoice::read(value, choice::word, |value| {
         let place = value.place;
         let (mut named, mut mode, mut tools) = (Named::default(), None, Vec::new());
         value.object(&["type", "name", "namespace", "mode", "tools"], |name, value| {
@@ -309,43 +283,10 @@ impl<'a> NamedChoice<'a> {
             Ok(())
         })?;
         if named.kind.as_deref() != Some("allowed_tools") {
-            let (name, path) = named.tool(place)?;
-            self.choice = Some(ToolChoice::Named(name.clone()));
-            self.names = vec![(name, path)];
-            return Ok(());
+            return named.tool(place).map(choice::one);
         }
-        let must = match mode.as_deref() {
-            Some("required") => true,
-            Some("auto") => false,
-            Some(_) => return Err(place.field("mode").refuse("must be `auto` or `required`")),
-            None => return Err(place.field("mode").missing()),
-        };
-        if tools.is_empty() {
-            return Err(place.field("tools").refuse("must hold at least one tool that this model can call"));
-        }
-        self.choice = Some(ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()));
-        self.names = tools;
-        Ok(())
-    }
-
-    /// Returns what is chosen, if it can be.
-    pub(super) fn of(
-        self,
-        known: &HashMap<String, CallersTool>,
-        is_empty: bool,
-    ) -> Result<Option<ToolChoice<'a>>, ReadFault> {
-        for (name, path) in self.names {
-            if !known.contains_key(&*name) {
-                let message = format!("`{path}` names a tool that is not in `tools`");
-                return Err(Box::new(Refused::invalid(path, message)));
-            }
-        }
-        if is_empty && self.choice == Some(ToolChoice::Required) {
-            let message = format!("`{}` requires a tool call, but there are no `tools`", self.path);
-            return Err(Box::new(Refused::invalid(self.path, message)));
-        }
-        Ok(self.choice.filter(|_| !is_empty))
-    }
+        choice::some(mode.as_deref(), tools, "must hold at least one tool that this model can call", place)
+    })
 }
 
 /// What names a tool.
@@ -372,7 +313,7 @@ impl<'a> Named<'a> {
     }
 
     /// Returns the tool's name in the request, and where it stands.
-    fn tool(self, place: Place<'_>) -> Result<(Cow<'a, str>, String), ReadFault> {
+    fn tool(self, place: Place<'_>) -> Result<NamedTool<'a>, ReadFault> {
         match self.kind.as_deref() {
             Some("function" | "custom") => {}
             Some(_) => {

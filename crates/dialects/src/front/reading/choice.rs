@@ -1,0 +1,87 @@
+//! The choice of a tool, as OpenAI's two formats write it.
+
+use std::borrow::Cow;
+
+use super::value::{Place, ReadFault, Value};
+use crate::neutral::{Refused, ToolChoice};
+use crate::wire::json::Kind;
+
+/// A tool that is named, and the path of the field that names it.
+pub(in crate::front) type NamedTool<'a> = (Cow<'a, str>, String);
+
+/// A choice as it was read.
+pub(in crate::front) struct ReadChoice<'a> {
+    choice: ToolChoice<'a>,
+    names: Vec<NamedTool<'a>>,
+    path: String,
+}
+
+impl<'a> ReadChoice<'a> {
+    /// Reads a choice. `word` says what a word means, and `object` reads an object.
+    pub(in crate::front) fn read(
+        mut value: Value<'_, 'a>,
+        word: impl FnOnce(&str, Place<'_>) -> Result<ToolChoice<'a>, ReadFault>,
+        object: impl FnOnce(Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault>,
+    ) -> Result<Option<Self>, ReadFault> {
+        let place = value.place;
+        let path = place.path();
+        let (choice, names) = match value.kind()? {
+            Kind::Null => return value.skip().map(|()| None),
+            Kind::String => (word(&value.text()?.unwrap_or_default(), place)?, Vec::new()),
+            Kind::Object => object(value)?,
+            kind @ (Kind::Array | Kind::Number | Kind::Bool) => return Err(place.wrong("a string or an object", kind)),
+        };
+        Ok(Some(Self { choice, names, path }))
+    }
+
+    /// Returns what is chosen, if it can be. `is_known` says whether there is a tool of this name.
+    pub(in crate::front) fn of(
+        self,
+        is_known: impl Fn(&str) -> bool,
+        has_tools: bool,
+    ) -> Result<ToolChoice<'a>, ReadFault> {
+        if let Some((_, path)) = self.names.into_iter().find(|(name, _)| !is_known(name)) {
+            let message = format!("`{path}` names a tool that is not in `tools`");
+            return Err(Box::new(Refused::invalid(path, message)));
+        }
+        if !has_tools && self.choice == ToolChoice::Required {
+            let message = format!("`{}` requires a tool call, but there are no `tools`", self.path);
+            return Err(Box::new(Refused::invalid(self.path, message)));
+        }
+        Ok(self.choice)
+    }
+}
+
+/// Returns what a word means.
+pub(in crate::front) fn word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
+    match word {
+        "none" => Ok(ToolChoice::None),
+        "auto" => Ok(ToolChoice::Auto),
+        "required" => Ok(ToolChoice::Required),
+        _ => Err(place.refuse("must be `none`, `auto`, `required` or an object that names a tool")),
+    }
+}
+
+/// Returns the choice of one tool.
+pub(in crate::front) fn one(tool: NamedTool<'_>) -> (ToolChoice<'_>, Vec<NamedTool<'_>>) {
+    (ToolChoice::Named(tool.0.clone()), vec![tool])
+}
+
+/// Returns the choice among some tools. `empty` is the refusal where there are none.
+pub(in crate::front) fn some<'a>(
+    mode: Option<&str>,
+    tools: Vec<NamedTool<'a>>,
+    empty: &str,
+    place: Place<'_>,
+) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
+    let must = match mode {
+        Some("required") => true,
+        Some("auto") => false,
+        Some(_) => return Err(place.field("mode").refuse("must be `auto` or `required`")),
+        None => return Err(place.field("mode").missing()),
+    };
+    if tools.is_empty() {
+        return Err(place.field("tools").refuse(empty));
+    }
+    Ok((ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()), tools))
+}
