@@ -2,7 +2,7 @@
 //! without the network in between.
 
 use bytes::Bytes;
-use dialects::front::{CHAT, Front};
+use dialects::front::{Asked, CHAT, Front, GEMINI_ARRAY};
 use dialects::neutral::answer::{self, AnswerOptions};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::usage::Usage;
@@ -61,15 +61,19 @@ impl Dialect {
     pub fn write(self, front: &Front, model: &str, body: &str, kept: &[answer::Kept]) -> Result<Sent, Refused> {
         let spoken = self.spoken();
         let body = Bytes::copy_from_slice(body.as_bytes());
+        let envelope = (front.envelope)(&body).expect("a request");
+        // Where the body does not say it, the path does.
+        let asked = Asked { model: envelope.model.is_empty().then(|| "m".to_owned()), stream: *front == GEMINI_ARRAY };
+        let envelope = envelope.at(asked);
         let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
         let outbound = spoken.write(&Translate {
             body: &body,
-            envelope: &(front.envelope)(&body).expect("a request"),
+            envelope: &envelope,
             model,
             traits: (spoken.protocol.traits)(model),
             default_max_tokens: None,
             within: None,
-            hide_reasoning: false,
+            hide_reasoning: envelope.hide_thoughts,
             stream_usage: true,
             kept: &of,
         })?;

@@ -5,10 +5,9 @@
 //! gets of it, byte by byte after a blank line, or `<dialect>.refused` why it gets nothing.
 //! `<dialect>[.<what>].answer` and `.stream` are as providers send them (Bedrock's streams as
 //! lines, which are framed here), and `.out` beside them is what the caller gets. `second.json` is
-//! a second turn, after the answer of the first. `messages.json`, `<dialect>.messages.request` and
-//! `.messages.out` are the same for callers of Messages. Files come and go by `UPDATE_GOLDEN=1`,
-//! and are read by a person before they are taken; what the providers' own packages say to them is
-//! in `tests/sdk/python/golden`.
+//! a second turn, after the answer of the first. What there is for the other front doors, `doors`
+//! says. Files come and go by `UPDATE_GOLDEN=1`, and are read by a person before they are taken;
+//! what the providers' own packages say to them is in `tests/sdk/python/golden`.
 
 #![allow(
     missing_docs,
@@ -21,12 +20,13 @@
 )]
 
 mod differences;
+mod doors;
 mod drive;
 mod files;
 mod frames;
-mod messages;
 mod shape;
 mod table;
+mod told;
 
 use std::fs;
 use std::path::{Path, PathBuf};

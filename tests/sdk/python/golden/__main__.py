@@ -3,8 +3,8 @@
     python tests/sdk/python/golden GOLDEN FRAMES
 
 Every request must be one that the provider's package could have sent, path and all; every recorded answer one that it reads; and the
-standard answer beside it must be one that OpenAI's package reads, and tell the same; and so must what callers of Messages get of it,
-by Anthropic's package. FRAMES holds Bedrock's streams as they are on the wire. `odd` in GOLDEN names the files that a package finds fault with though they are right, and why; each of them must be odd.
+standard answer beside it must be one that OpenAI's package reads, and tell the same; and so must what callers of the other doors get of
+it, by the package of each. FRAMES holds Bedrock's streams as they are on the wire. `odd` in GOLDEN names the files that a package finds fault with though they are right, and why; each of them must be odd.
 Before that, each validator must find fault with what is wrong: requests that are almost good, and an answer that tells something else.
 """
 
@@ -19,6 +19,7 @@ import of_cohere
 import of_gemini
 import of_ollama
 import of_openai
+import of_responses
 
 # Nothing goes over a network, and every client that is made would read the system's certificates: half of the time.
 ssl.SSLContext.load_verify_locations = lambda *_, **__: None
@@ -35,19 +36,23 @@ PACKAGES = {
 }
 
 
+# Who reads what callers of a door get.
+DOORS = {"messages": of_anthropic, "responses": of_responses, "gemini": of_gemini}
+
+
 def main(golden, frames):
     found = list(self_test(golden, frames))
     judged = 0
     odd = dict(line.split(maxsplit=1) for line in (golden / "odd").read_text().splitlines() if line)
     for file in sorted(golden.glob("*/*.*")):
-        name = f"{file.parent.name}/{file.name}"
-        whys = judge(file, frames)
-        judged += 1
-        if name in odd:
-            whys = [] if whys else ["it is among the odd ones, and nothing is odd"]
-        found += [f"{name}: {why}" for why in whys]
+        for part, whys in judge(file, frames):
+            name = f"{file.parent.name}/{file.name}{part}"
+            judged += 1
+            if name in odd:
+                whys = [] if whys else ["it is among the odd ones, and nothing is odd"]
+            found += [f"{name}: {why}" for why in whys]
     for name in odd:
-        if not (golden / name).exists():
+        if not (golden / name.partition(":")[0]).exists():
             found.append(f"odd: there is no {name}")
     print(f"{judged} golden files judged")
     for why in found:
@@ -56,23 +61,33 @@ def main(golden, frames):
 
 
 def judge(file, frames):
-    """What is wrong with a golden file."""
+    """What is wrong with each part of a golden file."""
+    if file.suffix == ".written":
+        yield from written(file.read_text())
+        return
     package = PACKAGES.get(file.name.partition(".")[0])
     if package is None:
-        return []
-    if file.name.endswith(".messages.request") and package is of_openai:
-        return request(package, *read_request(file), is_composed=True)
+        return
     if file.suffix == ".request":
-        return request(package, *read_request(file))
+        yield "", request(package, *read_request(file.read_text()))
     if file.name.endswith((".answer.out", ".stream.out")):
-        return answers(package, file, frames, file.with_suffix(""), of_openai)
-    if file.name.endswith((".answer.messages.out", ".stream.messages.out")):
-        return answers(package, file, frames, file.with_suffix("").with_suffix(""), of_anthropic)
-    return []
+        yield "", answers(package, file, frames, file.with_suffix(""), of_openai)
+    for door, callers in DOORS.items():
+        if file.name.endswith((f".answer.{door}.out", f".stream.{door}.out")):
+            yield "", answers(package, file, frames, file.with_suffix("").with_suffix(""), callers)
 
 
-def read_request(file):
-    head, _, body = file.read_text().partition("\n\n")
+def written(text):
+    """What is wrong with what was written of a door's request, for each dialect that has its own."""
+    for section in text.removeprefix("== ").split("\n== "):
+        dialect, _, sent = section.partition("\n")
+        if sent.startswith("POST "):
+            package = PACKAGES[dialect]
+            yield f":{dialect}", request(package, *read_request(sent), is_composed=package is of_openai)
+
+
+def read_request(text):
+    head, _, body = text.partition("\n\n")
     return head.splitlines()[0].removeprefix("POST "), json.loads(body)
 
 
@@ -123,7 +138,7 @@ def same(ours, theirs):
     return ours == theirs
 
 
-# What could become of an answer by mistake, and must not pass.
+# What could become of an answer by mistake, and must not pass: for callers of chat completions.
 SLIPS = [
     (".answer", "Rome", "Oslo"),
     (".answer", '"name":"time"', '"name":"tide"'),
@@ -152,8 +167,9 @@ SLIPS = [
 ]
 
 
-# The same of messages.
-MESSAGES_SLIPS = [
+# The same for callers of the other doors.
+DOOR_SLIPS = {}
+DOOR_SLIPS["messages"] = [
     (".answer", "Rome", "Oslo"),
     (".answer", '"name":"time"', '"name":"tide"'),
     (".answer", '"stop_reason":"tool_use"', '"stop_reason":"end_turn"'),
@@ -169,6 +185,34 @@ MESSAGES_SLIPS = [
     (".stream", "event: message_delta", "event: message_stop"),
     (".stream", '"type":"input_json_delta"', '"type":"text_delta"'),
     (".stream", '"type":"message_stop"', '"type":"done"'),
+]
+DOOR_SLIPS["responses"] = [
+    (".answer", "Rome", "Oslo"),
+    (".answer", '"name":"time"', '"name":"tide"'),
+    (".answer", '"status":"completed","model"', '"status":"incomplete","model"'),
+    (".answer", '"input_tokens":50', '"input_tokens":51'),
+    (".answer", '"output_tokens":30', '"output_tokens":"30"'),
+    (".answer", '"type":"function_call"', '"type":"tool_use"'),
+    (".answer", '"object":"response"', '"object":"message"'),
+    (".stream", '"name":"time"', '"name":"tide"'),
+    (".stream", '"output_tokens":30', '"output_tokens":31'),
+    (".stream", "event: response.output_item.added", "event: response.output_item.begun"),
+    (".stream", "event: response.completed", "event: response.incomplete"),
+    (".stream", '"delta":"', '"delta":"x'),
+    (".stream", '"type":"response.function_call_arguments.delta"', '"type":"response.output_text.delta"'),
+]
+DOOR_SLIPS["gemini"] = [
+    (".answer", "Rome", "Oslo"),
+    (".answer", '"name":"time"', '"name":"tide"'),
+    (".answer", '"finishReason":"STOP"', '"finishReason":"MAX_TOKENS"'),
+    (".answer", '"promptTokenCount":50', '"promptTokenCount":51'),
+    (".answer", '"candidatesTokenCount":30', '"candidatesTokenCount":"many"'),
+    (".answer", '"functionCall"', '"function_call_"'),
+    (".answer", '"args":{', '"args":[{'),
+    (".stream", '"name":"time"', '"name":"tide"'),
+    (".stream", '"finishReason":"STOP"', '"finishReason":"SAFETY"'),
+    (".stream", '"candidatesTokenCount":30', '"candidatesTokenCount":31'),
+    (".stream", '"functionCall"', '"toolUse"'),
 ]
 
 
@@ -193,15 +237,17 @@ def self_test(golden, frames):
                 yield f"self test: {name} has no {right}"
             if right in text and not tell(package, kind[1:], data, text.replace(right, wrong).encode()):
                 yield f"self test: {name} finds no fault with {kind} if {right} becomes {wrong}"
-        for kind, right, wrong in MESSAGES_SLIPS if name != "anthropic" else []:
-            out = golden / "parallel-calls" / f"{name}{kind}.messages.out"
-            recorded = out.with_suffix("").with_suffix("")
-            data = (frames / f"parallel-calls.{name}{kind}" if (name, kind) == ("bedrock", ".stream") else recorded).read_bytes()
-            text = out.read_text()
-            if right not in text and name != "cohere":
-                yield f"self test: {name} has no {right}"
-            if right in text and not tell(package, kind[1:], data, text.replace(right, wrong).encode(), of_anthropic):
-                yield f"self test: {name} finds no fault with the message's {kind} if {right} becomes {wrong}"
+        for door, callers in DOORS.items():
+            for kind, right, wrong in DOOR_SLIPS[door] if callers is not package else []:
+                out = golden / "parallel-calls" / f"{name}{kind}.{door}.out"
+                recorded = out.with_suffix("").with_suffix("")
+                data = (frames / f"parallel-calls.{name}{kind}" if (name, kind) == ("bedrock", ".stream") else recorded).read_bytes()
+                text = out.read_text()
+                # Cohere's model plans what others say.
+                if right not in text and name != "cohere":
+                    yield f"self test: {name} has no {right} for callers of {door}"
+                if right in text and not tell(package, kind[1:], data, text.replace(right, wrong).encode(), callers):
+                    yield f"self test: {name} finds no fault with {kind} for callers of {door} if {right} becomes {wrong}"
     stream, out = frames / "parallel-calls.bedrock.stream", golden / "parallel-calls/bedrock.stream.out"
     for at in range(0, len(stream.read_bytes()), 11):
         flipped = bytearray(stream.read_bytes())

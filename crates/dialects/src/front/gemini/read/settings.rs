@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::{is_idle, members, schema};
 use crate::front::reading::others;
-use crate::front::reading::value::{Place, ReadFault, Value};
-use crate::neutral::{Effort, Format, Request};
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::neutral::{Effort, Format, Raw, Request};
 use crate::wire::json::Kind;
 
 const SETTINGS: [&str; 16] = [
@@ -59,7 +59,7 @@ pub(super) fn read<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Resul
                 let schema = value.raw_object()?.map(schema::standard);
                 wanted.schema = schema.or(wanted.schema.take());
             }
-            "thinkingConfig" => request.thinking.effort = thinking(value)?,
+            "thinkingConfig" => request.thinking.effort = thinking(value, &mut request.others)?,
             "responseModalities" => value.array(|_, value| {
                 let place = value.place;
                 match value.text()? {
@@ -105,11 +105,12 @@ fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>
 }
 
 /// Reads the effort of thinking. Whether thoughts are shown, the envelope says.
-fn thinking(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
+fn thinking<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Effort>, ReadFault> {
     let (mut level, mut budget) = (None, None);
-    members(value, &["includeThoughts", "thinkingLevel", "thinkingBudget"], |known, _, value| {
+    members(value, &["includeThoughts", "thinkingLevel", "thinkingBudget"], |known, name, mut value| {
         let place = value.place;
         match known {
+            "includeThoughts" => value.skip()?,
             "thinkingLevel" => {
                 let word = value.text()?.map(|word| word.to_ascii_uppercase());
                 level = match word.as_deref() {
@@ -125,8 +126,15 @@ fn thinking(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
                 };
             }
             // -1 leaves it to the model.
-            "thinkingBudget" => budget = value.count(0, &[-1])?,
-            _ => value.skip()?,
+            "thinkingBudget" => {
+                let raw = value.ahead()?;
+                budget = value.count(0, &[-1])?;
+                // An effort is near it, and no more.
+                if budget.is_some_and(|tokens| tokens > 0) {
+                    lost.push((Cow::Owned(format!("{THINKING}thinkingBudget")), raw));
+                }
+            }
+            _ => others::inner(lost, THINKING, name, value)?,
         }
         Ok(())
     })?;
@@ -136,6 +144,8 @@ fn thinking(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
         _ => Effort::of_budget(tokens),
     })))
 }
+
+const THINKING: &str = "generationConfig.thinkingConfig.";
 
 /// The largest budget of the least effort.
 const LEAST: u64 = 512;

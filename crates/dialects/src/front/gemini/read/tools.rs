@@ -80,9 +80,14 @@ impl<'a> DeclaredTools<'a> {
     ) -> Result<(), ReadFault> {
         members(value, &["functionCallingConfig"], |known, name, value| match known {
             "functionCallingConfig" => {
-                let calling = |known: &str, name: &Name<'a>, value: Value<'_, 'a>| match known {
+                let calling = |known: &str, name: &Name<'a>, mut value: Value<'_, 'a>| match known {
                     "mode" => {
+                        let raw = value.ahead()?;
                         self.mode = mode(value)?;
+                        // That calls match their schemas is not promised.
+                        if raw.0.eq_ignore_ascii_case(r#""VALIDATED""#) {
+                            lost.push((Cow::Borrowed("toolConfig.functionCallingConfig.mode"), raw));
+                        }
                         Ok(())
                     }
                     "allowedFunctionNames" => value.array(|_, value| {
@@ -120,7 +125,6 @@ fn mode(value: Value<'_, '_>) -> Result<Option<Mode>, ReadFault> {
     let word = value.text()?.map(|word| word.to_ascii_uppercase());
     match word.as_deref() {
         None | Some("" | "MODE_UNSPECIFIED") => Ok(None),
-        // That calls match their schemas is not promised.
         Some("AUTO" | "VALIDATED") => Ok(Some(Mode::Auto)),
         Some("ANY") => Ok(Some(Mode::Any)),
         Some("NONE") => Ok(Some(Mode::None)),

@@ -1,0 +1,66 @@
+"""OpenAI's own package, on what callers of Responses get."""
+
+import json
+
+from openai import Omit
+from openai._models import construct_type, validate_type
+from openai._streaming import SSEDecoder
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import Response, ResponseStreamEvent
+
+from told import Told
+from typed import Wrong
+
+FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def answer(text):
+    if text.startswith(b"!"):
+        return None
+    return told(Response.model_validate(json.loads(text), strict=True))
+
+
+def stream(data):
+    """A stream; or the beginning of one, and a line that says how it failed."""
+    if data.rstrip(b"\n").rpartition(b"\n")[2].startswith(b"!"):
+        return None
+    state, last = ResponseStreamState(input_tools=Omit(), text_format=Omit()), None
+    for event in SSEDecoder().iter_bytes(iter([data])):
+        value = event.json()
+        if event.event != value["type"]:
+            raise Wrong(f"event {event.event} holds {value['type']}")
+        validate_type(type_=ResponseStreamEvent, value=value)
+        pieces = state._ResponseStreamState__current_snapshot
+        last = construct_type(type_=ResponseStreamEvent, value=value)
+        state.handle_event(last)
+    if last.type not in ("response.completed", "response.incomplete"):
+        raise Wrong(f"it ends with {last.type}")
+    # Of the pieces the package gathers texts and arguments.
+    gathered, repeated = list(said(pieces)), list(said(last.response))
+    if gathered != repeated:
+        raise Wrong(f"the pieces tell\n  {gathered}\nand the end\n  {repeated}")
+    return told(last.response)
+
+
+def said(response):
+    for item in response.output:
+        parts = item.content if item.type == "message" else []
+        texts = [part.text for part in parts if part.type == "output_text"]
+        yield item.id, item.type, texts, item.arguments if item.type == "function_call" else None
+
+
+def told(response):
+    told = Told(prompt=response.usage.input_tokens, completion=response.usage.output_tokens)
+    for item in response.output:
+        if item.type == "message":
+            told.text += "".join(part.text for part in item.content if part.type == "output_text")
+        elif item.type == "reasoning":
+            told.reasoning += "".join(part.text for part in item.summary)
+        elif item.type == "function_call":
+            told.call(item.name, item.arguments)
+        else:
+            raise Wrong(f"an item {item.type}")
+    told.finish = FINISH[response.incomplete_details.reason] if response.status == "incomplete" else "stop"
+    if told.finish == "stop" and told.calls:
+        told.finish = "tool_calls"
+    return told
