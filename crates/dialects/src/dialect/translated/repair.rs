@@ -9,6 +9,9 @@ use memchr::memchr;
 
 /// The text with U+FFFD for all that is half a character; `None` if there was nothing to repair.
 pub(crate) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
+    if memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok() {
+        return None;
+    }
     let utf8 = String::from_utf8_lossy(text);
     let is_lossy = matches!(utf8, Cow::Owned(_));
     let mut out = utf8.into_owned().into_bytes();

@@ -10,6 +10,7 @@ use super::answer::{AnthropicUsage, Block, Details, finish};
 use super::error;
 use crate::neutral::{self, Emit, Event, Finish, StreamFault};
 use crate::upstream::shared::lenient::{Count, Object, counts, object};
+use crate::upstream::shared::repeat::Repeat;
 use crate::upstream::shared::text::Text;
 
 /// The reader's place in a stream.
@@ -22,6 +23,16 @@ pub struct AnthropicReader {
     ending: bool,
     finished: bool,
     ended: bool,
+    /// The last piece of a block.
+    last: Repeat<BlockPiece>,
+}
+
+/// What a piece of a block is.
+#[derive(Debug, Clone, Copy)]
+enum BlockPiece {
+    Text,
+    Thinking,
+    Arguments,
 }
 
 /// The block to which fragments belong.
@@ -84,12 +95,25 @@ impl neutral::Reader for AnthropicReader {
         if name == b"error" {
             return Err(StreamFault::Upstream(error::hidden(data)));
         }
+        if let Some((piece, text)) = self.last.follow(data) {
+            piece.emit(&text, emit);
+            return Ok(());
+        }
+        self.last.forget();
         let Some(event) = object::<Data<'_>>(data) else { return self.unreadable(data) };
         // The name is repeated inside the data. Some servers that imitate the API have it in one
         // place only.
         let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         match kind {
-            "content_block_delta" => self.delta(event.index.0, &event.delta.unwrap_or_default(), emit),
+            "content_block_delta" => {
+                let delta = event.delta.unwrap_or_default();
+                let piece = self.delta(event.index.0, &delta, emit)?;
+                // An event whose name is not in it may mean something else under another name.
+                if let Some((piece, text)) = piece.filter(|_| event.kind.filled().is_some()) {
+                    self.last.learn(data, text, None, piece);
+                }
+                Ok(())
+            }
             "content_block_start" => self.start(event.index.0, &event.content_block.unwrap_or_default(), emit),
             "message_start" => {
                 self.started = true;
@@ -129,32 +153,44 @@ impl AnthropicReader {
         Ok(())
     }
 
-    fn delta(&mut self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+    /// Tells a piece of a block. Returns what it is, if another text in its place would be the
+    /// same.
+    fn delta<'d>(
+        &mut self,
+        index: Option<u64>,
+        delta: &'d Delta<'_>,
+        emit: Emit<'_>,
+    ) -> Result<Option<(BlockPiece, &'d str)>, StreamFault> {
         self.started = true;
-        match delta.kind.as_str() {
-            "text_delta" => delta.text.emit(|text| Event::Text(0, text), emit),
-            "thinking_delta" => delta.thinking.emit(|text| Event::Reasoning(0, text), emit),
-            "signature_delta" => delta.signature.emit(Event::Signed, emit),
-            "input_json_delta" => {
-                let Some(fragment) = delta.partial_json.filled() else { return Ok(()) };
-                let is_of = |open: Option<u64>| index.is_none() || index == open;
-                match self.open {
-                    OpenBlock::Call { index, is_whole } if is_of(index) => {
-                        if !is_whole {
-                            emit(Event::Arguments(0, fragment));
-                        }
-                    }
-                    // The input of one of the provider's own tools.
-                    OpenBlock::Other(index) if is_of(index) => {}
-                    // Blocks never interleave. A guess could destroy the arguments of two calls.
-                    OpenBlock::Call { .. } | OpenBlock::Other(_) | OpenBlock::Nothing => {
-                        return Err(StreamFault::Broken("a part of a tool call that has not begun or has ended"));
+        let (piece, text) = match delta.kind.as_str() {
+            "text_delta" => (BlockPiece::Text, &delta.text),
+            "thinking_delta" => (BlockPiece::Thinking, &delta.thinking),
+            "input_json_delta" => (BlockPiece::Arguments, &delta.partial_json),
+            "signature_delta" => {
+                delta.signature.emit(Event::Signed, emit);
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
+        let Some(text) = text.filled() else { return Ok(None) };
+        if matches!(piece, BlockPiece::Arguments) {
+            let is_of = |open: Option<u64>| index.is_none() || index == open;
+            match self.open {
+                OpenBlock::Call { index, is_whole } if is_of(index) => {
+                    if is_whole {
+                        return Ok(None);
                     }
                 }
+                // The input of one of the provider's own tools.
+                OpenBlock::Other(index) if is_of(index) => return Ok(None),
+                // Blocks never interleave. A guess could destroy the arguments of two calls.
+                OpenBlock::Call { .. } | OpenBlock::Other(_) | OpenBlock::Nothing => {
+                    return Err(StreamFault::Broken("a part of a tool call that has not begun or has ended"));
+                }
             }
-            _ => {}
         }
-        Ok(())
+        piece.emit(text, emit);
+        Ok(Some((piece, text)))
     }
 
     fn stop(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
@@ -202,6 +238,16 @@ impl AnthropicReader {
             }
         }
         Err(StreamFault::Broken("an event is not what the Messages API sends"))
+    }
+}
+
+impl BlockPiece {
+    fn emit(self, text: &str, emit: Emit<'_>) {
+        emit(match self {
+            BlockPiece::Text => Event::Text(0, text),
+            BlockPiece::Thinking => Event::Reasoning(0, text),
+            BlockPiece::Arguments => Event::Arguments(0, text),
+        });
     }
 }
 

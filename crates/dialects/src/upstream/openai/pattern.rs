@@ -11,24 +11,16 @@ use memchr::memmem;
 
 use super::filled;
 use super::shape::Shape;
-use crate::wire::json::{Cursor, Kind, Span, slice};
+use crate::upstream::shared::repeat::Around;
+use crate::wire::json::{Kind, Span, slice};
 
-/// The bytes around the last chunk's text.
+/// The bytes around the last chunk's text, as they come and as they are written.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    /// The fixed parts. The strings stand between them. If the list is empty, no pattern is known.
-    parts: Vec<FixedPart>,
-    /// The index of the string that is the text. Another string is padding.
-    text_at: usize,
+    around: Around,
+    shown: Vec<Vec<u8>>,
     /// The budget for learning. Learning costs as much as reading, so it must pay.
     credit: u8,
-}
-
-/// A fixed part, as it comes and as it is written.
-#[derive(Debug, Default)]
-struct FixedPart {
-    read: Vec<u8>,
-    shown: Vec<u8>,
 }
 
 /// A chunk with placeholders in place of the strings that change.
@@ -56,7 +48,7 @@ const MAX_CREDIT: u8 = 32;
 
 impl Default for Pattern {
     fn default() -> Self {
-        Self { parts: Vec::new(), text_at: 0, credit: MAX_CREDIT / 2 }
+        Self { around: Around::default(), shown: Vec::new(), credit: MAX_CREDIT / 2 }
     }
 }
 
@@ -64,35 +56,21 @@ impl Pattern {
     /// Writes a chunk if it fits the pattern. Returns the literal of its text, and the number of
     /// UTF-8 bytes in that text.
     pub(super) fn follow<'a>(&mut self, data: &'a [u8], out: &mut Vec<u8>) -> Option<(&'a [u8], usize)> {
-        let (first, others) = self.parts.split_first()?;
-        let mut rest = data.strip_prefix(first.read.as_slice())?;
-        let mut strings: [(&[u8], usize); HOLES.len()] = Default::default();
-        for ((string, length), part) in strings.iter_mut().zip(others) {
-            let after = rest;
-            if after.first() != Some(&b'"') {
-                return None;
-            }
-            let mut cursor = Cursor::new(after);
-            *length = cursor.text_len().ok()?;
-            (*string, rest) = after.split_at_checked(cursor.at())?;
-            rest = rest.strip_prefix(part.read.as_slice())?;
-        }
-        if !rest.is_empty() {
-            return None;
-        }
-        out.reserve(data.len() + first.shown.len());
-        out.extend_from_slice(&first.shown);
+        let strings = self.around.strings(data)?;
+        let (first, others) = self.shown.split_first()?;
+        out.reserve(data.len() + first.len());
+        out.extend_from_slice(first);
         for ((string, _), part) in strings.iter().zip(others) {
             out.extend_from_slice(string);
-            out.extend_from_slice(&part.shown);
+            out.extend_from_slice(part);
         }
         self.credit = MAX_CREDIT.min(self.credit + 1);
-        strings.get(self.text_at).copied()
+        strings.get(self.around.text_at).copied()
     }
 
     /// Drops the pattern, because an event came that may change the meaning of the same bytes.
     pub(super) fn forget(&mut self) {
-        self.parts.clear();
+        self.around.forget();
     }
 
     /// Returns the chunk to learn from. Returns `None` if this chunk is not of a kind that may come
@@ -135,17 +113,16 @@ impl Pattern {
         if holes.iter().any(|hole| memmem::find_iter(written, hole).count() != 1) {
             return;
         }
-        let (mut parts, mut rest) = (Vec::new(), written);
-        let mut reads = probe.reads.into_iter();
-        for (hole, read) in holes.iter().zip(reads.by_ref()) {
+        let (mut shown, mut rest) = (Vec::new(), written);
+        for hole in holes {
             let place = memmem::find(rest, hole);
-            let Some((shown, after)) = place.and_then(|place| rest.split_at_checked(place)) else { return };
-            parts.push(FixedPart { read, shown: shown.to_vec() });
+            let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else { return };
+            shown.push(before.to_vec());
             rest = after.get(hole.len()..).unwrap_or_default();
         }
-        parts.extend(reads.map(|read| FixedPart { read, shown: rest.to_vec() }));
-        self.parts = parts;
-        self.text_at = probe.text_at;
+        shown.push(rest.to_vec());
+        self.shown = shown;
+        self.around = Around::new(probe.reads, probe.text_at);
     }
 }
 
@@ -187,6 +164,6 @@ impl Pattern {
     }
 
     pub(super) fn is_known(&self) -> bool {
-        !self.parts.is_empty()
+        self.around.is_known()
     }
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::neutral::{Emit, Event, Finish};
+use crate::upstream::shared::repeat::Repeat;
 use crate::wire::json::Pieces;
 
 /// The most bytes of calls and texts that wait for the end of the call before them.
@@ -23,6 +24,9 @@ const MAX_ENTRIES: usize = 128;
 struct Completion<'a> {
     #[serde(borrow, default)]
     choices: Vec<StandardChoice<'a>>,
+    /// OpenAI's random padding.
+    #[serde(borrow, default)]
+    obfuscation: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -94,6 +98,17 @@ pub(crate) fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), &'static st
 #[derive(Debug, Default)]
 pub(crate) struct StandardChunks {
     choices: Vec<ChoiceCalls>,
+    /// The last chunk that had a text and nothing else.
+    last: Repeat<TextPlace>,
+}
+
+/// The place of a chunk's only text.
+#[derive(Debug, Clone, Copy)]
+enum TextPlace {
+    /// It is what a choice says.
+    Said(u32, Speech),
+    /// It is a fragment of the arguments of a choice's call with this number.
+    Arguments(u32, usize),
 }
 
 /// The calls of one choice, and what waits for their ends.
@@ -135,10 +150,11 @@ enum Speech {
 impl StandardChunks {
     /// Reads what was written of a stream: whole events.
     pub(crate) fn events(&mut self, mut text: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
-        while let Some(end) = memchr::memmem::find(text, b"\n\n") {
-            let (event, rest) = text.split_at_checked(end + 2).unwrap_or((text, b""));
+        // A chunk is on one line: its strings hold no line ends, and there are none between them.
+        while let Some(end) = memchr::memchr(b'\n', text) {
+            let (line, rest) = text.split_at_checked(end + 1).unwrap_or((text, b""));
             text = rest;
-            match event.strip_prefix(b"data: ") {
+            match line.strip_prefix(b"data: ") {
                 Some(data) if !data.starts_with(b"[DONE]") => self.body(data.trim_ascii_end(), emit)?,
                 Some(_) | None => {}
             }
@@ -147,8 +163,28 @@ impl StandardChunks {
     }
 
     fn body(&mut self, body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
+        if let Some((place, text)) = self.last.follow(body) {
+            return self.again(place, text, emit);
+        }
+        self.last.forget();
         let completion: Completion<'_> = serde_json::from_slice(body).map_err(|_| "a chunk cannot be read")?;
+        if let [choice] = completion.choices.as_slice()
+            && let Some((place, text)) = choice.only_text()
+        {
+            self.last.learn(body, text, completion.obfuscation.as_deref(), place);
+        }
         completion.choices.into_iter().try_for_each(|choice| self.choice(choice, emit))
+    }
+
+    /// Takes a chunk that differs from the last one in its text only.
+    fn again(&mut self, place: TextPlace, text: Cow<'_, str>, emit: Emit<'_>) -> Result<(), &'static str> {
+        match place {
+            TextPlace::Said(choice, speech) => self.calls(choice)?.say(choice, speech, &text, emit),
+            TextPlace::Arguments(choice, number) => {
+                let function = Some(Function { name: None, arguments: Some(text) });
+                self.calls(choice)?.call(choice, number, Call { index: None, id: None, function }, emit)
+            }
+        }
     }
 
     fn choice(&mut self, choice: StandardChoice<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
@@ -205,6 +241,26 @@ impl StandardChunks {
             calls.flush(index, emit);
         }
         emit(Event::End);
+    }
+}
+
+impl StandardChoice<'_> {
+    /// Returns the text of a chunk that has nothing else, and its place.
+    fn only_text(&self) -> Option<(TextPlace, &str)> {
+        let StandardChoice { index, message: None, delta: Some(body), finish_reason: None } = self else { return None };
+        let Body { content, reasoning_content, refusal, tool_calls, images: None } = body else { return None };
+        let filled = |text: &'_ Option<Cow<'_, str>>| text.as_deref().is_some_and(|text| !text.is_empty());
+        let texts = [(Speech::Reasoning, reasoning_content), (Speech::Text, content), (Speech::Refusal, refusal)];
+        let mut said = texts.into_iter().filter(|(_, text)| filled(text));
+        match (said.next(), said.next(), tool_calls.as_deref().unwrap_or_default()) {
+            (Some((speech, text)), None, []) => Some((TextPlace::Said(*index, speech), text.as_deref()?)),
+            (None, _, [Call { index: Some(number), id: None, function: Some(function) }])
+                if function.name.is_none() =>
+            {
+                Some((TextPlace::Arguments(*index, *number), function.arguments.as_deref()?))
+            }
+            _ => None,
+        }
     }
 }
 

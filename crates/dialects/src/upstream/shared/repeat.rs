@@ -1,0 +1,178 @@
+//! Most events of a stream repeat the one before byte for byte, but for a text. What stands around
+//! the text decides what the event means, so an event with the same bytes around its text need not
+//! be read.
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+
+use crate::wire::json::{self, Cursor, Span};
+
+/// The most strings of an event that may change: its text, and padding.
+pub(crate) const STRINGS: usize = 2;
+/// The longest event that is learned. A longer one is not typical.
+const MAX_LEARNED: usize = 2 * 1024;
+
+/// A string of an event with its quotes, and the number of UTF-8 bytes in it.
+pub(crate) type Changing<'a> = (&'a [u8], usize);
+
+/// The bytes around the strings that change.
+#[derive(Debug, Default)]
+pub(crate) struct Around {
+    /// The strings stand between them. If the list is empty, nothing is known.
+    parts: Vec<Vec<u8>>,
+    /// Which of the strings is the text.
+    pub(crate) text_at: usize,
+}
+
+impl Around {
+    pub(crate) fn new(parts: Vec<Vec<u8>>, text_at: usize) -> Self {
+        Self { parts, text_at }
+    }
+
+    /// Returns the strings of an event that has these bytes around them.
+    #[inline]
+    pub(crate) fn strings<'a>(&self, data: &'a [u8]) -> Option<[Changing<'a>; STRINGS]> {
+        let (first, others) = self.parts.split_first()?;
+        let mut rest = data.strip_prefix(first.as_slice())?;
+        let mut strings: [Changing<'_>; STRINGS] = Default::default();
+        for ((string, length), part) in strings.iter_mut().zip(others) {
+            let after = rest;
+            if after.first() != Some(&b'"') {
+                return None;
+            }
+            let mut cursor = Cursor::new(after);
+            *length = cursor.text_len().ok()?;
+            (*string, rest) = after.split_at_checked(cursor.at())?;
+            rest = rest.strip_prefix(part.as_slice())?;
+        }
+        rest.is_empty().then_some(strings)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_known(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.parts.clear();
+    }
+}
+
+/// The last event with a text, and what such events mean.
+#[derive(Debug)]
+pub(crate) struct Repeat<M> {
+    around: Around,
+    meaning: Option<M>,
+}
+
+impl<M> Default for Repeat<M> {
+    fn default() -> Self {
+        Self { around: Around::default(), meaning: None }
+    }
+}
+
+impl<M: Copy> Repeat<M> {
+    /// Returns what an event means that repeats the last one, and its text.
+    #[inline]
+    pub(crate) fn follow<'a>(&self, data: &'a [u8]) -> Option<(M, Cow<'a, str>)> {
+        let strings = self.around.strings(data)?;
+        let (text, _) = strings.get(self.around.text_at)?;
+        Some((self.meaning?, json::text_of(text, &(0..text.len()))?))
+    }
+
+    /// Learns an event that means nothing but this text. `padding` is what else may change.
+    pub(crate) fn learn(&mut self, data: &[u8], text: &str, padding: Option<&str>, meaning: M) {
+        self.forget();
+        if data.len() > MAX_LEARNED {
+            return;
+        }
+        let Some(mut holes) = [Some(text), padding].into_iter().flatten().map(|text| only_place(data, text)).collect()
+        else {
+            return;
+        };
+        self.around = around(data, &mut holes);
+        self.meaning = Some(meaning);
+    }
+
+    /// Forgets the last event, because one came that may change the meaning of the same bytes.
+    pub(crate) fn forget(&mut self) {
+        self.around.forget();
+    }
+}
+
+/// Returns what stands around the holes, of which the first is the text.
+fn around(data: &[u8], holes: &mut Vec<Span>) -> Around {
+    let text = holes.first().map_or(0, |hole| hole.start);
+    holes.sort_by_key(|hole| hole.start);
+    let text_at = holes.iter().position(|hole| hole.start == text).unwrap_or_default();
+    let (mut parts, mut at) = (Vec::with_capacity(STRINGS + 1), 0);
+    for hole in holes {
+        parts.push(json::slice(data, &(at..hole.start)).to_vec());
+        at = hole.end;
+    }
+    parts.push(json::slice(data, &(at..data.len())).to_vec());
+    Around::new(parts, text_at)
+}
+
+/// Returns where this string stands, if it stands there only, and without escapes.
+fn only_place(data: &[u8], text: &str) -> Option<Span> {
+    let literal = [b"\"", text.as_bytes(), b"\""].concat();
+    let mut places = memmem::find_iter(data, &literal);
+    let at = places.next().filter(|_| places.next().is_none())?;
+    (!text.is_empty()).then_some(at..at + literal.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learned(data: &str, text: &str, padding: Option<&str>) -> Repeat<u8> {
+        let mut repeat = Repeat::default();
+        repeat.learn(data.as_bytes(), text, padding, 7);
+        repeat
+    }
+
+    #[test]
+    fn what_repeats_is_followed_and_all_else_is_not() {
+        let repeat = learned(r#"{"kind":"t","text":"one"} "#, "one", None);
+        for (data, text) in [
+            (r#"{"kind":"t","text":"one"} "#, Some("one")),
+            (r#"{"kind":"t","text":""} "#, Some("")),
+            (r#"{"kind":"t","text":"a\n\"b\" \u00e9"} "#, Some("a\n\"b\" é")),
+            (r#"{"kind":"t","text":"one"}"#, None),
+            (r#"{"kind":"u","text":"one"} "#, None),
+            (r#"{"kind":"t","text":"one","more":"two"} "#, None),
+            (r#"{"kind":"t","text":7} "#, None),
+            (r#"{"kind":"t","text":"\x"} "#, None),
+            ("", None),
+        ] {
+            assert_eq!(repeat.follow(data.as_bytes()), text.map(|text| (7, Cow::Borrowed(text))), "{data}");
+        }
+        assert_eq!(repeat.follow(b"{\"kind\":\"t\",\"text\":\"\xff\"} "), None);
+    }
+
+    #[test]
+    fn padding_may_stand_before_or_after() {
+        for data in [r#"{"pad":"xyz","text":"one"}"#, r#"{"text":"one","pad":"xyz"}"#] {
+            let repeat = learned(data, "one", Some("xyz"));
+            let next = data.replace("one", "two").replace("xyz", "p");
+            assert_eq!(repeat.follow(next.as_bytes()), Some((7, Cow::Borrowed("two"))));
+        }
+        let repeat = learned(r#"{"pad":"","text":"one"}"#, "one", Some(""));
+        assert!(!repeat.around.is_known(), "it is not known where an empty padding stands");
+    }
+
+    #[test]
+    fn a_text_that_stands_twice_or_with_escapes_is_not_learned() {
+        for (data, text) in [(r#"{"kind":"text","text":"text"}"#, "text"), (r#"{"text":"a\nb"}"#, "a\nb"), ("{}", "a")]
+        {
+            assert_eq!(learned(data, text, None).follow(data.as_bytes()), None, "{data}");
+        }
+        let long = format!(r#"{{"text":"a{}"}}"#, " ".repeat(MAX_LEARNED));
+        assert_eq!(learned(&long, &long[9..long.len() - 2], None).follow(long.as_bytes()), None);
+        let mut repeat = learned(r#"{"text":"one"}"#, "one", None);
+        repeat.forget();
+        assert_eq!(repeat.follow(br#"{"text":"one"}"#), None);
+    }
+}
