@@ -254,7 +254,11 @@ impl Refusal {
     /// Returns the status for callers of a front door.
     pub fn status(&self, front: &Front) -> u16 {
         let is_unavailable = matches!(self.what, What::NoCapacity | What::UpstreamUnavailable);
-        if is_unavailable { front.errors.unavailable } else { self.what.row().status }
+        match (is_unavailable, self.retry_after) {
+            (false, _) => self.what.row().status,
+            (true, None) if !self.retry_helps => front.errors.hopeless,
+            (true, _) => front.errors.unavailable,
+        }
     }
 
     fn told<'r>(&'r self, front: &Front, request_id: &'r str, has_begun: bool) -> CallerError<'r> {
@@ -343,6 +347,23 @@ mod tests {
         let refusal = Refusal::for_the_operator(What::UpstreamUnavailable);
         assert_eq!((refusal.retry_after, refusal.retry_helps), (None, false));
         assert!(refusal.message.contains("operator") && !refusal.message.contains("key"));
+    }
+
+    #[test]
+    fn a_door_says_in_its_own_way_that_nobody_can_be_asked() {
+        use dialects::front::{CHAT, GEMINI, MESSAGES, RESPONSES};
+        let later = Refusal::new(What::NoCapacity, "").retry_after(9);
+        let tried = Refusal { retry_helps: false, ..later.clone() };
+        let never = Refusal::for_the_operator(What::UpstreamUnavailable);
+        let other = Refusal::new(What::UpstreamTimeout, "").in_vain();
+        for (front, expected) in [
+            (&CHAT, [503, 503, 503, 504]),
+            (&MESSAGES, [503, 503, 503, 504]),
+            (&RESPONSES, [429, 429, 429, 504]),
+            (&GEMINI, [503, 503, 400, 504]),
+        ] {
+            assert_eq!([&later, &tried, &never, &other].map(|refusal| refusal.status(front)), expected, "{front:?}");
+        }
     }
 
     #[test]

@@ -226,9 +226,10 @@ impl<'x> Relay<'x> {
         let record = &*self.reply.record;
         let has_begun = record.facts.times.first_byte.is_some();
         let event = refusal.event(record.front, &record.facts.request.id, has_begun);
-        match self.answer(event.into(), true).await {
-            Ok(()) => End::Answered,
-            Err(()) => End::Broken,
+        let ends = !record.front.errors.cuts;
+        match self.answer(event.into(), ends).await {
+            Ok(()) if ends => End::Answered,
+            Ok(()) | Err(()) => End::Broken,
         }
     }
 

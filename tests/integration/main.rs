@@ -26,11 +26,13 @@
 mod support;
 
 mod admin_names;
+mod agents;
 mod auth;
 mod bodies;
 mod book;
 mod callers;
 mod clients;
+mod clients_failures;
 mod dialects;
 mod docs;
 mod edge;

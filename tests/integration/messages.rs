@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::canary::{ACCOUNT_KEY, KEY};
 use crate::support::client::{self, End, Response};
-use crate::support::{Catalog, Gateway, Mock, Script, run};
+use crate::support::{Catalog, Gateway, Mock, Said, Script, run, script};
 
 /// Sends a request to the door, with these headers besides the key.
 pub async fn ask(gateway: &Gateway, fields: &[(&str, &str)], body: &Value) -> Response {
@@ -69,15 +69,6 @@ fn message(answer: &Response) -> Value {
     message
 }
 
-fn completion(message: Value, finish: &str) -> Script {
-    let choice = json!({"index": 0, "message": message, "finish_reason": finish});
-    let usage = json!({"prompt_tokens": 50, "completion_tokens": 9, "total_tokens": 59, "prompt_tokens_details": {"cached_tokens": 20}});
-    Script::json(
-        200,
-        &json!({"id": "c", "object": "chat.completion", "created": 1, "model": "up", "choices": [choice], "usage": usage}),
-    )
-}
-
 fn weather() -> Value {
     json!([{"name": "weather", "description": "The weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}])
 }
@@ -86,29 +77,9 @@ fn weather() -> Value {
 fn a_tool_turn_at_an_account_of_openais_format() {
     run(async {
         let mock = Mock::start().await;
-        let call = |id: &str, city: &str| json!({"id": id, "type": "function", "function": {"name": "weather", "arguments": format!("{{\"city\":\"{city}\"}}")}});
-        let said = json!({"role": "assistant", "content": "Let me see.", "tool_calls": [call("call_1", "Rome"), call("call_2", "Oslo")]});
-        mock.push(completion(said, "tool_calls"));
-        let delta = |delta: Value| json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
-        let mut opened = call("call_1", "");
-        opened["index"] = json!(0);
-        opened["function"]["arguments"] = json!("{\"city\":");
-        let rest = json!({"index": 0, "function": {"arguments": "\"Rome\"}"}});
-        let mut second = call("call_2", "Oslo");
-        second["index"] = json!(1);
-        let usage = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [],
-            "usage": {"prompt_tokens": 50, "completion_tokens": 9, "total_tokens": 59, "prompt_tokens_details": {"cached_tokens": 20}}});
-        let finish = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
-        let stream = Script::sse()
-            .event(delta(json!({"role": "assistant", "content": "Let me "})))
-            .event(delta(json!({"content": "see."})))
-            .event(delta(json!({"tool_calls": [opened]})))
-            .event(delta(json!({"tool_calls": [rest]})))
-            .event(delta(json!({"tool_calls": [second]})))
-            .event(finish)
-            .event(usage)
-            .done();
-        mock.push(stream);
+        let said =
+            Said::text("Let me see.").call("weather", json!({"city": "Rome"})).call("weather", json!({"city": "Oslo"}));
+        mock.push(said.whole("openai")).push(said.stream("openai"));
         let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a=up"])).await;
 
         let history = json!({"tools": weather(), "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
@@ -139,12 +110,12 @@ fn a_tool_turn_at_an_account_of_openais_format() {
         assert_eq!(
             body["content"],
             json!([{"type": "text", "text": "Let me see."},
-                {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Rome"}},
-                {"type": "tool_use", "id": "call_2", "name": "weather", "input": {"city": "Oslo"}}])
+                {"type": "tool_use", "id": "call_0_0", "name": "weather", "input": {"city": "Rome"}},
+                {"type": "tool_use", "id": "call_0_1", "name": "weather", "input": {"city": "Oslo"}}])
         );
         assert_eq!(
             body["usage"],
-            json!({"input_tokens": 30, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 20, "output_tokens": 9})
+            json!({"input_tokens": 30, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 20, "output_tokens": 9, "output_tokens_details": {"thinking_tokens": 3}})
         );
 
         let mut asked = hello(history);
@@ -210,10 +181,7 @@ fn a_request_to_anthropic_passes_with_everything_that_is_new_in_it() {
             json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
             json!({"type": "message_stop"}),
         ];
-        let script = events_sent.iter().fold(Script::sse(), |script, event| {
-            script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
-        });
-        mock.push(script.end());
+        mock.push(events_sent.iter().fold(Script::sse(), Script::named).end());
         let stream = ask(&gateway, &[], &hello(json!({"stream": true}))).await;
         let mut expected = events_sent.to_vec();
         expected[0]["message"]["model"] = json!("m");
@@ -291,8 +259,10 @@ fn a_call_that_cannot_be_read_is_no_answer() {
     run(async {
         let mock = Mock::start().await;
         let call = json!({"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":"}});
-        let said = json!({"role": "assistant", "content": null, "tool_calls": [call]});
-        mock.always(completion(said, "tool_calls"));
+        let mut answer = script::completion("");
+        answer["choices"][0]["message"] = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        answer["choices"][0]["finish_reason"] = json!("tool_calls");
+        mock.always(Script::json(200, &answer));
         let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a"])).await;
         let answer = ask(&gateway, &[], &hello(json!({"tools": weather()}))).await;
         assert_eq!(
@@ -309,27 +279,8 @@ fn a_call_that_cannot_be_read_is_no_answer() {
 fn thinking_is_hidden_where_the_model_says_so() {
     run(async {
         let mock = Mock::start().await;
-        let usage = json!({"input_tokens": 10, "output_tokens": 7});
-        mock.push(Script::json(
-            200,
-            &json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "c", "stop_reason": "end_turn", "stop_sequence": null, "usage": usage,
-                "content": [{"type": "thinking", "thinking": "secret", "signature": "s=="}, {"type": "text", "text": "Bonjour"}]}),
-        ));
-        let events = [
-            json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "c", "content": [], "stop_reason": null, "usage": usage}}),
-            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
-            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "secret"}}),
-            json!({"type": "content_block_stop", "index": 0}),
-            json!({"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}}),
-            json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Bonjour"}}),
-            json!({"type": "content_block_stop", "index": 1}),
-            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
-            json!({"type": "message_stop"}),
-        ];
-        let script = events.iter().fold(Script::sse(), |script, event| {
-            script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
-        });
-        mock.push(script.end());
+        let said = Said::thinking("secret").and_text("Bonjour");
+        mock.push(said.whole("anthropic")).push(said.stream("anthropic"));
         let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic");
         let gateway = Gateway::start(catalog.model_with("m", &["a=claude-sonnet-4-5"], "reasoning: hide")).await;
         for stream in [false, true] {

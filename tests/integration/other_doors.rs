@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::canary::KEY;
-use crate::support::client::{self, Response};
+use crate::support::client::{self, End, Response};
 use crate::support::script::finish;
 use crate::support::{Catalog, Gateway, Mock, Script, run};
 
@@ -171,8 +171,43 @@ fn refusals_are_in_googles_form() {
         let refused = ask(&gateway, "POST", "/v1beta/models/m:generateContent", &searching).await;
         check(&refused, 400, "INVALID_ARGUMENT");
         assert!(refused.text().contains("googleSearch"), "{}", refused.text());
-        mock.push(Script::sse().words(0..2).reset());
-        let broken = ask(&gateway, "POST", "/v1beta/models/m:streamGenerateContent?alt=sse", &body).await;
-        assert!(data(&broken).last().unwrap()["error"]["code"].is_number(), "{}", broken.text());
+    });
+}
+
+/// After a proper end, clients would take what they have for a whole answer.
+#[test]
+fn a_broken_stream_of_geminis_ends_with_the_connection_and_a_broken_array_with_its_error() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::sse().words(0..2).reset());
+        let gateway = over(&mock).await;
+        let body = json!({"contents": [{"parts": [{"text": "hello"}]}]});
+        let events = ask(&gateway, "POST", "/v1beta/models/m:streamGenerateContent?alt=sse", &body).await;
+        assert_eq!(events.end, Some(End::Cut));
+        assert!(data(&events).last().unwrap()["error"]["code"].is_number(), "{}", events.text());
+        let array = ask(&gateway, "POST", "/v1beta/models/m:streamGenerateContent", &body).await;
+        assert_eq!(array.end, Some(End::Whole));
+        assert!(array.json().as_array().unwrap().last().unwrap()["error"]["code"].is_number(), "{}", array.text());
+        for line in gateway.access_lines(2).await {
+            assert_eq!(line["outcome"], "upstream_cut");
+        }
+    });
+}
+
+/// Google's clients try again after any 5xx.
+#[test]
+fn what_only_the_operator_can_end_is_no_unavailability_at_geminis_door() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::error(401, "wrong key"));
+        let gateway = over(&mock).await;
+        let body = json!({"contents": [{"parts": [{"text": "hello"}]}]});
+        for _ in 0..2 {
+            let refused = ask(&gateway, "POST", "/v1beta/models/m:generateContent", &body).await;
+            let error = refused.json()["error"].clone();
+            assert_eq!((refused.status, &error["status"]), (400, &json!("FAILED_PRECONDITION")), "{error}");
+            assert!(error["message"].as_str().unwrap().contains("operator"), "{error}");
+        }
+        assert_eq!(mock.count(), 1, "the account rests");
     });
 }

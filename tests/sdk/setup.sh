@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the official OpenAI clients and the providers' own packages under target/sdk, in fixed versions. If they are there
-# already, it does nothing.
+# Installs clients, the libraries of agents and the providers' own packages under target/sdk, in fixed versions. If they are
+# there already, it does nothing.
 set -euo pipefail
 [ -z "${CARGO_TARGET_DIR:-}" ] || CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
 cd "$(dirname "$0")"
@@ -35,7 +35,7 @@ done
 
 node=$target/node
 if ! current node/package-lock.json "$node"; then
-    echo "installing the OpenAI client for Node" >&2
+    echo "installing tests/sdk/node/package.json" >&2
     rm -rf "$node"
     mkdir -p "$node"
     cp node/package.json node/package-lock.json "$node/"

@@ -19,6 +19,7 @@ pub mod mock;
 pub mod play;
 pub mod process;
 pub mod redis;
+pub mod said;
 pub mod script;
 pub mod tls;
 pub mod wire;
@@ -31,6 +32,7 @@ pub use client::{chat, chat_stream};
 pub use gateway::Gateway;
 pub use http2::H2;
 pub use mock::Mock;
+pub use said::Said;
 pub use script::{Gate, Script};
 
 /// The longest time that anything that should happen at once may take on a busy machine.

@@ -136,6 +136,11 @@ impl Script {
         self.body(format!("data: {data}\n\n"))
     }
 
+    /// Sends one server-sent event, and names it by its type.
+    pub fn named(self, event: &Value) -> Self {
+        self.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().expect("a type")))
+    }
+
     /// Sends one content event for each number. The first carries the role.
     pub fn words(mut self, range: std::ops::Range<usize>) -> Self {
         for i in range {

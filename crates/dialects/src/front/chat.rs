@@ -20,6 +20,8 @@ pub static CHAT: Front = Front {
     session_header: None,
     errors: ErrorForm {
         unavailable: 503,
+        hopeless: 503,
+        cuts: false,
         asks_upgrade: false,
         id_header: None,
         body: errors::body,

@@ -22,11 +22,10 @@ pub static GEMINI_ARRAY: Front = Front {
     name: "gemini_array",
     route: |path, query| route::route(path, query, StreamForm::Array),
     errors: ErrorForm {
-        unavailable: 503,
-        asks_upgrade: false,
-        id_header: None,
-        body: errors::body,
+        // An array holds the error as an element, so it may end.
+        cuts: false,
         event: errors::element,
+        ..EVENTS.errors
     },
     stream_type: "application/json",
     envelope: |body| envelope::read(body, &GEMINI_ARRAY),
@@ -42,6 +41,9 @@ const EVENTS: Front = Front {
     session_header: None,
     errors: ErrorForm {
         unavailable: 503,
+        // Google's clients try again after any 5xx.
+        hopeless: 400,
+        cuts: true,
         asks_upgrade: false,
         id_header: None,
         body: errors::body,

@@ -21,6 +21,8 @@ pub static MESSAGES: Front = Front {
     session_header: Some("x-claude-code-session-id"),
     errors: ErrorForm {
         unavailable: 503,
+        hopeless: 503,
+        cuts: false,
         asks_upgrade: false,
         id_header: Some("request-id"),
         body: errors::body,

@@ -119,6 +119,11 @@ pub struct ErrorForm {
     /// The status of a refusal if no account can be asked now. Clients try as often as they think
     /// that a status deserves.
     pub unavailable: u16,
+    /// The same if only the operator can end that.
+    pub hopeless: u16,
+    /// True if clients take a stream for whole that ends properly after its error. Then the
+    /// connection ends there.
+    pub cuts: bool,
     /// True if clients ask for a WebSocket first, and only 426 makes them send a request at once.
     pub asks_upgrade: bool,
     /// The header that clients read a request's id from, besides `x-request-id`.

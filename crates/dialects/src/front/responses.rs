@@ -22,6 +22,8 @@ pub static RESPONSES: Front = Front {
     // Codex sends thirty requests after each 503, and few after 429.
     errors: ErrorForm {
         unavailable: 429,
+        hopeless: 429,
+        cuts: false,
         asks_upgrade: true,
         id_header: None,
         body: errors::body,

@@ -9,7 +9,7 @@ pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
     w.object(|w| {
         w.key("error").object(|w| {
             w.key("code").number(error.status.into());
-            w.texts([("message", error.message), ("status", status(error.status))]);
+            w.texts([("message", error.message), ("status", status(error.status, error.kind))]);
             let (wait, field) = (error.retry_after.map(Detail::Wait), error.param.map(Detail::Field));
             w.list("details", wait.into_iter().chain(field), |w, detail| detail.write(error.message, w));
         });
@@ -54,9 +54,11 @@ pub(super) fn element(error: &CallerError<'_>) -> Vec<u8> {
     [before, &body(error), b"]\n"].concat()
 }
 
-/// Returns Google's word for an HTTP status.
-fn status(status: u16) -> &'static str {
+/// Returns Google's word for an HTTP status, and for the type of the error in OpenAI's words.
+fn status(status: u16, kind: &str) -> &'static str {
     match status {
+        // It is no fault of the caller's.
+        400 if kind == "upstream_error" => "FAILED_PRECONDITION",
         401 => "UNAUTHENTICATED",
         402 | 403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
@@ -109,6 +111,12 @@ mod tests {
         ] {
             assert!(text(body(&error(code))).contains(word), "{code}");
         }
+    }
+
+    #[test]
+    fn what_only_the_operator_can_end_is_no_fault_of_the_callers() {
+        let error = CallerError { kind: "upstream_error", ..error(400) };
+        assert!(text(body(&error)).ends_with(r#""status":"FAILED_PRECONDITION"}}"#));
     }
 
     #[test]

@@ -133,7 +133,8 @@ impl<'a> Items<'a> {
             // What it shows is read.
             "additional_tools" => Ok(()),
             "item_reference" => Err(place.refuse(
-                "refers to an item that is stored elsewhere, but the gateway stores none: send the item itself",
+                "refers to an item that is stored elsewhere, but the gateway stores none: send the item itself \
+                 (programs do so if `store` is false)",
             )),
             "compaction" | "compaction_trigger" => Err(place.unsupported(
                 "only OpenAI's own servers can make and read a compaction; let the client summarize by an ordinary \

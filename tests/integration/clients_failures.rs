@@ -1,0 +1,110 @@
+//! What real command-line clients do when an upstream fails behind the gateway: how many requests
+//! they make, and what their users see. None makes more than it would without the gateway. The book
+//! has the same numbers, and how long they take (`docs/src/clients.md`).
+
+use std::time::Duration;
+
+use crate::clients::{CLAUDE_CODE, CODEX, Client, GEMINI_CLI, GLOBS, has_namespaces};
+use crate::support::canary::KEY;
+use crate::support::said::{self, Failure, Row};
+use crate::support::{Gateway, Mock, Said, eventually, join_all, run_within};
+
+/// A failure of the upstream; `None` is a wrong key of the caller.
+type Case = Option<Failure>;
+
+/// What happens: the failure, the most requests that the client may make, and what its user sees;
+/// nothing if the client goes on for minutes.
+type Expected = (Case, usize, &'static str);
+
+/// The time after which a client that goes on is stopped.
+const ENOUGH: Duration = Duration::from_secs(25);
+
+const HOPELESS: &str = "until the gateway's operator fixes it";
+const NO_KEY: &str = "The request has no valid API key";
+
+#[test]
+fn claude_code_and_failures() {
+    let goes_on = 11;
+    check(
+        &CLAUDE_CODE,
+        ("anthropic", "", "claude-sonnet-4-5"),
+        [
+            (Some(Failure::Cut), goes_on, ""),
+            (Some(Failure::Key), 1, HOPELESS),
+            (Some(Failure::Busy), goes_on, ""),
+            (Some(Failure::BusyForAny), goes_on, ""),
+            (Some(Failure::Down), goes_on, ""),
+            (Some(Failure::TooLong), 1, "Prompt is too long · the request is ~200001 tokens (limit 200000)"),
+            (None, 1, NO_KEY),
+        ],
+    );
+}
+
+#[test]
+fn codex_and_failures() {
+    check(
+        &CODEX,
+        ("openai", "", "gpt-4o"),
+        [
+            (Some(Failure::Cut), 6, "The upstream ended the answer before it was complete."),
+            // Of this status it shows no message, but it would make thirty requests of 503.
+            (Some(Failure::Key), 1, "last status: 429"),
+            (Some(Failure::Busy), 6, "last status: 429"),
+            // Without the gateway it gives up at once. It is told how long the account rests.
+            (Some(Failure::BusyForAny), 6, ""),
+            (Some(Failure::Down), 30, "last status: 429"),
+            (Some(Failure::TooLong), 1, "Codex ran out of room in the model's context window."),
+            (None, 6, NO_KEY),
+        ],
+    );
+}
+
+#[test]
+fn gemini_cli_and_failures() {
+    let goes_on = 10;
+    check(
+        &GEMINI_CLI,
+        ("gemini", "", "gemini-3-pro"),
+        [
+            (Some(Failure::Cut), 1, "terminated"),
+            (Some(Failure::Key), 1, HOPELESS),
+            (Some(Failure::Busy), goes_on, ""),
+            (Some(Failure::BusyForAny), goes_on, ""),
+            (Some(Failure::Down), goes_on, ""),
+            (Some(Failure::TooLong), 1, "The input token count (200001) exceeds the maximum number of tokens allowed"),
+            (None, 1, NO_KEY),
+        ],
+    );
+}
+
+fn check<const N: usize>(client: &'static Client, row: Row, expected: [Expected; N]) {
+    if !has_namespaces() {
+        return;
+    }
+    run_within(Duration::from_secs(300), async {
+        join_all(expected.map(|expected| fail(client, row, expected))).await;
+    });
+}
+
+async fn fail(client: &'static Client, row: Row, (case, most, seen): Expected) {
+    let mock = Mock::start().await;
+    mock.by(move |request| match case {
+        Some(failure) => failure.of(row.0),
+        None => Said::text("A wrong key goes nowhere.").to(row.0, request),
+    });
+    let gateway = Gateway::start(said::catalog(row, &mock, GLOBS)).await;
+    let key = if case.is_none() { "sk-wrong" } else { KEY };
+    let within = if seen.is_empty() { ENOUGH } else { Duration::from_secs(200) };
+    let ran = client.run(gateway.address, Some("m"), key, within).await;
+    let requests = eventually("the gateway makes no requests of its own", || {
+        let requests = gateway.lines().iter().filter(|line| line["path"] != "/api/hello").count();
+        (mock.count() <= requests).then_some(requests)
+    })
+    .await;
+    let what = format!("{case:?}: {requests} requests, code {:?}: {}", ran.code, ran.printed);
+    assert!((1..=most).contains(&requests), "{what}");
+    assert_ne!(ran.code, Some(0), "its user sees a failure: {what}");
+    if !seen.is_empty() {
+        assert!(ran.code.is_some() && ran.printed.contains(seen), "{what}");
+    }
+}
