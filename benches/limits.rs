@@ -73,7 +73,7 @@ fn run<'e>(times: u64, mut next: impl FnMut() -> &'e Each) -> Duration {
         let ask = Ask::of(1_500, Usd(20_000));
         let reservation = admit(&scopes.bounds(key, 0), black_box(ask), now(), 1).expect("there is room");
         black_box(reservation.left);
-        reservation.settle(Spent { tokens: 700, usd: Usd(9_000) });
+        reservation.settle(Spent { tokens: 700, usd: Usd(9_000) }, now());
     }
     start.elapsed()
 }

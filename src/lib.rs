@@ -25,7 +25,7 @@
 //! | breaker | a switch that keeps requests away from a target that fails, and tests later whether it works again |
 //! | limit | how much a caller, a key, or a key of one model may use in a time |
 //! | scope | a caller, a key, or a key of one model, with the use that is counted for it |
-//! | reservation | the most that an exchange may use; the limits hold it until the exchange is settled |
+//! | reservation | what an exchange is expected to use at most; the limits hold it until the exchange is settled |
 //! | settling | the end of an exchange: what it used replaces the reservation, and is written down once |
 //! | ledger | the file with one row for each settled exchange |
 //! | store | a Redis or Valkey server, through which several gateways share limits |

@@ -10,7 +10,7 @@ use crate::account::strategy::{self, View};
 use crate::account::track::TargetHealth;
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::conf::price::{Price, Usd};
-use crate::limits::Ask;
+use crate::limits::{Ask, Reserve};
 use crate::live::Snapshot;
 use crate::live::place::Place;
 use dialects::Flaws;
@@ -117,17 +117,22 @@ pub fn stand_ins(model: &Model) -> impl Iterator<Item = (&Arc<str>, Reach)> {
     model.fallbacks.iter().map(|id| (id, Reach::Any)).chain(on_context).chain(on_refusal)
 }
 
-/// Returns the most that a request may use. That is the whole prompt, as estimated, and the longest
-/// answer that the request may have, or one of the usual length if nobody sets a longest. Of the
-/// candidates, the one with the most tokens counts, and the dearest one. `sure` has only the
-/// answers, with the length that the request itself sets, or one token each.
-pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
+/// Returns what a request reserves. That is the whole prompt, as estimated, and the longest answer
+/// that the request may have, or one of the usual length if nobody sets a longest. By
+/// [`Reserve::Usual`], no answer is longer than the model's answers are. Of the candidates, the one
+/// with the most tokens counts, and the dearest one. `sure` has only the answers, with the length
+/// that the request itself sets, or one token each.
+pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
     let prompt = envelope.most_prompt;
+    let usual = match reserve {
+        Reserve::Usual => plan.demand.longest_output(Instant::now()),
+        Reserve::Asked => u64::MAX,
+    };
     let mut most = Ask { tokens: prompt, ..Ask::default() };
     for candidate in &plan.candidates {
         // A value that is no count, such as -1, uses the model's default too.
         let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
-        let longest = candidate.traits.max_output.unwrap_or(u64::MAX);
+        let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
         let answers = each.min(longest).saturating_mul(envelope.choices);
         let said = envelope.most_tokens.unwrap_or(1).min(longest).saturating_mul(envelope.choices);
         let cost = |prompt: u64, answers: u64| candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers));

@@ -15,6 +15,13 @@ use std::time::{Duration, Instant};
 /// The number of tokens that an answer of a model is expected to have before the first answer has
 /// come.
 const UNKNOWN_OUTPUT: u64 = 1024;
+/// The most tokens that an answer of a model is expected to have before enough answers have come.
+/// Answers of agents are rarely longer; five requests at once, with long prompts, still pass a
+/// limit of 200,000 tokens a minute.
+pub const UNKNOWN_LONGEST: u64 = 8 * 1024;
+/// The time over which the lengths of answers are known. It is long, since few answers a minute
+/// must be enough.
+const LENGTHS: Duration = Duration::from_secs(3600);
 
 /// The demand for one model.
 pub struct Demand {
@@ -34,6 +41,8 @@ struct Memory {
     hedges: Budget,
     /// The times to a whole answer, and to a stream's first token.
     paces: [Rolling; 2],
+    /// The tokens of answers, a millisecond for each.
+    lengths: Rolling,
 }
 
 impl Default for Demand {
@@ -43,6 +52,7 @@ impl Default for Demand {
             retries: Budget::retries(),
             hedges: Budget::hedges(),
             paces: Default::default(),
+            lengths: Rolling::over(LENGTHS),
         };
         Demand { memory: Lock::new(memory), queue: Arc::default(), typical: AtomicU64::new(0), again: Arc::default() }
     }
@@ -80,8 +90,17 @@ impl Demand {
         }
     }
 
+    /// Returns the most tokens that an answer is expected to have: twice the p99 of the last hour's
+    /// answers. After some short answers, a long one is still likely.
+    pub fn longest_output(&self, now: Instant) -> u64 {
+        let p99 = self.memory.lock().lengths.quantile(0.99, now);
+        let twice = |p99: Duration| u64::try_from(2 * p99.as_millis()).unwrap_or(u64::MAX).max(UNKNOWN_OUTPUT);
+        p99.map_or(UNKNOWN_LONGEST, twice)
+    }
+
     /// Notes the number of tokens of an answer.
-    pub fn answered(&self, tokens: u64) {
+    pub fn answered(&self, tokens: u64, now: Instant) {
+        self.memory.lock().lengths.record(Duration::from_millis(tokens), now);
         // Of two answers that end at once, one may be lost: this is an average, and not a count.
         let typical = match self.typical.load(Ordering::Relaxed) {
             0 => tokens.min(16 * UNKNOWN_OUTPUT),
@@ -121,15 +140,33 @@ mod tests {
 
     #[test]
     fn one_answer_of_absurd_length_does_not_make_the_others_long() {
-        let demand = Demand::default();
+        let (demand, now) = (Demand::default(), Instant::now());
         assert_eq!(demand.typical_output(), UNKNOWN_OUTPUT);
-        demand.answered(u64::MAX);
+        demand.answered(u64::MAX, now);
         assert!(demand.typical_output() <= 16 * UNKNOWN_OUTPUT);
-        (0..100).for_each(|_| demand.answered(800));
+        (0..100).for_each(|_| demand.answered(800, now));
         assert!((700..=900).contains(&demand.typical_output()), "{}", demand.typical_output());
-        demand.answered(u64::MAX);
+        demand.answered(u64::MAX, now);
         assert!(demand.typical_output() < 2_000, "{}", demand.typical_output());
-        (0..100).for_each(|_| demand.answered(3_000));
+        (0..100).for_each(|_| demand.answered(3_000, now));
         assert!((2_800..=3_200).contains(&demand.typical_output()), "{}", demand.typical_output());
+    }
+
+    #[test]
+    fn the_longest_answer_is_twice_what_99_of_100_had() {
+        let (demand, start) = (Demand::default(), Instant::now());
+        (0..19).for_each(|_| demand.answered(300, start));
+        assert_eq!(demand.longest_output(start), UNKNOWN_LONGEST, "19 answers are too few");
+        demand.answered(300, start);
+        assert_eq!(demand.longest_output(start), UNKNOWN_OUTPUT, "a long one may still follow short ones");
+        demand.answered(6_000, start);
+        let longest = demand.longest_output(start);
+        assert!((11_000..=13_500).contains(&longest), "one of 21 was long: {longest}");
+        (0..1_000).for_each(|_| demand.answered(300, start));
+        assert_eq!(demand.longest_output(start), UNKNOWN_OUTPUT, "one of 1,000");
+        (0..2_000).for_each(|_| demand.answered(u64::MAX, start));
+        assert!(demand.longest_output(start) > 2_000_000);
+        assert!(demand.longest_output(start + LENGTHS / 2) > 2_000_000, "after half an hour too");
+        assert_eq!(demand.longest_output(start + LENGTHS), UNKNOWN_LONGEST, "but not after an hour");
     }
 }

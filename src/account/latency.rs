@@ -58,10 +58,10 @@ fn kept(at: Instant, now: Instant) -> f64 {
     (-now.saturating_duration_since(at).as_secs_f64() / DECAY.as_secs_f64()).exp()
 }
 
-/// Half of the longest time that [`Rolling`] looks back.
+/// Half of the longest time that [`Rolling`] looks back, as a rule.
 const HALF: Duration = Duration::from_secs(150);
 /// The least number of times for a quantile: the p95 of fewer would be the slowest of them.
-const ENOUGH: u64 = 20;
+pub const ENOUGH: u64 = 20;
 /// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off
 /// by an eighth at most.
 const LOWEST: u32 = 10;
@@ -72,6 +72,8 @@ const BUCKETS: usize = (DOUBLINGS * STEPS) as usize;
 /// The quantiles of a model's times over the last minutes, in 1.3 KB.
 #[derive(Debug, Clone)]
 pub struct Rolling {
+    /// Half of the longest time that it looks back.
+    half: Duration,
     /// The time at which the filling of the present half began.
     began: Option<Instant>,
     filling: Half,
@@ -86,11 +88,16 @@ struct Half {
 
 impl Default for Rolling {
     fn default() -> Rolling {
-        Rolling { began: None, filling: Half::EMPTY, full: Half::EMPTY }
+        Rolling::over(HALF * 2)
     }
 }
 
 impl Rolling {
+    /// Makes one that looks back for at most this long, and for at least half of it.
+    pub fn over(time: Duration) -> Rolling {
+        Rolling { half: time / 2, began: None, filling: Half::EMPTY, full: Half::EMPTY }
+    }
+
     /// Notes the time that a first token took, or the time for which it was waited in vain.
     pub fn record(&mut self, time: Duration, now: Instant) {
         self.turn(now);
@@ -125,12 +132,13 @@ impl Rolling {
     fn turn(&mut self, now: Instant) {
         let began = *self.began.get_or_insert(now);
         let age = now.saturating_duration_since(began);
-        if age < HALF {
+        if age < self.half {
             return;
         }
         let filled = std::mem::replace(&mut self.filling, Half::EMPTY);
-        self.full = if age < HALF * 2 { filled } else { Half::EMPTY };
-        self.began = Some(if age < HALF * 2 { began + HALF } else { now });
+        let is_next = age < self.half * 2;
+        self.full = if is_next { filled } else { Half::EMPTY };
+        self.began = Some(if is_next { began + self.half } else { now });
     }
 }
 

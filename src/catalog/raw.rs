@@ -289,6 +289,21 @@ pub struct Limits {
     pub usd_per_day: Option<Decimal>,
     /// The same for one month. Default: no limit.
     pub usd_per_month: Option<Decimal>,
+    /// How many tokens a request reserves for its answer. Default: usual.
+    pub reserve: Option<Reserve>,
+}
+
+/// How many tokens a request reserves for its answer until it ends.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Reserve {
+    /// The most that the request asks for, but no more than twice what 99 of 100 answers of the
+    /// model used in the last hour. Requests that use more may exceed the limit; then it holds the
+    /// next ones back.
+    Usual,
+    /// The most that the request asks for. The limit is not exceeded, and fewer requests run at
+    /// once.
+    Asked,
 }
 
 /// A key. The catalog has only its hash. It can do at most what its caller can.

@@ -26,12 +26,14 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::key::Id;
 use super::{ExplainArgs, limits, tell, write};
 use crate::account::Registry;
+use crate::account::demand::UNKNOWN_LONGEST;
+use crate::account::latency::ENOUGH;
 use crate::base::calendar;
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::conf::config::Server;
 use crate::desk::checks;
 use crate::error::{Refusal, What};
-use crate::limits::{Ask, Bound, Bounds, admit};
+use crate::limits::{Ask, Bound, Bounds, Reserve, admit};
 use crate::live::Snapshot;
 use crate::plan;
 use candidates::Rehearsal;
@@ -141,7 +143,8 @@ fn tried(key: &str, input: &Input) -> Report {
         report.limits.push(bound.json());
     }
     if let Some(plan) = plan::plan(snapshot, &key, &model, envelope.stream, None) {
-        within_limits(&bounds, plan::most(&envelope, &plan), &mut report);
+        let most = |reserve| plan::most(&envelope, &plan, reserve);
+        within_limits(&bounds, most(bounds.reserve()), most(Reserve::Asked), &mut report);
     }
     if !report.refusals.is_empty() {
         return report.refused();
@@ -169,12 +172,22 @@ fn tried(key: &str, input: &Input) -> Report {
 
 /// Checks the request against whole limits: a request that needs more than a whole limit never
 /// passes. Only the instance knows how much of a limit is left; its `/limits` reports that.
-fn within_limits(bounds: &Bounds<'_>, ask: Ask, report: &mut Report) {
+fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
     if bounds.is_empty() {
         return;
     }
     report
         .fact("limits", format!("the request reserves {} tokens and {} USD until it is settled", ask.tokens, ask.usd));
+    if all != ask {
+        report.fact(
+            "limits",
+            format!(
+                "the request asks for {} tokens; the limits reserve for an answer at most twice what 99 of 100 answers of the model used \
+                 in the last hour, and {UNKNOWN_LONGEST} while fewer than {ENOUGH} are known",
+                all.tokens
+            ),
+        );
+    }
     let estimated = |bound: &&Bound<'_>| bound.each().any(|(kind, limit)| kind.is_over_as_estimated(limit, ask));
     for bound in bounds.iter().filter(estimated) {
         report.fact(

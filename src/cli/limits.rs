@@ -1,7 +1,7 @@
 //! The limits of the catalog, written for people. How much of them is used is not known here.
 
 use crate::conf::price::Usd;
-use crate::limits::{Bound, Level};
+use crate::limits::{Bound, Level, Reserve};
 
 /// Writes the limits of a scope, such as `of acme: requests_per_minute 60, usd_per_day 12.5`.
 pub(super) fn says(bound: &Bound<'_>) -> String {
@@ -15,5 +15,6 @@ pub(super) fn says(bound: &Bound<'_>) -> String {
         true => format!("{} {}", kind.name(), Usd(limit)),
         false => format!("{} {limit}", kind.name()),
     });
-    format!("{whose}: {}", each.collect::<Vec<_>>().join(", "))
+    let reserve = (bound.limits.reserve != Reserve::Usual).then(|| format!("reserve {}", bound.limits.reserve.name()));
+    format!("{whose}: {}", each.chain(reserve).collect::<Vec<_>>().join(", "))
 }

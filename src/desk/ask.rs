@@ -78,7 +78,7 @@ impl Desk {
         let bounds = scopes.bounds(key, model.index);
         // The admission takes a place of its own.
         drop(entry);
-        let ask = plan::most(&envelope, &plan);
+        let ask = plan::most(&envelope, &plan, bounds.reserve());
         limits::admit(self.backends.store.as_ref(), record, &bounds, ask, snapshot.generation).await?;
         let meter = record.meter(face.prompt_bytes);
         exchange::panic_here(session, "plan");

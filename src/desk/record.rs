@@ -177,7 +177,7 @@ impl Record {
             };
             live.limits.late(&past, reservation.scopes());
         }
-        reservation.settle(spent);
+        reservation.settle(spent, calendar::now());
     }
 }
 

@@ -262,8 +262,9 @@ impl<'x> Producer<'x> {
         self.usage = usage;
         self.served.flaws = flaws;
         self.request.envelope.front.flaws(flaws).for_each(|name| self.served.losses.add(name));
-        self.request.demand.answered(usage.completion / self.request.envelope.choices);
-        attempt.guard.whole(std::time::Instant::now());
+        let now = std::time::Instant::now();
+        self.request.demand.answered(usage.completion / self.request.envelope.choices, now);
+        attempt.guard.whole(now);
         self.keep(kept);
         self.note(&attempt, "ok", Some(200), None);
         self.commit(ProducerState::Over(connection));

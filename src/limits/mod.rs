@@ -3,8 +3,9 @@
 //!
 //! An exchange is admitted by all scopes that bound it, or by none. The limits reserve the most
 //! that the exchange may use. When the exchange is settled, what it did use replaces the
-//! reservation, in the second, day and month of the admission. A scope outlives catalogs: when the
-//! limits change, its counts stay.
+//! reservation, in the second, day and month of the admission. Tokens beyond the reservation count
+//! in the second of the end: they hold back the requests that come then. A scope outlives catalogs:
+//! when the limits change, its counts stay.
 //!
 //! **Invariants:** a refusal takes nothing. A [`Reservation`] is settled exactly once; if it is
 //! dropped, it is settled with nothing. Scopes are locked from the caller's down, only while they
@@ -46,12 +47,35 @@ pub struct Limits {
     pub usd_per_day: Option<Usd>,
     /// The money that the chat completions of a month may cost.
     pub usd_per_month: Option<Usd>,
+    /// How much of this a request reserves.
+    pub reserve: Reserve,
+}
+
+/// How much a request reserves for its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reserve {
+    /// What the request asks for, but no more than the model's answers use. What is used beyond
+    /// that counts too, and holds other requests back.
+    #[default]
+    Usual,
+    /// All that the request asks for.
+    Asked,
+}
+
+impl Reserve {
+    /// Returns the name in the catalog.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reserve::Usual => "usual",
+            Reserve::Asked => "asked",
+        }
+    }
 }
 
 impl Limits {
     /// Returns whether nothing is limited.
     pub fn is_none(&self) -> bool {
-        *self == Limits::default()
+        *self == Limits { reserve: self.reserve, ..Limits::default() }
     }
 
     /// Returns whether something is limited by the minute.
@@ -62,6 +86,11 @@ impl Limits {
     /// Returns whether something is limited by the day or the month.
     pub fn by_date(&self) -> bool {
         self.requests_per_day.is_some() || self.tokens_per_day.is_some() || self.limits_money()
+    }
+
+    /// Returns whether something is limited of which a request may reserve more than it uses.
+    pub fn limits_use(&self) -> bool {
+        self.tokens_per_minute.is_some() || self.tokens_per_day.is_some() || self.limits_money()
     }
 
     /// Returns whether money is limited.
@@ -183,6 +212,12 @@ impl<'a> Bounds<'a> {
         self.0.iter().flatten()
     }
 
+    /// Returns how much the exchange reserves: if one of the limits wants all that is asked for,
+    /// all of them get it.
+    pub fn reserve(&self) -> Reserve {
+        self.iter().map(|bound| bound.limits.reserve).max().unwrap_or_default()
+    }
+
     /// Returns whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
@@ -299,7 +334,7 @@ struct Held {
     entry: Counted,
 }
 
-/// The most that an exchange may use. If it is dropped, it is settled with nothing.
+/// What an exchange is expected to use at most. If it is dropped, it is settled with nothing.
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation {
@@ -314,9 +349,12 @@ pub struct Reservation {
 
 impl Reservation {
     /// Gives the places back, and replaces the reserved amounts by those that were used, less or
-    /// more.
-    pub fn settle(mut self, spent: Spent) {
-        self.end(|tally, entry, ask| tally.settle(entry, ask, spent));
+    /// more. `now_ms` is the end of the exchange.
+    pub fn settle(mut self, spent: Spent, now_ms: u64) {
+        self.end(|tally, entry, ask| {
+            tally.advance(now_ms);
+            tally.settle(entry, ask, spent);
+        });
     }
 
     /// Lists the scopes that the reservation was taken from, the caller's first.

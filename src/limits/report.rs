@@ -114,7 +114,8 @@ impl Bound<'_> {
     pub fn json(&self) -> Map<String, Value> {
         let (level, name) = (self.scope.level.name(), &*self.scope.name);
         let fields = [("level", level.into()), ("name", name.into()), ("limits", amounts(self.each()))];
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        let reserve = self.limits.limits_use().then(|| ("reserve", self.limits.reserve.name().into()));
+        fields.into_iter().chain(reserve).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 

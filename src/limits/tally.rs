@@ -20,10 +20,10 @@ pub use kind::Kind;
 use minute::{Count, Minute};
 use std::time::Duration;
 
-/// The most that an exchange may use, besides one request and one place.
+/// What an exchange is expected to use at most, besides one request and one place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// The tokens of the prompt, and the most that the answer may have.
+    /// The tokens of the prompt, and the most that the answer is expected to have.
     pub tokens: u64,
     /// The most that these tokens cost.
     pub usd: Usd,
@@ -268,7 +268,8 @@ impl Tally {
     }
 
     /// Replaces the ask by what was used, where the ask was counted and if that is still counted.
-    /// Gives the place back.
+    /// Gives the place back. Tokens beyond the ask count in the present second: nothing was held
+    /// back for them before.
     pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
         let count = |tokens: u64| Count { requests: 0, tokens };
@@ -284,8 +285,12 @@ impl Tally {
     fn replace(&mut self, entry: Counted, (what, usd): (Count, Usd), (by, by_usd): (Count, Usd)) {
         // If the clock was set back since then, the counted seconds were moved with it.
         let then = second(entry.at).checked_sub(self.back.saturating_sub(entry.back));
-        if let (Some(minute), Some(then)) = (&mut self.minute, then.filter(|_| entry.by_second)) {
-            minute.change(second(self.now), then, what, by);
+        let (now, beyond) = (second(self.now), by.tokens.saturating_sub(what.tokens));
+        if let Some(minute) = self.minute.as_mut().filter(|_| entry.by_second) {
+            if let Some(then) = then {
+                minute.change(now, then, what, Count { tokens: by.tokens - beyond, ..by });
+            }
+            minute.change(now, now, Count::default(), Count { requests: 0, tokens: beyond });
         }
         let sums =
             |count: Count, usd: Usd| Sums { requests: count.requests, tokens: count.tokens.into(), usd: usd.0.into() };

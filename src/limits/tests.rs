@@ -91,7 +91,7 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
                         0 => drop(reservation),
                         more => {
                             spent.fetch_add(more, Ordering::Relaxed);
-                            reservation.settle(Spent { tokens: more as u64, usd: Usd(1) });
+                            reservation.settle(Spent { tokens: more as u64, usd: Usd(1) }, NOW);
                         }
                     }
                 }
@@ -123,11 +123,11 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
     );
     let refused = admit(&bounds, ask, NOW, 1).unwrap_err();
     assert_eq!((refused.level, refused.over.kind, refused.over.used), (Level::Caller, Kind::TokensPerDay, 60));
-    one.settle(Spent { tokens: 7, usd: Usd(3) });
+    one.settle(Spent { tokens: 7, usd: Usd(3) }, NOW);
     drop(admit(&bounds, ask, NOW, 1).unwrap());
     let unchecked = take_granted(&bounds, Ask::of(1_000, Usd(0)), NOW, Left::default(), &[]);
     assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
-    unchecked.settle(Spent { tokens: 200, usd: Usd(0) });
+    unchecked.settle(Spent { tokens: 200, usd: Usd(0) }, NOW);
     for scope in &scopes {
         let counts = scope.own(NOW);
         assert_eq!(
@@ -147,10 +147,30 @@ fn what_ends_after_midnight_counts_for_the_day_it_began_on() {
     let ask = Ask::of(60, Usd(50));
     let before = admit(&bounds, ask, midnight - 1, 1).unwrap();
     let after = admit(&bounds, ask, midnight, 1).unwrap();
-    before.settle(Spent { tokens: 20, usd: Usd(20) });
-    after.settle(Spent { tokens: 30, usd: Usd(30) });
+    before.settle(Spent { tokens: 20, usd: Usd(20) }, midnight);
+    after.settle(Spent { tokens: 30, usd: Usd(30) }, midnight);
     let counts = scopes[0].own(midnight);
     assert_eq!((counts.day_tokens, counts.day_usd, counts.month_usd), (30, Usd(30), Usd(50)));
+}
+
+#[test]
+fn what_is_used_beyond_the_reservation_holds_back_those_who_come_after_its_end() {
+    let limits = [Limits { tokens_per_minute: Some(100), ..Limits::default() }; 3];
+    let scopes = scopes();
+    let bounds = bounds(&limits, &scopes);
+    let (long, short) = (admit(&bounds, Ask::of(40, Usd(0)), NOW, 1).unwrap(), Ask::of(20, Usd(0)));
+    // The stream runs on for longer than the minute in which it began.
+    let end = NOW + 90_000;
+    long.settle(Spent { tokens: 130, usd: Usd(0) }, end);
+    let refused = admit(&bounds, short, end, 1).unwrap_err();
+    assert_eq!((refused.over.kind, refused.over.used), (Kind::TokensPerMinute, 90));
+    let wait = u64::try_from(refused.over.wait.unwrap().as_millis()).unwrap();
+    assert!((59_000..=60_000).contains(&wait), "{wait}");
+    let counts = scopes[0].own(end);
+    assert_eq!((counts.day_tokens, counts.day_requests, counts.places), (130, 1, 0));
+    let later = admit(&bounds, short, end + wait, 1).unwrap();
+    later.settle(Spent { tokens: 20, usd: Usd(0) }, end + wait);
+    assert_eq!(scopes[0].own(end + wait).minute.iter().map(|(.., tokens)| tokens).sum::<u64>(), 20);
 }
 
 #[test]
@@ -197,8 +217,8 @@ fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
             .into_iter()
             .collect()
     };
-    admit(&bounds(0), ONE, NOW, 1).unwrap().settle(Spent::default());
-    admit(&bounds(1), ONE, NOW + 3_600_000, 1).unwrap().settle(Spent::default());
+    admit(&bounds(0), ONE, NOW, 1).unwrap().settle(Spent::default(), NOW);
+    admit(&bounds(1), ONE, NOW + 3_600_000, 1).unwrap().settle(Spent::default(), NOW + 3_600_000);
     assert!(admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(), "its minute is not over");
     assert!(
         admit(&bounds(1), ONE, NOW + 2_000, 1).is_err(),
@@ -276,7 +296,7 @@ proptest! {
                 }
             }
             if settle && !open.is_empty() {
-                open.swap_remove(0).settle(Spent { tokens: tokens / 2, usd: Usd(usd / 2) });
+                open.swap_remove(0).settle(Spent { tokens: tokens / 2, usd: Usd(usd / 2) }, now);
             }
         }
         open.clear();

@@ -61,6 +61,7 @@ mod real;
 mod reconcile;
 mod reference;
 mod reload;
+mod reserves;
 mod routing;
 mod sdk;
 mod sdk_outages;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
+use portcullis::base::calendar;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::resolve;
 use portcullis::conf::config;
@@ -218,7 +219,7 @@ fn what_was_used_is_settled_to_the_token_at_all_levels() {
                     return (0, 0);
                 }
                 tokio::task::yield_now().await;
-                reservation.settle(spent(n, 2 * n));
+                reservation.settle(spent(n, 2 * n), calendar::now());
                 (n, 2 * n)
             }
         });
@@ -257,9 +258,26 @@ fn what_is_refused_says_what_all_have_used_and_what_is_left() {
             refused.over.wait.is_some_and(|wait| wait > Duration::from_secs(55) && wait <= Duration::from_secs(61)),
             "{refused:?}"
         );
-        first.settle(spent(1, 0));
+        first.settle(spent(1, 0), calendar::now());
         drop((second, third));
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [3, 1]);
+    });
+}
+
+#[test]
+fn what_one_gateway_used_beyond_its_reservation_holds_back_the_others() {
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("tokens_per_minute: 100, usd_per_day: 1")).await;
+        let parallel = [two[0].admitted(ask(10, 10)).await, two[1].admitted(ask(10, 10)).await];
+        for reservation in parallel {
+            reservation.settle(spent(70, 70), calendar::now());
+        }
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [2, 140]);
+        for instance in &two {
+            let refused = instance.refused(ask(1, 1)).await;
+            assert_eq!((refused.over.kind.name(), refused.over.used), ("tokens_per_minute", 140));
+        }
     });
 }
 
@@ -272,21 +290,21 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         let two =
             Instance::two_at(redis.url(), &key("requests_per_day: 40, tokens_per_day: 100000"), "timeout: 200ms").await;
         let before = two[0].admitted(ask(100, 0)).await;
-        two[1].admitted(ask(100, 0)).await.settle(spent(1, 0));
+        two[1].admitted(ask(100, 0)).await.settle(spent(1, 0), calendar::now());
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [2, 101]);
 
         // Killed, and back without what it held.
         redis.kill();
         two[0].comes(StoreState::Down).await;
         two[1].comes(StoreState::Down).await;
-        two[0].admitted(ask(10, 0)).await.settle(spent(5, 0));
-        before.settle(spent(7, 0));
+        two[0].admitted(ask(10, 0)).await.settle(spent(5, 0), calendar::now());
+        before.settle(spent(7, 0), calendar::now());
         let after = two[1].admitted(ask(1_000, 0)).await;
         redis.again();
         for instance in &two {
             instance.comes(StoreState::Up).await;
         }
-        after.settle(spent(11, 0));
+        after.settle(spent(11, 0), calendar::now());
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [4, 24, 0, 0, 0]);
 
         // Stopped: what was on its way when nobody waited any more is done late, or never, and
@@ -926,7 +944,7 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         let two = Instance::two(&redis, &key(&format!("tokens_per_day: {MOST}"))).await;
         let held = two[0].admitted(ask(MOST, 0)).await;
         assert_eq!(two[1].refused(ask(1, 0)).await.over.used, MOST);
-        held.settle(spent(MOST - 2, 0));
+        held.settle(spent(MOST - 2, 0), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
         drop((two[1].admitted(ask(2, 0)).await, two[1].refused(ask(3, 0)).await));
 
@@ -958,7 +976,7 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         drop(held);
         agrees(&redis, "key", "acme/prod", &two).await;
         for instance in &two {
-            instance.admitted(ask(7, 7)).await.settle(spent(1, 1));
+            instance.admitted(ask(7, 7)).await.settle(spent(1, 1), calendar::now());
         }
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [1_204, 2, 2, 2, 0]);
     });
@@ -991,8 +1009,8 @@ fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
         for (own, both) in [(5, false), (0, false), (5, true)] {
             let redis = Redis::start();
             let two = Instance::two(&redis, &key("tokens_per_day: 100")).await;
-            two[0].admitted(ask(own, 0)).await.settle(spent(own, 0));
-            two[1].admitted(ask(90, 0)).await.settle(spent(90, 0));
+            two[0].admitted(ask(own, 0)).await.settle(spent(own, 0), calendar::now());
+            two[1].admitted(ask(90, 0)).await.settle(spent(90, 0), calendar::now());
             assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], own + 90);
             drop_counts(&redis);
             let before = born(&redis);
@@ -1206,7 +1224,7 @@ fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("usd_per_month: 0.000005, requests_per_day: 10")).await;
-        two[0].admitted(ask(1, 5_000)).await.settle(spent(1, 6_000));
+        two[0].admitted(ask(1, 5_000)).await.settle(spent(1, 6_000), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
         assert_eq!(two[0].refused(ask(1, 1)).await.over.kind.name(), "usd_per_month");
         for _ in 0..9 {
@@ -1385,9 +1403,9 @@ fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
             "{refused:?}"
         );
         assert_eq!(two[1].refused(ask(101, 0)).await.over.wait, None, "who asks for more itself never passes");
-        first.settle(spent(0, 0));
+        first.settle(spent(0, 0), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
-        two[1].admitted(large).await.settle(spent(99, 0));
+        two[1].admitted(large).await.settle(spent(99, 0), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
         let refused = two[0].refused(ask(2, 0)).await;
         assert!(

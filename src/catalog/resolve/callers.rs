@@ -15,7 +15,7 @@ use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::conf::price::Usd;
 use crate::conf::scribe::{Report, Scribe, WrittenEntry, meant};
 use crate::conf::yaml::read::{Entries, List, entries, items};
-use crate::limits::Limits;
+use crate::limits::{Limits, Reserve};
 
 pub(super) fn resolve<'m>(
     documents: &[Option<raw::Catalog>],
@@ -244,7 +244,7 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
         at.key(field).problem_if(written == Some(0), what);
         written
     };
-    Limits {
+    let limits = Limits {
         requests_per_minute: at_least_one("requests_per_minute", raw.requests_per_minute),
         requests_per_day: at_least_one("requests_per_day", raw.requests_per_day),
         tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute),
@@ -252,7 +252,14 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
         concurrency: at_least_one("concurrency", raw.concurrency),
         usd_per_day: usd("usd_per_day", raw.usd_per_day, at),
         usd_per_month: usd("usd_per_month", raw.usd_per_month, at),
-    }
+        reserve: match raw.reserve {
+            Some(raw::Reserve::Asked) => Reserve::Asked,
+            Some(raw::Reserve::Usual) | None => Reserve::Usual,
+        },
+    };
+    let is_idle = raw.reserve.is_some() && !limits.limits_use();
+    at.key("reserve").problem_if(is_idle, "has no effect here: write a limit of tokens or money beside it");
+    limits
 }
 
 fn usd(field: &str, written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<Usd> {

@@ -506,7 +506,7 @@ fn times_are_written_as_in_the_catalog() {
 #[test]
 fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     let catalog = CATALOG
-        .replace("    models: [m, alias,", "    limits: { usd_per_day: 12.5 }\n    models: [m, alias,")
+        .replace("    models: [m, alias,", "    limits: { usd_per_day: 12.5, reserve: asked }\n    models: [m, alias,")
         .replace(
             "0000001\" }",
             "0000001\", limits: { requests_per_minute: 60 }, model_limits: { m: { concurrency: 2 }, own: { concurrency: 3 } } }",
@@ -523,7 +523,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     let report = tried("acme/prod", &input(&catalog, None, &chat("alias")));
     let text = String::from_utf8(text::render(&report)).unwrap();
     for line in [
-        "  limits   of acme: usd_per_day 12.5\n",
+        "  limits   of acme: usd_per_day 12.5, reserve asked\n",
         "  limits   of its own: requests_per_minute 60\n",
         "  limits   of its own, on m: concurrency 2\n",
         "price input 3, output 15, cached_input 3, cache_write 3, thinking 15, per_request 0.01 (model)\n",
@@ -540,7 +540,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     assert_eq!(
         told["limits"],
         json!([
-            { "level": "caller", "name": "acme", "limits": { "usd_per_day": 12.5 } },
+            { "level": "caller", "name": "acme", "limits": { "usd_per_day": 12.5 }, "reserve": "asked" },
             { "level": "key", "name": "acme/prod", "limits": { "requests_per_minute": 60 } },
             { "level": "key_model", "name": "acme/prod m", "limits": { "concurrency": 2 } },
         ])
@@ -560,6 +560,18 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
         report.verdict.says.contains("more than the limit of 12.5 USD per day of caller acme"),
         "{}",
         report.verdict.says
+    );
+
+    // Unless no more is reserved than the model's answers use.
+    let usual = catalog.replace(", reserve: asked", "");
+    let report = tried("acme/prod", &input(&usual, None, &large));
+    let text = String::from_utf8(text::render(&report)).unwrap();
+    assert!(
+        report.verdict.tried
+            && text.contains("  limits   the request reserves 8213 tokens and 0.132943 USD")
+            && text
+                .contains("the request asks for 2000021 tokens; the limits reserve for an answer at most twice what"),
+        "{text}"
     );
 
     // What is that only as estimated passes when nothing else is counted.

@@ -39,7 +39,7 @@ impl Limited {
     pub(super) fn exchange(&self) {
         let (key, now) = (self.catalog.keys().next().unwrap(), calendar::now());
         let held = admit(&self.scopes[key.index].bounds(key, 0), Ask::of(15, Usd(0)), now, 1).unwrap();
-        held.settle(Spent { tokens: 15, usd: Usd(1_000) });
+        held.settle(Spent { tokens: 15, usd: Usd(1_000) }, now);
         self.ledger.write(row(now));
     }
 }

@@ -15,6 +15,10 @@ fn what_is_wrong_with_a_caller() {
         "  acme: {keys: {a/b: {hash: 'x'}}}",
         &["5 callers.acme.keys.….hash: must be `sha256:`", "5 callers.acme.keys.…: a name has 1 to 64"],
     );
+    check_callers(
+        "  acme: {limits: {reserve: asked, requests_per_day: 9}}",
+        &["5 callers.acme.limits.reserve: has no effect here"],
+    );
     check_callers("  acme: {keys: []}", &["5 callers.acme.keys: must be a map, not a list"]);
     check_callers("  acme: {keys: {k: {}}}", &["5 callers.acme.keys.k.hash: is missing"]);
     check_callers("  acme: {keys: {k: {hashes: []}}}", &["5 callers.acme.keys.k.hash: is missing"]);
