@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use dialects::front::{CallerError, Front};
-use dialects::neutral::looks_secret;
+use dialects::neutral::{Refused, looks_secret};
 
 /// The ways in which an exchange can end, as the access line and the metrics name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -81,6 +81,8 @@ pub enum What {
     },
     /// No target can do what is asked.
     Unsupported,
+    /// No target can count the tokens of a request exactly.
+    NobodyCounts,
     /// The body is over the limit.
     TooLarge,
     /// The body is not JSON, or it is compressed in another way than gzip.
@@ -156,6 +158,8 @@ impl What {
             What::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
             What::BadRequest { code } => (400, REQUEST, *code, O::Refused),
             What::Unsupported => (400, REQUEST, Some("unsupported_parameter"), O::Unsupported),
+            // The front door says which status its clients cope with.
+            What::NobodyCounts => (404, REQUEST, Some("count_unsupported"), O::Unsupported),
             What::TooLarge => (413, REQUEST, Some("request_too_large"), O::Refused),
             What::UnsupportedMedia => (415, REQUEST, Some("unsupported_media_type"), O::Refused),
             What::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
@@ -254,8 +258,9 @@ impl Refusal {
     /// Returns the status for callers of a front door.
     pub fn status(&self, front: &Front) -> u16 {
         let is_unavailable = matches!(self.what, What::NoCapacity | What::UpstreamUnavailable);
+        let counting = front.counting.as_ref().filter(|_| self.what == What::NobodyCounts);
         match (is_unavailable, self.retry_after) {
-            (false, _) => self.what.row().status,
+            (false, _) => counting.map_or(self.what.row().status, |form| form.nobody),
             (true, None) if !self.retry_helps => front.errors.hopeless,
             (true, _) => front.errors.unavailable,
         }
@@ -284,6 +289,19 @@ impl Refusal {
              allowed from your address, as `Authorization: Bearer <key>`.",
         )
         .in_vain()
+    }
+
+    /// Makes the refusal for a request that no account of the model can take.
+    pub fn unable(refused: Refused, model: &str) -> Refusal {
+        match refused {
+            Refused::Invalid(complaint) => {
+                Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param)
+            }
+            Refused::Unsupported(complaint) => {
+                let message = format!("No upstream account of the model `{model}` can do this: {}", complaint.message);
+                Refusal::new(What::Unsupported, message).param(complaint.param)
+            }
+        }
     }
 
     /// Makes the refusal for a model that is unknown or forbidden.

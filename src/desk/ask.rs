@@ -4,7 +4,7 @@
 use super::record::Record;
 use super::{Desk, Planned, checks, door, limits};
 use crate::base::calendar;
-use crate::catalog::Key;
+use crate::catalog::{Key, Model};
 use crate::conf::price::ShowCost;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
@@ -14,12 +14,52 @@ use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::plan;
 use dialects::AnswerHeader;
-use dialects::front::Asked;
+use dialects::front::{Asked, Envelope, Fault};
 use pingora_proxy::Session;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// Returns the refusal for a body that is no request.
+pub(super) fn unreadable(fault: Fault) -> Refusal {
+    let param = fault.param.map(String::from);
+    Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
+}
+
+/// Returns the refusal for what comes while the gateway shuts down.
+pub(super) fn shutting_down() -> Refusal {
+    let message = "The gateway is shutting down. Try again: another gateway will answer.";
+    Refusal::new(What::ShuttingDown, message).retry_after(1)
+}
+
+/// Finds the model that a request is for, and the headers that go on with the request.
+pub(super) fn model<'s>(
+    session: &Session,
+    record: &mut Record,
+    (snapshot, key): (&'s Snapshot, &Key),
+    envelope: &mut Envelope,
+) -> Result<&'s Arc<Model>, Refusal> {
+    let headers = &session.req_header().headers;
+    for name in record.front.headers {
+        let lines = headers.get_all(*name).iter().filter_map(|line| line.to_str().ok());
+        let value = lines.collect::<Vec<_>>().join(",");
+        if !value.is_empty() {
+            envelope.headers.push((name, value));
+        }
+    }
+    record.facts.request.stream = envelope.stream;
+    let model = snapshot.catalog.visible(key, &envelope.model);
+    let model = model.ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+    record.facts.request.model = Some(model.id.clone());
+    record.is_by_glob = !model.is_called(&envelope.model);
+    Ok(model)
+}
+
 impl Desk {
+    /// Refuses a request that comes while the gateway shuts down.
+    pub(super) fn refuse_late(&self) -> Result<(), Refusal> {
+        if self.books.drain.phase() > Phase::Delaying { Err(shutting_down()) } else { Ok(()) }
+    }
+
     /// Reads a request to a model, and plans which targets may be tried. `asked` is what the path
     /// says of the request.
     pub(super) async fn ask(
@@ -29,10 +69,7 @@ impl Desk {
         (snapshot, key): (Arc<Snapshot>, &Key),
         asked: Asked,
     ) -> Result<Planned, Refusal> {
-        if self.books.drain.phase() > Phase::Delaying {
-            let message = "The gateway is shutting down. Try again: another gateway will answer.";
-            return Err(Refusal::new(What::ShuttingDown, message).retry_after(1));
-        }
+        self.refuse_late()?;
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
         let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
@@ -40,24 +77,9 @@ impl Desk {
         let read = Instant::now();
         record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
-        let envelope = (record.front.envelope)(&body).map_err(|fault| {
-            let param = fault.param.map(String::from);
-            Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
-        })?;
-        let mut envelope = envelope.at(asked);
+        let mut envelope = (record.front.envelope)(&body).map_err(unreadable)?.at(asked);
+        let model = model(session, record, (&snapshot, key), &mut envelope)?;
         let headers = &session.req_header().headers;
-        for name in record.front.headers {
-            let lines = headers.get_all(*name).iter().filter_map(|line| line.to_str().ok());
-            let value = lines.collect::<Vec<_>>().join(",");
-            if !value.is_empty() {
-                envelope.headers.push((name, value));
-            }
-        }
-        record.facts.request.stream = envelope.stream;
-        let model =
-            snapshot.catalog.visible(key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
-        record.facts.request.model = Some(model.id.clone());
-        record.is_by_glob = !model.is_called(&envelope.model);
         let session_id = headers.get("x-portcullis-session").or_else(|| headers.get(record.front.session_header?));
         let session_id = session_id.map(|value| value.as_bytes());
         let is_sticky = plan::is_sticky(&snapshot.catalog, model);

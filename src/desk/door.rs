@@ -13,6 +13,8 @@ pub enum Door {
     Model(String),
     /// `POST` to a path of a front door: a question to a model, and what the path says of it.
     Ask(&'static Front, Asked),
+    /// `POST` to a path of a front door that asks how many tokens a request has.
+    Count(&'static Front, Asked),
     /// `HEAD /api/hello`, by which Claude Code finds out whether it has a connection.
     Hello,
     /// `GET /livez`
@@ -33,6 +35,7 @@ impl Door {
             Door::Models => "models",
             Door::Model(_) => "model",
             Door::Ask(front, _) => front.name,
+            Door::Count(..) => "count",
             Door::Hello => "hello",
             Door::Live => "livez",
             Door::Ready => "readyz",
@@ -54,7 +57,7 @@ pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool) -> Result
         return Err(Refusal::new(What::UnknownUrl, unknown(path)));
     };
     let (methods, allow, with_cors) = match door {
-        Door::Ask(..) => ("POST", "POST", "POST, OPTIONS"),
+        Door::Ask(..) | Door::Count(..) => ("POST", "POST", "POST, OPTIONS"),
         Door::Models | Door::Model(_) | Door::Hello | Door::Live | Door::Ready | Door::Preflight { .. } => {
             ("GET", "GET, HEAD", "GET, HEAD, OPTIONS")
         }
@@ -88,7 +91,10 @@ fn by_path(sent: &str, query: Option<&str>) -> Option<Door> {
         "api/hello" => return Some(Door::Hello),
         _ => {}
     }
-    let asks = |front: &'static Front| (front.route)(sent, query).map(|asked| Door::Ask(front, asked));
+    let asks = |front: &'static Front| {
+        let counts = || (front.counting.as_ref()?.route)(sent, query).map(|asked| Door::Count(front, asked));
+        (front.route)(sent, query).map(|asked| Door::Ask(front, asked)).or_else(counts)
+    };
     if let Some(door) = FRONTS.into_iter().find_map(asks) {
         return Some(door);
     }
@@ -180,7 +186,8 @@ mod tests {
         check("POST", "/v1/chat/completions", Ok(plain(&CHAT)));
         check("POST", "/v1/messages", Ok(plain(&MESSAGES)));
         check("POST", "//messages/", Ok(plain(&MESSAGES)));
-        check("POST", "/v1/messages/count_tokens", Err(404));
+        check("POST", "/v1/messages/count_tokens", Ok(Door::Count(&MESSAGES, Asked::default())));
+        check("GET", "/v1/messages/count_tokens", Err(405));
         check("POST", "/v1/messagesx", Err(404));
         check("HEAD", "/api/hello", Ok(Door::Hello));
         assert_eq!((front_at("/v1/messages/batches"), front_at("/v1/models"), front_at("")), (&MESSAGES, &CHAT, &CHAT));
@@ -226,7 +233,9 @@ mod tests {
         let path = "/v1/models/m:streamGenerateContent";
         assert_eq!(found(path, Some("alt=sse")), Ok(Door::Ask(&GEMINI, asked(true))));
         assert_eq!(found(path, None), Ok(Door::Ask(&GEMINI_ARRAY, asked(true))));
-        for path in ["/v1beta/models/m", "/v1beta/models", "/v1/models/m:countTokens"] {
+        let counts = Door::Count(&GEMINI, asked(false));
+        assert_eq!(found("/v1/models/m:countTokens", None), Ok(counts));
+        for path in ["/v1beta/models/m", "/v1beta/models"] {
             assert_eq!((found(path, None), front_at(path)), (Err(404), &GEMINI), "{path}");
         }
         assert_eq!(find("GET", "/v1/models/m:8b", None, false), Ok(Door::Model("m:8b".into())));

@@ -5,6 +5,7 @@ mod ask;
 pub mod auth;
 pub mod checks;
 pub mod connection;
+mod count;
 pub mod door;
 pub mod gateway;
 pub mod intake;
@@ -102,6 +103,12 @@ impl Desk {
                 let (snapshot, key) = self.open(session, record)?;
                 let one = models::one(&snapshot.catalog, &key, &id).ok_or_else(|| Refusal::model_not_found(&id))?;
                 self.reply(session, record).plain(200, "application/json", one).await
+            }
+            Door::Count(front, asked) => {
+                record.front = front;
+                let (snapshot, key) = self.open(session, record)?;
+                let (answer, notes) = self.count(session, record, (snapshot, &key), asked).await?;
+                self.reply(session, record).answer(answer, &notes).await
             }
             Door::Ask(front, asked) => {
                 record.front = front;

@@ -7,11 +7,13 @@
 
 use super::outgoing::Outgoing;
 use super::upstream::{Connection, Upstream};
-use crate::account::Permit;
 use crate::account::failure::Failure;
+use crate::account::{Permit, quota};
 use crate::base::alarm::Alarm;
 use crate::live::place::Place;
 use bytes::Bytes;
+use dialects::ErrorHead;
+use dialects::front::Front;
 use dialects::upstream::demo;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -23,7 +25,7 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep_until};
 
@@ -34,6 +36,10 @@ const STALE: Duration = Duration::from_millis(500);
 const SLICE: usize = 64 * 1024;
 /// The time after a failed write in which the upstream may still say why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The most bytes of an error body that are read. If it is longer, its connection is not kept.
+const ERROR_BODY: usize = 64 * 1024;
+/// The longest time for which an error body is read.
+const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 /// The most informational heads before an answer.
 const INFORMATIONAL: usize = 8;
 
@@ -283,6 +289,34 @@ impl Attempt {
             Wire::Demo(demo) => Ok(demo.next().await.map(|bytes| Chunk::Owned(bytes.into()))),
             Wire::Spent => Ok(None),
         }
+    }
+
+    /// Reads the answer of an upstream that refused the request: an answer with another status than
+    /// 200.
+    pub async fn refused(mut self, front: &Front, total: Instant, alarm: &mut Alarm) -> Failure {
+        let account = self.place.account.clone();
+        let (dialect, error_type) = (&account.dialect, account.dialect.protocol.error_type);
+        let Some((status, headers)) = self.response() else { return Failure::Reset };
+        let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+        let (seen, retry_after) = (status.as_u16(), quota::retry_after(text, SystemTime::now()));
+        let content_type = text("content-type").map(str::to_owned);
+        let error_type = error_type.and_then(text).map(str::to_owned);
+        let mut body = Vec::new();
+        let due = total.min(Instant::now() + ERROR_PATIENCE);
+        let whole = loop {
+            match alarm.until(due, pin!(self.read())).await {
+                Some(Ok(None)) => break true,
+                Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => body.extend_from_slice(&chunk),
+                Some(_) | None => break false,
+            }
+        };
+        let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
+        let error = Box::new(dialect.error(front, &head, &body));
+        let status = dialect.meant(seen, &error);
+        if whole {
+            self.finish().await;
+        }
+        Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
     }
 
     /// Frees the place at the account, since the answer is whole, whatever becomes of the

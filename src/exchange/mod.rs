@@ -11,6 +11,7 @@ pub mod advice;
 pub mod attempt;
 pub mod backends;
 pub mod choose;
+pub mod count;
 pub mod credential;
 pub mod outgoing;
 pub mod producer;

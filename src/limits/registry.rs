@@ -42,13 +42,23 @@ pub struct Past {
     pub cut: bool,
 }
 
-/// The time at which a key was last used. Each key has one, with or without limits, and keeps it
-/// when the catalog changes.
+/// The time at which a key was last used, and the counts of tokens that run for it. Each key has
+/// one, with or without limits, and keeps it when the catalog changes.
 #[derive(Debug, Default)]
 pub struct LastUsed {
     at: AtomicU64,
     old_hash: AtomicU64,
     old_hash_at: AtomicU64,
+    counts: AtomicU64,
+}
+
+/// A place for a count of a request's tokens. It is given back when it is dropped.
+pub struct CountPlace(Arc<LastUsed>);
+
+impl Drop for CountPlace {
+    fn drop(&mut self) {
+        self.0.counts.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl LastUsed {
@@ -57,6 +67,14 @@ impl LastUsed {
     pub fn touch(&self, at: u64) -> bool {
         let before = latest(&self.at, at);
         before / 1_000 < at / 1_000 || was_wrong(before, at)
+    }
+
+    /// Takes a place for a count of a request's tokens, if the key has one left.
+    pub fn count(self: &Arc<LastUsed>) -> Option<CountPlace> {
+        /// The most counts of a key at once.
+        const COUNTS: u64 = 10;
+        let taken = self.counts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < COUNTS).then_some(n + 1));
+        taken.ok().map(|_| CountPlace(self.clone()))
     }
 
     /// Returns the time of the last use, in milliseconds of Unix time, if there was one.

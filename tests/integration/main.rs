@@ -33,6 +33,7 @@ mod book;
 mod callers;
 mod clients;
 mod clients_failures;
+mod counts;
 mod dialects;
 mod docs;
 mod edge;

@@ -31,7 +31,7 @@ pub const LINE: &[Field] = &[
     always("caller", r#""acme""#, "Who called; null until the key is known."),
     always("key", r#""acme/prod""#, "The name of the key, never its secret; null until the key is known."),
     always("address", r#""10.1.2.3""#, "The caller's address; behind a proxy that `trusted_proxies` names, the one that the proxy tells."),
-    always("door", r#""chat""#, "What was asked for: `chat`, `models` (the list), `model` (one of them), `preflight` (a browser's question before a call), `none` (nothing that there is)."),
+    always("door", r#""chat""#, "What was asked for: `chat`, `models` (the list), `model` (one of them), `count` (the tokens of a request), `preflight` (a browser's question before a call), `none` (nothing that there is)."),
     always("method", r#""POST""#, "The HTTP method, cut short."),
     always("path", r#""/v1/chat/completions""#, "The path without the query, cut short."),
     always("model", r#""fast""#, "The model's id from the catalog; null if there is no such model."),

@@ -5,6 +5,7 @@
 //! as chat and [`openai`] are, the bytes pass through but for the spans that must change; all
 //! others are written from and read into the neutral form ([`crate::neutral`]).
 
+mod counting;
 mod decoder;
 mod stream;
 mod translated;
@@ -111,7 +112,7 @@ impl Dialect {
         }
         match &self.protocol.translation {
             Some(translation) => translate(job, path, translation.request),
-            None if job.envelope.front.passes => self.pass(job, path),
+            None if job.envelope.front.passes() => self.pass(job, path),
             None => self.compose(job, path),
         }
     }
@@ -205,7 +206,7 @@ impl Dialect {
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         let Recipient { front, header, options } = to;
         let Some(translation) = &self.protocol.translation else {
-            if !front.passes {
+            if !front.passes() {
                 return self.composed(to, body, writer);
             }
             let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
@@ -245,7 +246,7 @@ impl Dialect {
     pub fn stream(&self, model: &str, to: Recipient<'_>, event_limit: usize) -> Stream {
         let Recipient { front, header, options } = to;
         match &self.protocol.translation {
-            None if !front.passes => {
+            None if !front.passes() => {
                 let chunks = openai::Chunks::new(header, self.settings.quirks, !options.hide_reasoning);
                 Stream::composed(chunks, Draft::new(header, options, (front.stream)(header)), event_limit)
             }

@@ -20,18 +20,13 @@ use crate::exchange::outgoing::Outgoing;
 use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::usage::Usage;
-use dialects::{AnswerFault, AnswerHeader, ErrorHead, Flaws, Framing, Outbound, Recipient};
+use dialects::{AnswerFault, AnswerHeader, Flaws, Framing, Outbound, Recipient};
 use http::{HeaderMap, StatusCode, header};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::time::Instant;
-
-/// The most bytes of an error body that are read. If it is longer, its connection is not kept.
-const ERROR_BODY: usize = 64 * 1024;
-/// The longest time for which an error body is read.
-const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An attempt that is about to begin.
 pub(super) struct Opening<'x> {
@@ -124,7 +119,7 @@ impl Opening<'_> {
         if status != StatusCode::OK {
             // An attempt that was refused is not charged for.
             self.progress.lock().sent = false;
-            return Err(self.read_error(attempt, status, &mut alarm).await.into());
+            return Err(attempt.refused(self.request.envelope.front, total, &mut alarm).await.into());
         }
         if compressed {
             return Err(
@@ -277,37 +272,6 @@ impl Opening<'_> {
                 return Err(Failure::Nonsense("a stream without the beginning of an answer".to_owned()).into());
             }
         }
-    }
-
-    /// Reads the body of an answer that is an error.
-    async fn read_error(&self, mut attempt: Attempt, status: StatusCode, alarm: &mut Alarm) -> Failure {
-        let mut retry_after = None;
-        let (mut content_type, mut error_type) = (None, None);
-        let protocol = attempt.place.account.dialect.protocol;
-        if let Ok((_, headers)) = attempt.head().await {
-            let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
-            retry_after = quota::retry_after(text, SystemTime::now());
-            content_type = text("content-type").map(str::to_owned);
-            error_type = protocol.error_type.and_then(text).map(str::to_owned);
-        }
-        let mut body = Vec::new();
-        let due = self.total.min(Instant::now() + ERROR_PATIENCE);
-        let whole = loop {
-            match alarm.until(due, pin!(attempt.read())).await {
-                Some(Ok(None)) => break true,
-                Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => body.extend_from_slice(&chunk),
-                Some(_) | None => break false,
-            }
-        };
-        let seen = status.as_u16();
-        let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
-        let dialect = &attempt.place.account.dialect;
-        let error = Box::new(dialect.error(self.request.envelope.front, &head, &body));
-        let status = dialect.meant(seen, &error);
-        if whole {
-            attempt.finish().await;
-        }
-        Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
     }
 }
 

@@ -14,7 +14,6 @@ use crate::exchange::choose::Nobody;
 use crate::live::place::Place;
 use crate::plan::Candidate;
 use crate::settled::{Tried, millis};
-use dialects::neutral::Refused;
 use dialects::usage::{Source, Usage};
 use std::time::Duration;
 
@@ -68,17 +67,7 @@ impl Producer<'_> {
         }
         let is_for_the_operator = self.is_for_the_operator();
         let reason = match self.search.nobody(is_for_the_operator) {
-            Nobody::Unable(Refused::Invalid(complaint)) => {
-                return Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message)
-                    .param(complaint.param);
-            }
-            Nobody::Unable(Refused::Unsupported(complaint)) => {
-                let message = format!(
-                    "No upstream account of the model `{}` can do this: {}",
-                    self.request.face.model, complaint.message
-                );
-                return Refusal::new(What::Unsupported, message).param(complaint.param);
-            }
+            Nobody::Unable(refused) => return Refusal::unable(refused, &self.request.face.model),
             Nobody::ForTheOperator => return Refusal::for_the_operator(What::NoCapacity),
             Nobody::RateLimited => Refusal::new(
                 What::AllRateLimited,

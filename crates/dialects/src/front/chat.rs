@@ -14,7 +14,6 @@ const PATH: &str = "chat/completions";
 /// OpenAI's chat completions.
 pub static CHAT: Front = Front {
     name: "chat",
-    passes: true,
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
     session_header: None,
@@ -29,6 +28,7 @@ pub static CHAT: Front = Front {
     },
     headers: &[],
     native: None,
+    counting: None,
     id_prefix: "chatcmpl-",
     stream_type: "text/event-stream",
     keepalive: b": keepalive\n\n",

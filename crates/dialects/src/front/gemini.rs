@@ -1,6 +1,7 @@
 //! Gemini's `generateContent`, as callers speak it. There are two doors, since without `alt=sse` a
 //! stream is one JSON array, which is written as it comes.
 
+mod count;
 mod envelope;
 mod errors;
 mod fields;
@@ -11,11 +12,14 @@ mod write;
 
 use std::borrow::Cow;
 
-use super::{ErrorForm, Front};
+use super::{CountForm, ErrorForm, Front};
 use write::StreamForm;
 
 /// Gemini's `generateContent`, and `streamGenerateContent` with server-sent events.
-pub static GEMINI: Front = EVENTS;
+pub static GEMINI: Front = Front {
+    counting: Some(CountForm { route: route::count, read: count::read, field: "totalTokens", nobody: 501 }),
+    ..EVENTS
+};
 
 /// Gemini's `streamGenerateContent` with a JSON array.
 pub static GEMINI_ARRAY: Front = Front {
@@ -35,7 +39,6 @@ pub static GEMINI_ARRAY: Front = Front {
 
 const EVENTS: Front = Front {
     name: "gemini",
-    passes: false,
     route: |path, query| route::route(path, query, StreamForm::Events),
     owns: route::owns,
     session_header: None,
@@ -51,6 +54,7 @@ const EVENTS: Front = Front {
     },
     headers: &[],
     native: None,
+    counting: None,
     id_prefix: "",
     stream_type: "text/event-stream",
     // Clients lose all that follows a comment. A blank line between events, or between the elements

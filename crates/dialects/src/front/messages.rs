@@ -8,14 +8,13 @@ mod read;
 mod references;
 mod write;
 
-use super::{ErrorForm, Front, Native, route};
+use super::{CountForm, ErrorForm, Front, Native, route};
 
 const PATH: &str = "messages";
 
 /// Anthropic's Messages.
 pub static MESSAGES: Front = Front {
     name: "messages",
-    passes: false,
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
     session_header: Some("x-claude-code-session-id"),
@@ -30,6 +29,12 @@ pub static MESSAGES: Front = Front {
     },
     headers: &["anthropic-beta"],
     native: Some(Native { dialect: "anthropic", request: pass::request, event: pass::event, whole: pass::whole }),
+    counting: Some(CountForm {
+        route: |path, _| route::fixed(path, "messages/count_tokens"),
+        read: |body, _| envelope::to_count(&body).map(|envelope| (body, envelope)),
+        field: "input_tokens",
+        nobody: 404,
+    }),
     id_prefix: "msg_",
     stream_type: "text/event-stream",
     // Clients skip this event, wherever it comes.

@@ -37,8 +37,6 @@ use references::AllowedReferences;
 pub struct Front {
     /// Its name.
     pub name: &'static str,
-    /// True if this is the format of OpenAI's servers, so that bodies pass through to them.
-    pub passes: bool,
     /// Returns what a path and its query say of a request, or `None` if the path does not lead
     /// here.
     pub route: fn(&str, Option<&str>) -> Option<Asked>,
@@ -52,6 +50,8 @@ pub struct Front {
     pub headers: &'static [&'static str],
     /// How bodies pass to accounts of the same format, and their answers back.
     pub native: Option<Native>,
+    /// How callers ask for the number of a request's tokens, if they can.
+    pub counting: Option<CountForm>,
     /// What the ids of answers begin with.
     pub id_prefix: &'static str,
     /// The `content-type` of a stream.
@@ -96,6 +96,22 @@ pub struct Native {
     /// Writes a whole answer, with the model as a JSON text.
     pub(crate) whole: fn(&[u8], &str) -> Vec<u8>,
 }
+
+/// How callers ask for the number of a request's tokens.
+pub struct CountForm {
+    /// Returns what a path and its query say of the request, or `None` if the path does not lead
+    /// here.
+    pub route: fn(&str, Option<&str>) -> Option<Asked>,
+    /// Returns the request whose tokens are asked for, and what decides where it goes.
+    pub read: fn(Bytes, &Asked) -> Result<ToCount, Fault>,
+    /// The field of the answer that has the number.
+    pub(crate) field: &'static str,
+    /// The status if nobody can count. Clients then go on with an estimate of their own.
+    pub nobody: u16,
+}
+
+/// A request whose tokens are counted, and what decides where it goes.
+pub type ToCount = (Bytes, Envelope);
 
 /// The body of a request that passes, in parts, and what is weakened in it.
 pub(crate) type PassedBody = (Vec<Bytes>, Losses);
@@ -162,6 +178,11 @@ pub type RequestRead<'a> = Result<(Request<'a>, FieldNames), Refused>;
 pub(crate) type NewWriter = fn(&AnswerHeader) -> Box<dyn AnswerWriter>;
 
 impl Front {
+    /// Returns whether this is the format of OpenAI's servers, so that bodies pass through to them.
+    pub fn passes(&self) -> bool {
+        self == STANDARD
+    }
+
     /// Returns the names of what is wrong with an answer, as `x-portcullis-dropped` says them.
     pub fn flaws(&self, flaws: Flaws) -> impl Iterator<Item = &'static str> {
         let [calls, json] = self.flaw_names;

@@ -15,7 +15,6 @@ const PATH: &str = "responses";
 /// OpenAI's Responses.
 pub static RESPONSES: Front = Front {
     name: "responses",
-    passes: false,
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
     session_header: Some("thread-id"),
@@ -31,6 +30,7 @@ pub static RESPONSES: Front = Front {
     },
     headers: &[],
     native: None,
+    counting: None,
     id_prefix: "resp_",
     stream_type: "text/event-stream",
     keepalive: b": keepalive\n\n",

@@ -20,8 +20,9 @@ pub use models::traits;
 pub use request::request;
 pub use stream::AnthropicReader;
 
-use super::protocol::{BaseUrl, Protocol, Translation};
+use super::protocol::{BaseUrl, Counting, Protocol, Translation};
 use crate::neutral::Family;
+use crate::wire::splice::without;
 
 /// Anthropic's Messages API.
 pub static PROTOCOL: Protocol = Protocol {
@@ -39,9 +40,20 @@ pub static PROTOCOL: Protocol = Protocol {
         answer: |_, body, emit| answer(body, emit),
         reader: |_| Box::new(AnthropicReader::default()),
         max_tokens: "/max_tokens",
+        counting: Some(COUNTING),
     }),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON
+};
+
+/// The API refuses here what changes only the answer.
+const COUNTING: Counting = Counting {
+    path: |path| path.ends_with("/messages").then(|| format!("{path}/count_tokens")),
+    body: |_, body| {
+        let answers = ["max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata"];
+        Some(without(body, |name| answers.contains(&name) || name == "service_tier"))
+    },
+    field: "input_tokens",
 };
 
 #[cfg(test)]

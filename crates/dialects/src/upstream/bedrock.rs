@@ -47,6 +47,7 @@ pub static PROTOCOL: Protocol = Protocol {
         answer,
         reader: |model| Box::new(ConverseReader::new(model)),
         max_tokens: "/inferenceConfig/maxTokens",
+        counting: None,
     }),
     error: |_, head, body| error(head.status, head.error_type, head.content_type, body),
     ..Protocol::COMMON

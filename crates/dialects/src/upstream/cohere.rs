@@ -29,6 +29,7 @@ pub static PROTOCOL: Protocol = Protocol {
         answer: |_, body, emit| answer(body, emit),
         reader: |_| Box::new(CohereReader::default()),
         max_tokens: "/max_tokens",
+        counting: None,
     }),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON

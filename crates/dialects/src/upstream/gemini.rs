@@ -5,6 +5,7 @@
 
 mod answer;
 mod contents;
+mod counting;
 mod error;
 mod lenient;
 mod media;
@@ -53,6 +54,7 @@ const TRANSLATION: Translation = Translation {
     answer: |_, body, emit| answer(body, emit),
     reader: |_| Box::new(GeminiReader::default()),
     max_tokens: "/generationConfig/maxOutputTokens",
+    counting: Some(counting::GEMINI),
 };
 
 /// Returns the path after the base URL for a model. The model's name may begin with `models/`.

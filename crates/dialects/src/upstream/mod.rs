@@ -15,7 +15,7 @@ pub mod quirks;
 pub mod servers;
 pub mod shared;
 
-pub use protocol::{BaseUrl, Framing, Prices, Protocol, Settings, SignsWith, Translation};
+pub use protocol::{BaseUrl, Counting, Framing, Prices, Protocol, Settings, SignsWith, Translation};
 
 /// All dialects.
 pub static ALL: [&Protocol; 9] = [

@@ -30,6 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
         answer: |_, body, emit| answer(body, emit),
         reader: |_| Box::new(OllamaReader),
         max_tokens: "/options/num_predict",
+        counting: None,
     }),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON

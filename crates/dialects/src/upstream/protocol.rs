@@ -69,6 +69,20 @@ pub struct Translation {
     pub reader: fn(&str) -> Box<dyn Reader>,
     /// The place of the maximum of tokens in a request, as a JSON pointer.
     pub max_tokens: &'static str,
+    /// How the servers count the tokens of a request, if they do.
+    pub counting: Option<Counting>,
+}
+
+/// How servers count the tokens of a request. What they count is exactly what they would read.
+pub struct Counting {
+    /// Returns the path of a count, by the path of the request itself. Returns `None` if there is
+    /// nothing that counts.
+    pub(crate) path: fn(&str) -> Option<String>,
+    /// Makes the body of a count of a model's request. Returns `None` if something else would be
+    /// counted.
+    pub(crate) body: fn(&str, &[u8]) -> Option<Vec<u8>>,
+    /// The field of the answer that has the number.
+    pub(crate) field: &'static str,
 }
 
 /// An account's settings for its dialect.

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::json::{Span, slice};
+use super::json::{Cursor, Span, name_of, slice};
 
 /// Edits to one text, in any order.
 #[derive(Debug)]
@@ -107,6 +107,19 @@ impl<'e> Edits<'e> {
         }
         put(Part::Old(copied..text.len()));
     }
+}
+
+/// Returns an object without the members of these names.
+pub fn without(object: &[u8], mut is_left_out: impl FnMut(&str) -> bool) -> Vec<u8> {
+    let (mut edits, mut rest) = (Edits::new(object), Vec::new());
+    // What is no object stays as it is.
+    let _read = Cursor::new(object).maybe_members(|key, value| {
+        if is_left_out(&String::from_utf8_lossy(&name_of(object, &key))) {
+            edits.remove_member(&key, &value);
+        }
+    });
+    edits.apply_into(&mut rest);
+    rest
 }
 
 /// A part of an edited text.

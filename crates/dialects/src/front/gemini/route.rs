@@ -32,6 +32,12 @@ pub(super) fn route(path: &str, query: Option<&str>, form: StreamForm) -> Option
     (form == wanted).then_some(Asked { model: Some(model), stream })
 }
 
+/// Routes a path that asks for the number of tokens.
+pub(super) fn count(path: &str, _query: Option<&str>) -> Option<Asked> {
+    let (model, verb) = place(path)?;
+    (verb == "countTokens").then_some(Asked { model: Some(model), stream: false })
+}
+
 /// Returns whether a path is one of Gemini's, also if nothing is there.
 pub(super) fn owns(sent: &str) -> bool {
     let Some(path) = skip_slashes(sent) else { return false };
@@ -59,7 +65,7 @@ fn place(path: &str) -> Option<(String, String)> {
 
 /// Returns the model's id. Clients put `models/` before it, some of them twice; Vertex AI puts
 /// more.
-fn model(name: &str) -> Option<&str> {
+pub(super) fn model(name: &str) -> Option<&str> {
     let place = |path| {
         let (_, path) = under(path, "projects")?.split_once('/')?;
         let (_, path) = under(path.trim_start_matches('/'), "locations")?.split_once('/')?;

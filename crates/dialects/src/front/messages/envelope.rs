@@ -9,6 +9,15 @@ use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
 
 /// Reads a request body.
 pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
+    envelope(body, true)
+}
+
+/// Reads the body of a request whose tokens are counted: nobody answers it.
+pub(super) fn to_count(body: &[u8]) -> Result<Envelope, Fault> {
+    envelope(body, false).map(|envelope| Envelope { stream: false, ..envelope })
+}
+
+fn envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
     let (mut has_messages, mut has_most) = (false, false);
     let mut scan = Scan::over(body, &MESSAGES, |scan, cursor, name| {
         has_messages |= name == b"messages";
@@ -17,7 +26,7 @@ pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
     })?;
     // Every answer has its usage here.
     scan.envelope.include_usage = true;
-    let missing = [(has_messages, "messages"), (has_most, "max_tokens")];
+    let missing = [(has_messages, "messages"), (has_most || !is_answered, "max_tokens")];
     scan.envelope(missing.into_iter().find(|(is_there, _)| !is_there).map(|(_, name)| name))
 }
 

@@ -1,7 +1,7 @@
 //! This module has the parts that only Vertex AI has: its hosts by region, and paths that name the
 //! project.
 
-use super::{COMMON, Service, TRANSLATION, action, request};
+use super::{COMMON, Service, TRANSLATION, action, counting, request};
 use crate::neutral::{FieldRefused, Request, Target, Written};
 use crate::upstream::protocol::{BaseUrl, Prices, Protocol, SignsWith, Translation};
 use crate::wire::percent::segment;
@@ -21,7 +21,7 @@ pub static VERTEX: Protocol = Protocol {
         Some(GLOBAL) | None => Prices::Listed,
         Some(_) => Prices::Unlisted,
     },
-    translation: Some(Translation { request: vertex_request, ..TRANSLATION }),
+    translation: Some(Translation { request: vertex_request, counting: Some(counting::VERTEX), ..TRANSLATION }),
     ..COMMON
 };
 

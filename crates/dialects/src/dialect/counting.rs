@@ -1,0 +1,40 @@
+//! Counting the tokens of a request, by the account's own servers.
+
+use super::{Dialect, Outbound};
+use crate::front::Front;
+use crate::upstream::Counting;
+use crate::wire::json::{self, Cursor};
+
+impl Dialect {
+    /// Returns whether its servers may count the tokens of a request.
+    pub fn counts(&self) -> bool {
+        self.counting().is_some()
+    }
+
+    fn counting(&self) -> Option<&'static Counting> {
+        self.protocol.translation.as_ref()?.counting.as_ref()
+    }
+
+    /// Makes a request that counts the tokens of another one. Returns `None` if its servers would
+    /// not count exactly what that request says.
+    pub fn to_count(&self, model: &str, said: Outbound) -> Option<Outbound> {
+        let counting = self.counting()?;
+        let path = (counting.path)(&said.path)?.into();
+        let body = (counting.body)(model, &said.body.concat())?;
+        Some(Outbound { path, copied: body.len(), body: vec![body.into()], ..said })
+    }
+
+    /// Reads the number of tokens in an answer, and returns the answer for the callers of a front
+    /// door. Returns `None` if there is no number.
+    pub fn counted(&self, front: &Front, answer: &[u8]) -> Option<Vec<u8>> {
+        let (from, to) = (self.counting()?.field, front.counting.as_ref()?.field);
+        let mut number = None;
+        let _read = Cursor::new(answer).maybe_members(|key, value| {
+            if *json::name_of(answer, &key) == *from.as_bytes() {
+                number = json::integer_of(answer, &value);
+            }
+        });
+        // The same field is that of the same format, whose other fields may be of use.
+        number.map(|number| if from == to { answer.to_vec() } else { format!(r#"{{"{to}":{number}}}"#).into_bytes() })
+    }
+}

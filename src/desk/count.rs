@@ -1,0 +1,58 @@
+//! Answers how many tokens a request has. That costs nothing: the caller's limits on requests,
+//! tokens and money do not count it.
+
+use super::record::Record;
+use super::reply::Notes;
+use super::{Desk, ask, checks};
+use crate::catalog::Key;
+use crate::error::{Refusal, What};
+use crate::exchange;
+use crate::exchange::count::{self, TokenCount};
+use crate::live::Snapshot;
+use crate::plan::{Candidate, Reach};
+use bytes::Bytes;
+use dialects::front::Asked;
+use pingora_proxy::Session;
+use std::sync::Arc;
+
+impl Desk {
+    /// Counts the tokens of a request. Returns the answer, and what its head says besides.
+    pub(super) async fn count(
+        &self,
+        session: &mut Session,
+        record: &mut Record,
+        (snapshot, key): (Arc<Snapshot>, &Key),
+        asked: Asked,
+    ) -> Result<(Bytes, Notes), Refusal> {
+        self.refuse_late()?;
+        let timeout = checks::timeout(&session.req_header().headers)?;
+        let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
+        let _place = scopes.used.count().ok_or_else(|| {
+            let message =
+                "This key has ten counts of tokens in flight, which is the most. Try again when one has ended.";
+            Refusal::new(What::OverLimit, message).retry_after(1)
+        })?;
+        let (body, held) = self.body(session, &scopes.purse).await?;
+        record.facts.request.bytes = body.len() as u64;
+        exchange::panic_here(session, "intake");
+        let form = record.front.counting.as_ref().ok_or_else(count::nobody)?;
+        let (body, envelope) = (form.read)(body, &asked).map_err(ask::unreadable)?;
+        let mut envelope = envelope.at(asked);
+        let model = ask::model(session, record, (&snapshot, key), &mut envelope)?;
+        let tracks = snapshot.routes.get(model.index).map(|route| route.tracks.as_slice()).unwrap_or_default();
+        let targets = model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled);
+        let candidates: Vec<Candidate> =
+            targets.filter_map(|(target, track)| Candidate::of(&snapshot, model, target, track, Reach::Any)).collect();
+        let count =
+            TokenCount { shared: &self.backends, envelope: &envelope, body: &body, held, key: &key.id, timeout };
+        let answer = tokio::select! {
+            biased;
+            answer = count.ask(&candidates, &mut record.facts) => answer,
+            () = self.books.drain.cutting() => Err(ask::shutting_down()),
+        }?;
+        let losses = record.facts.served.losses.names();
+        let dropped = (!losses.is_empty()).then(|| losses.join(", "));
+        let served = record.is_by_glob.then(|| model.id.to_string());
+        Ok((answer.into(), Notes { model: served, dropped, ..Notes::default() }))
+    }
+}

@@ -1,0 +1,179 @@
+//! A [`TokenCount`] asks an account how many tokens a request has. It is no attempt of an exchange:
+//! whatever comes of it, nothing rests, no breaker and no time is changed, and no other model
+//! stands in. A wrong number is worse than none, so nothing is estimated.
+
+use super::admission;
+use super::attempt::Attempt;
+use super::backends::Backends;
+use super::credential;
+use super::outgoing::Outgoing;
+use crate::account::Permit;
+use crate::account::failure::Failure;
+use crate::base::alarm::Alarm;
+use crate::base::memory::Held;
+use crate::error::{Refusal, What, scrub};
+use crate::plan::Candidate;
+use crate::settled::{Settled, Tried, millis};
+use bytes::Bytes;
+use dialects::Outbound;
+use dialects::front::Envelope;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// The longest time for a count, with all its tries.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most bytes of an answer: it is hardly more than a number.
+const MOST: usize = 64 * 1024;
+
+/// A request whose tokens are counted.
+pub struct TokenCount<'c> {
+    /// The parts through which providers are asked.
+    pub shared: &'c Backends,
+    /// What decides where the request goes.
+    pub envelope: &'c Envelope,
+    /// The request.
+    pub body: &'c Bytes,
+    /// The memory that the body holds.
+    pub held: Held,
+    /// The key that the request came with.
+    pub key: &'c Arc<str>,
+    /// The caller's own deadline.
+    pub timeout: Option<Duration>,
+}
+
+impl TokenCount<'_> {
+    /// Asks the first of these candidates that counts exactly and is fit. Only if that one cannot
+    /// be reached, or counts nothing at all, the next is asked. Returns the answer for the caller.
+    pub async fn ask(&self, candidates: &[Candidate], facts: &mut Settled) -> Result<Vec<u8>, Refusal> {
+        let due = Instant::now() + self.timeout.map_or(PATIENCE, |most| most.min(PATIENCE));
+        let mut refusal = None;
+        for candidate in candidates.iter().filter(|candidate| candidate.place.account.dialect.counts()) {
+            let (place, model) = (&candidate.place, &candidate.upstream_model);
+            let said = match self.write(candidate) {
+                Ok(Some(said)) => said,
+                Ok(None) => continue,
+                Err(why) => {
+                    refusal.get_or_insert(why);
+                    continue;
+                }
+            };
+            let held = self.held.beside(said.copied).ok_or_else(Refusal::no_room)?;
+            let Some(permit) = free(candidate) else {
+                let message = "No upstream account of this model can count tokens now. Try again later.";
+                refusal = Some(Refusal::new(What::NoCapacity, message).retry_after(1));
+                continue;
+            };
+            (facts.served.account, facts.served.upstream_model) = (Some(place.account.id.clone()), Some(model.clone()));
+            let began = Instant::now();
+            let counted = self.ask_one(candidate, &said, (&facts.request.id, due), Arc::new(permit)).await;
+            drop(held);
+            facts.attempts.trail.push(tried(candidate, began, counted.as_ref().err()));
+            let failure = match counted {
+                Ok(answer) => {
+                    facts.served.losses = said.losses;
+                    return Ok(answer);
+                }
+                Err(failure) => failure,
+            };
+            let is_nobody = matches!(failure, Failure::Status { seen: 404 | 405 | 501, .. });
+            let is_unreachable =
+                matches!(failure, Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Tls { .. });
+            let why = if is_nobody { nobody() } else { failure.refusal(1, &place.account.secrets()) };
+            if !is_nobody && !is_unreachable {
+                return Err(why);
+            }
+            refusal = Some(why);
+        }
+        Err(refusal.unwrap_or_else(nobody))
+    }
+
+    /// Writes the count of the request as it would be sent. Returns `None` if nobody there counts
+    /// exactly that.
+    fn write(&self, candidate: &Candidate) -> Result<Option<Outbound>, Refusal> {
+        let dialect = &candidate.place.account.dialect;
+        let kept =
+            |call: &str| self.shared.vault.find(self.key, dialect.protocol.family?, call, std::time::Instant::now());
+        let said = admission::write(candidate, self.body, self.envelope, &kept)
+            .map_err(|refused| Refusal::unable(refused, &self.envelope.model))?;
+        Ok(dialect.to_count(&candidate.upstream_model, said))
+    }
+
+    /// Asks one candidate. After a stale connection it tries a fresh one.
+    async fn ask_one(
+        &self,
+        candidate: &Candidate,
+        said: &Outbound,
+        (request_id, total): (&str, Instant),
+        permit: Arc<Permit>,
+    ) -> Result<Vec<u8>, Failure> {
+        let (mut alarm, upstream) = (Alarm::default(), &self.shared.upstream);
+        let headers = credential::headers(upstream, candidate, said, total, &mut alarm).await?;
+        let (path, body, timeouts) = (&*said.path, &*said.body, candidate.timeouts);
+        let outgoing =
+            |fresh| Outgoing { request_id, path, headers: &headers, body, stream: false, timeouts, total, fresh };
+        let mut attempt = match begun(self.shared, candidate, &permit, &outgoing(false), &mut alarm).await {
+            Err(Failure::Stale) => begun(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await,
+            other => other,
+        }?;
+        if attempt.head().await?.0 != http::StatusCode::OK {
+            return Err(attempt.refused(self.envelope.front, total, &mut alarm).await);
+        }
+        let mut answer = Vec::new();
+        while let Some(chunk) = alarm.until(total, pin!(attempt.read())).await.ok_or(Failure::TotalTimeout)?? {
+            if answer.len() + chunk.len() > MOST {
+                return Err(Failure::Nonsense("an answer that is too long for a number".to_owned()));
+            }
+            answer.extend_from_slice(&chunk);
+        }
+        attempt.finish().await;
+        let counted = candidate.place.account.dialect.counted(self.envelope.front, &answer);
+        counted.ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
+    }
+}
+
+/// Sends the request over one connection, and waits for the head of the answer.
+async fn begun(
+    shared: &Backends,
+    candidate: &Candidate,
+    permit: &Arc<Permit>,
+    outgoing: &Outgoing<'_>,
+    alarm: &mut Alarm,
+) -> Result<Attempt, Failure> {
+    let mut attempt = Attempt::begin(&shared.upstream, &candidate.place, permit.clone(), outgoing, alarm).await?;
+    let head = alarm.until(outgoing.total, pin!(attempt.head())).await.map(|head| head.map(drop));
+    head.ok_or(Failure::TotalTimeout)?.map(|()| attempt)
+}
+
+/// Takes a place at a candidate's account, if nothing rests there.
+fn free(candidate: &Candidate) -> Option<Permit> {
+    let (now, clock, place) = (std::time::Instant::now(), SystemTime::now(), &candidate.place);
+    let is_fit =
+        place.state.health.rest(now).is_none() && candidate.track.standing(false, place.account.probe, now, clock).fit;
+    is_fit.then(|| place.state.admit()).flatten()
+}
+
+/// Makes the refusal for a model of which nobody counts.
+pub fn nobody() -> Refusal {
+    let message = "No upstream account of this model counts the tokens of a request exactly, and this gateway \
+                   does not guess. Estimate the number, or ask for another model.";
+    Refusal::new(What::NobodyCounts, message).in_vain()
+}
+
+fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>) -> Tried {
+    let facts = failure.map(Failure::facts);
+    Tried {
+        account: candidate.place.account.id.clone(),
+        model: candidate.upstream_model.clone(),
+        outcome: facts.as_ref().map_or("ok", |facts| facts.name),
+        ms: millis(began.elapsed()),
+        status: facts.map_or(Some(200), |facts| facts.status),
+        connect_ms: None,
+        first_ms: None,
+        prompt_tokens: None,
+        completion_tokens: None,
+        cost: None,
+        detail: failure.and_then(Failure::detail).map(|detail| scrub(&detail, &candidate.place.account.secrets())),
+    }
+}
