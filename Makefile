@@ -37,11 +37,13 @@ run: cmake
 	server=$$!; trap 'kill $$server 2>/dev/null; wait $$server' EXIT; \
 	until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do kill -0 $$server 2>/dev/null || wait $$server; sleep 0.1; done; \
 	sleep 0.3; kill -0 $$server 2>/dev/null || wait $$server; \
-	printf '%s\n' '' 'Portcullis serves conf/. Paste this into another terminal:' '' \
+	printf '%s\n' '' 'Portcullis serves conf/. Paste one of these into another terminal:' '' \
 	  '  curl http://127.0.0.1:8080/v1/chat/completions \' \
 	  "    -H 'Authorization: Bearer sk-demo-portcullis-published' -H 'Content-Type: application/json' \\" \
-	  "    -d '{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'" \
-	  '' 'Press Ctrl-C to stop it.' ''; \
+	  "    -d '{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'" '' \
+	  '  ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_AUTH_TOKEN=sk-demo-portcullis-published claude -p hello' '' \
+	  '  GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8080 GEMINI_API_KEY=sk-demo-portcullis-published gemini -p hello' '' \
+	  'Codex, SDKs and others: docs/src/clients.md. Models that fail on purpose: docs/src/clients/demo.md.' 'Press Ctrl-C to stop it.' ''; \
 	wait $$server
 
 release: cmake

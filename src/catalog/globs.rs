@@ -36,6 +36,11 @@ impl Globs {
         globs
     }
 
+    /// Returns whether this is the set that holds every id.
+    pub fn is_everything(&self) -> bool {
+        self.all
+    }
+
     /// Returns each of the globs.
     pub fn list(&self) -> Vec<&str> {
         let all = self.all.then_some("*").into_iter();

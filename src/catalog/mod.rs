@@ -82,9 +82,12 @@ impl Catalog {
 
     /// Returns the model that `id`, canonical or an alias, means for this key. The key may see the
     /// model, and the model is served. In all other cases the answer is `None`, so that the caller
-    /// learns nothing more.
+    /// learns nothing more. A demo answers under a name that only its glob matches to nobody but
+    /// keys whose models are listed: others ask for a real model by that name.
     pub fn visible(&self, key: &Key, id: &str) -> Option<&Arc<Model>> {
-        self.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
+        let permissions = &key.permissions;
+        let is_meant = |model: &Model| !model.is_demo() || permissions.are_listed() || model.is_called(id);
+        self.model(id).filter(|model| permissions.allow(&model.id) && model.served() && is_meant(model))
     }
 
     /// Returns all models, sorted by id.
@@ -245,6 +248,11 @@ impl Permissions {
     /// Returns whether these permissions include a model, by its id and never by an alias.
     pub fn allow(&self, model: &str) -> bool {
         self.of_caller.matches(model) && self.of_key.matches(model)
+    }
+
+    /// Returns whether the models are listed, for the caller or for the key.
+    fn are_listed(&self) -> bool {
+        !(self.of_caller.is_everything() && self.of_key.is_everything())
     }
 }
 

@@ -58,6 +58,11 @@ impl Model {
         *self.id == *name || self.aliases.binary_search_by(|alias| (**alias).cmp(name)).is_ok()
     }
 
+    /// Returns whether nobody is called for the model: only demo accounts serve it.
+    pub fn is_demo(&self) -> bool {
+        self.targets.iter().all(|target| target.account.dialect.protocol.calls_nobody())
+    }
+
     /// Returns whether at least one target stands on an enabled account.
     pub fn served(&self) -> bool {
         self.targets.iter().any(|target| target.account.enabled)

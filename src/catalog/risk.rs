@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Catalog, Model, resolve};
 
 /// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it. So the key may see
-/// the demo model only, or be used on this machine only: see [`published_key_problem`].
+/// the demo's models only, or be used on this machine only: see [`published_key_problem`].
 pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 
 /// Returns a text that says how much a change takes away, if that looks like an accident: more than
@@ -38,8 +38,8 @@ fn losses(old: &Catalog, new: &Catalog) -> [(&'static str, usize, usize); 3] {
 }
 
 /// Returns the reason why the published key must not be served on these listeners: one listener is
-/// not loopback, and the key sees more than the model `demo` on demo accounts. It is asked at the
-/// start and for every new catalog.
+/// not loopback, and the key sees more than models called `demo` or `demo-…` on demo accounts. It
+/// is asked at the start and for every new catalog.
 pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
     let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
     let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
@@ -48,14 +48,12 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     }
     // The fallbacks of the model do not matter here: a fallback that the key may not use is passed
     // over.
-    let harmless = |model: &Model| {
-        &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.protocol.calls_nobody())
-    };
+    let harmless = |model: &Model| (&*model.id == "demo" || model.id.starts_with("demo-")) && model.is_demo();
     let model =
         catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
     Some(format!(
         "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, let its \
-         caller use only the demo model (`models: [demo]`), or listen on 127.0.0.1",
+         caller use only the demo's models (`models: [demo, \"demo-*\"]`), or listen on 127.0.0.1",
         key.id, model.id
     ))
 }

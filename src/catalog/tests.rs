@@ -66,6 +66,8 @@ fn the_published_key_on_a_public_listener() {
         ),
         ("", format!("demo: {{targets: [{{account: demo}}], fallbacks_on: {{refusal: [gpt]}}}}, {REAL}"), false),
         ("", "other: {targets: [{account: demo}]}".to_owned(), false),
+        ("models: ['demo-*'],", format!("demo-slow: {{targets: [{{account: demo}}]}}, {REAL}"), true),
+        ("models: ['demo-*'],", "demo-slow: {targets: [{account: real}]}".to_owned(), false),
     ] {
         let catalog = catalog(caller, &models);
         assert_eq!(published_key_problem(&catalog, &[local, "[::1]:1".parse().unwrap()]), None);
@@ -83,8 +85,33 @@ fn what_ships_is_served_with_the_published_key() {
     let key = catalog.opened(&resolve::digest(PUBLISHED_KEY), SystemTime::UNIX_EPOCH).map(|(key, _)| key).unwrap();
     assert_eq!(&*key.id, "demo/published");
     assert!(key.permissions.allow("demo") && !key.permissions.allow("gpt-4o"));
-    assert!(catalog.model("demo").unwrap().served());
+    for id in ["demo", "demo-slow", "demo-429", "demo-broken", "demo-down", "claude-x", "gpt-x", "gemini-x"] {
+        assert!(catalog.visible(key, id).is_some_and(|model| model.served() && model.is_demo()), "{id}");
+    }
     assert_eq!(published_key_problem(&catalog, &["0.0.0.0:80".parse().unwrap()]), None);
+}
+
+#[test]
+fn globs_of_the_demo_are_for_keys_whose_models_are_listed() {
+    let text = |targets: &str, models: &str| {
+        let hash = raw::Digest(resolve::digest("a key"));
+        format!(
+            "accounts: {{a: {{dialect: demo}}, b: {{dialect: openai, base_url: https://a.b}}}}\nmodels: {{m: {{aliases: ['gpt-*', other], targets: [{targets}]}}}}\n\
+             callers: {{x: {{{models} keys: {{k: {{hash: '{hash}'}}}}}}}}\n"
+        )
+    };
+    for (targets, models, seen) in [
+        ("{account: a}", "", false),
+        ("{account: a}", "models: ['*'],", false),
+        ("{account: a}", "models: [m],", true),
+        // A real account may answer too.
+        ("{account: a}, {account: b}", "", true),
+    ] {
+        let catalog = catalog(&text(targets, models));
+        let key = catalog.opened(&resolve::digest("a key"), SystemTime::UNIX_EPOCH).map(|(key, _)| key).unwrap();
+        assert_eq!(catalog.visible(key, "gpt-5").is_some(), seen, "{targets} {models}");
+        assert!(catalog.visible(key, "m").is_some() && catalog.visible(key, "other").is_some());
+    }
 }
 
 #[test]
@@ -96,7 +123,7 @@ fn what_ships_as_a_comment_is_right_too() {
         .map(|line| format!("{}\n", line.strip_prefix("  # ").map_or(line.to_owned(), |line| format!("  {line}"))))
         .collect();
     let catalog = catalog(&examples);
-    assert_eq!((catalog.accounts().len(), catalog.models().len(), catalog.callers().len()), (5, 3, 2));
+    assert_eq!((catalog.accounts().len(), catalog.models().len(), catalog.callers().len()), (5, 7, 2));
     assert_eq!(catalog.warnings, []);
     assert_eq!(published_key_problem(&catalog, &["0.0.0.0:80".parse().unwrap()]), None);
 }

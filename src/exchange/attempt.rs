@@ -68,10 +68,13 @@ enum Wire {
 
 /// The rest of the demo account's answer.
 struct Demo {
+    status: StatusCode,
+    headers: HeaderMap,
     pieces: VecDeque<demo::Piece>,
     /// The time at which the first piece is due. It is set when somebody waits for the piece.
     due: Option<Instant>,
-    headers: HeaderMap,
+    /// True if the connection breaks after the pieces.
+    breaks: bool,
 }
 
 /// A piece of the answer's body.
@@ -125,14 +128,9 @@ impl Attempt {
             Connection::Http1(stream) => attempt.send_http1(stream, outgoing, alarm).await?,
             Connection::Http2(stream) => attempt.send_http2(stream, outgoing, alarm).await?,
             Connection::Demo => {
-                let pieces = if outgoing.stream {
-                    demo::pieces(&outgoing.body.concat())
-                } else {
-                    vec![demo::Piece { pause: Duration::ZERO, bytes: demo::answer(&outgoing.body.concat()) }]
-                };
-                let kind = if outgoing.stream { "text/event-stream" } else { "application/json" };
-                let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
-                attempt.wire = Wire::Demo(Demo { pieces: pieces.into(), due: None, headers });
+                let reply = demo::reply(&outgoing.body.concat(), outgoing.stream);
+                let down = || Failure::Unreachable("this model of the demo is always down".to_owned());
+                attempt.wire = Wire::Demo(reply.ok_or_else(down)?.into());
                 attempt.whole_request = true;
             }
         }
@@ -228,7 +226,7 @@ impl Attempt {
                 session.resp_header().filter(|h| !h.status.is_informational()).map(|h| (h.status, &h.headers))
             }
             Wire::Http2(wire) => wire.response_header().map(|h| (h.status, &h.headers)),
-            Wire::Demo(demo) => Some((StatusCode::OK, &demo.headers)),
+            Wire::Demo(demo) => Some((demo.status, &demo.headers)),
             Wire::Spent => None,
         }
     }
@@ -286,7 +284,10 @@ impl Attempt {
             Wire::Http2(wire) => {
                 wire.read_response_body().await.map(|bytes| bytes.map(Chunk::Owned)).map_err(|_| Failure::Cut)
             }
-            Wire::Demo(demo) => Ok(demo.next().await.map(|bytes| Chunk::Owned(bytes.into()))),
+            Wire::Demo(demo) => match demo.next().await {
+                None if demo.breaks => Err(Failure::Cut),
+                bytes => Ok(bytes.map(|bytes| Chunk::Owned(bytes.into()))),
+            },
             Wire::Spent => Ok(None),
         }
     }
@@ -342,13 +343,27 @@ impl Attempt {
         match &mut self.wire {
             Wire::Http1(session) => session.is_body_done(),
             Wire::Http2(wire) => wire.response_finished(),
-            Wire::Demo(demo) => demo.pieces.is_empty(),
+            Wire::Demo(demo) => demo.pieces.is_empty() && !demo.breaks,
             Wire::Spent => true,
         }
     }
 
     fn stale_or(&self, failure: Failure) -> Failure {
         if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE { Failure::Stale } else { failure }
+    }
+}
+
+impl From<demo::Reply> for Demo {
+    fn from(reply: demo::Reply) -> Demo {
+        let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type))]);
+        headers.extend(reply.retry_after.map(|seconds| (header::RETRY_AFTER, seconds.into())));
+        Demo {
+            status: StatusCode::from_u16(reply.status).unwrap_or_default(),
+            headers,
+            pieces: reply.pieces.into(),
+            due: None,
+            breaks: reply.breaks,
+        }
     }
 }
 

@@ -8,13 +8,17 @@
 //! * `yaml`: its first line names its file (`# conf/catalog.d/acme.yaml`); `portcullis check` must
 //!   take it in the shipped `conf/`.
 //! * `python`, `js`: they are run with the official client.
+//! * `toml`, and `json` whose first line names a file of the home folder (`// ~/.x/y.json`): the
+//!   file is there when the page's `sh` blocks run.
 //! * `rust`: its lines must stand in a file of `examples/`, which the compiler checks.
 //! * `text`, `json`: nothing.
 //!
 //! There is one exception, which the page itself marks: `<!-- an error is expected -->` above a
 //! `sh` block. The blocks of a page run one after the other beside one gateway; pages run side by
-//! side.
+//! side. Those about clients run with the real clients, without an outside, and the demo must
+//! answer each of them.
 
+mod inside;
 pub mod links;
 mod pages;
 
@@ -67,7 +71,7 @@ fn commands_and_programs_of_the_pages_work() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(page) = { waiting.lock().unwrap().pop() } {
-                    run_within(Duration::from_secs(120), works(&page));
+                    run_within(Duration::from_secs(300), works(&page));
                 }
             });
         }
@@ -77,7 +81,7 @@ fn commands_and_programs_of_the_pages_work() {
 /// Runs a page's blocks beside a gateway of its own.
 async fn works(page: &Page) {
     let blocks = page.blocks();
-    let runs = |block: &CodeBlock| !["yaml", "text", "json"].contains(&block.kind.as_str());
+    let runs = |block: &CodeBlock| !["yaml", "text", "json", "toml"].contains(&block.kind.as_str());
     if !blocks.iter().any(runs) {
         return;
     }
@@ -85,6 +89,7 @@ async fn works(page: &Page) {
     // Without what an account of the page's would need: none may be put into the folder of what
     // runs.
     let gateway = Gateway::start(catalog).await;
+    let is_of_clients = page.path.starts_with("docs/src/clients");
     for block in &blocks {
         let text = block
             .text
@@ -93,17 +98,27 @@ async fn works(page: &Page) {
             .replace("127.0.0.1:9090", &gateway.admin.to_string())
             .replace("localhost:9090", &gateway.admin.to_string());
         match block.kind.as_str() {
+            "sh" | "python" | "js" if is_of_clients => inside::run(&gateway, page, block).await,
             "sh" => shell(&gateway, block, &text),
-            "python" => program(block, Command::new(installed("python-3.52.0").join("bin/python")).args(["-c", &text])),
+            "python" => {
+                let python = installed("python-3.52.0").join("bin/python");
+                program(block, Command::new(python).args(["-c", &text]));
+            }
             "js" => {
                 let arguments = ["--input-type=module", "-e", &text];
                 program(block, Command::new("node").args(arguments).current_dir(installed("node")));
             }
             "rust" => in_an_example(block),
+            "toml" => assert!(block.file_of_home().is_some(), "{}: the first line must name the file", block.place),
             "yaml" | "text" | "json" => {}
             other => panic!("{}: nothing checks a block of kind {other:?}", block.place),
         }
     }
+}
+
+/// Returns whether the demo's answer is in what was printed.
+fn is_the_demos(said: &str) -> bool {
+    said.contains("This is the demo account of Portcullis.") || said.contains("The demo called a tool.")
 }
 
 /// What the first commands say is read, not only looked at for errors: the stream's text is the
@@ -228,7 +243,8 @@ fn shell(gateway: &Gateway, block: &CodeBlock, text: &str) {
     program(block, Command::new("sh").args(["-eu", "-c", &rest]).current_dir(here).env("PATH", path));
 }
 
-fn program(block: &CodeBlock, command: &mut Command) {
+/// Runs a program, and returns what it printed.
+fn program(block: &CodeBlock, command: &mut Command) -> String {
     let output = command
         .env(VARIABLE, VALUE)
         .env("NO_PROXY", "*")
@@ -236,8 +252,10 @@ fn program(block: &CodeBlock, command: &mut Command) {
         .output()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let failed = !output.status.success() || said.contains("\"error\":");
+    let has_error = said.replace("\"error\":null", "").contains("\"error\":");
+    let failed = !output.status.success() || has_error;
     assert_eq!(failed, block.expects_error, "{}: {}\n{said}\n{}", block.place, output.status, block.text);
+    said
 }
 
 /// A command that serves until it is stopped: on other ports than the page's, which may be taken.

@@ -1,6 +1,8 @@
 //! The first day of an operator: from nothing to a key that works, with the messages on the way,
 //! and with secrets that are written into the wrong place.
 
+mod demo;
+
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 

@@ -278,7 +278,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             let what = "does not apply to a demo account, which calls no server: remove it";
             self.at.key(field).problem_if(written, what);
         }
-        let what = "has no effect on a demo account, which never fails: remove it";
+        let what = "has no effect on a demo account, which calls no server: remove it";
         self.at.key("probe").warn_if(raw.probe == Some(true), what);
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }

@@ -73,7 +73,11 @@ pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mu
         report.fault("model", not_found(format!("there is no model \"{shown}\"{meant}")));
         return None;
     };
-    match hidden(catalog, key, model) {
+    let is_other = || {
+        let (shown, id) = (id.chars().take(80).collect::<String>(), &model.id);
+        format!("\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`")
+    };
+    match hidden(catalog, key, model).or_else(|| catalog.visible(key, id).is_none().then(is_other)) {
         Some(why) => {
             report.fault("model", not_found(why));
             None

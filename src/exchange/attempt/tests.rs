@@ -58,7 +58,9 @@ pub(in crate::exchange) async fn answered(over: Over, pieces: Vec<Paced>) -> Att
 fn demo(pieces: Vec<Paced>) -> Wire {
     let pieces =
         pieces.into_iter().map(|(bytes, wait)| demo::Piece { pause: Duration::from_millis(wait.into()), bytes });
-    Wire::Demo(Demo { pieces: pieces.collect(), due: None, headers: HeaderMap::new() })
+    let pieces = pieces.collect();
+    let reply = demo::Reply { status: 200, retry_after: None, content_type: "application/json", pieces, breaks: false };
+    Wire::Demo(reply.into())
 }
 
 async fn wait(turns: u8) {

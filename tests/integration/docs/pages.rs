@@ -32,6 +32,14 @@ impl fmt::Display for PageLine {
     }
 }
 
+impl CodeBlock {
+    /// The file of the home folder that the first line names, from there on.
+    pub fn file_of_home(&self) -> Option<&str> {
+        let first = self.text.lines().next()?;
+        first.strip_prefix("# ~/").or_else(|| first.strip_prefix("// ~/"))
+    }
+}
+
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

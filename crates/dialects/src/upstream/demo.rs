@@ -1,127 +1,297 @@
 //! The demo account answers by itself, so a first request works without any account.
 //!
 //! It acts as an upstream. Its answer is in OpenAI's real format, and is read like the answer of
-//! any other server. It counts no tokens, so its usage is an estimate, and is marked as one. It
-//! gives one choice, and ignores every parameter of the request.
+//! any other server. It gives one choice. It calls tools, answers in a JSON Schema, and shows some
+//! words of thinking, where the request asks for that. It counts each word as a token. Some of its
+//! models fail on purpose, so that everybody can see what then happens.
+
+mod calls;
+mod sample;
 
 use std::time::Duration;
 
 use super::openai;
 use super::protocol::{BaseUrl, Prices, Protocol};
-use crate::wire::json::{self, Cursor};
+use crate::front::STANDARD;
+use crate::neutral::traits::{Thinking, Traits};
+use crate::neutral::{Effort, Format, PartKind, Request};
+use crate::wire::json::Writer;
+use calls::NextAct;
 
 /// The demo account, which calls nobody.
 pub static PROTOCOL: Protocol = Protocol {
     name: "demo",
     about: "Answers by itself, without a network and without a credential: for trying things out.",
     base_url: BaseUrl::Nowhere,
+    traits: |_| Traits { thinking: Thinking::Effort, ..Traits::UNKNOWN },
     prices: |_| Prices::Free,
     error: |_, head, body| openai::error(body, head.content_type),
     is_imitated: true,
     ..Protocol::COMMON
 };
 
-/// A part of a demo stream, and the pause before it.
+/// The pause before the first word of the slow model: longer than callers wait for a sign of life.
+const SLOW: Duration = Duration::from_secs(30);
+/// The seconds after which the busy model may be asked again.
+const RETRY_AFTER: u64 = 5;
+
+/// What the demo answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The seconds after which the demo may be asked again.
+    pub retry_after: Option<u64>,
+    /// The type of the body.
+    pub content_type: &'static str,
+    /// The body.
+    pub pieces: Vec<Piece>,
+    /// True if the connection breaks after the pieces.
+    pub breaks: bool,
+}
+
+/// A part of the demo's answer, and the pause before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The pause before the part is sent. It imitates a model, and makes the streaming visible.
     pub pause: Duration,
-    /// Whole server-sent events.
+    /// The bytes. In a stream, they are whole server-sent events.
     pub bytes: Vec<u8>,
 }
 
-/// Returns the buffered answer to a request's body.
-pub fn answer(request: &[u8]) -> Vec<u8> {
-    let content = json::quote(&text(request));
-    format!(
-        r#"{{"object":"chat.completion","choices":[{{"index":0,"message":{{"role":"assistant","content":{content}}},"logprobs":null,"finish_reason":"stop"}}]}}"#
-    )
-    .into_bytes()
+/// Returns the answer to a request's body. Returns `None` if the model that it names is down, so
+/// that nobody answers.
+pub fn reply(body: &[u8], stream: bool) -> Option<Reply> {
+    let model = (STANDARD.envelope)(body).map(|envelope| envelope.model).unwrap_or_default();
+    match model.as_str() {
+        "demo-down" => return None,
+        "demo-429" => return Some(busy()),
+        _ => {}
+    }
+    let request = (STANDARD.read)(body).map(|(request, _)| request).unwrap_or_default();
+    let said = Said::to(&request);
+    let mut pieces = if stream { said.events() } else { vec![Piece { pause: Duration::ZERO, bytes: said.whole() }] };
+    let breaks = model == "demo-broken";
+    if breaks && stream {
+        pieces.truncate(pieces.len() / 2);
+    } else if breaks {
+        pieces.iter_mut().for_each(|piece| piece.bytes.truncate(piece.bytes.len() / 2));
+    }
+    if let Some(first) = pieces.first_mut().filter(|_| model == "demo-slow") {
+        first.pause = SLOW;
+    }
+    let content_type = if stream { "text/event-stream" } else { "application/json" };
+    Some(Reply { status: 200, retry_after: None, content_type, pieces, breaks })
 }
 
-/// Returns the same answer as a stream, with one word in each event.
-pub fn pieces(request: &[u8]) -> Vec<Piece> {
-    let text = text(request);
-    let opening = event(r#"{"role":"assistant","content":""}"#, "null");
-    let words = text.split_inclusive(' ').map(|word| event(&format!(r#"{{"content":{}}}"#, json::quote(word)), "null"));
-    let mut closing = event("{}", r#""stop""#);
-    closing.extend_from_slice(b"data: [DONE]\n\n");
+/// Returns the answer of a server that has too many requests.
+fn busy() -> Reply {
+    let bytes = br#"{"error":{"message":"The demo-429 model always has too many requests.","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
+    Reply {
+        status: 429,
+        retry_after: Some(RETRY_AFTER),
+        content_type: "application/json",
+        pieces: vec![Piece { pause: Duration::ZERO, bytes: bytes.to_vec() }],
+        breaks: false,
+    }
+}
 
-    let mut pieces = vec![Piece { pause: Duration::ZERO, bytes: opening }];
-    pieces.extend(words.map(|bytes| Piece { pause: BETWEEN_WORDS, bytes }));
-    pieces.push(Piece { pause: BETWEEN_WORDS, bytes: closing });
-    pieces
+/// What the demo says.
+#[derive(Default)]
+struct Said {
+    reasoning: &'static str,
+    text: String,
+    /// The names of the tools that it calls, and the arguments.
+    calls: Vec<(String, String)>,
+    /// True if the text says why there is no answer in the format that was asked for.
+    declines: bool,
+    /// True if the text is cut, because it would be longer than the request allows.
+    is_cut: bool,
+    /// The place of the answer in the conversation, for the ids of its calls.
+    place: usize,
+    /// The words that were read.
+    prompt: usize,
+}
+
+/// The words that stand where a model's thinking stands.
+const THINKING: &str = "The demo does not think. It shows these words where the thinking of a model would stand.";
+
+impl Said {
+    fn to(request: &Request<'_>) -> Said {
+        let mut said = Said { place: request.messages.len(), prompt: words_read(request), ..Said::default() };
+        if request.effort().is_some_and(|effort| effort != Effort::None) {
+            said.reasoning = THINKING;
+        }
+        match calls::next_act(request) {
+            NextAct::Call(calls) => said.calls = calls,
+            NextAct::Say(text) => said.say(text, request.max_tokens),
+            NextAct::Answer => match &request.format {
+                None => said.say(plain(request), request.max_tokens),
+                Some(Format::JsonObject) => said.text = r#"{"demo":"an object"}"#.to_owned(),
+                Some(Format::JsonSchema { schema, .. }) => {
+                    match sample::of_schema(schema.as_deref().unwrap_or("{}"), "demo") {
+                        Some(json) => said.text = json,
+                        None => {
+                            said.declines = true;
+                            said.text = "The demo cannot make up an answer for this JSON Schema.".to_owned();
+                        }
+                    }
+                }
+            },
+        }
+        said
+    }
+
+    /// Says a text, or as much of it as the request allows.
+    fn say(&mut self, text: String, most: Option<u64>) {
+        let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+        self.is_cut = text.split_inclusive(' ').count() > most;
+        self.text = if self.is_cut { text.split_inclusive(' ').take(most).collect() } else { text };
+    }
+
+    /// Returns why the answer ends.
+    fn finish(&self) -> &'static str {
+        match (self.calls.is_empty(), self.is_cut) {
+            (false, _) => "tool_calls",
+            (true, true) => "length",
+            (true, false) => "stop",
+        }
+    }
+
+    /// Returns the buffered answer.
+    fn whole(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.object(|w| {
+            w.texts([("object", "chat.completion")]);
+            w.key("choices").array(|w| {
+                w.object(|w| {
+                    w.key("index").number(0);
+                    w.key("message").object(|w| {
+                        w.texts([("role", "assistant")]);
+                        w.optional(
+                            "reasoning_content",
+                            Some(self.reasoning).filter(|text| !text.is_empty()),
+                            Writer::text,
+                        );
+                        let text = Some(&*self.text).filter(|_| self.calls.is_empty());
+                        let (content, refusal) = if self.declines { (None, text) } else { (text, None) };
+                        text_or_null(w.key("content"), content);
+                        w.optional("refusal", refusal, Writer::text);
+                        w.list("tool_calls", 0..self.calls.len(), |w, index| self.call(w, index, false));
+                    });
+                    w.key("logprobs").null();
+                    w.texts([("finish_reason", self.finish())]);
+                });
+            });
+            self.usage(w);
+        });
+        w.into_bytes()
+    }
+
+    /// Returns the same answer as a stream, with one word or one call in each event.
+    fn events(&self) -> Vec<Piece> {
+        let words = |text: &str, member: &'static str| -> Vec<Vec<u8>> {
+            text.split_inclusive(' ').map(|word| event(|w| w.texts([(member, word)]), None)).collect()
+        };
+        let mut events = vec![event(|w| w.texts([("role", "assistant"), ("content", "")]), None)];
+        events.extend(words(self.reasoning, "reasoning_content"));
+        events.extend(words(&self.text, if self.declines { "refusal" } else { "content" }));
+        events.extend(
+            (0..self.calls.len())
+                .map(|index| event(|w| w.key("tool_calls").array(|w| self.call(w, index, true)), None)),
+        );
+        let mut closing = event(|_| (), Some(self.finish()));
+        closing.extend(data(|w| {
+            w.texts([("object", "chat.completion.chunk")]);
+            w.key("choices").array(|_| ());
+            self.usage(w);
+        }));
+        closing.extend_from_slice(b"data: [DONE]\n\n");
+        events.push(closing);
+        let pause = |index| if index == 0 { Duration::ZERO } else { BETWEEN_WORDS };
+        events.into_iter().enumerate().map(|(index, bytes)| Piece { pause: pause(index), bytes }).collect()
+    }
+
+    fn call(&self, w: &mut Writer, index: usize, in_stream: bool) {
+        let Some((name, arguments)) = self.calls.get(index) else { return };
+        w.object(|w| {
+            w.optional("index", u64::try_from(index).ok().filter(|_| in_stream), Writer::number);
+            w.texts([("id", &*format!("call_demo_{}_{index}", self.place)), ("type", "function")]);
+            w.key("function").object(|w| w.texts([("name", name), ("arguments", arguments)]));
+        });
+    }
+
+    /// Writes the usage: one token for each word that was read, thought or said.
+    fn usage(&self, w: &mut Writer) {
+        let words = |text: &str| text.split_whitespace().count();
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let thought = words(self.reasoning);
+        let called: usize = self.calls.iter().map(|(_, arguments)| words(arguments) + 1).sum();
+        let written = thought + called + words(&self.text);
+        w.key("usage").object(|w| {
+            w.key("prompt_tokens").number(number(self.prompt));
+            w.key("completion_tokens").number(number(written));
+            w.key("total_tokens").number(number(self.prompt + written));
+            w.key("completion_tokens_details").object(|w| w.key("reasoning_tokens").number(number(thought)));
+        });
+    }
 }
 
 /// The pause between words: long enough to be seen on a terminal, short enough for a test.
 const BETWEEN_WORDS: Duration = Duration::from_millis(15);
 
-fn event(delta: &str, finish: &str) -> Vec<u8> {
-    format!(
-        "data: {{\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\"finish_reason\":{finish}}}]}}\n\n"
-    )
-    .into_bytes()
+fn event(delta: impl FnOnce(&mut Writer), finish: Option<&str>) -> Vec<u8> {
+    data(|w| {
+        w.texts([("object", "chat.completion.chunk")]);
+        w.key("choices").array(|w| {
+            w.object(|w| {
+                w.key("index").number(0);
+                w.key("delta").object(delta);
+                w.key("logprobs").null();
+                text_or_null(w.key("finish_reason"), finish);
+            });
+        });
+    })
 }
 
-fn text(request: &[u8]) -> String {
-    let count = match messages(request) {
-        1 => "1 message".to_owned(),
-        n => format!("{n} messages"),
+fn text_or_null(w: &mut Writer, text: Option<&str>) {
+    match text {
+        Some(text) => w.text(text),
+        None => w.null(),
+    }
+}
+
+fn data(members: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.object(members);
+    [b"data: ", &*w.into_bytes(), b"\n\n"].concat()
+}
+
+fn plain(request: &Request<'_>) -> String {
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let tools = match calls::harmless(request).or_else(|| calls::callable(request).next()) {
+        Some(tool) => {
+            format!(" and {}: write \"call {}\", and the demo calls it", count(request.tools.len(), "tool"), tool.name)
+        }
+        None => String::new(),
     };
     format!(
         "This is the demo account of Portcullis. No model was asked: this answer is always the same. \
-         The request had {count}. Write a real account and a model into catalog.yaml, and ask again."
+         The request had {}{tools}. Write a real account and a model into catalog.yaml, and ask again.",
+        count(request.messages.len(), "message")
     )
 }
 
-/// Counts the messages in the request; 0 if it is no request.
-fn messages(request: &[u8]) -> usize {
-    let mut count = 0;
-    // The caller's body was checked before it came here. If it was not, the count is only too low.
-    let _read = Cursor::new(request).object(|cursor, key| {
-        if json::slice(request, &key) == br#""messages""# && cursor.kind()? == json::Kind::Array {
-            count = 0;
-            return cursor.array(|cursor, _| {
-                count += 1;
-                cursor.value()
-            });
-        }
-        cursor.value()
-    });
-    count
+/// Counts the words of the conversation's texts.
+fn words_read(request: &Request<'_>) -> usize {
+    let parts = request.messages.iter().flat_map(|message| &message.content);
+    parts
+        .map(|part| match &part.kind {
+            PartKind::Text(text) => text.split_whitespace().count(),
+            PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => 0,
+        })
+        .sum()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_the_messages_and_survives_nonsense() {
-        for (request, count) in [
-            (&br#"{"model":"demo","messages":[{"role":"user","content":"a, b"},{}],"x":[1,2,3]}"#[..], "2 messages"),
-            (br#"{"messages":[{}]}"#, "1 message"),
-            (br#"{"messages":"x"}"#, "0 messages"),
-            (b"nonsense", "0 messages"),
-        ] {
-            let body = String::from_utf8(answer(request)).unwrap();
-            assert!(body.contains(&format!("The request had {count}.")), "{body}");
-        }
-    }
-
-    #[test]
-    fn the_stream_says_what_the_answer_says() {
-        let request = br#"{"messages":[{}]}"#;
-        let whole: serde_json::Value = serde_json::from_slice(&answer(request)).unwrap();
-        let mut said = String::new();
-        for piece in pieces(request) {
-            let text = String::from_utf8(piece.bytes).unwrap();
-            for data in
-                text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).filter(|data| *data != "[DONE]")
-            {
-                let chunk: serde_json::Value = serde_json::from_str(data).unwrap();
-                said += chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
-            }
-        }
-        assert_eq!(whole["choices"][0]["message"]["content"], said);
-    }
-}
+mod tests;

@@ -262,7 +262,7 @@ fn accounts_are_probed_where_that_is_written() {
     let told: Vec<String> = catalog.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
-        ["catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which never fails: remove it"]
+        ["catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which calls no server: remove it"]
     );
     check_account("{dialect: openai, base_url: https://a.b, probe: 5s}", &[".probe: must be true or false"]);
 }

@@ -413,16 +413,16 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
 
 #[test]
 fn the_demo_answers_both_ways() {
-    let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}]}"#;
-    let whole = answer(&header(false), &Quirks::NONE, true, &crate::upstream::demo::answer(request)).unwrap();
+    use crate::upstream::demo;
+    let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"low"}"#;
+    let bytes = |stream| demo::reply(request, stream).unwrap().pieces.into_iter().map(|piece| piece.bytes);
+    let whole = answer(&header(false), &Quirks::NONE, true, &bytes(false).flatten().collect::<Vec<u8>>()).unwrap();
     conforms(std::str::from_utf8(&whole.body).unwrap());
-    assert_eq!(whole.usage.source, Source::Estimated);
+    assert!(whole.usage.source == Source::Reported && whole.usage.prompt == 1 && whole.usage.reasoning > 5);
 
     let mut stream = crate::dialect::Stream::passed(&header(true), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
-    for piece in crate::upstream::demo::pieces(request) {
-        stream.feed(&piece.bytes, &mut out).unwrap();
-    }
+    bytes(true).for_each(|piece| stream.feed(&piece, &mut out).map(|_| ()).unwrap());
     assert!(stream.done());
     assert_eq!(stream.finish(&mut out, None), Ok(whole.usage));
 }

@@ -1,0 +1,141 @@
+//! When the demo calls tools, and which.
+//!
+//! Agents send dozens of tools with every request, and run what is called. So the demo calls a tool
+//! only if the user's words ask for one, or if the request has few tools, as programs have that try
+//! tools out. It makes one round of calls at most. A tool that may change something is called only
+//! by its name.
+
+use super::sample;
+use crate::neutral::{Message, PartKind, Request, Role, Tool, ToolChoice, ToolKind};
+
+/// What the demo does next.
+pub(super) enum NextAct {
+    /// It calls tools: their names, and the arguments.
+    Call(Vec<(String, String)>),
+    /// It says this.
+    Say(String),
+    /// It answers the request.
+    Answer,
+}
+
+/// The most tools of a request in which the user need not ask for a call.
+const FEW: usize = 4;
+/// The most characters of a result that are cited.
+const CITED: usize = 80;
+/// The parts of the names of tools that run commands or change something.
+const RISKY: [&str; 19] = [
+    "bash", "shell", "exec", "command", "terminal", "cmd", "run", "code", "stdin", "write", "edit", "patch", "replace",
+    "delete", "remove", "kill", "send", "create", "update",
+];
+
+/// Decides what the demo does next.
+pub(super) fn next_act(request: &Request<'_>) -> NextAct {
+    let is_assistant = |message: &Message<'_>| message.role == Role::Assistant;
+    let newest = request.messages.rsplit(is_assistant).next().unwrap_or_default();
+    let mut results = newest.iter().filter(|message| matches!(message.role, Role::Tool | Role::Function));
+    if let Some(first) = results.next() {
+        let text: String = texts(first).collect::<Vec<_>>().join(" ").chars().take(CITED).collect();
+        let more = match results.count() {
+            0 => String::new(),
+            more => format!(" {more} more came with it."),
+        };
+        return NextAct::Say(format!("The demo called a tool. Its result begins with {text:?}.{more}"));
+    }
+    let users = newest.iter().filter(|message| message.role == Role::User);
+    // Agents put texts of their own beside the user's. They begin with a tag.
+    let own = |text: &&str| !text.trim_start().starts_with('<');
+    let words = users.flat_map(texts).filter(own).last().unwrap_or_default();
+    let chosen = chosen(request, &Words::of(words));
+    let mut calls = Vec::with_capacity(chosen.len());
+    for tool in chosen {
+        let word = if is_risky(tool) { "echo demo" } else { "demo" };
+        match arguments(tool, word) {
+            Some(arguments) => calls.push((tool.name.clone().into_owned(), arguments)),
+            None => return NextAct::Say(format!("The demo cannot make up the arguments of {:?}.", tool.name)),
+        }
+    }
+    if calls.is_empty() { NextAct::Answer } else { NextAct::Call(calls) }
+}
+
+/// Returns the tools that the demo can call.
+pub(super) fn callable<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r Tool<'r>> {
+    let allowed = |tool: &&Tool<'_>| match &request.tool_choice {
+        Some(ToolChoice::None) => false,
+        Some(ToolChoice::Named(name)) => tool.name == *name,
+        Some(ToolChoice::Allowed(_, names)) => names.contains(&tool.name),
+        Some(ToolChoice::Auto | ToolChoice::Required) | None => true,
+    };
+    request.tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Function(..))).filter(allowed)
+}
+
+/// Returns the first tool that neither runs nor changes anything.
+pub(super) fn harmless<'r>(request: &'r Request<'_>) -> Option<&'r Tool<'r>> {
+    callable(request).find(|tool| !is_risky(tool))
+}
+
+/// Returns the tools to call: none, one, or two.
+fn chosen<'r>(request: &'r Request<'_>, words: &Words<'_>) -> Vec<&'r Tool<'r>> {
+    let is_named = |tool: &&Tool<'_>| {
+        matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name) || words.name(&tool.name)
+    };
+    let must = matches!(request.tool_choice, Some(ToolChoice::Required | ToolChoice::Allowed(true, _)));
+    let may = must || words.ask() || callable(request).count() <= FEW;
+    let mut tools: Vec<_> = callable(request).filter(is_named).collect();
+    if tools.is_empty() || words.say("parallel") {
+        tools.extend(callable(request).filter(|tool| may && !is_risky(tool) && !is_named(tool)));
+    }
+    let is_twice = words.say("parallel") && request.parallel_tool_calls != Some(false);
+    match tools.first() {
+        Some(only) if is_twice && tools.len() == 1 => tools.push(only),
+        Some(_) | None => tools.truncate(if is_twice { 2 } else { 1 }),
+    }
+    tools
+}
+
+fn arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
+    match &tool.kind {
+        ToolKind::Function(None, _) => Some("{}".to_owned()),
+        ToolKind::Function(Some(schema), _) => {
+            sample::of_schema(schema, word).filter(|arguments| arguments.starts_with('{'))
+        }
+        ToolKind::Custom | ToolKind::Other => None,
+    }
+}
+
+fn is_risky(tool: &Tool<'_>) -> bool {
+    let name = tool.name.to_ascii_lowercase();
+    RISKY.iter().any(|part| name.contains(part))
+}
+
+fn texts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m str> {
+    message.content.iter().filter_map(|part| match &part.kind {
+        PartKind::Text(text) => Some(&**text),
+        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
+    })
+}
+
+/// The words of the user.
+struct Words<'w>(Vec<&'w str>);
+
+impl<'w> Words<'w> {
+    fn of(text: &'w str) -> Self {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        Words(text.split(|c| !is_part(c)).map(|word| word.trim_matches('.')).collect())
+    }
+
+    fn say(&self, word: &str) -> bool {
+        self.0.iter().any(|said| said.eq_ignore_ascii_case(word))
+    }
+
+    /// Returns whether the words ask for a call.
+    fn ask(&self) -> bool {
+        ["tool", "tools", "call"].iter().any(|word| self.say(word))
+    }
+
+    /// Returns whether the words name a tool. A name that is a plain word, such as `Read`, counts
+    /// only if the words also ask for a call.
+    fn name(&self, name: &str) -> bool {
+        let is_plain = name.chars().all(char::is_alphabetic);
+        self.0.contains(&name) && (!is_plain || self.ask())
+    }
+}

@@ -1,0 +1,201 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The message of the buffered answer, after it was compared with the stream's.
+#[track_caller]
+fn said(request: &Value) -> Value {
+    let body = request.to_string();
+    let whole = reply(body.as_bytes(), false).unwrap();
+    let answer: Value =
+        serde_json::from_slice(&whole.pieces.iter().flat_map(|p| p.bytes.clone()).collect::<Vec<u8>>()).expect("JSON");
+    let message = answer["choices"][0]["message"].clone();
+    let streamed = streamed(request);
+    for member in ["content", "refusal", "reasoning_content"] {
+        assert_eq!(streamed[member].as_str(), message[member].as_str().unwrap_or_default().into(), "{member}");
+    }
+    let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+    let seen = streamed["tool_calls"].as_array().unwrap();
+    assert_eq!(seen.len(), calls.len());
+    for (index, (seen, call)) in seen.iter().zip(&calls).enumerate() {
+        assert_eq!((&seen["id"], &seen["function"], &seen["index"]), (&call["id"], &call["function"], &json!(index)));
+    }
+    assert_eq!(streamed["finish"], answer["choices"][0]["finish_reason"]);
+    assert_eq!(streamed["usage"], answer["usage"]);
+    let mut message = message;
+    message["finish"] = answer["choices"][0]["finish_reason"].clone();
+    message["usage"] = answer["usage"].clone();
+    message
+}
+
+/// What the events of a stream say together.
+fn streamed(request: &Value) -> Value {
+    let reply = reply(request.to_string().as_bytes(), true).unwrap();
+    let mut all = json!({"content": "", "refusal": "", "reasoning_content": "", "tool_calls": []});
+    for piece in &reply.pieces {
+        let text = std::str::from_utf8(&piece.bytes).unwrap();
+        let events = text.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+        for data in events.filter(|data| *data != "[DONE]") {
+            let chunk: Value = serde_json::from_str(data).unwrap();
+            for member in ["content", "refusal", "reasoning_content"] {
+                let more = chunk["choices"][0]["delta"][member].as_str().unwrap_or_default();
+                all[member] = format!("{}{more}", all[member].as_str().unwrap()).into();
+            }
+            let calls = chunk["choices"][0]["delta"]["tool_calls"].as_array().cloned().unwrap_or_default();
+            all["tool_calls"].as_array_mut().unwrap().extend(calls);
+            if let Some(reason) = chunk["choices"][0]["finish_reason"].as_str() {
+                all["finish"] = reason.into();
+            }
+            if chunk["usage"].is_object() {
+                all["usage"] = chunk["usage"].clone();
+            }
+        }
+    }
+    all
+}
+
+fn tool(name: &str) -> Value {
+    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}, "unit": {"enum": ["C", "F"]}}, "required": ["city"]});
+    json!({"type": "function", "function": {"name": name, "parameters": parameters}})
+}
+
+/// Asks with these tools; returns the names of what is called.
+fn called(words: &Value, tools: &[&str], more: &Value) -> Vec<String> {
+    let tools: Vec<_> = tools.iter().map(|name| tool(name)).collect();
+    let mut request = json!({"model": "demo", "messages": [{"role": "user", "content": words}], "tools": tools});
+    request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let said = said(&request);
+    let calls = said["tool_calls"].as_array().cloned().unwrap_or_default();
+    assert_eq!(said["finish"] == "tool_calls", !calls.is_empty(), "{said}");
+    for call in &calls {
+        let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+        assert!(arguments["city"].is_string() && arguments.as_object().unwrap().len() == 1, "{arguments}");
+    }
+    let ids: std::collections::BTreeSet<_> = calls.iter().map(|call| call["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), calls.len());
+    calls.iter().map(|call| call["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The tools of an agent.
+const AGENT: [&str; 6] = ["Bash", "Read", "Write", "list_directory", "run_shell_command", "web_fetch"];
+
+#[test]
+fn a_tool_is_called_where_the_words_ask_for_one() {
+    let none = json!({});
+    for (words, expected) in [
+        ("hello", &[][..]),
+        // A name that is a word of the language is none.
+        ("Read the file, Write a poem, run Bash", &[]),
+        ("call Read", &["Read"]),
+        ("Use the Read tool.", &["Read"]),
+        ("list_directory please", &["list_directory"]),
+        ("use a tool", &["Read"]),
+        ("use tools in parallel", &["Read", "list_directory"]),
+        ("call Bash", &["Bash"]),
+        ("call Read and web_fetch, in Parallel", &["Read", "web_fetch"]),
+        ("call Read and web_fetch", &["Read"]),
+        ("run_shell_command", &["run_shell_command"]),
+    ] {
+        assert_eq!(called(&json!(words), &AGENT, &none), expected, "{words}");
+    }
+    // Who does not know how to ask is told.
+    let tools = AGENT.map(tool);
+    let plain = said(&json!({"messages": [{"role": "user", "content": "hello"}], "tools": tools}));
+    assert!(plain["content"].as_str().unwrap().contains("6 tools: write \"call Read\""), "{plain}");
+    // Few tools are there to be tried; but none that runs commands.
+    assert_eq!(called(&json!("What is the weather?"), &["get_weather"], &none), ["get_weather"]);
+    assert_eq!(called(&json!("Both, in parallel"), &["get_weather"], &none), ["get_weather", "get_weather"]);
+    assert_eq!(called(&json!("hello"), &["local_shell", "exec"], &none), [""; 0]);
+    // What an agent says beside the user's words is not the user's.
+    let parts = json!([
+        {"type": "text", "text": "<system-reminder>Use the Read tool.</system-reminder>"},
+        {"type": "text", "text": "hello"},
+        {"type": "text", "text": " <context>call Read</context>"},
+    ]);
+    assert_eq!(called(&parts, &AGENT, &none), [""; 0]);
+}
+
+#[test]
+fn the_choice_of_the_request_holds() {
+    let named = json!({"tool_choice": {"type": "function", "function": {"name": "Bash"}}});
+    assert_eq!(called(&json!("hello"), &AGENT, &named), ["Bash"]);
+    assert_eq!(called(&json!("hello"), &AGENT, &json!({"tool_choice": "required"})), ["Read"]);
+    assert_eq!(called(&json!("call Read"), &AGENT, &json!({"tool_choice": "none"})), [""; 0]);
+    assert_eq!(called(&json!("in parallel"), &["a"], &json!({"parallel_tool_calls": false})), ["a"]);
+}
+
+#[test]
+fn after_the_results_comes_a_text_that_cites_the_first() {
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "get_weather", "arguments": "{}"}});
+    let mut request = json!({"model": "demo", "tools": [tool("get_weather")], "tool_choice": "required", "messages": [
+        {"role": "user", "content": "in parallel"},
+        {"role": "assistant", "content": null, "tool_calls": [call("a"), call("b")]},
+        {"role": "tool", "tool_call_id": "a", "content": format!("It \"rains\". {}", "x".repeat(200))},
+        {"role": "tool", "tool_call_id": "b", "content": "no"},
+        {"role": "user", "content": "call get_weather"},
+    ]});
+    let text = said(&request)["content"].as_str().unwrap().to_owned();
+    assert!(text.contains("begins with \"It \\\"rains\\\". xxx") && text.contains("1 more"), "{text}");
+    assert!(text.len() < 200, "{text}");
+    // The next turn may call again.
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.extend([json!({"role": "assistant", "content": text}), json!({"role": "user", "content": "again"})]);
+    assert_eq!(said(&request)["finish"], "tool_calls");
+}
+
+#[test]
+fn a_schema_is_answered_by_a_value_that_it_allows_or_declined() {
+    let ask = |format: Value| said(&json!({"messages": [{"role": "user", "content": "x"}], "response_format": format}));
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]});
+    let answer = ask(json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}));
+    assert_eq!(answer["content"], "{\"n\":3}");
+    let any = ask(json!({"type": "json_object"}));
+    assert!(serde_json::from_str::<Value>(any["content"].as_str().unwrap()).unwrap().is_object());
+    let hard = json!({"type": "object", "not": {}});
+    let declined = ask(json!({"type": "json_schema", "json_schema": {"name": "a", "schema": hard}}));
+    assert!(declined["content"].is_null() && declined["refusal"].is_string(), "{declined}");
+}
+
+#[test]
+fn thinking_usage_and_the_most_tokens_are_as_asked() {
+    let message = json!([{"role": "system", "content": "one two"}, {"role": "user", "content": "three"}]);
+    let plain = said(&json!({"model": "demo", "messages": message}));
+    let words = |text: &Value| text.as_str().unwrap_or_default().split_whitespace().count();
+    assert!(plain["reasoning_content"].is_null());
+    assert!(plain["content"].as_str().unwrap().contains("The request had 2 messages."), "{plain}");
+    assert_eq!(
+        (&plain["usage"]["prompt_tokens"], &plain["usage"]["completion_tokens"]),
+        (&json!(3), &json!(words(&plain["content"])))
+    );
+    let thinking = said(&json!({"model": "demo", "messages": message, "reasoning_effort": "low"}));
+    let thought = words(&thinking["reasoning_content"]);
+    assert!(thought > 5 && thinking["usage"]["completion_tokens_details"]["reasoning_tokens"] == thought);
+    assert_eq!(thinking["usage"]["completion_tokens"], thought + words(&thinking["content"]));
+    let cut = said(&json!({"model": "demo", "messages": message, "max_tokens": 3}));
+    assert_eq!((words(&cut["content"]), &cut["finish"]), (3, &json!("length")));
+    let none = said(&json!({"model": "demo", "messages": message, "reasoning_effort": "none"}));
+    assert!(none["reasoning_content"].is_null());
+}
+
+#[test]
+fn nonsense_is_answered_and_some_models_fail() {
+    for body in [&b"nonsense"[..], br#"{"messages":"x"}"#, br#"{"messages":[{}]}"#, b""] {
+        for stream in [false, true] {
+            let reply = reply(body, stream).unwrap();
+            assert!(reply.status == 200 && !reply.breaks && !reply.pieces.is_empty());
+        }
+    }
+    let ask = |model: &str, stream| {
+        reply(json!({"model": model, "messages": [{"role": "user", "content": "x"}]}).to_string().as_bytes(), stream)
+    };
+    let length = |reply: &Reply| reply.pieces.iter().map(|piece| piece.bytes.len()).sum::<usize>();
+    for stream in [false, true] {
+        assert_eq!(ask("demo-down", stream), None);
+        let busy = ask("demo-429", stream).unwrap();
+        assert_eq!((busy.status, busy.retry_after, busy.content_type), (429, Some(RETRY_AFTER), "application/json"));
+        let (broken, sound) = (ask("demo-broken", stream).unwrap(), ask("demo", stream).unwrap());
+        assert!(broken.breaks && length(&broken) > 0 && length(&broken) < length(&sound));
+        assert_eq!(ask("demo-slow", stream).unwrap().pieces[0].pause, SLOW);
+        assert_eq!(sound.pieces[0].pause, Duration::ZERO);
+    }
+}

@@ -1,0 +1,66 @@
+//! The blocks of a page about clients are run with the real clients, in a network namespace in
+//! which port 8080 of the loopback is the gateway, and which has nothing else.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::pages::{CodeBlock, Page, root};
+use super::{is_the_demos, program};
+use crate::clients::has_namespaces;
+use crate::sdk::installed;
+use crate::support::Gateway;
+
+/// Runs a block, with the files that the page says beside it. The demo must answer, unless the page
+/// expects an error.
+pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
+    if !has_namespaces() {
+        return;
+    }
+    let home = std::env::temp_dir().join(format!("portcullis-page-{}", gateway.address.port()));
+    std::fs::create_dir_all(&home).expect("a folder");
+    for block in page.blocks() {
+        let Some(file) = block.file_of_home() else { continue };
+        let file = home.join(file);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        std::fs::write(file, &block.text).expect("a file");
+    }
+    let socket = home.join("gateway.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
+    let address = gateway.address;
+    let bridge = tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                if let Ok(mut to) = tokio::net::TcpStream::connect(address).await {
+                    let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+                }
+            });
+        }
+    });
+    let node = installed("node");
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", node.join("node_modules/.bin").display());
+    let mut command = Command::new("timeout");
+    command.args(["120", "unshare", "-n", "python3"]).arg(root().join("tests/sdk/clients/inside.py"));
+    command.arg(&socket).arg("8080");
+    match block.kind.as_str() {
+        "python" => command.arg(installed("python-3.52.0").join("bin/python")).arg("-c"),
+        "js" => command.args(["node", "--input-type=module", "-e"]),
+        _ => command.args(["sh", "-eu", "-c"]),
+    };
+    // Node looks for packages in the folder that it runs in.
+    command.arg(&block.text).current_dir(if block.kind == "js" { &node } else { &home });
+    command.env_clear().env("PATH", path).env("HOME", &home).env("TMPDIR", &home);
+    let said = tokio::task::block_in_place(|| program(block, &mut command));
+    bridge.abort();
+    assert!(block.expects_error || is_the_demos(&said), "{}: {said}", block.place);
+    remove(&home);
+}
+
+/// Removes a folder in which a client may still be writing its last lines.
+fn remove(folder: &Path) {
+    for _ in 0..10 {
+        if std::fs::remove_dir_all(folder).is_ok() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}

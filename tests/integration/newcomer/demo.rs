@@ -1,0 +1,186 @@
+//! The demo at every door, with the catalog that ships: what a newcomer sees, and how each failure
+//! looks.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::client::{self, Response};
+use crate::support::{Catalog, Gateway, run};
+
+const DEMO_KEY: &str = "sk-demo-portcullis-published";
+
+/// A front door as its clients ask at it, and the words with which its broken streams end.
+struct Door {
+    name: &'static str,
+    key_header: &'static str,
+    /// The name that a client of it asks for by itself.
+    model: &'static str,
+    broken: &'static [&'static str],
+}
+
+const DOORS: [Door; 4] = [
+    Door { name: "chat", key_header: "authorization", model: "gpt-5", broken: &["\"error\"", "upstream_truncated"] },
+    Door { name: "messages", key_header: "x-api-key", model: "claude-opus-9", broken: &["event: error", "api_error"] },
+    Door { name: "responses", key_header: "authorization", model: "gpt-5", broken: &["response.failed"] },
+    Door { name: "gemini", key_header: "x-goog-api-key", model: "gemini-9-pro", broken: &["\"error\""] },
+];
+
+impl Door {
+    /// Asks a model with these words and tools.
+    async fn ask(&self, gateway: &Gateway, model: &str, stream: bool, (words, tools): (&str, &[&str])) -> Response {
+        gateway.raw(self.request(model, stream, (words, tools))).await
+    }
+
+    fn request(&self, model: &str, stream: bool, (words, tools): (&str, &[&str])) -> Vec<u8> {
+        let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+        let tool = |name: &&str| match self.name {
+            "chat" => json!({"type": "function", "function": {"name": name, "parameters": schema}}),
+            "messages" => json!({"name": name, "input_schema": schema}),
+            "responses" => json!({"type": "function", "name": name, "parameters": schema}),
+            _ => json!({"name": name, "parametersJsonSchema": schema}),
+        };
+        let tools: Vec<Value> = tools.iter().map(tool).collect();
+        let messages = json!([{"role": "user", "content": words}]);
+        let (path, body) = match self.name {
+            "chat" => (
+                "/v1/chat/completions".to_owned(),
+                json!({"model": model, "stream": stream, "messages": messages, "tools": tools, "reasoning_effort": "low"}),
+            ),
+            "messages" => (
+                "/v1/messages".to_owned(),
+                json!({"model": model, "stream": stream, "messages": messages, "tools": tools, "max_tokens": 3000,
+                "thinking": {"type": "enabled", "budget_tokens": 2000}}),
+            ),
+            "responses" => (
+                "/v1/responses".to_owned(),
+                json!({"model": model, "stream": stream, "input": words, "tools": tools, "reasoning": {"effort": "low", "summary": "auto"}}),
+            ),
+            _ => {
+                let call = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+                let thinking = json!({"thinkingConfig": {"includeThoughts": true, "thinkingBudget": 1000}});
+                let tools = json!([{"functionDeclarations": tools}]);
+                (
+                    format!("/v1beta/models/{model}:{call}"),
+                    json!({"contents": [{"role": "user", "parts": [{"text": words}]}], "tools": tools, "generationConfig": thinking}),
+                )
+            }
+        };
+        let key = if self.key_header == "authorization" { format!("Bearer {DEMO_KEY}") } else { DEMO_KEY.to_owned() };
+        let fields = [(self.key_header, key.as_str()), ("content-type", "application/json")];
+        client::request("POST", &path, &fields, body.to_string().as_bytes())
+    }
+
+    /// The calls of a buffered answer: the names, and the arguments.
+    fn calls(&self, answer: &Value) -> Vec<(Value, Value)> {
+        let list = match self.name {
+            "chat" => &answer["choices"][0]["message"]["tool_calls"],
+            "messages" => &answer["content"],
+            "responses" => &answer["output"],
+            _ => &answer["candidates"][0]["content"]["parts"],
+        };
+        let of_text = |text: &Value| serde_json::from_str(text.as_str().expect("a text")).expect("JSON");
+        let call = |item: &Value| match self.name {
+            "chat" => Some((item["function"]["name"].clone(), of_text(&item["function"]["arguments"]))),
+            "messages" => (item["type"] == "tool_use").then(|| (item["name"].clone(), item["input"].clone())),
+            "responses" => {
+                (item["type"] == "function_call").then(|| (item["name"].clone(), of_text(&item["arguments"])))
+            }
+            _ => item.get("functionCall").map(|call| (call["name"].clone(), call["args"].clone())),
+        };
+        list.as_array().into_iter().flatten().filter_map(call).collect()
+    }
+}
+
+fn shipped() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/conf/catalog.yaml")).expect("conf/catalog.yaml")
+}
+
+#[test]
+fn the_demo_answers_thinks_and_calls_at_every_door() {
+    run(async {
+        let gateway = Gateway::start(shipped()).await;
+        for door in &DOORS {
+            let what = door.name;
+            for stream in [false, true] {
+                let answer = door.ask(&gateway, door.model, stream, ("hello", &[])).await;
+                let text = answer.text();
+                assert_eq!(answer.status, 200, "{what}: {text}");
+                assert!(text.contains("Portcullis") && text.contains("think"), "{what}: {text}");
+                assert_eq!(answer.field("x-portcullis-model"), Some("demo"), "{what}");
+                let line = gateway.line_of(&answer).await;
+                assert_eq!((&line["usage"], &line["prompt_tokens"]), (&json!("reported"), &json!(1)), "{what}: {line}");
+                assert!(line["completion_tokens"].as_u64() > Some(30), "{what}: {line}");
+            }
+            let called = door.ask(&gateway, "demo", false, ("in parallel", &["get_weather", "bash", "get_time"])).await;
+            let expected = ["get_weather", "get_time"].map(|name| (json!(name), json!({"city": "demo"})));
+            assert_eq!(door.calls(&called.json()), expected, "{what}: {}", called.text());
+            // Agents have many tools.
+            let many = ["Bash", "Read", "Write", "Edit", "web_fetch"];
+            assert_eq!(door.calls(&door.ask(&gateway, "demo", false, ("hello", &many)).await.json()), [], "{what}");
+            let named = door.ask(&gateway, "demo", false, ("call Bash", &many)).await;
+            assert_eq!(door.calls(&named.json()), [(json!("Bash"), json!({"city": "echo demo"}))], "{what}");
+        }
+    });
+}
+
+#[test]
+fn each_failure_of_the_demo_looks_as_it_does_at_its_door() {
+    run(async {
+        for door in &DOORS {
+            // Each door with a gateway of its own, so that no target rests because of another door.
+            let gateway = Gateway::start(shipped()).await;
+            let (what, hello) = (door.name, ("hello", &[][..]));
+            let down = door.ask(&gateway, "demo-down", true, hello).await;
+            assert_eq!((down.status, down.field("x-portcullis-model")), (200, Some("demo")), "{what}: {}", down.text());
+            let attempts = gateway.line_of(&down).await["attempts"].to_string();
+            assert!(attempts.contains("unreachable") && attempts.contains("demo-down"), "{what}: {attempts}");
+
+            let busy = door.ask(&gateway, "demo-429", true, hello).await;
+            assert_eq!((busy.status, busy.field("retry-after")), (429, Some("5")), "{what}: {}", busy.text());
+            // Now the target rests, and nobody asks it.
+            let again = door.ask(&gateway, "demo-429", false, hello).await;
+            assert_eq!(again.status, 429, "{what}: {}", again.text());
+            assert_eq!(gateway.line_of(&again).await["attempts"], json!([]), "{what}");
+            // The demo itself does not rest.
+            assert_eq!(door.ask(&gateway, "demo", true, hello).await.status, 200, "{what}");
+
+            let broken = door.ask(&gateway, "demo-broken", true, hello).await;
+            let text = broken.text();
+            assert_eq!(broken.status, 200, "{what}: {text}");
+            assert!(door.broken.iter().all(|words| text.contains(words)) && text.contains("think"), "{what}: {text}");
+            assert!(!text.contains("[DONE]") && !text.contains("message_stop"), "{what}: {text}");
+            let whole = door.ask(&gateway, "demo-broken", false, hello).await;
+            assert_eq!(whole.status, 502, "{what}: {}", whole.text());
+        }
+    });
+}
+
+#[test]
+fn the_slow_demo_shows_signs_of_life() {
+    run(async {
+        let server = "timeouts: { commit_after: 100ms, comment: 1s }";
+        let gateway = Gateway::with(shipped()).server(server).start().await;
+        let mut connection = gateway.connect().await;
+        let began = Instant::now();
+        connection.send(DOORS[0].request("demo-slow", true, ("hello", &[]))).await;
+        let mut head = connection.head().await.expect("a head");
+        let life = connection.piece(&mut head).await.expect("a sign of life");
+        assert!(life.starts_with(b":") && began.elapsed() < Duration::from_secs(10), "{life:?}");
+        drop(connection);
+        assert_eq!(gateway.line().await["outcome"], "client_left");
+    });
+}
+
+#[test]
+fn who_has_no_list_of_models_asks_for_a_real_model_by_such_a_name() {
+    run(async {
+        let text = Catalog::new()
+            .to_string()
+            .replacen("accounts: {}", "accounts: { d: { dialect: demo } }", 1)
+            .replacen("models: {}", "models: { demo: { aliases: [\"gpt-*\"], targets: [{ account: d }] } }", 1);
+        let gateway = Gateway::start(text).await;
+        gateway.post(&client::chat("gpt-5")).await.is_error(404, "model_not_found");
+        assert_eq!(gateway.post(&client::chat("demo")).await.status, 200);
+    });
+}
