@@ -42,7 +42,7 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     command.args(["120", "unshare", "-n", "python3"]).arg(root().join("tests/sdk/clients/inside.py"));
     command.arg(&socket).arg("8080");
     match block.kind.as_str() {
-        "python" => command.arg(installed("python-3.52.0").join("bin/python")).arg("-c"),
+        "python" => command.arg(installed("python-agents").join("bin/python")).arg("-c"),
         "js" => command.args(["node", "--input-type=module", "-e"]),
         _ => command.args(["sh", "-eu", "-c"]),
     };
