@@ -240,11 +240,13 @@ fn catalogs(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(models as u64));
         // The cache is fresh each time, as after a reload.
         group.bench_function(format!("{name}, rendered"), |bencher| {
-            bencher.iter(|| Lists::default().list(black_box(catalog), key))
+            bencher.iter(|| Lists::default().list(black_box(catalog), key, &CHAT))
         });
         let lists = Lists::default();
-        assert!(lists.list(catalog, key).len() > models * 50);
-        group.bench_function(format!("{name}, cached"), |bencher| bencher.iter(|| lists.list(black_box(catalog), key)));
+        assert!(lists.list(catalog, key, &CHAT).len() > models * 50);
+        group.bench_function(format!("{name}, cached"), |bencher| {
+            bencher.iter(|| lists.list(black_box(catalog), key, &CHAT))
+        });
     }
     group.finish();
 }

@@ -35,6 +35,7 @@ fn main() -> Result<(), String> {
         let row = Row {
             at: at + n / 100,
             request_id: format!("01a1fc21-16ef-7125-9927-{n:012x}"),
+            door: "chat".into(),
             caller: callers.get(pick).cloned().ok_or("a caller")?,
             key: keys.get(pick).cloned().ok_or("a key")?,
             model: model.clone(),

@@ -37,6 +37,7 @@ impl Serialize for Line<'_> {
         line.serialize_entry("door", request.door)?;
         line.serialize_entry("method", &request.method)?;
         line.serialize_entry("path", &request.path)?;
+        some(&mut line, "session", request.session.as_deref())?;
         line.serialize_entry("model", &request.model)?;
         line.serialize_entry("account", &served.account)?;
         line.serialize_entry("upstream_model", &served.upstream_model)?;

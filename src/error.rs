@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use dialects::front::{CallerError, Front};
+use crate::base::secret::cut_keys;
+use dialects::front::{AnswerSoFar, CallerError, Front};
 use dialects::neutral::{Refused, looks_secret};
 
 /// The ways in which an exchange can end, as the access line and the metrics name them.
@@ -246,13 +247,13 @@ impl Refusal {
 
     /// Writes the refusal as its caller's format has it, as JSON.
     pub fn body(&self, front: &Front, request_id: &str) -> Vec<u8> {
-        (front.errors.body)(&self.told(front, request_id, false))
+        (front.errors.body)(&self.told(front, request_id, AnswerSoFar::default()))
     }
 
-    /// Writes the refusal as the end of a stream that cannot go on. `has_begun` says if some of the
-    /// answer was written.
-    pub fn event(&self, front: &Front, request_id: &str, has_begun: bool) -> Vec<u8> {
-        (front.errors.event)(&self.told(front, request_id, has_begun))
+    /// Writes the refusal as the end of a stream that cannot go on. `answer` says what was written
+    /// of it.
+    pub fn event(&self, front: &Front, request_id: &str, answer: AnswerSoFar<'_>) -> Vec<u8> {
+        (front.errors.event)(&self.told(front, request_id, answer))
     }
 
     /// Returns the status for callers of a front door.
@@ -266,10 +267,24 @@ impl Refusal {
         }
     }
 
-    fn told<'r>(&'r self, front: &Front, request_id: &'r str, has_begun: bool) -> CallerError<'r> {
+    /// Returns the headers of the refusal for callers of a front door, besides those of every
+    /// answer.
+    pub fn headers(&self, front: &Front) -> Vec<(&'static str, Cow<'static, str>)> {
+        let allow = if let What::MethodNotSupported { allow } = self.what { Some(allow) } else { None };
+        let wait = self.retry_after.filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_waits);
+        let headers = [
+            ("allow", allow.map(Cow::Borrowed)),
+            ("www-authenticate", (self.what == What::InvalidKey).then_some("Bearer".into())),
+            ("retry-after", wait.map(|seconds| seconds.to_string().into())),
+            ("x-should-retry", (!self.retry_helps).then_some("false".into())),
+        ];
+        headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    fn told<'r>(&'r self, front: &Front, request_id: &'r str, answer: AnswerSoFar<'r>) -> CallerError<'r> {
         let (ErrorRow { kind, code, .. }, status) = (self.what.row(), self.status(front));
         let (param, message, retry_after) = (self.param.as_deref(), &*self.message, self.retry_after);
-        CallerError { status, kind, code, param, message, request_id, retry_after, has_begun }
+        CallerError { status, kind, code, param, message, request_id, retry_after, answer }
     }
 
     /// Makes the refusal for failures that only the operator can end. It does not say whose
@@ -306,7 +321,7 @@ impl Refusal {
 
     /// Makes the refusal for a model that is unknown or forbidden.
     pub fn model_not_found(model: &str) -> Refusal {
-        let shown: String = model.chars().take(80).collect();
+        let shown: String = cut_keys(model).chars().take(80).collect();
         Refusal::new(
             What::ModelNotFound,
             format!(

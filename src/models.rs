@@ -1,10 +1,13 @@
 //! A list of models is the answer to `GET /v1/models`: exactly the models that a key may use, their
-//! aliases included. It is rendered once for each distinct set of permissions.
+//! aliases included, in the format that the caller speaks. It is rendered once for each format and
+//! each distinct set of permissions.
 
+use crate::base::calendar;
 use crate::base::lock::Lock;
-use crate::catalog::{Catalog, Key, Model};
+use crate::catalog::{Catalog, Key, Model, Target};
 use bytes::Bytes;
-use serde::Serialize;
+use dialects::front::{Front, ListedModel};
+use dialects::traits::Thinking;
 use std::collections::HashMap;
 
 /// The most bytes of all rendered lists. Beyond it, all are dropped and rendered again when they
@@ -14,31 +17,20 @@ const MOST: usize = 32 << 20;
 /// The rendered lists of one catalog.
 #[derive(Default)]
 pub struct Lists {
-    rendered: Lock<(usize, HashMap<usize, Bytes>)>,
+    rendered: Lock<(usize, HashMap<Rendered, Bytes>)>,
 }
 
-#[derive(Serialize)]
-struct List<'a> {
-    object: &'static str,
-    data: Vec<ListedModel<'a>>,
-}
-
-#[derive(Serialize)]
-struct ListedModel<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    owned_by: &'a str,
-}
+/// What a list is rendered for: the name of the format, and the permissions.
+type Rendered = (&'static str, usize);
 
 impl Lists {
     /// Returns the body of `GET /v1/models` for this key.
-    pub fn list(&self, catalog: &Catalog, key: &Key) -> Bytes {
-        let index = key.permissions.index;
+    pub fn list(&self, catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
+        let index = (front.name, key.permissions.index);
         if let Some(list) = self.rendered.lock().1.get(&index) {
             return list.clone();
         }
-        let list = render(catalog, key);
+        let list = render(catalog, key, front);
         let mut rendered = self.rendered.lock();
         if rendered.0 + list.len() > MOST {
             *rendered = Default::default();
@@ -51,27 +43,43 @@ impl Lists {
 }
 
 /// Returns the body of `GET /v1/models/{id}`, if this key may use the model.
-pub fn one(catalog: &Catalog, key: &Key, id: &str) -> Option<Bytes> {
+pub fn one(catalog: &Catalog, key: &Key, id: &str, front: &Front) -> Option<Bytes> {
     let model = catalog.visible(key, id)?;
-    Some(json(&entry(id, model)))
+    Some((front.models.one)(&entry(id, &created_at(model), model)).into())
 }
 
-fn render(catalog: &Catalog, key: &Key) -> Bytes {
-    let mut data: Vec<ListedModel<'_>> = catalog
-        .models()
-        .iter()
-        .filter(|model| model.served() && key.permissions.allow(&model.id))
-        .flat_map(|model| std::iter::once(&model.id).chain(&model.aliases).map(|id| entry(id, model)))
-        .collect();
-    data.sort_unstable_by(|a, b| a.id.cmp(b.id));
-    json(&List { object: "list", data })
+fn render(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
+    let models = catalog.models().iter().filter(|model| model.served() && key.permissions.allow(&model.id));
+    let models: Vec<_> = models.map(|model| (model, created_at(model))).collect();
+    let named = models.iter().flat_map(|(model, created_at)| {
+        std::iter::once(&model.id).chain(&model.aliases).map(move |id| entry(id, created_at, model))
+    });
+    let mut listed: Vec<_> = named.collect();
+    listed.sort_unstable_by(|a, b| a.id.cmp(b.id));
+    (front.models.all)(&listed).into()
 }
 
-fn entry<'a>(id: &'a str, model: &'a Model) -> ListedModel<'a> {
-    ListedModel { id, object: "model", created: model.created, owned_by: &model.owned_by }
+fn created_at(model: &Model) -> String {
+    calendar::time(model.created.saturating_mul(1000))
 }
 
-fn json(value: &impl Serialize) -> Bytes {
-    // Strings and numbers always serialise.
-    serde_json::to_vec(value).unwrap_or_default().into()
+fn entry<'m>(id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<'m> {
+    let targets = || model.targets.iter().filter(|target| target.account.enabled);
+    // What one target lacks, callers cannot rely on. `None`, which is unknown, is the least.
+    let least = |value: fn(&Target) -> Option<u64>| targets().map(value).min().flatten();
+    let thinks = |target: &Target| match target.traits.thinking {
+        Thinking::Unknown => None,
+        Thinking::None => Some(false),
+        Thinking::Budget | Thinking::Effort => Some(true),
+    };
+    let first = targets().next().and_then(thinks);
+    ListedModel {
+        id,
+        created: model.created,
+        created_at,
+        owned_by: &model.owned_by,
+        context: least(|target| target.traits.context),
+        max_output: least(|target| target.traits.max_output),
+        thinks: first.filter(|_| targets().all(|target| thinks(target) == first)),
+    }
 }

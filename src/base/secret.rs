@@ -4,6 +4,7 @@
 //! Code that needs the text calls [`Secret::expose`], so a search for that word finds every place
 //! where a secret is read.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use zeroize::Zeroizing;
@@ -25,6 +26,27 @@ impl Secret {
     }
 }
 
+/// Cuts the values of all parameters `key` out of a text, such as a path that a client has put
+/// together wrongly: no line may show them.
+pub fn cut_keys(text: &str) -> Cow<'_, str> {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(start) = value_of_key(rest) {
+        let (before, value) = rest.split_at(start);
+        let end = value.find(|c: char| c == '&' || c == '/' || c.is_whitespace()).unwrap_or(value.len());
+        shown.push_str(before);
+        shown.push_str("[cut]");
+        rest = value.split_at(end).1;
+    }
+    if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
+}
+
+/// Returns where the value of the first parameter `key` begins.
+fn value_of_key(text: &str) -> Option<usize> {
+    let lower = text.to_ascii_lowercase();
+    ["key=", "key%3d"].into_iter().filter_map(|name| Some(lower.find(name)? + name.len())).min()
+}
+
 impl From<String> for Secret {
     fn from(text: String) -> Self {
         Self::new(text)
@@ -39,7 +61,20 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::Secret;
+    use super::{Secret, cut_keys};
+
+    #[test]
+    fn no_key_stays_in_a_path() {
+        for (path, shown) in [
+            ("/v1/models", "/v1/models"),
+            ("/v1/models&key=sk-1", "/v1/models&key=[cut]"),
+            ("/v1beta/models%3FKEY%3Dsk-1&a=b", "/v1beta/models%3FKEY%3D[cut]&a=b"),
+            ("/key=a/key=b/x", "/key=[cut]/key=[cut]/x"),
+            ("api_key=s", "api_key=[cut]"),
+        ] {
+            assert_eq!(cut_keys(path), shown);
+        }
+    }
 
     #[test]
     fn s05_a_secret_prints_nothing_of_itself() {

@@ -6,6 +6,7 @@
 //! first.
 
 mod candidates;
+mod doors;
 mod instance;
 mod key;
 mod order;
@@ -37,7 +38,7 @@ use crate::limits::{Ask, Bound, Bounds, Reserve, admit};
 use crate::live::Snapshot;
 use crate::plan;
 use candidates::Rehearsal;
-use dialects::front::{CHAT, Envelope};
+use dialects::front::{Asked, Envelope, FRONTS, Front};
 use instance::Instance;
 use order::Order;
 use report::Report;
@@ -49,6 +50,16 @@ const TIMEOUT: &str = "x-portcullis-timeout";
 /// Runs the command. Exits with 0 if an account would be asked, with 1 if none would, and with 2 if
 /// that cannot be found out.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
+    if let Some(model) = &args.doors {
+        return match doors::explain(&args.conf.folder(), model, args.json) {
+            Ok(text) if write(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(why) => {
+                tell(&why);
+                ExitCode::from(2)
+            }
+        };
+    }
     match explain(args) {
         Ok(report) => {
             let text = if args.json { report.json() } else { text::render(&report) };
@@ -68,33 +79,51 @@ struct Input {
     snapshot: Snapshot,
     instance: Option<Instance>,
     headers: HeaderMap,
+    front: &'static Front,
+    /// What the path says of the request.
+    asked: Asked,
     body: Bytes,
 }
 
 fn explain(args: &ExplainArgs) -> Result<Report, String> {
     // The text is not repeated: it may be the secret.
-    Id::of(&args.key).map_err(|_| {
+    let key = args.key.as_deref().unwrap_or_default();
+    Id::of(key).map_err(|_| {
         "--key: this is not the id of a key. Write the name that the logs show, such as acme/prod, and never the secret"
     })?;
-    let headers = headers(&args.headers)?;
-    let conf = args.conf.folder();
-    let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume).map_err(|problems| {
+    let front = front(&args.door)?;
+    let headers = headers(&args.headers, front)?;
+    let Loaded { server, catalog, .. } = loaded(&args.conf.folder())?;
+    let instance = args.status.as_deref().map(instance::read).transpose()?;
+    let body = body(args.request.as_deref().unwrap_or(Path::new("-")), server.limits.request_body)?;
+    let asked = Asked { model: args.model.clone(), stream: args.stream };
+    let snapshot = Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1);
+    Ok(tried(key, &Input { server, snapshot, instance, headers, front, asked, body }))
+}
+
+/// Loads the configuration.
+fn loaded(conf: &Path) -> Result<Loaded, String> {
+    load(conf, Secrets::Assume).map_err(|problems| {
         format!(
             "{problems}\n{}: with these errors no request can be explained. `portcullis check` prints them, too",
-            shown(&conf)
+            shown(conf)
         )
-    })?;
-    let instance = args.status.as_deref().map(instance::read).transpose()?;
-    let body = body(&args.request, server.limits.request_body)?;
-    let snapshot = Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1);
-    Ok(tried(&args.key, &Input { server, snapshot, instance, headers, body }))
+    })
+}
+
+/// Finds a front door by its name.
+fn front(name: &str) -> Result<&'static Front, String> {
+    let names = FRONTS.map(|front| front.name).join(", ");
+    let found = FRONTS.into_iter().find(|front| front.name == name);
+    found.ok_or_else(|| format!("--door: there is no such front door; these there are: {names}"))
 }
 
 /// Reads those headers of the request that affect the result.
-fn headers(written: &[String]) -> Result<HeaderMap, String> {
+fn headers(written: &[String], front: &Front) -> Result<HeaderMap, String> {
     let read = |written: &String| {
         let (name, value) = written.split_once(':')?;
-        let name = [SESSION, TIMEOUT].into_iter().find(|known| known.eq_ignore_ascii_case(name.trim()))?;
+        let mut known = [SESSION, TIMEOUT].into_iter().chain(front.heard.sessions.iter().copied());
+        let name = known.find(|known| known.eq_ignore_ascii_case(name.trim()))?;
         Some((HeaderName::from_static(name), HeaderValue::from_str(value.trim()).ok()?))
     };
     let headers: Option<HeaderMap> = written.iter().map(read).collect();
@@ -119,7 +148,7 @@ fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
 /// Finds out what would become of the request, in the gateway's own steps.
 fn tried(key: &str, input: &Input) -> Report {
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let Input { server, snapshot, instance, headers, body } = input;
+    let Input { server, snapshot, instance, headers, front, asked, body } = input;
     let mut report = Report::default();
     running(server, instance.as_ref(), &mut report);
     let key = key::find(&snapshot.catalog, key, clock, &mut report);
@@ -132,7 +161,7 @@ fn tried(key: &str, input: &Input) -> Report {
         report.fault("request", refusal);
         None
     });
-    let envelope = read(body, server.limits.request_body, &mut report);
+    let envelope = read(body, server.limits.request_body, (front, asked), &mut report);
     let (Some(key), Some(envelope)) = (key, envelope) else { return report.refused() };
     let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else {
         return report.refused();
@@ -150,7 +179,7 @@ fn tried(key: &str, input: &Input) -> Report {
         return report.refused();
     }
 
-    let session = headers.get(SESSION).map(HeaderValue::as_bytes);
+    let session = checks::session(headers, front);
     let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
     let conversation = if is_sticky { plan::conversation(session, body, &envelope) } else { None };
     // The running state is put in after this: the target that the conversation belongs to may be
@@ -207,13 +236,18 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
 }
 
 /// Reads the parts of the body that the gateway reads.
-fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
+fn read(body: &Bytes, limit: usize, (front, asked): (&Front, &Asked), report: &mut Report) -> Option<Envelope> {
     if body.len() > limit {
         let what = format!("the body is larger than `limits.request_body` in server.yaml, {limit} bytes");
         report.fault("request", Refusal::new(What::TooLarge, what));
         return None;
     }
-    match (CHAT.envelope)(body) {
+    match (front.envelope)(body).map(|envelope| envelope.at(asked.clone())) {
+        Ok(envelope) if envelope.model.is_empty() => {
+            let what = format!("the path of the door `{}` names the model: write it as `--model MODEL`", front.name);
+            report.fault("request", Refusal::new(What::BadRequest { code: None }, what));
+            None
+        }
         Ok(envelope) => {
             let stream = if envelope.stream { "a stream" } else { "not a stream" };
             report.fact("request", format!("{} bytes for the model \"{}\", {stream}", body.len(), envelope.model));
@@ -241,7 +275,7 @@ fn running(server: &Server, instance: Option<&Instance>, report: &mut Report) {
 /// Names the part of the request from which its conversation is known.
 fn known_by(session: bool, envelope: &Envelope) -> &'static str {
     if session {
-        SESSION
+        "the name of the session"
     } else if envelope.cache_key.is_some() {
         "prompt_cache_key"
     } else if envelope.user.is_some() {

@@ -100,21 +100,35 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub conf: ConfArgs,
     /// The id of the key that sends the request, such as acme/prod. Never write the secret here
-    #[arg(long, value_name = "CALLER/NAME")]
-    pub key: String,
+    #[arg(long, value_name = "CALLER/NAME", required_unless_present = "doors")]
+    pub key: Option<String>,
+    /// The front door that the request comes in by: chat, messages, responses, gemini or
+    /// gemini_array
+    #[arg(long, value_name = "DOOR", default_value = "chat")]
+    pub door: String,
+    /// The model, where the path of the door names it (gemini, gemini_array)
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// A stream is asked for, where the path of the door says it
+    #[arg(long)]
+    pub stream: bool,
+    /// Show what each front door loses at each target of this model. There is no request then
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["key", "status", "headers", "model", "stream", "request"])]
+    pub doors: Option<String>,
     /// The status of a running instance: the URL of its /status page, such as
     /// http://127.0.0.1:9090/status, or a file with that page
     #[arg(long, value_name = "URL|FILE")]
     pub status: Option<String>,
-    /// A header of the request: `x-portcullis-session: …` or `x-portcullis-timeout: …`
+    /// A header of the request: `x-portcullis-session: …`, `x-portcullis-timeout: …`, or one in
+    /// which clients of the door name their session
     #[arg(long = "header", value_name = "HEADER")]
     pub headers: Vec<String>,
     /// Write JSON
     #[arg(long)]
     pub json: bool,
     /// The file with the request's body, as the caller sends it; - is standard input
-    #[arg(value_name = "REQUEST.json")]
-    pub request: PathBuf,
+    #[arg(value_name = "REQUEST.json", required_unless_present = "doors")]
+    pub request: Option<PathBuf>,
 }
 
 /// `usage`.

@@ -2,7 +2,7 @@
 //! admission by the caller's limits.
 
 use super::record::Record;
-use super::{Desk, Planned, checks, door, limits};
+use super::{Desk, Planned, checks, door, limits, request_id};
 use crate::base::calendar;
 use crate::catalog::{Key, Model};
 use crate::conf::price::ShowCost;
@@ -39,13 +39,15 @@ pub(super) fn model<'s>(
     envelope: &mut Envelope,
 ) -> Result<&'s Arc<Model>, Refusal> {
     let headers = &session.req_header().headers;
-    for name in record.front.headers {
+    for name in record.front.heard.passed {
         let lines = headers.get_all(*name).iter().filter_map(|line| line.to_str().ok());
         let value = lines.collect::<Vec<_>>().join(",");
         if !value.is_empty() {
             envelope.headers.push((name, value));
         }
     }
+    let session = checks::session(headers, record.front);
+    record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)));
     record.facts.request.stream = envelope.stream;
     let model = snapshot.catalog.visible(key, &envelope.model);
     let model = model.ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
@@ -80,8 +82,7 @@ impl Desk {
         let mut envelope = (record.front.envelope)(&body).map_err(unreadable)?.at(asked);
         let model = model(session, record, (&snapshot, key), &mut envelope)?;
         let headers = &session.req_header().headers;
-        let session_id = headers.get("x-portcullis-session").or_else(|| headers.get(record.front.session_header?));
-        let session_id = session_id.map(|value| value.as_bytes());
+        let session_id = checks::session(headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, model);
         let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
         let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation)

@@ -1,4 +1,4 @@
-//! Finds the key that a request's headers carry. The key is looked up by its SHA-256: so the secret
+//! Finds the key that a request carries. The key is looked up by its SHA-256: so the secret
 //! is compared with nothing, and the time of the look-up tells nothing about it.
 //!
 //! Every reason to refuse gives the same answer, so that nobody outside learns which one it was.
@@ -17,14 +17,23 @@ const LONGEST: usize = 512;
 /// The headers besides `authorization` in which SDKs send the key.
 const OTHERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
 
+/// Where a request may carry a key.
+#[derive(Clone, Copy)]
+pub struct Sent<'r> {
+    /// The headers.
+    pub headers: &'r HeaderMap,
+    /// The keys in the query, where the caller's format has them there.
+    pub queried: &'r [Vec<u8>],
+}
+
 /// Returns the key that a request may use, and whether its secret is one that is being replaced.
 pub fn key<'a>(
     catalog: &'a Catalog,
-    headers: &HeaderMap,
+    sent: Sent<'_>,
     address: Option<IpAddr>,
     now: SystemTime,
 ) -> Option<(&'a Arc<Key>, bool)> {
-    let secret = secret(headers)?;
+    let secret = secret(sent)?;
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let (key, old) = catalog.opened(&digest, now).ok()?;
     let allowed = key.allow_ips.is_empty() || address.is_some_and(|address| key.allows(address));
@@ -32,11 +41,13 @@ pub fn key<'a>(
 }
 
 /// Returns the one secret that was sent. Two different secrets count as none.
-fn secret(headers: &HeaderMap) -> Option<&[u8]> {
+fn secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
+    let Sent { headers, queried } = sent;
     let bearer = headers.get_all(http::header::AUTHORIZATION).iter().map(|value| bearer(value.as_bytes()));
     let others = OTHERS.iter().flat_map(|name| headers.get_all(*name)).map(|value| Some(value.as_bytes().trim_ascii()));
     let mut found = None;
-    for secret in bearer.chain(others) {
+    let queried = queried.iter().map(|key| Some(key.as_slice()));
+    for secret in bearer.chain(others).chain(queried) {
         let secret = secret.filter(|s| !s.is_empty() && s.len() <= LONGEST)?;
         if found.is_some_and(|other| other != secret) {
             return None;
@@ -130,7 +141,9 @@ mod tests {
     #[test]
     fn secrets_are_found_where_sdks_put_them() {
         let check = |lines: &[(&str, &str)], expected: Option<&str>| {
-            assert_eq!(secret(&headers(lines)), expected.map(str::as_bytes), "{lines:?}")
+            let headers = headers(lines);
+            let found = secret(Sent { headers: &headers, queried: &[] });
+            assert_eq!(found, expected.map(str::as_bytes), "{lines:?}")
         };
         check(&[], None);
         check(&[("authorization", "Bearer sk-a")], Some("sk-a"));
@@ -148,6 +161,22 @@ mod tests {
         check(&[("authorization", "Basic eA=="), ("x-api-key", "sk-a")], None);
         check(&[("x-api-key", &"k".repeat(513))], None);
     }
+
+    #[test]
+    fn a_key_in_the_query_counts_as_one_in_a_header() {
+        let check = |lines: &[(&str, &str)], queried: &[&str], expected: Option<&str>| {
+            let queried: Vec<_> = queried.iter().map(|key| key.as_bytes().to_vec()).collect();
+            let headers = headers(lines);
+            let found = secret(Sent { headers: &headers, queried: &queried });
+            assert_eq!(found, expected.map(str::as_bytes), "{lines:?} {queried:?}")
+        };
+        check(&[], &["sk-a"], Some("sk-a"));
+        check(&[("x-goog-api-key", "sk-a")], &["sk-a"], Some("sk-a"));
+        check(&[("x-goog-api-key", "sk-a")], &["sk-b"], None);
+        check(&[], &["sk-a", "sk-b"], None);
+        check(&[("x-goog-api-key", "sk-a")], &[""], None);
+    }
+
     /// A catalog with these keys of the caller `acme`, each as YAML.
     fn catalog(keys: &str) -> Catalog {
         let text = format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ {keys} }} }} }}\n");
@@ -156,7 +185,8 @@ mod tests {
 
     fn found(catalog: &Catalog, secret: &str, now: SystemTime) -> Option<String> {
         let bearer = format!("Bearer {secret}");
-        key(catalog, &headers(&[("authorization", &bearer)]), None, now)
+        let headers = headers(&[("authorization", &bearer)]);
+        key(catalog, Sent { headers: &headers, queried: &[] }, None, now)
             .map(|(key, old)| format!("{}{}", key.id, if old { " (old)" } else { "" }))
     }
 

@@ -3,6 +3,7 @@
 
 use crate::base::units::Span;
 use crate::error::{Refusal, What};
+use dialects::front::Front;
 use http::{HeaderMap, header};
 use pingora_proxy::Session;
 use std::time::Duration;
@@ -68,6 +69,13 @@ pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
         }
         None => Ok(()),
     }
+}
+
+/// Returns the caller's own name for the conversation. An empty name is none.
+pub fn session<'h>(headers: &'h HeaderMap, front: &Front) -> Option<&'h [u8]> {
+    let names = std::iter::once("x-portcullis-session").chain(front.heard.sessions.iter().copied());
+    let mut sessions = names.filter_map(|name| headers.get(name)).map(|value| value.as_bytes());
+    sessions.find(|session| !session.is_empty())
 }
 
 /// Returns the longest time for all attempts together, as the caller says.

@@ -16,6 +16,7 @@ use crate::desk::record::{Books, Record};
 use crate::desk::{auth, request_id};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
+use dialects::front::Front;
 use http::HeaderMap;
 use misread::HeadBytes;
 use pingora::apps::ServerApp;
@@ -140,15 +141,16 @@ impl Timed {
         let refusal = self.head.fault();
         let (method, path) = self.head.asked();
         let mut record = Record::new(self.books.clone());
+        record.front = Front::of(path, None, &|_| false);
         if let Some(began) = self.due.into_std().checked_sub(self.settings.timeouts.client_read).filter(|_| self.begun)
         {
             record.began = began;
         }
         record.facts.request.id = request_id::make();
-        (record.facts.request.method, record.facts.request.path) = (method.to_owned(), request_id::shown_path(path));
+        (record.facts.request.method, record.facts.request.path) = (method.to_owned(), request_id::shown(path));
         let peer = self.stream.get_socket_digest().and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
         record.facts.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
-        record.facts.answer.status = refusal.what.row().status;
+        record.facts.answer.status = refusal.status(record.front);
         let bare = method == "HEAD";
         let body = refusal.body(record.front, &record.facts.request.id);
         record.facts.answer.bytes = if bare { 0 } else { body.len() as u64 };

@@ -1,8 +1,10 @@
 //! A [`Door`] is a thing that a caller may ask for. Only the method and the path decide which door
-//! it is; headers and keys do not count, so an unknown path is a 404 for everybody.
+//! it is; keys do not count, so an unknown path is a 404 for everybody. Headers decide in which
+//! format models are listed.
 
+use crate::base::secret::cut_keys;
 use crate::error::{Refusal, What};
-use dialects::front::{Asked, FRONTS, Front};
+use dialects::front::{Asked, FRONTS, Front, ModelsAsked};
 
 /// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +46,9 @@ impl Door {
     }
 }
 
-/// Returns the door. `path` is the request's path as it was sent, without the query.
-pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool) -> Result<Door, Refusal> {
+/// Returns the door. `path` is the request's path as it was sent, without the query; `front` is the
+/// format in which callers expect an answer there.
+pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool, front: &'static Front) -> Result<Door, Refusal> {
     if method == "CONNECT" {
         // The target of CONNECT is no path. There is no tunnel here, whatever the target.
         return Err(Refusal::new(
@@ -53,7 +56,7 @@ pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool) -> Result
             "CONNECT is not supported: this gateway is not a forward proxy.",
         ));
     }
-    let Some(door) = by_path(path, query) else {
+    let Some(door) = by_path(path, query, front) else {
         return Err(Refusal::new(What::UnknownUrl, unknown(path)));
     };
     let (methods, allow, with_cors) = match door {
@@ -83,9 +86,9 @@ pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool) -> Result
 
 /// Returns what stands at a path, whatever the method. The path may have too many slashes, or no
 /// `/v1`: clients make such paths from a base URL that ends with a slash, or has no version.
-fn by_path(sent: &str, query: Option<&str>) -> Option<Door> {
-    let path = skip_slashes(sent)?;
-    match path.trim_end_matches('/') {
+fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Door> {
+    let path = sent.starts_with('/').then(|| sent.trim_matches('/'))?;
+    match path {
         "livez" => return Some(Door::Live),
         "readyz" => return Some(Door::Ready),
         "api/hello" => return Some(Door::Hello),
@@ -95,53 +98,16 @@ fn by_path(sent: &str, query: Option<&str>) -> Option<Door> {
         let counts = || (front.counting.as_ref()?.route)(sent, query).map(|asked| Door::Count(front, asked));
         (front.route)(sent, query).map(|asked| Door::Ask(front, asked)).or_else(counts)
     };
-    if let Some(door) = FRONTS.into_iter().find_map(asks) {
-        return Some(door);
-    }
-    if FRONTS.into_iter().any(|front| (front.owns)(sent)) {
-        return None;
-    }
-    let path = path.strip_prefix("v1").and_then(skip_slashes).unwrap_or(path);
-    let rest = path.strip_prefix("models")?;
-    match skip_slashes(rest) {
-        None if rest.is_empty() => Some(Door::Models),
-        None => None,
-        // Slashes between are a part of the id.
-        Some(id) => match id.trim_end_matches('/') {
-            "" => Some(Door::Models),
-            id => decode(id).map(Door::Model),
-        },
-    }
-}
-
-/// Returns the format in which callers at this path expect an answer, also if nothing is there.
-pub fn front_at(path: &str) -> &'static Front {
-    let [usual, ..] = FRONTS;
-    FRONTS.into_iter().find(|front| (front.owns)(path)).unwrap_or(usual)
+    let lists = || match (front.models.route)(sent)? {
+        ModelsAsked::List => Some(Door::Models),
+        ModelsAsked::One(id) => Some(Door::Model(id)),
+    };
+    FRONTS.into_iter().find_map(asks).or_else(lists)
 }
 
 /// Makes the id of an answer.
 pub fn make_id(front: &Front) -> String {
     format!("{}{}", front.id_prefix, uuid::Uuid::now_v7().simple())
-}
-
-/// Returns the text after one slash or more.
-fn skip_slashes(path: &str) -> Option<&str> {
-    path.starts_with('/').then(|| path.trim_start_matches('/'))
-}
-
-/// Decodes an id, with `%2F` and the like. An id must be UTF-8, and each `%` must have two digits.
-fn decode(id: &str) -> Option<String> {
-    let mut parts = id.split('%');
-    let mut out = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(2)?;
-        // `from_str_radix` would also take a sign.
-        let digits = Some(digits).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
-        out.push(u8::from_str_radix(digits, 16).ok()?);
-        out.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(out).ok()
 }
 
 /// Returns the message for an unknown path. For a near miss, it says what to use.
@@ -165,7 +131,7 @@ fn unknown(path: &str) -> String {
         "readyz" | "ready" => "GET /readyz",
         _ => "POST /v1/chat/completions, POST /v1/responses, POST /v1/messages or GET /v1/models",
     };
-    let shown: String = path.chars().take(80).collect();
+    let shown: String = cut_keys(path).chars().take(80).collect();
     format!("The path {shown} does not exist; use {hint}{note}.")
 }
 
@@ -173,6 +139,14 @@ fn unknown(path: &str) -> String {
 mod tests {
     use super::*;
     use dialects::front::{CHAT, GEMINI, GEMINI_ARRAY, MESSAGES};
+
+    fn front_at(path: &str) -> &'static Front {
+        Front::of(path, None, &|_| false)
+    }
+
+    fn find(method: &str, path: &str, query: Option<&str>, cors: bool) -> Result<Door, Refusal> {
+        super::find(method, path, query, cors, front_at(path))
+    }
 
     fn plain(front: &'static Front) -> Door {
         Door::Ask(front, Asked::default())
@@ -236,8 +210,10 @@ mod tests {
         let counts = Door::Count(&GEMINI, asked(false));
         assert_eq!(found("/v1/models/m:countTokens", None), Ok(counts));
         for path in ["/v1beta/models/m", "/v1beta/models"] {
-            assert_eq!((found(path, None), front_at(path)), (Err(404), &GEMINI), "{path}");
+            assert_eq!((found(path, None), front_at(path)), (Err(405), &GEMINI), "{path}");
         }
+        assert_eq!(find("GET", "/v1beta/models", None, false), Ok(Door::Models));
+        assert_eq!(find("GET", "/v1beta/models/org/m", None, false), Ok(Door::Model("org/m".into())));
         assert_eq!(find("GET", "/v1/models/m:8b", None, false), Ok(Door::Model("m:8b".into())));
         assert_eq!(find("GET", path, None, false).map_err(|r| r.what.row().status), Err(405));
     }

@@ -28,6 +28,7 @@ use crate::limits::KeyScopes;
 use crate::live::Snapshot;
 use crate::models;
 use bytes::Bytes;
+use dialects::front::Front;
 use door::Door;
 use pingora_proxy::Session;
 use record::{Books, Record};
@@ -70,20 +71,23 @@ impl Desk {
         let header = session.req_header();
         record.facts.request.id = request_id::of(&header.headers);
         record.facts.request.method = header.method.as_str().chars().take(16).collect();
-        record.facts.request.path = request_id::shown_path(header.uri.path());
+        record.facts.request.path = request_id::shown(header.uri.path());
         let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
         record.facts.sender.address = auth::address(&self.settings, peer, &header.headers);
     }
 
     /// Answers a request, or returns the plan for it.
     async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Planned>, Refusal> {
-        record.front = door::front_at(session.req_header().uri.path());
+        let header = session.req_header();
+        let (path, query) = (header.uri.path(), header.uri.query());
+        record.front = Front::of(path, query, &|name| header.headers.contains_key(name));
         checks::sizes(session, self.settings.limits.header_bytes)?;
         checks::coding(session)?;
         checks::protected(session)?;
         let header = session.req_header();
         let (path, query) = (header.uri.path(), header.uri.query());
-        let door = door::find(header.method.as_str(), path, query, !self.settings.cors.is_empty())?;
+        let cors = !self.settings.cors.is_empty();
+        let door = door::find(header.method.as_str(), path, query, cors, record.front)?;
         record.facts.request.door = door.name();
         exchange::panic_here(session, "door");
         let written = match door {
@@ -96,12 +100,13 @@ impl Desk {
             Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
             Door::Models => {
                 let (snapshot, key) = self.open(session, record)?;
-                let list = snapshot.lists.list(&snapshot.catalog, &key);
+                let list = snapshot.lists.list(&snapshot.catalog, &key, record.front);
                 self.reply(session, record).plain(200, "application/json", list).await
             }
             Door::Model(id) => {
                 let (snapshot, key) = self.open(session, record)?;
-                let one = models::one(&snapshot.catalog, &key, &id).ok_or_else(|| Refusal::model_not_found(&id))?;
+                let one = models::one(&snapshot.catalog, &key, &id, record.front);
+                let one = one.ok_or_else(|| Refusal::model_not_found(&id))?;
                 self.reply(session, record).plain(200, "application/json", one).await
             }
             Door::Count(front, asked) => {
@@ -121,9 +126,11 @@ impl Desk {
 
     /// Finds the key of the request, and notes that the key is used.
     fn open(&self, session: &Session, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
-        let headers = &session.req_header().headers;
+        let header = session.req_header();
         let snapshot = self.books.live.load_full();
-        let key = auth::key(&snapshot.catalog, headers, record.facts.sender.address, SystemTime::now());
+        let queried = record.front.keys_in_query(header.uri.query());
+        let sent = auth::Sent { headers: &header.headers, queried: &queried };
+        let key = auth::key(&snapshot.catalog, sent, record.facts.sender.address, SystemTime::now());
         let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
         if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
             let now = calendar::now();

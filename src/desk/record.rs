@@ -6,7 +6,6 @@
 //! counts the metrics, and tells the drain that the exchange is over. Only the caller's limits are
 //! settled before, when the usage is certain and the answer's end is about to leave.
 
-use super::door;
 use crate::access_log::AccessLog;
 use crate::base::calendar;
 use crate::conf::price::{Price, Usd};
@@ -75,7 +74,7 @@ impl Record {
             books,
             began: Instant::now(),
             is_exchange: true,
-            front: door::front_at(""),
+            front: Front::of("", None, &|_| false),
             facts: Settled {
                 began_at: calendar::now(),
                 request: Incoming { door: "none", ..Incoming::default() },

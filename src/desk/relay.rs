@@ -13,6 +13,7 @@ use crate::error::{Outcome, Refusal, What};
 use crate::exchange;
 use crate::exchange::producer::{CALLER_LEFT, Piece, Producer};
 use bytes::Bytes;
+use dialects::front::AnswerSoFar;
 use dialects::usage::Source;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -127,7 +128,7 @@ impl<'x> Relay<'x> {
                 Err(Stop::Refused(refusal)) => {
                     let notes = self.notes(producer, false);
                     count(self.reply.record, producer);
-                    return Ok(self.refuse(refusal, notes).await);
+                    return Ok(self.refuse(refusal, notes, producer.answer_so_far()).await);
                 }
                 Err(Stop::CallerLeft) => return Err(()),
                 Err(Stop::Cutting) => {
@@ -136,7 +137,7 @@ impl<'x> Relay<'x> {
                     let message = "The gateway is shutting down and could not wait for the end of the \
                                    answer. The answer that you received is not complete.";
                     let refusal = Refusal::new(What::ShuttingDown, message).retry_after(1);
-                    return Ok(self.refuse(refusal, Notes::default()).await);
+                    return Ok(self.refuse(refusal, Notes::default(), producer.answer_so_far()).await);
                 }
             }
         }
@@ -171,7 +172,7 @@ impl<'x> Relay<'x> {
     /// answer.
     async fn keep_alive(&mut self) -> Result<(), ()> {
         self.begin(&Notes::default()).await?;
-        self.send(Bytes::from_static(self.reply.record.front.keepalive), false).await
+        self.send(Bytes::from_static(self.reply.record.front.around.keepalive), false).await
     }
 
     /// Writes events. If the head left before it was known who answers, the stream says what the
@@ -182,7 +183,7 @@ impl<'x> Relay<'x> {
             if self.head {
                 for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
                     let Some(value) = value else { continue };
-                    let told = (self.reply.record.front.late_header)(name, value);
+                    let told = (self.reply.record.front.around.late_header)(name, value);
                     if !told.is_empty() {
                         self.send(told.into(), false).await?;
                     }
@@ -217,15 +218,17 @@ impl<'x> Relay<'x> {
         Ok(())
     }
 
-    /// Ends the answer with a refusal, or returns it if nothing was written yet.
-    async fn refuse(&mut self, refusal: Refusal, notes: Notes) -> End {
+    /// Ends the answer with a refusal, or returns it if nothing was written yet. The answer has
+    /// this id, and so many events were written.
+    async fn refuse(&mut self, refusal: Refusal, notes: Notes, (id, events): (String, u64)) -> End {
         self.reply.record.refused(&refusal);
         if !self.head {
             return End::Refused(refusal, notes);
         }
         let record = &*self.reply.record;
         let has_begun = record.facts.times.first_byte.is_some();
-        let event = refusal.event(record.front, &record.facts.request.id, has_begun);
+        let answer = AnswerSoFar { id: &id, events, has_begun };
+        let event = refusal.event(record.front, &record.facts.request.id, answer);
         let ends = !record.front.errors.cuts;
         match self.answer(event.into(), ends).await {
             Ok(()) if ends => End::Answered,

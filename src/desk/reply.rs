@@ -97,18 +97,9 @@ impl Reply<'_> {
             return Err(());
         }
         let mut head = self.head(refusal.status(self.record.front))?;
-        if let What::MethodNotSupported { allow } = &refusal.what {
-            insert(&mut head, "allow", allow)?;
-        }
-        if refusal.what == What::InvalidKey {
-            insert(&mut head, "www-authenticate", "Bearer")?;
-        }
         notes.add_to(&mut head)?;
-        if let Some(seconds) = refusal.retry_after {
-            insert(&mut head, "retry-after", &seconds.to_string())?;
-        }
-        if !refusal.retry_helps {
-            insert(&mut head, "x-should-retry", "false")?;
+        for (name, value) in refusal.headers(self.record.front) {
+            insert(&mut head, name, &value)?;
         }
         if refusal.what == What::Internal {
             // Nobody knows what else a panic of ours left behind on this connection.
@@ -126,7 +117,7 @@ impl Reply<'_> {
     /// Writes the head of a stream.
     pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        insert(&mut head, "content-type", self.record.front.stream_type)?;
+        insert(&mut head, "content-type", self.record.front.around.content_type)?;
         insert(&mut head, "cache-control", "no-cache, no-transform")?;
         insert(&mut head, "x-accel-buffering", "no")?;
         notes.add_to(&mut head)?;

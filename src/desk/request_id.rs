@@ -1,6 +1,7 @@
 //! A request id names one request in logs and answers. This module also writes the path as logs
 //! show it.
 
+use crate::base::secret::cut_keys;
 use http::HeaderMap;
 
 /// Returns the caller's own id of a request, or makes one.
@@ -20,7 +21,8 @@ fn callers(value: &[u8]) -> Option<String> {
     fits.then(|| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Returns a path as logs show it: cut short, since it may have any content.
-pub fn shown_path(path: &str) -> String {
-    path.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
+/// Returns a path, or a conversation's name, as logs show it: cut short, since it may have any
+/// content.
+pub fn shown(text: &str) -> String {
+    cut_keys(text).chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -106,6 +106,8 @@ pub struct Producer<'x> {
     timing: (Option<Duration>, Option<Duration>),
     /// The usage of the exchange.
     usage: Usage,
+    /// What was told of an answer that broke: its id if it is the upstream's, and its events.
+    told: (Option<String>, u64),
     /// The attempts that have ended.
     attempts: Attempts,
     /// The account that answers, and what is known of its answer.
@@ -151,6 +153,7 @@ impl<'x> Producer<'x> {
             asked: None,
             timing: (None, None),
             usage: Usage::default(),
+            told: (None, 0),
             attempts: Attempts::default(),
             served: Served::default(),
         }
@@ -193,9 +196,19 @@ impl<'x> Producer<'x> {
         self.state.streaming().map_or(self.usage, |live| live.reading.stream.usage_so_far())
     }
 
+    /// Returns the id of the answer as the caller knows it, and the number of its events so far.
+    pub fn answer_so_far(&self) -> (String, u64) {
+        let (id, events) =
+            self.state.streaming().map_or_else(|| self.told.clone(), |live| live.reading.stream.so_far());
+        (id.unwrap_or_else(|| self.request.face.id.clone()), events)
+    }
+
     /// Ends the attempts that run, and notes why: the caller left, or the gateway shuts down.
     pub fn abandon(&mut self, why: &'static str) {
         self.usage = self.usage_so_far();
+        if let Some(live) = self.state.streaming() {
+            self.told = live.reading.stream.so_far();
+        }
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
         for running in self.state.stop_race() {
             // A caller who leaves pays for what was asked for it: once, though two attempts run.

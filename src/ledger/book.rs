@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The version of the tables that this program writes.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Marks the file as a ledger among other SQLite files: "PCul".
 const APPLICATION: i64 = 0x5043_756c;
 /// The longest time to wait for another program that locks the file.
@@ -33,7 +33,8 @@ const TABLES: &str = "
         account TEXT NOT NULL, upstream_model TEXT NOT NULL, outcome TEXT NOT NULL,
         prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
         reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
-        attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL, first_byte_ms INTEGER);
+        attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL, first_byte_ms INTEGER,
+        door TEXT NOT NULL DEFAULT '');
     CREATE INDEX IF NOT EXISTS exchange_at ON exchange (at);
     CREATE TABLE IF NOT EXISTS daily (
         day INTEGER NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
@@ -50,16 +51,17 @@ const TABLES: &str = "
         prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
         reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
         attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL,
+        door TEXT NOT NULL DEFAULT '',
         PRIMARY KEY (process, number)) WITHOUT ROWID;
 ";
 
 /// The columns that rows and running exchanges share, in the order of [`values`].
 pub(super) const COLUMNS: &str =
     "at, request_id, caller, key, model, account, upstream_model, prompt, completion, cached, cache_write,
-    reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms";
+    reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, door";
 /// The placeholders for those columns and two more.
 pub(super) const VALUES: &str =
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
 
 // SQLite makes a float of a sum that is too large. So `min` takes the smaller of two numbers, which
 // is always a whole one. Only money can be so large, with prices that somebody wrote: an answer has
@@ -256,7 +258,7 @@ pub(super) fn add<'r>(
 }
 
 /// Returns the values of [`COLUMNS`].
-pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 20] {
+pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 21] {
     [
         number(row.at).into(),
         row.request_id.as_str().into(),
@@ -278,6 +280,7 @@ pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 20] {
         row.stream.into(),
         row.status.into(),
         number(row.total_ms).into(),
+        row.door.as_ref().into(),
     ]
 }
 
@@ -310,6 +313,14 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         check(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
+    // Version 1 had no doors.
+    for table in ["exchange", "running"] {
+        let has_door = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = 'door')";
+        if !transaction.query_row(has_door, [table], |row| row.get::<_, bool>(0))? {
+            transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN door TEXT NOT NULL DEFAULT ''"))?;
+        }
+    }
+    transaction.execute("UPDATE meta SET value = ?1 WHERE name = 'version'", params![VERSION])?;
     transaction
         .execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
     // If the check fails, the transaction undoes what was made.
@@ -326,7 +337,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
         .query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| row.get::<_, i64>(0))
         .optional()?;
     match version {
-        Some(VERSION) => Ok(()),
+        Some(1..=VERSION) => Ok(()),
         Some(newer) if newer > VERSION => Err(Fault::new(format!(
             "a newer Portcullis wrote it (its format is {newer}, and this Portcullis knows \
              {VERSION}); run the newer one, or write another file as `ledger.path`"

@@ -130,6 +130,7 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         stream: row.get(17)?,
         status: row.get(18)?,
         total_ms: whole(row, 19)?,
+        door: text(20)?.into(),
         ..Row::default()
     })
 }

@@ -16,6 +16,8 @@ pub struct Row {
     pub at: u64,
     /// The request's id, as in the access line.
     pub request_id: String,
+    /// The name of the door.
+    pub door: Arc<str>,
     /// The caller.
     pub caller: Arc<str>,
     /// The caller's key.
@@ -57,6 +59,7 @@ impl Row {
         Row {
             at,
             request_id: request.id.clone(),
+            door: request.door.into(),
             caller: name(&sender.caller),
             key: name(&sender.key),
             model: name(&request.model),
@@ -74,6 +77,7 @@ impl Row {
         Some(Row {
             at: settled.spending.admitted?,
             request_id: settled.request.id,
+            door: settled.request.door.into(),
             caller: settled.sender.caller?,
             key: settled.sender.key?,
             model: settled.request.model?,

@@ -57,6 +57,7 @@ pub(super) fn row(at: u64) -> Row {
     Row {
         at,
         request_id: format!("r{at}"),
+        door: "chat".into(),
         caller: "acme".into(),
         key: "acme/prod".into(),
         model: "m".into(),
@@ -354,9 +355,31 @@ fn the_database_of_another_program() {
 fn the_ledger_of_a_newer_version() {
     let put = |path: &Path| {
         drop(book::Book::open(path, "x").unwrap());
-        Connection::open(path).unwrap().execute("UPDATE meta SET value = 2 WHERE name = 'version'", []).unwrap();
+        Connection::open(path).unwrap().execute("UPDATE meta SET value = 3 WHERE name = 'version'", []).unwrap();
     };
-    check_obstacle(put, "a newer Portcullis wrote it (its format is 2, and this Portcullis knows 1)", remove);
+    check_obstacle(put, "a newer Portcullis wrote it (its format is 3, and this Portcullis knows 2)", remove);
+}
+
+#[test]
+fn the_ledger_of_an_older_version_goes_on() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    ledger.write(Row { door: "messages".into(), ..row(NOW) });
+    drop(ledger);
+    let old = "ALTER TABLE exchange DROP COLUMN door; ALTER TABLE running DROP COLUMN door;
+        UPDATE meta SET value = 1 WHERE name = 'version'";
+    eventually("the writer has let go", || Connection::open(folder.file()).unwrap().execute_batch(old).is_ok());
+    // Readers need no more than it has.
+    assert!(super::read::Reader::open(&folder.file()).unwrap().is_some());
+    let ledger = folder.open();
+    ledger.write(Row { door: "responses".into(), ..row(NOW + 1) });
+    drop(ledger);
+    let doors = || -> Vec<String> {
+        let file = folder.read();
+        let mut doors = file.prepare("SELECT door FROM exchange ORDER BY at").unwrap();
+        doors.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    eventually("both rows are there", || doors() == ["", "responses"]);
 }
 
 #[test]

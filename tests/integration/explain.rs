@@ -288,3 +288,67 @@ fn a_request_may_come_from_standard_input() {
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success() && said(&output).starts_with("yes: "), "{}", said(&output));
 }
+
+/// A request in the format of another door is explained as the gateway would treat it.
+#[test]
+fn the_doors_are_explained_too() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::new()
+            .account("o", &mock)
+            .account_with("a", &mock, "dialect: anthropic")
+            .model("m", &["o=gpt-4o", "a=claude-sonnet-4-5"]);
+        let gateway = Gateway::start(catalog).await;
+        let conf = gateway.conf.to_str().unwrap().to_owned();
+        let file = |name: &str, body: &Value| {
+            let path = gateway.conf.with_file_name(name);
+            std::fs::write(&path, body.to_string()).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let explain = |args: &[&str]| {
+            let told = portcullis(&[&["explain", "--conf", &conf], args].concat());
+            (told.status.code(), String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned())
+        };
+        let messages =
+            json!({"model": "m", "max_tokens": 9, "top_k": 5, "messages": [{"role": "user", "content": "hello"}]});
+        let contents = json!({"contents": [{"parts": [{"text": "hello"}]}]});
+        let (messages, contents) = (file("messages.json", &messages), file("contents.json", &contents));
+        let key = ["--key", "acme/prod"];
+        let (code, said) = explain(&[&key[..], &["--door", "messages", "--json", &messages]].concat());
+        assert_eq!(code, Some(0), "{said}");
+        let told: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(told["candidates"][0]["request"]["dropped"], json!(["top_k"]), "{said}");
+        // To the same format it passes.
+        assert_eq!(told["candidates"][1]["request"]["dropped"], json!([]), "{said}");
+        let (code, said) = explain(&[&key[..], &["--door", "gemini", "--model", "m", "--stream", &contents]].concat());
+        assert!(code == Some(0) && said.contains("a stream") && !said.contains("not a stream"), "{said}");
+        let (code, said) = explain(&[&key[..], &["--door", "gemini", &contents]].concat());
+        assert!(code == Some(1) && said.contains("--model MODEL"), "{said}");
+        let (code, said) = explain(&[&key[..], &["--door", "soap", &contents]].concat());
+        assert!(code == Some(2) && said.contains("chat, messages, responses, gemini, gemini_array"), "{said}");
+
+        let (code, said) = explain(&["--doors", "m", "--json"]);
+        assert_eq!(code, Some(0), "{said}");
+        let told: Value = serde_json::from_str(&said).unwrap();
+        let doors = told["doors"].as_array().unwrap();
+        assert_eq!(doors.len(), 8, "{said}");
+        let at = |door: &str, account: &str| {
+            doors.iter().find(|row| row["door"] == door && row["account"] == account).unwrap().clone()
+        };
+        let has = |row: &Value, list: &str, name: &str| row[list].as_array().unwrap().contains(&json!(name));
+        let to_openai = at("messages", "o");
+        assert!(has(&to_openai, "lost", "top_k") && has(&to_openai, "refused", "web search"), "{to_openai}");
+        let passed = at("messages", "a");
+        assert!(!has(&passed, "lost", "top_k") && !has(&passed, "refused", "web search"), "{passed}");
+        // What may be said is what the account allows: containers are a reference.
+        assert!(has(&passed, "refused", "container"), "{passed}");
+        assert_eq!(at("chat", "o")["lost"], json!([]));
+        assert!(has(&at("chat", "a"), "lost", "seed"), "{said}");
+        assert!(has(&at("gemini", "o"), "lost", "safetySettings"), "{said}");
+        assert!(has(&at("responses", "a"), "lost", "tools[].web_search"), "{said}");
+        let (code, said) = explain(&["--doors", "m"]);
+        assert!(code == Some(0) && said.contains("\nmessages at o (gpt-4o)\n  lost     "), "{said}");
+        assert_eq!(explain(&["--doors", "nothing"]).0, Some(2));
+        assert_eq!(mock.count(), 0);
+    });
+}

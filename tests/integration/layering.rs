@@ -102,8 +102,6 @@ const OF_ONE_FRONT_DOOR: &[&str] = &[
     "crates/dialects/src/front/responses.rs",
     "crates/dialects/src/front/gemini",
     "crates/dialects/src/front/gemini.rs",
-    // A file with a request in this format is what it explains.
-    "src/cli/explain.rs",
     // It asks as a caller would.
     "src/exchange/producer/probe.rs",
 ];

@@ -31,6 +31,7 @@ fn row(request_id: &str, caller: &str, model: &str, cost: Option<u64>) -> Row {
     Row {
         at: now(),
         request_id: request_id.to_owned(),
+        door: "chat".into(),
         caller: caller.into(),
         key: format!("{caller}/prod").into(),
         model: model.into(),

@@ -205,3 +205,116 @@ fn a_list_goes_with_its_catalog() {
         assert_eq!(ids(&gateway.get("/v1/models").await), ["m", "n"]);
     });
 }
+
+/// Each format has a path of its own, or headers by which its clients are known.
+#[test]
+fn three_formats_share_a_path() {
+    run(async {
+        let mock = Mock::start().await;
+        let traits = |more| format!("{{ account: a, model: up, traits: {{ {more} }} }}");
+        let known = traits("context: 200000, max_output: 8192, thinking: budget");
+        let less = "{ account: b, traits: { context: 9, max_output: 4096, thinking: effort } }";
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .account("b", &mock)
+            .model_of("both", &[&known, less], "aliases: [also]")
+            .model("plain", &["a"])
+            .caller("none", "sk-CaNaRy-caller-none", "models: []");
+        let gateway = Gateway::start(catalog).await;
+        let ask = async |target: &str, fields: &[(&str, &str)]| gateway.raw(request("GET", target, fields, b"")).await;
+        let bearer = format!("Bearer {KEY}");
+        let anthropic = [("anthropic-version", "2023-06-01"), ("x-api-key", KEY)];
+        let list = ask("/v1/models?limit=1000", &anthropic).await;
+        let created = "2026-01-01T00:00:00.000Z";
+        let both = |id: &str| {
+            json!({"type": "model", "id": id, "display_name": id, "created_at": created, "lifecycle": "active",
+                "max_input_tokens": 9, "max_tokens": 4096, "capabilities": null})
+        };
+        let plain = json!({"type": "model", "id": "plain", "display_name": "plain", "created_at": created, "lifecycle": "active",
+            "max_input_tokens": null, "max_tokens": null, "capabilities": null});
+        assert_eq!(
+            list.json(),
+            json!({"data": [both("also"), both("both"), plain], "has_more": false, "first_id": "also", "last_id": "plain"})
+        );
+        assert_eq!(list.field("request-id"), list.field("x-request-id"));
+        assert_eq!(ask("/v1/models/also", &anthropic).await.json(), both("also"));
+        // The first that is there decides.
+        let all = [anthropic[0], ("x-goog-api-key", KEY), ("authorization", &bearer)];
+        assert_eq!(ask("/v1/models", &all).await.json()["has_more"], false);
+
+        let methods = json!(["generateContent"]);
+        let both = |id: &str| {
+            json!({"name": format!("models/{id}"), "displayName": id, "inputTokenLimit": 9, "outputTokenLimit": 4096,
+                "supportedGenerationMethods": methods, "thinking": true})
+        };
+        let plain = json!({"name": "models/plain", "displayName": "plain", "supportedGenerationMethods": methods});
+        let expected = json!({"models": [both("also"), both("both"), plain]});
+        let by_client = [("authorization", bearer.as_str()), ("x-goog-api-client", "google-genai-sdk/3.1.0")];
+        let by_query = format!("/v1/models?pageSize=50&key={KEY}");
+        for (target, fields) in [
+            ("/v1beta/models?pageSize=50", &[("authorization", bearer.as_str())][..]),
+            ("/v1beta/models", &[("x-goog-api-key", KEY)]),
+            ("/v1/models", &[("x-goog-api-key", KEY)]),
+            ("/models", &[("x-goog-api-key", KEY)]),
+            ("/v1/models", &by_client),
+            (&by_query, &[]),
+        ] {
+            assert_eq!(ask(target, fields).await.json(), expected, "{target} {fields:?}");
+        }
+        for target in ["/v1beta/models/both", "/v1beta/models/models%2Fboth", "/v1/models/models/both"] {
+            assert_eq!(ask(target, &[("x-goog-api-key", KEY)]).await.json(), both("both"), "{target}");
+        }
+        // A key alone chooses nothing.
+        for name in ["x-api-key", "api-key"] {
+            assert_eq!(ids(&ask("/v1/models", &[(name, KEY)]).await), ["also", "both", "plain"]);
+        }
+        // Who may use nothing has a list of his own, in each format.
+        let key = "sk-CaNaRy-caller-none";
+        let none = ask("/v1/models", &[("anthropic-version", "x"), ("x-api-key", key)]).await;
+        assert_eq!(none.json(), json!({"data": [], "has_more": false, "first_id": null, "last_id": null}));
+        assert_eq!(ask("/v1beta/models", &[("x-goog-api-key", key)]).await.json(), json!({"models": []}));
+        assert_eq!(ids(&ask("/v1/models", &[("x-api-key", key)]).await), [""; 0]);
+    });
+}
+
+#[test]
+fn what_goes_wrong_with_a_list_is_told_in_its_format() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let ask = async |target: &str, fields: &[(&str, &str)]| {
+            let answer = gateway.raw(request("GET", target, fields, b"")).await;
+            (answer.status, answer.json(), answer.field("x-should-retry").map(str::to_owned))
+        };
+        let version = ("anthropic-version", "2023-06-01");
+        let google = ("x-goog-api-client", "google-genai-sdk/3.1.0");
+        let (status, error, _) = ask("/v1/models/none", &[version, ("x-api-key", KEY)]).await;
+        assert_eq!(
+            (status, &error["type"], &error["error"]["type"]),
+            (404, &json!("error"), &json!("not_found_error"))
+        );
+        let (status, error, retry) = ask("/v1/models", &[version, ("x-api-key", "no")]).await;
+        assert_eq!(
+            (status, &error["error"]["type"], retry.as_deref()),
+            (401, &json!("authentication_error"), Some("false"))
+        );
+        for target in ["/v1beta/models/none", "/v1/models/none"] {
+            let (status, error, _) = ask(target, &[("x-goog-api-key", KEY)]).await;
+            assert_eq!((status, &error["error"]["status"]), (404, &json!("NOT_FOUND")), "{target}");
+        }
+        for (target, fields) in
+            [("/v1beta/models?key=no", &[][..]), ("/v1/models?key=no", &[]), ("/v1/models", &[google])]
+        {
+            let (status, error, retry) = ask(target, fields).await;
+            assert_eq!((status, &error["error"]["status"]), (401, &json!("UNAUTHENTICATED")), "{target}");
+            assert_eq!(retry.as_deref(), Some("false"));
+        }
+        // So is a path at which nothing is.
+        let (status, error, _) = ask("/v1/files", &[version]).await;
+        assert_eq!((status, &error["type"]), (404, &json!("error")));
+        let (status, error, _) = ask("/v1/files", &[google]).await;
+        assert_eq!((status, &error["error"]["status"]), (404, &json!("NOT_FOUND")));
+        let (status, error, _) = ask("/v1/models/none", &[("x-api-key", KEY)]).await;
+        assert_eq!((status, &error["error"]["code"]), (404, &json!("model_not_found")));
+    });
+}

@@ -94,6 +94,61 @@ fn a_broken_stream_of_responses_ends_with_an_error_and_a_failure() {
         let events = data(&stream);
         let kinds: Vec<_> = events.iter().rev().take(2).map(|event| event["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["response.failed", "error"], "{}", stream.text());
+        // Both go on where the stream stopped.
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number, "{event}");
+        }
+        let (first, last) = (&events[0]["response"]["id"], &events.last().unwrap()["response"]["id"]);
+        assert!(first.as_str().is_some_and(|id| id.starts_with("resp_")), "{first}");
+        assert_eq!(first, last);
+    });
+}
+
+/// The client's name for the conversation is in the access line.
+#[test]
+fn the_access_line_has_the_session() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = over(&mock).await;
+        let messages = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]});
+        let responses = json!({"model": "m", "input": "x"});
+        let long = "s".repeat(99);
+        let cases: [(&str, &Value, &[(&str, &str)], Value); 6] = [
+            ("/v1/messages", &messages, &[("x-claude-code-session-id", "a-1")], json!("a-1")),
+            ("/v1/messages", &messages, &[("session-id", "a-1")], Value::Null),
+            ("/v1/responses", &responses, &[("session-id", "b-1"), ("thread-id", "c-1")], json!("b-1")),
+            ("/v1/responses", &responses, &[("session_id", ""), ("thread-id", "c-1")], json!("c-1")),
+            ("/v1/responses", &responses, &[("session_id", &long)], json!(&long[..64])),
+            ("/v1/responses", &responses, &[("session-id", "b"), ("x-portcullis-session", "own")], json!("own")),
+        ];
+        for (path, body, fields, session) in cases {
+            mock.push(Script::answer("hi"));
+            let fields = [&[("x-api-key", KEY), ("content-type", "application/json")], fields].concat();
+            let answer = gateway.raw(client::request("POST", path, &fields, body.to_string().as_bytes())).await;
+            assert_eq!(gateway.line_of(&answer).await["session"], session, "{path} {fields:?}");
+        }
+    });
+}
+
+#[test]
+fn half_a_character_breaks_no_stream() {
+    run(async {
+        let mock = Mock::start().await;
+        let half = r#"data: {"choices":[{"index":0,"delta":{"content":"a\ud83d"},"finish_reason":null}]}"#;
+        let paths = ["/v1/responses", "/v1/messages", "/v1beta/models/m:streamGenerateContent?alt=sse"];
+        for _ in paths {
+            mock.push(Script::sse().body(format!("{half}\n\n")).event(finish("stop")).done());
+        }
+        let gateway = over(&mock).await;
+        let body = json!({"model": "m", "input": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}],
+            "contents": [{"parts": [{"text": "x"}]}], "stream": true});
+        for path in paths {
+            let stream = ask(&gateway, "POST", path, &body).await;
+            assert!(stream.text().contains("a\u{FFFD}"), "{path}: {}", stream.text());
+        }
+        for line in gateway.access_lines(3).await {
+            assert_eq!(line["outcome"], "ok", "{line}");
+        }
     });
 }
 

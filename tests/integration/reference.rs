@@ -6,12 +6,14 @@
 //! * `command-line.md` is made from clap's commands, and so from the doc comments of the arguments.
 //! * `access-line.md`, `metrics.md` and `headers.md` are made from the tables of
 //!   `support::documented`, which each test compares with what its gateway writes.
+//! * `refusals.md` is made from the refusals themselves, written by each front door.
 
 mod commands;
 mod headers;
 mod keys;
 mod line;
 mod metrics;
+mod refusals;
 
 use std::path::Path;
 

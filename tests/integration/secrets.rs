@@ -92,7 +92,6 @@ fn s02_a_callers_key_in_the_wrong_place_is_not_told() {
         let gateway = Gateway::over(&mock).await;
         let body = chat("m").to_string();
         let wrong = [
-            request("GET", &format!("/v1/models?key={KEY}"), &[], b""),
             request(
                 "POST",
                 &format!("/v1/chat/completions?api_key={KEY}"),
@@ -122,6 +121,65 @@ fn s02_a_callers_key_in_the_wrong_place_is_not_told() {
     });
 }
 
+/// Google's clients may send the key in the query. (All that the process prints, at its lowest
+/// level, is searched for the key when the test ends.)
+#[test]
+fn s02_a_key_in_the_query_opens_googles_doors_and_is_shown_nowhere() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).listen("h2c: true").start().await;
+        let body = json!({"contents": [{"parts": [{"text": "hello"}]}]}).to_string();
+        let json = [("content-type", "application/json")];
+        let encoded = KEY.replace('-', "%2D");
+        for target in [
+            format!("/v1beta/models/m:generateContent?key={KEY}"),
+            format!("/v1/models/m:generateContent?alt=json&key={encoded}"),
+        ] {
+            mock.push(Script::answer("hi"));
+            let answer = gateway.raw(request("POST", &target, &json, body.as_bytes())).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        assert_eq!(gateway.raw(request("GET", &format!("/v1beta/models?key={KEY}"), &[], b"")).await.status, 200);
+        let over_h2 = gateway.h2c(0).await.exchange("GET", &format!("/v1/models/m?key={KEY}"), &[], b"").await;
+        assert_eq!(over_h2.status, 200);
+        for (target, status) in [
+            // Two keys that differ are none.
+            (format!("/v1beta/models?key={KEY}&key=other"), 401),
+            (format!("/v1beta/models?key={KEY}%zz"), 401),
+            (format!("/v1beta/models?Key={KEY}"), 401),
+            // Elsewhere no query is read.
+            (format!("/v1/messages?key={KEY}"), 405),
+            (format!("/v1/chat/completions?key={KEY}"), 405),
+            // Nothing is there, or a client has put its URL together wrongly.
+            (format!("/v1beta/files?key={KEY}"), 404),
+            (format!("/nothing?key={KEY}"), 404),
+            (format!("/v1beta/models&key={KEY}"), 404),
+            (format!("/v1/key={KEY}"), 404),
+            (format!("/v1beta/models%3Fkey={KEY}"), 404),
+        ] {
+            let answer = gateway.raw(request("GET", &target, &[], b"")).await;
+            assert_eq!(answer.status, status, "{target}: {}", answer.text());
+            canary::check("the answer", answer.text().as_bytes()).unwrap();
+        }
+        let misplaced =
+            gateway.raw(request("GET", &format!("/v1/models/m&key={KEY}"), &[("x-api-key", KEY)], b"")).await;
+        assert_eq!(misplaced.status, 404);
+        canary::check("the answer", misplaced.text().as_bytes()).unwrap();
+        // Heads that cannot be read, and one that is too long.
+        for head in [
+            format!("GET /v1beta/models?key={KEY} HTTP/9.9\r\n\r\n"),
+            format!("GET /v1beta/models?key={KEY} HTTP/1.1\r\nhost: a\r\nbad header\r\n\r\n"),
+            format!("GET /v1beta/models?key={KEY}{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(70_000)),
+        ] {
+            let answer = gateway.raw(head).await;
+            assert!([400, 414].contains(&answer.status), "{}", answer.text());
+            assert!(answer.json()["error"]["status"].is_string(), "in Google's format: {}", answer.text());
+        }
+        let mut broken = gateway.connect().await;
+        broken.send(format!("GET /v1beta/models?key={KEY} HTTP/1.1\r\n")).await;
+    });
+}
+
 #[test]
 #[cfg_attr(not(feature = "test-panics"), ignore = "needs --features test-panics")]
 fn s02_a_panic_tells_no_secret() {
@@ -134,7 +192,8 @@ fn s02_a_panic_tells_no_secret() {
             let fields =
                 [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-test-panic", phase)];
             let mut connection = gateway.connect().await;
-            connection.send(request("POST", "/v1/chat/completions", &fields, chat("m").to_string().as_bytes())).await;
+            let target = format!("/v1/chat/completions?key={KEY}");
+            connection.send(request("POST", &target, &fields, chat("m").to_string().as_bytes())).await;
             if let Some(answer) = connection.try_response("POST").await {
                 answer.is_error(500, "internal_error");
             }

@@ -65,6 +65,12 @@ impl Catalog {
         self
     }
 
+    /// Adds a model with these targets, each written as YAML.
+    pub fn model_of(mut self, id: &str, targets: &[&str], more: &str) -> Self {
+        self.models.push(format!("\"{id}\": {{ targets: [{}]{} }}", targets.join(", "), comma(more)));
+        self
+    }
+
     /// Adds a caller, with one key named `prod`.
     pub fn caller(self, id: &str, key: &str, more: &str) -> Self {
         self.caller_with(id, more, &[("prod", key, "")])

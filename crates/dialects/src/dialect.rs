@@ -24,8 +24,8 @@ use crate::neutral::{
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, openai};
-use crate::wire::json;
-use translated::{Translated, repaired, repairing};
+use crate::wire::json::{self, repaired};
+use translated::{Translated, repairing};
 
 pub use stream::Stream;
 

@@ -202,6 +202,9 @@ pub struct Queue {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traits {
+    /// The most tokens that a conversation may have, as lists of models show it. Default: unknown.
+    #[schemars(range(min = 1))]
+    pub context: Option<u64>,
     /// The most tokens that an answer may have. Default: known by the name.
     #[schemars(range(min = 1))]
     pub max_output: Option<u64>,

@@ -174,6 +174,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 at.key("model").problem_if(account.dialect.cannot_address(model), what);
                 let traits =
                     traits((account.dialect.protocol.traits)(model), target.traits.as_ref()).at(account.server);
+                at.key("traits").key("context").problem_if(traits.context == Some(0), "must be at least 1");
                 at.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
                 let tier = target.tier.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
                 let (price, price_from) = prices::of_target(own, of_model, &account, model).unzip();
@@ -267,6 +268,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
 fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
     let Some(written) = written else { return known };
     Traits {
+        context: written.context.or(known.context),
         max_output: written.max_output.or(known.max_output),
         sampling: match written.sampling {
             None => known.sampling,

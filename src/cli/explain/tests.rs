@@ -54,6 +54,8 @@ fn input(catalog: &str, status: Option<Value>, body: &str) -> Input {
         snapshot: Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1),
         instance: status.map(|told| Instance::of("s.json".to_owned(), told.to_string().as_bytes()).unwrap()),
         headers: HeaderMap::new(),
+        front: front("chat").unwrap(),
+        asked: Asked::default(),
         body: body.to_owned().into(),
     }
 }
@@ -479,7 +481,9 @@ fn who_is_there_in_case_is_told_for_which() {
 
 #[test]
 fn only_headers_that_decide_something_are_taken() {
-    let taken = |written: &[&str]| headers(&written.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let taken = |written: &[&str]| {
+        headers(&written.iter().map(ToString::to_string).collect::<Vec<_>>(), front("chat").unwrap())
+    };
     assert_eq!(
         taken(&["X-Portcullis-Session:  a b ", "x-portcullis-timeout:3s"]).unwrap().get(SESSION).unwrap(),
         "a b"

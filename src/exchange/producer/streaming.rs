@@ -78,7 +78,7 @@ impl<'x> Producer<'x> {
         failure: Failure,
         mut reading: Reading,
     ) -> Result<Option<Piece>, Refusal> {
-        self.usage = reading.stream.usage_so_far();
+        (self.usage, self.told) = (reading.stream.usage_so_far(), reading.stream.so_far());
         self.failed(&failure, &mut attempt, false);
         self.stop_race();
         self.commit(ProducerState::Over(None));

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::decoder::{Decoder, EventDecoder};
-use super::translated::{Translated, repaired};
+use super::translated::Translated;
 use crate::front::Native;
 use crate::neutral::answer::{Draft, Kept};
 use crate::neutral::usage::Usage;
@@ -15,7 +15,7 @@ use crate::neutral::{AnswerHeader, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Framing, openai};
 use crate::wire::Event;
-use crate::wire::json;
+use crate::wire::json::{self, repaired};
 
 /// The reading of one attempt's stream: bytes in as they come, whole events out.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ struct NativeStream {
     native: &'static Native,
     /// The caller's name for the model, as a JSON text.
     model: String,
+    /// The number of events that came.
+    events: u64,
     /// The event that ends the answer. It leaves when the answer is known to be right.
     last: Vec<u8>,
 }
@@ -136,7 +138,14 @@ impl Stream {
         event_limit: usize,
     ) -> Self {
         let decoder = Decoder::new(framing, event_limit);
-        Self::new(Conversion::Native(Box::new(NativeStream { decoder, translated, native, model, last: Vec::new() })))
+        Self::new(Conversion::Native(Box::new(NativeStream {
+            decoder,
+            translated,
+            native,
+            model,
+            events: 0,
+            last: Vec::new(),
+        })))
     }
 
     /// Returns a stream at its start that is translated.
@@ -180,8 +189,9 @@ impl Stream {
                 written?;
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, native, model, last } = &mut **passed;
+                let NativeStream { decoder, translated, native, model, events, last } = &mut **passed;
                 let fed = decoder.feed(bytes, |name, data| {
+                    *events += 1;
                     NativeStream::event(translated, (native, model), &Event { name, data }, (out, last))
                 });
                 self.has_failed = fed.is_err();
@@ -256,7 +266,7 @@ impl Stream {
                 composed.finish(out, trail)
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, native, model, last } = &mut **passed;
+                let NativeStream { decoder, translated, native, model, last, .. } = &mut **passed;
                 let ends = |name: &[u8], data: &[u8]| match json::is_whole(data) {
                     true => NativeStream::event(translated, (native, model), &Event { name, data }, (out, last)),
                     false => Err(StreamFault::Cut),
@@ -286,6 +296,17 @@ impl Stream {
             Conversion::Composed(composed) => composed.chunks.usage_so_far(),
             Conversion::Native(passed) => passed.translated.progress().usage_so_far(),
             Conversion::Translated(translated) => translated.1.progress().usage_so_far(),
+        }
+    }
+
+    /// Returns the id of the answer, where it is the upstream's and the caller sees it, and the
+    /// number of events so far, in formats that count them: for a stream that cannot go on.
+    pub fn so_far(&self) -> (Option<String>, u64) {
+        match &self.conversion {
+            Conversion::Passed(..) => (None, 0),
+            Conversion::Composed(composed) => composed.draft.so_far(),
+            Conversion::Native(passed) => (passed.translated.so_far().0, passed.events),
+            Conversion::Translated(translated) => translated.1.so_far(),
         }
     }
 

@@ -1,15 +1,12 @@
 //! A translated answer: a dialect's reader reads it, and a draft writes it in the caller's format.
 
-mod repair;
-
 use std::fmt;
 
 use crate::front::Front;
 use crate::neutral::answer::{AnswerProgress, Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, Reader, StreamFault};
-use crate::wire::json;
-pub(crate) use repair::repaired;
+use crate::wire::json::{self, repaired};
 
 /// What turns a dialect's events into the caller's.
 pub(super) struct Translated {
@@ -75,6 +72,11 @@ impl Translated {
     /// Returns the number of bytes of the answer that are kept until its end.
     pub(super) fn kept_bytes(&self) -> usize {
         self.draft.kept()
+    }
+
+    /// Returns what [`Draft::so_far`] does.
+    pub(super) fn so_far(&self) -> (Option<String>, u64) {
+        self.draft.so_far()
     }
 
     pub(super) fn progress(&self) -> &AnswerProgress {

@@ -3,11 +3,13 @@
 mod envelope;
 mod errors;
 pub(crate) mod fields;
+pub(super) mod models;
+mod probes;
 pub(crate) mod read;
 mod references;
 pub(crate) mod write;
 
-use super::{ErrorForm, Front, route};
+use super::{AroundStream, ErrorForm, Front, Heard, route};
 
 const PATH: &str = "chat/completions";
 
@@ -16,23 +18,27 @@ pub static CHAT: Front = Front {
     name: "chat",
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
-    session_header: None,
+    heard: Heard { sessions: &[], passed: &[], query_key: None },
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
         cuts: false,
+        obeys_waits: false,
         asks_upgrade: false,
         id_header: None,
         body: errors::body,
         event: errors::event,
     },
-    headers: &[],
+    models: models::LISTS,
+    probes: &probes::PROBES,
     native: None,
     counting: None,
     id_prefix: "chatcmpl-",
-    stream_type: "text/event-stream",
-    keepalive: b": keepalive\n\n",
-    late_header: |name, value| format!(": {name}: {value}\n\n"),
+    around: AroundStream {
+        content_type: "text/event-stream",
+        keepalive: b": keepalive\n\n",
+        late_header: |name, value| format!(": {name}: {value}\n\n"),
+    },
     envelope: envelope::read,
     check_references: references::check,
     may_have_calls: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),

@@ -5,6 +5,8 @@ mod count;
 mod envelope;
 mod errors;
 mod fields;
+mod models;
+mod probes;
 mod read;
 mod references;
 mod route;
@@ -12,7 +14,8 @@ mod write;
 
 use std::borrow::Cow;
 
-use super::{CountForm, ErrorForm, Front};
+use super::{AroundStream, CountForm, ErrorForm, Front, Heard, Probes};
+use crate::wire::json;
 use write::StreamForm;
 
 /// Gemini's `generateContent`, and `streamGenerateContent` with server-sent events.
@@ -31,36 +34,48 @@ pub static GEMINI_ARRAY: Front = Front {
         event: errors::element,
         ..EVENTS.errors
     },
-    stream_type: "application/json",
+    // An element before the first one would need the beginning of the array.
+    around: AroundStream { content_type: "application/json", late_header: |_, _| String::new(), ..AROUND },
+    probes: &Probes { needed: &[], parts: &[] },
     envelope: |body| envelope::read(body, &GEMINI_ARRAY),
     stream: |header| Box::new(write::Chunks::new(header, StreamForm::Array)),
     ..EVENTS
+};
+
+const AROUND: AroundStream = AroundStream {
+    content_type: "text/event-stream",
+    // Clients lose all that follows a comment. A blank line between events, or between the elements
+    // of an array, they skip.
+    keepalive: b"\n",
+    // Clients ignore a chunk that has nothing they know.
+    late_header: |name, value| {
+        let name = name.rsplit('-').next().unwrap_or(name);
+        format!("data: {{\"x_portcullis\":{{{}:{}}}}}\n\n", json::quote(name), json::quote(value))
+    },
 };
 
 const EVENTS: Front = Front {
     name: "gemini",
     route: |path, query| route::route(path, query, StreamForm::Events),
     owns: route::owns,
-    session_header: None,
+    heard: Heard { sessions: &[], passed: &[], query_key: Some("key") },
     errors: ErrorForm {
         unavailable: 503,
         // Google's clients try again after any 5xx.
         hopeless: 400,
         cuts: true,
+        obeys_waits: false,
         asks_upgrade: false,
         id_header: None,
         body: errors::body,
         event: errors::event,
     },
-    headers: &[],
+    models: models::LISTS,
+    probes: &probes::PROBES,
     native: None,
     counting: None,
     id_prefix: "",
-    stream_type: "text/event-stream",
-    // Clients lose all that follows a comment. A blank line between events, or between the elements
-    // of an array, they skip.
-    keepalive: b"\n",
-    late_header: |_, _| String::new(),
+    around: AROUND,
     envelope: |body| envelope::read(body, &GEMINI),
     check_references: references::check,
     may_have_calls: |body| {

@@ -3,12 +3,14 @@
 mod envelope;
 mod errors;
 mod fields;
+mod models;
 mod pass;
+mod probes;
 mod read;
 mod references;
 mod write;
 
-use super::{CountForm, ErrorForm, Front, Native, route};
+use super::{AroundStream, CountForm, ErrorForm, Front, Heard, Native, route};
 
 const PATH: &str = "messages";
 
@@ -17,17 +19,19 @@ pub static MESSAGES: Front = Front {
     name: "messages",
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
-    session_header: Some("x-claude-code-session-id"),
+    heard: Heard { sessions: &["x-claude-code-session-id"], passed: &["anthropic-beta"], query_key: None },
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
         cuts: false,
+        obeys_waits: false,
         asks_upgrade: false,
         id_header: Some("request-id"),
         body: errors::body,
         event: errors::event,
     },
-    headers: &["anthropic-beta"],
+    models: models::LISTS,
+    probes: &probes::PROBES,
     native: Some(Native { dialect: "anthropic", request: pass::request, event: pass::event, whole: pass::whole }),
     counting: Some(CountForm {
         route: |path, _| route::fixed(path, "messages/count_tokens"),
@@ -36,10 +40,12 @@ pub static MESSAGES: Front = Front {
         nobody: 404,
     }),
     id_prefix: "msg_",
-    stream_type: "text/event-stream",
-    // Clients skip this event, wherever it comes.
-    keepalive: b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
-    late_header: |name, value| format!(": {name}: {value}\n\n"),
+    around: AroundStream {
+        content_type: "text/event-stream",
+        // Clients skip this event, wherever it comes.
+        keepalive: b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        late_header: |name, value| format!(": {name}: {value}\n\n"),
+    },
     envelope: envelope::read,
     check_references: references::check,
     may_have_calls: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),

@@ -8,7 +8,9 @@ pub(crate) mod chat;
 mod envelope;
 mod gemini;
 mod messages;
+mod models;
 mod names;
+mod probes;
 mod reading;
 pub mod references;
 mod responses;
@@ -24,13 +26,15 @@ pub(crate) use chat::fields::of_name as standard_field;
 pub use envelope::{Envelope, Fault};
 pub use gemini::{GEMINI, GEMINI_ARRAY};
 pub use messages::MESSAGES;
+pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
 pub use names::FieldNames;
+pub use probes::Probes;
 pub use responses::RESPONSES;
 pub use route::Asked;
 
 use crate::neutral::answer::AnswerWriter;
 use crate::neutral::{AnswerHeader, Field, Flaws, Losses, Refused, Request, UpstreamError};
-use crate::wire::Event;
+use crate::wire::{Event, percent};
 use references::AllowedReferences;
 
 /// What is asked of the format that a caller speaks.
@@ -42,25 +46,22 @@ pub struct Front {
     pub route: fn(&str, Option<&str>) -> Option<Asked>,
     /// Returns whether callers at this path speak the format, also if nothing is there.
     pub owns: fn(&str) -> bool,
-    /// The header in which its clients name a conversation.
-    pub session_header: Option<&'static str>,
+    /// What is read of a request besides its path and its body.
+    pub heard: Heard,
     /// How its callers are told of errors.
     pub errors: ErrorForm,
-    /// The headers of callers that an account of the same format gets too.
-    pub headers: &'static [&'static str],
+    /// How it lists models.
+    pub models: ModelLists,
+    /// Its parts, as requests have them.
+    pub probes: &'static Probes,
     /// How bodies pass to accounts of the same format, and their answers back.
     pub native: Option<Native>,
     /// How callers ask for the number of a request's tokens, if they can.
     pub counting: Option<CountForm>,
     /// What the ids of answers begin with.
     pub id_prefix: &'static str,
-    /// The `content-type` of a stream.
-    pub stream_type: &'static str,
-    /// Keeps a silent stream open, and is no part of the answer.
-    pub keepalive: &'static [u8],
-    /// Returns what a stream says in place of a header that it has no more room for; empty if its
-    /// clients would not understand that.
-    pub late_header: fn(&str, &str) -> String,
+    /// What a stream has besides its events.
+    pub around: AroundStream,
     /// Reads what decides where a body goes.
     pub envelope: fn(&[u8]) -> Result<Envelope, Fault>,
     /// Refuses a body that refers to what it may not. It was read before; whether it refers to
@@ -129,6 +130,29 @@ pub(crate) struct PassedRequest<'a> {
 /// Every front door.
 pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY];
 
+/// What is read of a request besides its path and its body.
+#[derive(Clone, Copy)]
+pub struct Heard {
+    /// The headers in which clients name a conversation: the first that is there counts.
+    pub sessions: &'static [&'static str],
+    /// The headers that an account of the same format gets too.
+    pub passed: &'static [&'static str],
+    /// The parameter of the query in which clients may send the key.
+    pub query_key: Option<&'static str>,
+}
+
+/// What a stream has besides its events.
+#[derive(Clone, Copy)]
+pub struct AroundStream {
+    /// The `content-type`.
+    pub content_type: &'static str,
+    /// Keeps a silent stream open, and is no part of the answer.
+    pub keepalive: &'static [u8],
+    /// Returns what a stream says in place of a header that it has no more room for; empty if its
+    /// clients would not understand that.
+    pub late_header: fn(&str, &str) -> String,
+}
+
 /// How callers are told of errors.
 #[derive(Clone, Copy)]
 pub struct ErrorForm {
@@ -140,6 +164,9 @@ pub struct ErrorForm {
     /// True if clients take a stream for whole that ends properly after its error. Then the
     /// connection ends there.
     pub cuts: bool,
+    /// True if clients wait as long as `retry-after` says, be it hours. They are not told such a
+    /// time.
+    pub obeys_waits: bool,
     /// True if clients ask for a WebSocket first, and only 426 makes them send a request at once.
     pub asks_upgrade: bool,
     /// The header that clients read a request's id from, besides `x-request-id`.
@@ -167,7 +194,18 @@ pub struct CallerError<'e> {
     pub request_id: &'e str,
     /// The seconds until another try makes sense.
     pub retry_after: Option<u64>,
-    /// True if some of the answer was written before.
+    /// What the caller has of the answer.
+    pub answer: AnswerSoFar<'e>,
+}
+
+/// What a caller has of an answer that cannot go on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AnswerSoFar<'e> {
+    /// Its id; empty if there is no answer.
+    pub id: &'e str,
+    /// The number of its events, in formats that count them.
+    pub events: u64,
+    /// True if some of it was written.
     pub has_begun: bool,
 }
 
@@ -183,6 +221,22 @@ impl Front {
         self == STANDARD
     }
 
+    /// Returns the format in which callers at this path expect an answer, also if nothing is there.
+    /// Where several formats share a path, the headers and the query decide.
+    pub fn of(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
+        let owner = || FRONTS.into_iter().find(|front| (front.owns)(path));
+        let asks = || FRONTS.into_iter().find(|front| (front.models.is_wanted)(has, query));
+        owner().or_else(asks).unwrap_or(STANDARD)
+    }
+
+    /// Returns each key that a query has. A key that cannot be decoded is empty.
+    pub fn keys_in_query(&self, query: Option<&str>) -> Vec<Vec<u8>> {
+        let name = self.heard.query_key;
+        let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let keys = pairs.filter(|(found, _)| Some(*found) == name);
+        keys.map(|(_, key)| percent::decode(key).unwrap_or_default()).collect()
+    }
+
     /// Returns the names of what is wrong with an answer, as `x-portcullis-dropped` says them.
     pub fn flaws(&self, flaws: Flaws) -> impl Iterator<Item = &'static str> {
         let [calls, json] = self.flaw_names;
@@ -192,7 +246,11 @@ impl Front {
     /// Returns the same for a stream, whose head has left; empty if nothing is wrong.
     pub fn late_flaws(&self, flaws: Flaws) -> String {
         let names: Vec<&str> = self.flaws(flaws).collect();
-        if names.is_empty() { String::new() } else { (self.late_header)("x-portcullis-dropped", &names.join(", ")) }
+        if names.is_empty() {
+            String::new()
+        } else {
+            (self.around.late_header)("x-portcullis-dropped", &names.join(", "))
+        }
     }
 
     /// Names the field that an upstream's error is about, where the dialect found out which it is.

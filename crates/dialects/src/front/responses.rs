@@ -4,11 +4,12 @@
 mod envelope;
 mod errors;
 mod fields;
+mod probes;
 mod read;
 mod references;
 mod write;
 
-use super::{ErrorForm, Front, route};
+use super::{AroundStream, ErrorForm, Front, Heard, route};
 
 const PATH: &str = "responses";
 
@@ -17,24 +18,28 @@ pub static RESPONSES: Front = Front {
     name: "responses",
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
-    session_header: Some("thread-id"),
+    heard: Heard { sessions: &["session-id", "session_id", "thread-id"], passed: &[], query_key: None },
     // Codex sends thirty requests after each 503, and few after 429.
     errors: ErrorForm {
         unavailable: 429,
         hopeless: 429,
         cuts: false,
+        obeys_waits: true,
         asks_upgrade: true,
         id_header: None,
         body: errors::body,
         event: errors::event,
     },
-    headers: &[],
+    models: super::chat::models::LISTS,
+    probes: &probes::PROBES,
     native: None,
     counting: None,
     id_prefix: "resp_",
-    stream_type: "text/event-stream",
-    keepalive: b": keepalive\n\n",
-    late_header: |name, value| format!(": {name}: {value}\n\n"),
+    around: AroundStream {
+        content_type: "text/event-stream",
+        keepalive: b": keepalive\n\n",
+        late_header: |name, value| format!(": {name}: {value}\n\n"),
+    },
     envelope: envelope::read,
     check_references: references::check,
     may_have_calls: |body| memchr::memmem::find(body, b"_call\"").is_some(),

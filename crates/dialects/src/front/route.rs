@@ -1,6 +1,9 @@
 //! The paths of requests. Clients make some of them from a base URL that ends with a slash, or has
 //! no version: so a path may have too many slashes, and no `/v1`.
 
+use super::ModelsAsked;
+use crate::wire::percent;
+
 /// What a path says of a request, where the format says it there and not in the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
@@ -14,6 +17,19 @@ pub struct Asked {
 /// Routes a path that says nothing.
 pub(super) fn fixed(path: &str, wanted: &str) -> Option<Asked> {
     after(path, wanted)?.trim_end_matches('/').is_empty().then(Asked::default)
+}
+
+/// Reads what a path without its version asks of the models.
+pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
+    let rest = path.strip_prefix("models")?;
+    match skip_slashes(rest) {
+        None => rest.is_empty().then_some(ModelsAsked::List),
+        // Slashes between are a part of the id.
+        Some(id) => match id.trim_end_matches('/') {
+            "" => Some(ModelsAsked::List),
+            id => String::from_utf8(percent::decode(id)?).ok().map(ModelsAsked::One),
+        },
+    }
 }
 
 /// Returns what follows this path: nothing, or a slash and more.

@@ -13,6 +13,8 @@ use super::request::{Effort, Format, Media, PartKind, Request};
 /// The abilities of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
+    /// The most tokens that a conversation may have. Lists of models show it.
+    pub context: Option<u64>,
     /// The most tokens that an answer may have. If a dialect requires a maximum and the request has
     /// none, this is sent. A larger maximum is reduced to this.
     pub max_output: Option<u64>,
@@ -48,6 +50,7 @@ impl Traits {
     /// The traits of an unknown model. The request is sent as the caller wrote it, and the model
     /// may refuse it.
     pub const UNKNOWN: Traits = Traits {
+        context: None,
         max_output: None,
         sampling: Sampling::Both,
         thinking: Thinking::Unknown,

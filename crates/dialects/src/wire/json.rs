@@ -7,6 +7,7 @@
 
 mod kind;
 mod pieces;
+mod repair;
 mod text;
 mod write;
 
@@ -14,6 +15,7 @@ use std::ops::Range;
 
 pub use kind::Kind;
 pub use pieces::Pieces;
+pub(crate) use repair::repaired;
 pub use text::{folds_to, integer_of, is_whole, name_of, one_line, quote, text_len, text_of};
 pub use write::{Writer, escape_into};
 

@@ -28,6 +28,7 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::AnswerSoFar;
 
     #[test]
     fn the_body_has_all_four_keys() {
@@ -41,7 +42,7 @@ mod tests {
             message: "no",
             request_id: "r",
             retry_after: None,
-            has_begun: false,
+            answer: AnswerSoFar::default(),
         };
         let text = r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"unknown_url"}}"#;
         assert_eq!(String::from_utf8_lossy(&body(&error)), text);

@@ -50,7 +50,7 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
 /// Writes an error as the last element of an array, with the array's end, and its beginning if that
 /// was not written yet.
 pub(super) fn element(error: &CallerError<'_>) -> Vec<u8> {
-    let before: &[u8] = if error.has_begun { b",\n" } else { b"[" };
+    let before: &[u8] = if error.answer.has_begun { b",\n" } else { b"[" };
     [before, &body(error), b"]\n"].concat()
 }
 
@@ -76,6 +76,7 @@ fn status(status: u16, kind: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::AnswerSoFar;
 
     fn error(status: u16) -> CallerError<'static> {
         CallerError {
@@ -86,7 +87,7 @@ mod tests {
             message: "no",
             request_id: "r",
             retry_after: None,
-            has_begun: false,
+            answer: AnswerSoFar::default(),
         }
     }
 
@@ -137,6 +138,12 @@ mod tests {
         let body = r#"{"error":{"code":502,"message":"no","status":"UNAVAILABLE"}}"#;
         assert_eq!(text(event(&error(502))), format!("data: {body}\n\n"));
         assert_eq!(text(element(&error(502))), format!("[{body}]\n"));
-        assert_eq!(text(element(&CallerError { has_begun: true, ..error(502) })), format!(",\n{body}]\n"));
+        assert_eq!(
+            text(element(&CallerError {
+                answer: AnswerSoFar { has_begun: true, ..AnswerSoFar::default() },
+                ..error(502)
+            })),
+            format!(",\n{body}]\n")
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The paths of Gemini. A path names the model, and its last colon stands before what is asked.
 
 use super::write::StreamForm;
-use crate::front::Asked;
-use crate::front::route::{skip_slashes, under};
+use crate::front::route::{self, skip_slashes, under};
+use crate::front::{Asked, ModelsAsked};
 use crate::wire::percent;
 
 /// The versions in paths. SDKs differ in which they ask for.
@@ -36,6 +36,20 @@ pub(super) fn route(path: &str, query: Option<&str>, form: StreamForm) -> Option
 pub(super) fn count(path: &str, _query: Option<&str>) -> Option<Asked> {
     let (model, verb) = place(path)?;
     (verb == "countTokens").then_some(Asked { model: Some(model), stream: false })
+}
+
+/// Reads what a path asks of the models.
+pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
+    if place(path).is_some() {
+        return None;
+    }
+    let path = skip_slashes(path)?;
+    let path = VERSIONS.into_iter().find_map(|version| under(path, version)).unwrap_or(path);
+    match route::listed(path)? {
+        ModelsAsked::List => Some(ModelsAsked::List),
+        // Clients put `models/` before an id that has it already.
+        ModelsAsked::One(id) => Some(ModelsAsked::One(model(&format!("models/{id}"))?.to_owned())),
+    }
 }
 
 /// Returns whether a path is one of Gemini's, also if nothing is there.
@@ -134,6 +148,27 @@ mod tests {
         }
         for query in ["alt=json", "alt=", "alt", "salt=sse", ""] {
             assert!(route("/v1/models/m:streamGenerateContent", Some(query), StreamForm::Array).is_some(), "{query}");
+        }
+    }
+
+    #[test]
+    fn models_are_listed_below_each_version() {
+        let one = |id: &str| Some(ModelsAsked::One(id.to_owned()));
+        for (path, asked) in [
+            ("/v1beta/models", Some(ModelsAsked::List)),
+            ("//v1beta1//models//", Some(ModelsAsked::List)),
+            ("/v1beta/models/m", one("m")),
+            ("/v1beta/models/llama3:8b", one("llama3:8b")),
+            ("/v1beta/models/models%2Forg%2Fm", one("org/m")),
+            ("/v1beta/models/tunedModels/x", one("tunedModels/x")),
+            ("/v1beta/models/m%zz", None),
+            ("/v1beta/models/m:countTokens", None),
+            ("/v1beta/modelsx", None),
+            ("/models", Some(ModelsAsked::List)),
+            ("/v1/models/models/m", one("m")),
+            ("/v1alpha/models", None),
+        ] {
+            assert_eq!(listed(path), asked, "{path}");
         }
     }
 

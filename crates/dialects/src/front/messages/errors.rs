@@ -57,6 +57,7 @@ fn message<'e>(error: &CallerError<'e>) -> Cow<'e, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::AnswerSoFar;
 
     fn error<'e>(status: u16, code: Option<&'e str>, message: &'e str) -> CallerError<'e> {
         CallerError {
@@ -67,7 +68,7 @@ mod tests {
             message,
             request_id: "r",
             retry_after: None,
-            has_begun: false,
+            answer: AnswerSoFar::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Errors in the form that callers of Responses know.
 
-use crate::front::CallerError;
+use crate::front::{AnswerSoFar, CallerError};
 use crate::wire::json::Writer;
 
 /// Writes an error.
@@ -19,9 +19,12 @@ pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
 /// only, and others on the second only.
 pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     let code = code(error);
+    let AnswerSoFar { id, events, .. } = error.answer;
     let mut told = Writer::default();
     told.object(|w| {
-        w.texts([("type", "error"), ("code", code), ("message", error.message)]);
+        w.texts([("type", "error")]);
+        w.key("sequence_number").number(events);
+        w.texts([("code", code), ("message", error.message)]);
         optional(w, [("param", error.param)]);
         // The client for Python looks for this member only.
         w.key("error").object(|w| {
@@ -32,8 +35,9 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     let mut failed = Writer::default();
     failed.object(|w| {
         w.texts([("type", "response.failed")]);
+        w.key("sequence_number").number(events.saturating_add(1));
         w.key("response").object(|w| {
-            w.texts([("id", error.request_id), ("object", "response"), ("status", "failed")]);
+            w.texts([("id", id), ("object", "response"), ("status", "failed")]);
             w.key("output").array(|_| {});
             w.key("usage").null();
             w.key("error").object(|w| w.texts([("code", code), ("message", error.message)]));
@@ -76,7 +80,7 @@ mod tests {
             message: "no",
             request_id: "r",
             retry_after: None,
-            has_begun: false,
+            answer: AnswerSoFar::default(),
         }
     }
 
@@ -88,19 +92,21 @@ mod tests {
 
     #[test]
     fn a_broken_stream_ends_with_two_events() {
-        let event = String::from_utf8(event(&error(502, None))).unwrap();
+        let answer = AnswerSoFar { id: "resp_1", events: 7, has_begun: true };
+        let event = String::from_utf8(event(&CallerError { answer, ..error(502, None) })).unwrap();
         let events: Vec<_> = event.split_terminator("\n\n").collect();
         assert_eq!(
             events[0],
             concat!(
                 "event: error\ndata: ",
-                r#"{"type":"error","code":"server_error","message":"no","param":null,"#,
+                r#"{"type":"error","sequence_number":7,"code":"server_error","message":"no","param":null,"#,
                 r#""error":{"type":"upstream_error","code":"server_error","message":"no","param":null}}"#
             )
         );
         let failed: serde_json::Value =
             serde_json::from_str(events[1].strip_prefix("event: response.failed\ndata: ").unwrap()).unwrap();
         assert_eq!(failed["type"], "response.failed");
+        assert_eq!((&failed["sequence_number"], &failed["response"]["id"]), (&8.into(), &"resp_1".into()));
         assert_eq!(failed["response"]["status"], "failed");
         assert_eq!(failed["response"]["error"]["code"], "server_error");
         assert_eq!(events.len(), 2);

@@ -154,6 +154,10 @@ impl AnswerWriter for ResponseWriter {
         if self.events.next.is_some() { self.bytes } else { 0 }
     }
 
+    fn events(&self) -> u64 {
+        self.events.next.unwrap_or_default()
+    }
+
     fn fault(&self) -> Option<&'static str> {
         (self.kept() > MOST).then_some("the answer is too large to be repeated at the end of the stream")
     }

@@ -36,6 +36,11 @@ impl Draft {
         self.writer.kept()
     }
 
+    /// Returns the upstream's id of the answer, if the caller sees that, and the number of events.
+    pub(crate) fn so_far(&self) -> (Option<String>, u64) {
+        (self.writer.told_id().map(str::to_owned), self.writer.events())
+    }
+
     /// Returns the buffer with the text that was written since it was last taken.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         self.writer.out()

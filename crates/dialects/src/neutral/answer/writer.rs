@@ -17,6 +17,14 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn kept(&self) -> usize {
         0
     }
+    /// Returns the number of events that were written, in formats that count them.
+    fn events(&self) -> u64 {
+        0
+    }
+    /// Returns the upstream's id of the answer, if the caller sees that.
+    fn told_id(&self) -> Option<&str> {
+        None
+    }
     /// Returns why the answer cannot be written, if it cannot.
     fn fault(&self) -> Option<&'static str> {
         None
@@ -58,13 +66,19 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
 #[derive(Debug, Default)]
 pub(crate) struct Nothing {
     out: Vec<u8>,
+    id: Option<String>,
 }
 
 impl AnswerWriter for Nothing {
     fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
-    fn id(&mut self, _id: &str) {}
+    fn id(&mut self, id: &str) {
+        self.id = Some(id.to_owned());
+    }
+    fn told_id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
     fn open(&mut self, _choice: usize) {}
     fn say(&mut self, _choice: usize, _kind: TextKind, _text: &str) {}
     fn call(&mut self, _choice: usize, _number: usize, _call: &NewCall<'_>) {}

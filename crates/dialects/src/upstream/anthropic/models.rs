@@ -50,6 +50,7 @@ const CLAUDE_2: Traits = Traits { tools: false, forced_tools: false, images: fal
 
 const CLAUDE_3: Traits = Traits {
     server: Server::OWN,
+    context: None,
     max_output: Some(4096),
     sampling: Sampling::Both,
     thinking: Thinking::None,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::neutral::{Emit, Event, Finish};
 use crate::upstream::shared::repeat::Repeat;
-use crate::wire::json::Pieces;
+use crate::wire::json::{Pieces, repaired};
 
 /// The most bytes of calls and texts that wait for the end of the call before them.
 pub(super) const MAX_WAITING: usize = 4 << 20;
@@ -163,16 +163,25 @@ impl StandardChunks {
     }
 
     fn body(&mut self, body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
+        const UNREADABLE: &str = "a chunk cannot be read";
         if let Some((place, text)) = self.last.follow(body) {
             return self.again(place, text, emit);
         }
         self.last.forget();
-        let completion: Completion<'_> = serde_json::from_slice(body).map_err(|_| "a chunk cannot be read")?;
+        let Ok(completion) = serde_json::from_slice::<Completion<'_>>(body) else {
+            // Half a character passes to callers of the standard format as it is.
+            let clean = repaired(body).ok_or(UNREADABLE)?;
+            return self.completion(serde_json::from_slice(&clean).map_err(|_| UNREADABLE)?, emit);
+        };
         if let [choice] = completion.choices.as_slice()
             && let Some((place, text)) = choice.only_text()
         {
             self.last.learn(body, text, completion.obfuscation.as_deref(), place);
         }
+        self.completion(completion, emit)
+    }
+
+    fn completion(&mut self, completion: Completion<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
         completion.choices.into_iter().try_for_each(|choice| self.choice(choice, emit))
     }
 

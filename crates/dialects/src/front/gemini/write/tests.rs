@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::calls::MOST;
 use super::*;
-use crate::front::{Front, GEMINI, GEMINI_ARRAY};
+use crate::front::{AnswerSoFar, Front, GEMINI, GEMINI_ARRAY};
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, StreamFault, Undo};
@@ -186,12 +186,12 @@ fn a_broken_array_ends_with_the_error() {
             message: "cut",
             request_id: "",
             retry_after: None,
-            has_begun,
+            answer: AnswerSoFar { has_begun, ..AnswerSoFar::default() },
         };
         String::from_utf8((GEMINI_ARRAY.errors.event)(&error)).unwrap()
     };
     let (begun, _) = streamed(&dialect, &GEMINI_ARRAY, wire.split_inclusive("\n\n").next().unwrap(), 1);
-    let keepalive = std::str::from_utf8(GEMINI_ARRAY.keepalive).unwrap();
+    let keepalive = std::str::from_utf8(GEMINI_ARRAY.around.keepalive).unwrap();
     let array: Vec<Value> = serde_json::from_str(&format!("{keepalive}{begun}{keepalive}{}", error(true))).unwrap();
     assert_eq!((array.len(), array[1]["error"]["code"].as_u64()), (2, Some(502)));
     let array: Vec<Value> = serde_json::from_str(&format!("{keepalive}{}", error(false))).unwrap();
@@ -346,7 +346,12 @@ fn claudes_answer_keeps_its_order() {
 
 #[test]
 fn nothing_but_data_is_ever_in_a_stream() {
-    assert_eq!((GEMINI.late_header)("x-portcullis-model", "m"), "");
-    assert_eq!((GEMINI.keepalive, GEMINI_ARRAY.keepalive), (&b"\n"[..], &b"\n"[..]));
-    assert_eq!((GEMINI.stream_type, GEMINI_ARRAY.stream_type), ("text/event-stream", "application/json"));
+    let late = (GEMINI.around.late_header)("x-portcullis-dropped", "a, \"b\"");
+    assert_eq!(late, "data: {\"x_portcullis\":{\"dropped\":\"a, \\\"b\\\"\"}}\n\n");
+    assert_eq!((GEMINI_ARRAY.around.late_header)("x-portcullis-dropped", "a"), "");
+    assert_eq!((GEMINI.around.keepalive, GEMINI_ARRAY.around.keepalive), (&b"\n"[..], &b"\n"[..]));
+    assert_eq!(
+        (GEMINI.around.content_type, GEMINI_ARRAY.around.content_type),
+        ("text/event-stream", "application/json")
+    );
 }

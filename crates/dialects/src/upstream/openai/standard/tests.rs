@@ -539,3 +539,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn half_a_character_is_replaced() {
+    let told = shorts(|emit| {
+        let mut chunks = StandardChunks::default();
+        for text in [r#"a\ud83d"#, r#"\ude00b"#, r#"\ud83d\ude00"#] {
+            let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
+            chunks.events(event.as_bytes(), emit)?;
+        }
+        Ok(())
+    });
+    assert_eq!(told, ("\"a\u{FFFD}\" \"\u{FFFD}b\" \"😀\"".to_owned(), Ok(())));
+    let broken = shorts(|emit| StandardChunks::default().events(b"data: {\"choices\":[\"\\ud83d\"]}\n\n", emit));
+    assert_eq!(broken.1, Err("a chunk cannot be read"));
+}

@@ -1,0 +1,58 @@
+//! OpenAI's lists of models.
+
+use crate::front::route::{listed, skip_slashes, under};
+use crate::front::{ListedModel, ModelLists};
+use crate::wire::json::Writer;
+
+pub(in crate::front) const LISTS: ModelLists = ModelLists {
+    route: |path| {
+        let path = skip_slashes(path)?;
+        listed(under(path, "v1").unwrap_or(path))
+    },
+    // Everybody gets this format who does not ask for another.
+    is_wanted: |_, _| false,
+    one: |model| {
+        let mut w = Writer::default();
+        write(&mut w, model);
+        w.into_bytes()
+    },
+    all: |models| {
+        let mut w = Writer::default();
+        w.object(|w| {
+            w.key("object").text("list");
+            w.key("data").each(models, write);
+        });
+        w.into_bytes()
+    },
+};
+
+fn write(w: &mut Writer, model: &ListedModel<'_>) {
+    w.object(|w| {
+        w.texts([("id", model.id), ("object", "model")]);
+        w.key("created").number(model.created);
+        w.key("owned_by").text(model.owned_by);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_listed_but_what_openai_lists() {
+        let model = ListedModel {
+            id: "m",
+            created: 7,
+            created_at: "then",
+            owned_by: "us",
+            context: Some(1),
+            max_output: Some(2),
+            thinks: Some(true),
+        };
+        let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us"}"#;
+        assert_eq!((LISTS.one)(&model), one.as_bytes());
+        let two = (LISTS.all)(&[model.clone(), model]);
+        assert_eq!(String::from_utf8(two).unwrap(), format!(r#"{{"object":"list","data":[{one},{one}]}}"#));
+        assert_eq!((LISTS.all)(&[]), br#"{"object":"list","data":[]}"#);
+    }
+}

@@ -1,0 +1,80 @@
+//! Google's lists of models.
+
+use super::GEMINI;
+use crate::front::{ListedModel, ModelLists};
+use crate::wire::json::Writer;
+
+pub(super) const LISTS: ModelLists = ModelLists {
+    route: super::route::listed,
+    is_wanted: |has, query| {
+        has("x-goog-api-key") || has("x-goog-api-client") || !GEMINI.keys_in_query(query).is_empty()
+    },
+    one: |model| {
+        let mut w = Writer::default();
+        write(&mut w, model);
+        w.into_bytes()
+    },
+    all: |models| {
+        let mut w = Writer::default();
+        // There is no token for a next page: it is the last one.
+        w.object(|w| w.key("models").each(models, write));
+        w.into_bytes()
+    },
+};
+
+fn write(w: &mut Writer, model: &ListedModel<'_>) {
+    w.object(|w| {
+        w.texts([("name", &format!("models/{}", model.id)), ("displayName", model.id)]);
+        w.optional("inputTokenLimit", model.context, Writer::number);
+        w.optional("outputTokenLimit", model.max_output, Writer::number);
+        w.key("supportedGenerationMethods").each(["generateContent"], Writer::text);
+        w.optional("thinking", model.thinks, Writer::bool);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let full = ListedModel {
+            id: "org/m",
+            created: 7,
+            created_at: "then",
+            owned_by: "us",
+            context: Some(1),
+            max_output: Some(2),
+            thinks: Some(false),
+        };
+        let bare = ListedModel { context: None, max_output: None, thinks: None, ..full.clone() };
+        let all = String::from_utf8((LISTS.all)(&[full, bare])).unwrap();
+        let expected = concat!(
+            r#"{"models":[{"name":"models/org/m","displayName":"org/m","inputTokenLimit":1,"outputTokenLimit":2,"#,
+            r#""supportedGenerationMethods":["generateContent"],"thinking":false},"#,
+            r#"{"name":"models/org/m","displayName":"org/m","supportedGenerationMethods":["generateContent"]}]}"#
+        );
+        assert_eq!(all, expected);
+        assert_eq!((LISTS.all)(&[]), br#"{"models":[]}"#);
+    }
+
+    #[test]
+    fn headers_and_the_query_ask_for_it() {
+        for (header, query, wanted) in [
+            ("x-goog-api-key", None, true),
+            ("x-goog-api-client", None, true),
+            ("x-api-key", None, false),
+            ("", Some("key=x"), true),
+            ("", Some("pageSize=5&key=x"), true),
+            ("", Some("key="), true),
+            ("", Some("key"), false),
+            ("", Some("apikey=x&monkey=y"), false),
+        ] {
+            assert_eq!((LISTS.is_wanted)(&|name| name == header, query), wanted, "{header} {query:?}");
+        }
+        let keys = |query| GEMINI.keys_in_query(Some(query));
+        assert_eq!(keys("key=a%2Bb&alt=sse&key=c"), [b"a+b".to_vec(), b"c".to_vec()]);
+        assert_eq!(keys("key=%zz"), [b"".to_vec()]);
+        assert_eq!(crate::front::CHAT.keys_in_query(Some("key=a")), [b""; 0]);
+    }
+}

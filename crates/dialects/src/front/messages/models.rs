@@ -1,0 +1,83 @@
+//! Anthropic's lists of models.
+
+use crate::front::chat::models::LISTS as STANDARD;
+use crate::front::{ListedModel, ModelLists};
+use crate::wire::json::Writer;
+
+pub(super) const LISTS: ModelLists = ModelLists {
+    route: STANDARD.route,
+    is_wanted: |has, _| has("anthropic-version"),
+    one: |model| {
+        let mut w = Writer::default();
+        write(&mut w, model);
+        w.into_bytes()
+    },
+    all: |models| {
+        let mut w = Writer::default();
+        w.object(|w| {
+            w.key("data").each(models, write);
+            // Clients ask for pages until there is no more.
+            w.key("has_more").bool(false);
+            for (name, end) in [("first_id", models.first()), ("last_id", models.last())] {
+                match end {
+                    Some(model) => w.key(name).text(model.id),
+                    None => w.key(name).null(),
+                }
+            }
+        });
+        w.into_bytes()
+    },
+};
+
+fn write(w: &mut Writer, model: &ListedModel<'_>) {
+    w.object(|w| {
+        w.texts([("type", "model"), ("id", model.id), ("display_name", model.id), ("created_at", model.created_at)]);
+        w.key("lifecycle").text("active");
+        for (name, number) in [("max_input_tokens", model.context), ("max_tokens", model.max_output)] {
+            match number {
+                Some(number) => w.key(name).number(number),
+                None => w.key(name).null(),
+            }
+        }
+        // With this object, each ability that Anthropic knows would have to be there, and some are
+        // not known of any model.
+        w.key("capabilities").null();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_one_page_and_says_null_where_nothing_is_known() {
+        let model = |id| ListedModel {
+            id,
+            created: 7,
+            created_at: "2026-01-01T00:00:00.000Z",
+            owned_by: "us",
+            context: None,
+            max_output: Some(2),
+            thinks: None,
+        };
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let one = |id| {
+            format!(
+                r#"{{"type":"model","id":"{id}","display_name":"{id}","created_at":"2026-01-01T00:00:00.000Z","lifecycle":"active","max_input_tokens":null,"max_tokens":2,"capabilities":null}}"#
+            )
+        };
+        assert_eq!(text((LISTS.one)(&model("a"))), one("a"));
+        let all = text((LISTS.all)(&[model("a"), model("b")]));
+        let expected =
+            format!(r#"{{"data":[{},{}],"has_more":false,"first_id":"a","last_id":"b"}}"#, one("a"), one("b"));
+        assert_eq!(all, expected);
+        let none = text((LISTS.all)(&[]));
+        assert_eq!(none, r#"{"data":[],"has_more":false,"first_id":null,"last_id":null}"#);
+    }
+
+    #[test]
+    fn only_its_own_header_asks_for_it() {
+        assert!((LISTS.is_wanted)(&|name| name == "anthropic-version", None));
+        assert!(!(LISTS.is_wanted)(&|name| name == "x-api-key", Some("key=x")));
+    }
+}
