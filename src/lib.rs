@@ -13,6 +13,7 @@
 //! | account | an address of a provider, and a credential for it |
 //! | model | an id that callers may ask for |
 //! | target | one way to serve a model: an account, and that account's name for the model |
+//! | endpoint | what an account's server is asked for: chat, or one of the other kinds |
 //! | dialect | the wire format of a provider; the crate [`dialects`] translates it |
 //! | front door | the format that a caller speaks: its ids, its errors, its streams |
 //! | catalog | all callers, keys, accounts and models at one moment; it never changes, a new one replaces it |
@@ -22,7 +23,7 @@
 //! | candidate | a target that may be tried for a request |
 //! | commit | the moment when the first data of an answer leaves for the caller; no other attempt follows it |
 //! | hedge | a second attempt beside a slow first one; the caller gets the answer that commits first |
-//! | breaker | a switch that keeps requests away from a target that fails, and tests later whether it works again |
+//! | breaker | a switch that keeps requests away from a target's endpoint that fails, and tests later whether it works again |
 //! | limit | how much a caller, a key, or a key of one model may use in a time |
 //! | scope | a caller, a key, or a key of one model, with the use that is counted for it |
 //! | reservation | what an exchange is expected to use at most; the limits hold it until the exchange is settled |

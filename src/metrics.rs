@@ -55,7 +55,7 @@ struct ExchangeMetrics {
 pub(crate) struct AccountMetrics {
     pub(crate) in_flight: Family<NameLabels<1>, Gauge>,
     pub(crate) states: Family<(NameLabels<1>, WordLabels<1>), Gauge>,
-    pub(crate) breakers: Family<(NameLabels<2>, WordLabels<1>), Gauge>,
+    pub(crate) breakers: Family<(NameLabels<2>, WordLabels<2>), Gauge>,
     pub(crate) headroom: Family<NameLabels<1>, Gauge<f64, AtomicU64>>,
 }
 

@@ -13,8 +13,9 @@ use crate::conf::price::{Price, Usd};
 use crate::limits::{Ask, Reserve};
 use crate::live::Snapshot;
 use crate::live::place::Place;
+use dialects::Dialect;
 use dialects::Flaws;
-use dialects::front::Envelope;
+use dialects::front::{Envelope, Front};
 use dialects::traits::Traits;
 use dialects::wire::json::{self, Span};
 use std::sync::Arc;
@@ -62,6 +63,11 @@ impl Candidate {
         })
     }
 
+    /// Returns the wire format in which the candidate is asked.
+    pub fn dialect(&self) -> &Dialect {
+        self.place.account.speaks(self.track.endpoint)
+    }
+
     /// Returns whether an answer with these flaws counts as a failure.
     pub fn refuses(&self, flaws: Flaws) -> bool {
         self.model.refuse_broken_calls && flaws.broken_calls > 0
@@ -95,12 +101,12 @@ pub fn plan(
     snapshot: &Snapshot,
     key: &Key,
     model: &Arc<Model>,
-    stream: bool,
+    envelope: &Envelope,
     conversation: Option<u64>,
 ) -> Option<Plan> {
     let demand = snapshot.routes.get(model.index)?.demand.clone();
     let candidates = Vec::with_capacity(model.targets.len());
-    let mut planner = Planner { snapshot, stream, conversation, candidates };
+    let mut planner = Planner { snapshot, envelope, conversation, candidates };
     planner.add(model, Reach::Any);
     for (id, reach) in stand_ins(model) {
         if let Some(model) = snapshot.catalog.visible(key, id) {
@@ -147,7 +153,7 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
 /// A planner puts the candidates of a request in order.
 struct Planner<'s> {
     snapshot: &'s Snapshot,
-    stream: bool,
+    envelope: &'s Envelope,
     conversation: Option<u64>,
     candidates: Vec<Candidate>,
 }
@@ -158,7 +164,9 @@ impl Planner<'_> {
         let Some(route) = self.snapshot.routes.get(model.index) else { return };
         let snapshot = self.snapshot;
         let candidate = |(target, track)| Candidate::of(snapshot, model, target, track, reach);
-        let usable = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
+        let targets = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
+        let front = self.envelope.front;
+        let usable = || targets().filter_map(|(target, tracks)| Some((target, endpoint(front, target, tracks)?)));
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
             self.candidates.extend(usable().filter_map(candidate));
@@ -174,7 +182,7 @@ impl Planner<'_> {
     /// Returns the facts that decide a target's place in the order.
     fn view(&self, target: &Target, track: &TargetHealth, now: Instant, clock: SystemTime) -> View {
         let account = &target.account;
-        let standing = track.standing(self.stream, account.probe, now, clock);
+        let standing = track.standing(self.envelope.stream, account.probe, now, clock);
         let state = self.snapshot.states.get(account.index);
         let in_flight = state.map_or(0, |state| state.in_flight());
         let awake = state.is_some_and(|state| state.health.rest(now).is_none());
@@ -190,6 +198,16 @@ impl Planner<'_> {
             fit: standing.fit && awake && account.concurrency.is_none_or(|most| in_flight < most),
         }
     }
+}
+
+/// Returns the health of the endpoint that a target's requests of a front door are sent to.
+fn endpoint<'t>(front: &Front, target: &Target, tracks: &'t [Arc<TargetHealth>]) -> Option<&'t Arc<TargetHealth>> {
+    if let [only] = tracks {
+        return Some(only);
+    }
+    let serves = |kind| tracks.iter().any(|track| track.endpoint == kind);
+    let wanted = dialects::endpoint_for(serves, front, &target.model, &target.traits);
+    tracks.iter().find(|track| track.endpoint == wanted)
 }
 
 /// Returns whether it matters to which conversation a request belongs, for this model or for a

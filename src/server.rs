@@ -247,7 +247,7 @@ impl Background {
             let now = Instant::now();
             for (account, tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.tracks) {
                 for (model, track) in tracks {
-                    track.hint(hints.get(&(account.id.clone(), model.clone())).copied(), now);
+                    track.hint(hints.get(&(account.id.clone(), track.name(model))).copied(), now);
                 }
             }
         }

@@ -118,6 +118,9 @@ pub struct Tried {
     pub account: Arc<str>,
     /// The account's name for the model.
     pub model: Arc<str>,
+    /// The kind of endpoint that was asked, unless it is chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<&'static str>,
     /// The outcome.
     pub outcome: &'static str,
     /// The time that the attempt took.

@@ -103,6 +103,9 @@ pub struct TargetReport {
     pub breaker: BreakerReport,
     /// The number of calls that the breaker looks at.
     pub calls: u64,
+    /// The kind of endpoint of the account.
+    #[serde(default)]
+    pub endpoint: String,
     /// The number of these calls that failed.
     pub failed: u64,
     /// The expected time to a stream's first token.
@@ -330,7 +333,7 @@ mod tests {
     #[test]
     fn a_page_is_read_and_written_the_same_with_its_fields_in_the_order_of_their_names() {
         let target = json!({
-            "awaited": 1, "breaker": "half_open", "calls": 9, "failed": 2, "first_token_ms": 7, "headroom": 0.42,
+            "awaited": 1, "breaker": "half_open", "calls": 9, "endpoint": "chat", "failed": 2, "first_token_ms": 7, "headroom": 0.42,
             "last_failure": { "ago_ms": 1, "detail": null, "outcome": "reset" }, "model": "x", "opens_in_ms": null,
             "rest": { "for_ms": 5, "why": "rate" }, "whole_ms": null,
         });

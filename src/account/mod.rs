@@ -25,6 +25,7 @@ pub mod window;
 use crate::base::lock::Lock;
 use crate::catalog::{Account, Catalog};
 use demand::Demand;
+use dialects::Endpoint;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -46,8 +47,7 @@ pub struct State {
     pub freed: Notify,
     /// The account's rest after failures.
     pub health: health::Health,
-    /// The account's targets, by the account's names for the models.
-    tracks: Lock<HashMap<Arc<str>, Weak<TargetHealth>>>,
+    tracks: Lock<Tracks>,
     /// The account's idle HTTP/1 connections.
     pub http1: http1_pool::Http1Pool,
     /// The account's HTTP/2 connections.
@@ -59,6 +59,9 @@ pub struct State {
     /// The time of the last log line about an impossible count.
     doubted: Lock<Option<Instant>>,
 }
+
+/// The targets of an account, by its names for the models and by the kind of endpoint.
+type Tracks = HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>;
 
 impl State {
     /// Makes the state of an account to which nothing has happened yet.
@@ -94,15 +97,16 @@ impl State {
         }
     }
 
-    /// Returns the health of the target with this name. It lives as long as somebody holds it.
-    pub fn track(&self, model: &Arc<str>) -> Arc<TargetHealth> {
-        let mut tracks = self.tracks.lock();
-        if let Some(track) = tracks.get(model).and_then(Weak::upgrade) {
+    /// Returns the health of the target with this name, at a kind of endpoint. It lives as long as
+    /// somebody holds it.
+    pub fn track(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
+        let (mut tracks, key) = (self.tracks.lock(), (model.clone(), endpoint));
+        if let Some(track) = tracks.get(&key).and_then(Weak::upgrade) {
             return track;
         }
         tracks.retain(|_, track| track.strong_count() > 0);
-        let track = Arc::new(TargetHealth::default());
-        tracks.insert(model.clone(), Arc::downgrade(&track));
+        let track = Arc::new(TargetHealth::new(endpoint));
+        tracks.insert(key, Arc::downgrade(&track));
         track
     }
 
@@ -232,6 +236,22 @@ mod tests {
         assert!(state.admit().is_some());
         drop(second);
         assert_eq!(state.in_flight(), 0);
+    }
+
+    #[test]
+    fn each_kind_of_endpoint_has_a_health_of_its_own() {
+        let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
+        let [chat, responses] = Endpoint::ALL.map(|kind| state.track(&model, kind));
+        let setback = failure::Setback { class: failure::Class::Refused, retry_after: None };
+        for _ in 0..failure::REFUSALS_IN_A_ROW {
+            let admitted = responses.admit(true, false, now);
+            assert!(admitted.map(|mut attempt| attempt.failed(setback, false, Duration::ZERO, now)).is_ok());
+        }
+        assert!(responses.rest(now).is_some() && chat.rest(now).is_none());
+        assert!(Arc::ptr_eq(&state.track(&model, Endpoint::Responses), &responses), "it is found again");
+        assert_eq!((&*chat.name(&model), &*responses.name(&model)), ("m", "m (responses)"));
+        state.reset();
+        assert_eq!(responses.rest(now), None);
     }
 
     #[test]

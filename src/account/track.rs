@@ -1,5 +1,6 @@
 //! [`TargetHealth`] is how one target, that is one account with one name for a model, has done
-//! lately: its breaker, its rests, its speed, and its provider's quota.
+//! lately: its breaker, its rests, its speed, and its provider's quota. Each kind of endpoint of
+//! the account has its own, so that a missing endpoint does not keep requests from the others.
 //!
 //! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** each
 //! admitted attempt is settled exactly once, by its [`AttemptGuard`].
@@ -12,6 +13,7 @@ use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
 use crate::base::lock::Lock;
+use dialects::Endpoint;
 pub use guard::{AttemptGuard, Failed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// The health of a target.
 #[derive(Default)]
 pub struct TargetHealth {
+    /// The kind of endpoint that the attempts were sent to.
+    pub endpoint: Endpoint,
     memory: Lock<Memory>,
     /// The number of attempts that wait for their first token.
     awaited: AtomicUsize,
@@ -125,6 +129,20 @@ impl Unavailable {
 }
 
 impl TargetHealth {
+    /// Makes the health of a target at a kind of endpoint, to which nothing has happened yet.
+    pub fn new(endpoint: Endpoint) -> TargetHealth {
+        TargetHealth { endpoint, ..TargetHealth::default() }
+    }
+
+    /// Returns the name by which operators and other gateways know the target at its account. It
+    /// is the account's name for the model, and the kind of endpoint unless that is chat.
+    pub fn name(&self, model: &Arc<str>) -> Arc<str> {
+        match self.endpoint {
+            Endpoint::Chat => model.clone(),
+            other @ Endpoint::Responses => format!("{model} ({other})").into(),
+        }
+    }
+
     /// Returns the facts that decide the target's place in the order. A target that is `probed` is
     /// fit only while its breaker is closed.
     pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {

@@ -61,7 +61,8 @@ fn read_accounts(books: &Books) {
             let target = track.status(now, clock);
             for word in ["closed", "open", "half_open"] {
                 let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
-                let breaker = metrics.breakers.get_or_create(&(names, [("state", word)]));
+                let breaker =
+                    metrics.breakers.get_or_create(&(names, [("endpoint", track.endpoint.name()), ("state", word)]));
                 breaker.set(i64::from(word == target.breaker.name()));
             }
             least = [least, target.headroom].into_iter().flatten().min_by(f64::total_cmp);

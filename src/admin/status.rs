@@ -80,6 +80,7 @@ fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock:
         awaited: known.awaited,
         breaker,
         calls: known.calls.0,
+        endpoint: track.endpoint.name().to_owned(),
         failed: known.calls.1,
         first_token_ms: first.map(millis),
         headroom: known.headroom.map(rounded),

@@ -10,9 +10,9 @@ use http::{HeaderName, HeaderValue};
 use crate::base::secret::Secret;
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
-use dialects::Dialect;
 use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
+use dialects::{Dialect, Endpoint};
 
 /// An account: an address of a provider, and a credential for it.
 pub struct Account {
@@ -22,6 +22,8 @@ pub struct Account {
     pub index: usize,
     /// The wire format that the provider speaks.
     pub dialect: Dialect,
+    /// The kinds of endpoint that the account serves, at least one, each with its wire format.
+    pub serves: Vec<(Endpoint, Dialect)>,
     /// The account's address. The address of a demo account is empty and never called.
     pub base: Base,
     /// The secret that is sent with each request. It is `None` also for an account that is not
@@ -92,6 +94,11 @@ pub enum Signer {
 }
 
 impl Account {
+    /// Returns the wire format of a kind of endpoint.
+    pub fn speaks(&self, endpoint: Endpoint) -> &Dialect {
+        self.serves.iter().find(|(kind, _)| *kind == endpoint).map_or(&self.dialect, |(_, dialect)| dialect)
+    }
+
     /// Returns everything of the account that no text may show: its key, and the values of its
     /// headers, since some providers take the key there.
     pub fn secrets(&self) -> Vec<&str> {

@@ -171,7 +171,7 @@ fn tried(key: &str, input: &Input) -> Report {
         report.fact("limits", limits::says(bound));
         report.limits.push(bound.json());
     }
-    if let Some(plan) = plan::plan(snapshot, &key, &model, envelope.stream, None) {
+    if let Some(plan) = plan::plan(snapshot, &key, &model, &envelope, None) {
         let most = |reserve| plan::most(&envelope, &plan, reserve);
         within_limits(&bounds, most(bounds.reserve()), most(Reserve::Asked), &mut report);
     }
@@ -184,12 +184,12 @@ fn tried(key: &str, input: &Input) -> Report {
     let conversation = if is_sticky { plan::conversation(session, body, &envelope) } else { None };
     // The running state is put in after this: the target that the conversation belongs to may be
     // resting.
-    let home = Order::of(snapshot, &key, &model, envelope.stream, conversation);
+    let home = Order::of(snapshot, &key, &model, &envelope, conversation);
     if let Some(instance) = instance {
         instance.recall(snapshot, now, clock);
         instance.differ(&model, &mut report);
     }
-    let Some(order) = Order::of(snapshot, &key, &model, envelope.stream, conversation) else { return report.refused() };
+    let Some(order) = Order::of(snapshot, &key, &model, &envelope, conversation) else { return report.refused() };
     order.tell(&model, instance.is_some(), &mut report);
     if model.sticky {
         let by = conversation.map(|_| known_by(session.is_some(), &envelope));

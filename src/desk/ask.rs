@@ -85,7 +85,7 @@ impl Desk {
         let session_id = checks::session(headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, model);
         let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
-        let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation)
+        let plan = plan::plan(&snapshot, key, model, &envelope, conversation)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         let face = AnswerHeader {
             model: envelope.model.clone(),

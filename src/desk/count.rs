@@ -41,8 +41,9 @@ impl Desk {
         let model = ask::model(session, record, (&snapshot, key), &mut envelope)?;
         let tracks = snapshot.routes.get(model.index).map(|route| route.tracks.as_slice()).unwrap_or_default();
         let targets = model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled);
-        let candidates: Vec<Candidate> =
-            targets.filter_map(|(target, track)| Candidate::of(&snapshot, model, target, track, Reach::Any)).collect();
+        let candidates: Vec<Candidate> = targets
+            .filter_map(|(target, of)| Candidate::of(&snapshot, model, target, of.first()?, Reach::Any))
+            .collect();
         let count =
             TokenCount { shared: &self.backends, envelope: &envelope, body: &body, held, key: &key.id, timeout };
         let answer = tokio::select! {

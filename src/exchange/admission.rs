@@ -48,7 +48,7 @@ pub fn write(
     kept: &dyn Fn(&str) -> Option<neutral::Kept>,
 ) -> Result<Outbound, Refused> {
     let account = &candidate.place.account;
-    let outbound = account.dialect.write(&Translate {
+    let outbound = candidate.dialect().write(&Translate {
         body,
         envelope,
         model: &candidate.upstream_model,

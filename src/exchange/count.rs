@@ -166,6 +166,7 @@ fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>) -> Tr
     Tried {
         account: candidate.place.account.id.clone(),
         model: candidate.upstream_model.clone(),
+        endpoint: None,
         outcome: facts.as_ref().map_or("ok", |facts| facts.name),
         ms: millis(began.elapsed()),
         status: facts.map_or(Some(200), |facts| facts.status),

@@ -38,8 +38,8 @@ pub struct Snapshot {
     pub places: Vec<Arc<Place>>,
     /// The routes of the catalog's models, in its order.
     pub routes: Vec<Route>,
-    /// The targets of the catalog's accounts, in its order. Each account's targets are sorted by
-    /// its names for the models.
+    /// The targets of the catalog's accounts, in its order: one for each kind of endpoint. Each
+    /// account's targets are sorted by its names for the models.
     pub tracks: Vec<Vec<(Arc<str>, Arc<TargetHealth>)>>,
     /// The limits of the catalog's keys with their use, by
     /// [`Key::index`](crate::catalog::Key::index).
@@ -70,18 +70,20 @@ impl Snapshot {
             .zip(&states)
             .map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone())))
             .collect();
-        let track = |target: &Target| {
-            states.get(target.account.index).map(|state| state.track(&target.model)).unwrap_or_default()
+        let track = |target: &Target| -> Vec<Arc<TargetHealth>> {
+            let state = states.get(target.account.index);
+            let kinds = target.account.serves.iter().map(|(kind, _)| *kind);
+            kinds.filter_map(|kind| state.map(|state| state.track(&target.model, kind))).collect()
         };
         let mut tracks: Vec<Vec<(Arc<str>, Arc<TargetHealth>)>> = vec![Vec::new(); states.len()];
         for target in catalog.models().iter().flat_map(|model| &model.targets) {
             if let Some(tracks) = tracks.get_mut(target.account.index) {
-                tracks.push((target.model.clone(), track(target)));
+                tracks.extend(track(target).into_iter().map(|track| (target.model.clone(), track)));
             }
         }
         for tracks in &mut tracks {
-            tracks.sort_by(|a, b| a.0.cmp(&b.0));
-            tracks.dedup_by(|a, b| a.0 == b.0);
+            tracks.sort_by(|a, b| (&a.0, a.1.endpoint).cmp(&(&b.0, b.1.endpoint)));
+            tracks.dedup_by(|a, b| Arc::ptr_eq(&a.1, &b.1));
         }
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
         let routes =
@@ -104,6 +106,7 @@ impl Snapshot {
 pub struct Route {
     /// The state that the model's requests have in common.
     pub demand: Arc<Demand>,
-    /// The health of the model's targets, in the order in which they are written.
-    pub tracks: Vec<Arc<TargetHealth>>,
+    /// The health of the model's targets, in the order in which they are written: of each, one for
+    /// each kind of endpoint that its account serves.
+    pub tracks: Vec<Vec<Arc<TargetHealth>>>,
 }

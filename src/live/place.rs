@@ -51,6 +51,7 @@ fn issuer(account: &Account) -> Option<Account> {
         id: account.id.clone(),
         index: account.index,
         dialect: Dialect::from(&openai::PROTOCOL),
+        serves: Vec::new(),
         base: issuer.clone(),
         key: None,
         key_header: KeyHeader::Bearer,

@@ -37,6 +37,7 @@ mod counts;
 mod dialects;
 mod docs;
 mod edge;
+mod endpoints;
 mod explain;
 mod failover;
 mod flaws;

@@ -347,7 +347,7 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_attempts_total", "account outcome"),
         ("portcullis_in_flight", "account"),
         ("portcullis_account_state", "account state"),
-        ("portcullis_breaker_state", "account model state"),
+        ("portcullis_breaker_state", "account model endpoint state"),
         ("portcullis_waiting", "model"),
         ("portcullis_catalog_generation", ""),
         ("portcullis_catalog_last_success_seconds", ""),

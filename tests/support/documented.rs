@@ -70,6 +70,7 @@ pub const LINE: &[Field] = &[
 pub const ATTEMPT: &[Field] = &[
     always("account", r#""gpu-1""#, "The account."),
     always("model", r#""qwen3-4b""#, "The name by which the account knows the model."),
+    only("endpoint", "if it is not `chat`", r#""responses""#, "The kind of endpoint that was asked."),
     always("outcome", r#""unreachable""#, "How the attempt ended: see [Outcomes of attempts](#outcomes-of-attempts)."),
     always("ms", "422", "Milliseconds that it took."),
     only("status", "if it answered", "200", "The upstream's HTTP status."),
@@ -189,7 +190,7 @@ pub const METRICS: &[Metric] = &[
     metric("portcullis_dropped_params_total", "counter", &["model", "account", "param"], "Fields of requests that the upstream's format cannot express", "A field that only the caller knows is `other`."),
     metric("portcullis_in_flight", "gauge", &["account"], "Requests in flight at an account", ""),
     metric("portcullis_account_state", "gauge", &["account", "state"], "1 for the state that an account is in", "`state` is `ok`, `disabled`, `cooling_rate` or `cooling_credential`."),
-    metric("portcullis_breaker_state", "gauge", &["account", "model", "state"], "1 for the state that a target's breaker is in", "`state` is `closed`, `open` or `half_open`."),
+    metric("portcullis_breaker_state", "gauge", &["account", "model", "endpoint", "state"], "1 for the state that a target's breaker is in", "`endpoint` is `chat` or `responses`; `state` is `closed`, `open` or `half_open`."),
     metric("portcullis_headroom_ratio", "gauge", &["account"], "Share that is left of an account's tightest quota, as its provider last reported", "From 0 to 1."),
     metric("portcullis_hedges_total", "counter", &["model", "outcome"], "Second attempts beside a slow first one, by whether they were faster", "`outcome` is `won` or `lost`."),
     metric("portcullis_waiting", "gauge", &["model"], "Requests that wait in the queue of a model", ""),

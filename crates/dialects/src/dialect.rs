@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, Front, Native, NewWriter, PassedRequest, STANDARD, standard_field};
+use crate::front::{Envelope, Front, NEWER, Native, NewWriter, PassedRequest, STANDARD, standard_field};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
@@ -23,7 +23,7 @@ use crate::neutral::{
     UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
-use crate::upstream::{Prices, Protocol, Settings, openai};
+use crate::upstream::{Endpoint, Prices, Protocol, Settings, openai};
 use crate::wire::json::{self, repaired};
 use translated::{Translated, repairing};
 
@@ -100,6 +100,19 @@ impl Dialect {
             settings.quirks = quirks(settings.version.as_deref());
         }
         Dialect { protocol, settings }
+    }
+
+    /// Returns the dialect of an account's endpoint of this kind. Without it, that of its chat.
+    #[must_use]
+    pub fn at(&self, endpoint: Endpoint) -> Dialect {
+        let protocol = self.protocol.at(endpoint).unwrap_or(self.protocol);
+        Dialect { protocol, settings: self.settings.clone() }
+    }
+
+    /// Returns the kinds of endpoint that a server at this host has, if its account does not say
+    /// it.
+    pub fn serves(&self, host: &str) -> &'static [Endpoint] {
+        (self.protocol.endpoints.usual)(&self.settings, host)
     }
 
     /// Writes a request.
@@ -284,6 +297,15 @@ impl Dialect {
     pub fn prices(&self) -> Prices {
         (self.protocol.prices)(&self.settings)
     }
+}
+
+/// Chooses the kind of endpoint for the requests of a front door: its own, if the account has that.
+/// The callers of other formats get the one that can say the most of a model that thinks, and chat
+/// for other models.
+pub fn endpoint_for(served: impl Fn(Endpoint) -> bool, front: &Front, model: &str, traits: &Traits) -> Endpoint {
+    let wants_responses = || front == NEWER || (!front.passes() && openai::thinks(model, traits));
+    let wanted = if served(Endpoint::Responses) && wants_responses() { Endpoint::Responses } else { Endpoint::Chat };
+    if served(wanted) { wanted } else { Endpoint::Responses }
 }
 
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;

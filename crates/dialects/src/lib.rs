@@ -22,8 +22,8 @@ pub mod presets;
 pub mod upstream;
 pub mod wire;
 
-pub use dialect::{Dialect, Outbound, Recipient, Stream, Translate};
+pub use dialect::{Dialect, Outbound, Recipient, Stream, Translate, endpoint_for};
 pub use neutral::{
     Answer, AnswerFault, AnswerHeader, ErrorHead, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
 };
-pub use upstream::{Framing, Protocol, Settings};
+pub use upstream::{Endpoint, Framing, Protocol, Settings};

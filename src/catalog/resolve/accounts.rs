@@ -14,7 +14,7 @@ use dialects::presets::{self, Preset};
 use dialects::traits::Server;
 use dialects::upstream::quirks::{self, Quirks};
 use dialects::upstream::{BaseUrl, NAMES, openai};
-use dialects::{Dialect, Protocol, Settings};
+use dialects::{Dialect, Endpoint, Protocol, Settings};
 use http::{HeaderName, HeaderValue};
 
 pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &Report<'_>) -> Accounts<'r> {
@@ -53,11 +53,14 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         self.at.key("concurrency").problem_if(raw.concurrency == Some(0), what);
         let base = base?;
         let leave = self.leave(speaks?, &base);
+        let dialect = dialect?;
+        let serves = self.serves(&dialect, &base);
         Some(Account {
             fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), ca.as_deref()),
             id: self.id.into(),
             index,
-            dialect: dialect?,
+            serves: serves.into_iter().map(|kind| (kind, dialect.at(kind))).collect(),
+            dialect,
             base,
             key,
             key_header: match speaks?.key_header {
@@ -121,6 +124,27 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             settings.place = Some(self.word("region", region)?.into());
         }
         Some(Dialect::new(protocol, settings))
+    }
+
+    /// Returns the kinds of endpoint that the account serves.
+    fn serves(&self, dialect: &Dialect, base: &Base) -> Vec<Endpoint> {
+        let Some(written) = &self.raw.serves else { return dialect.serves(&base.host).to_vec() };
+        let list = self.at.key("serves");
+        if dialect.protocol.endpoints.others.is_empty() {
+            list.problem("only applies to dialects that have several kinds of endpoint, openai and azure: remove it");
+        }
+        list.problem_if(written.is_empty(), "must list at least one kind of endpoint, such as `chat`");
+        let mut kinds = Vec::new();
+        for (index, name) in items(Some(written)) {
+            let at = list.index(index);
+            let names = Endpoint::ALL.iter().map(|kind| kind.name());
+            let found = Endpoint::ALL.into_iter().find(|kind| kind.name() == name);
+            let Some(kind) = at.known(found, "kind of endpoint", name, names) else { continue };
+            at.problem_if(kinds.contains(&kind), "is written twice: keep only one");
+            kinds.push(kind);
+        }
+        kinds.sort();
+        kinds
     }
 
     fn quirks(&self, preset: Option<&'static Preset>) -> Option<&'static Quirks> {

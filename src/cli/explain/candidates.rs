@@ -109,7 +109,7 @@ impl Rehearsal<'_> {
         if let Err(why) = admission::admit(candidate, is_last_resort, self.now) {
             return Fate::Unavailable(why);
         }
-        let family = candidate.place.account.dialect.protocol.family;
+        let family = candidate.dialect().protocol.family;
         let kept = |_: &str| {
             thoughts.set(thoughts.get() || family.is_some());
             None
@@ -271,11 +271,8 @@ impl Rehearsal<'_> {
             upstream_model: Some(one.upstream_model.to_string()),
             attempt,
             first_for,
-            does: self
-                .input
-                .instance
-                .as_ref()
-                .and_then(|instance| instance.does(&one.place.account, &one.upstream_model)),
+            endpoint: Some(one.track.endpoint.name()),
+            does: self.input.instance.as_ref().and_then(|instance| instance.does(one)),
             price: one.model.targets.iter().find(is_it).and_then(costs),
             request,
             ..Candidate::of_model(&one.model.id, one.reach, state, why)

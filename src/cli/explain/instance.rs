@@ -11,13 +11,15 @@ use super::report::Report;
 use crate::account::breaker;
 use crate::account::health::{Rest, Why};
 use crate::account::track::TrackStatus;
-use crate::catalog::{Account, Model};
+use crate::catalog::Model;
 use crate::cli::http::{LARGEST, get};
 use crate::drain::Phase;
 use crate::live::Snapshot;
+use crate::plan::Candidate;
 use crate::status::{
     AccountReport, AccountState, BreakerReport, FailureReport, ModelReport, RestReport, Status, TargetReport,
 };
+use dialects::Endpoint;
 
 /// The longest wait for the admin listener, which is quick.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,13 +106,13 @@ impl Instance {
     }
 
     /// Returns a line about the state of a target.
-    pub(super) fn does(&self, account: &Account, model: &str) -> Option<String> {
-        let Some(report) = self.account(&account.id) else {
+    pub(super) fn does(&self, candidate: &Candidate) -> Option<String> {
+        let Some(report) = self.account(&candidate.place.account.id) else {
             return Some("/status does not have this account".to_owned());
         };
         let of = report.concurrency.map(|most| format!(" of {most}")).unwrap_or_default();
         let mut does = vec![format!("{}{of} in flight", report.in_flight)];
-        match target_of(report, model) {
+        match target_of(report, &candidate.upstream_model, candidate.track.endpoint) {
             Some(target) => {
                 if target.calls > 0 {
                     does.push(format!("{} of {} calls failed", target.failed, target.calls));
@@ -144,7 +146,7 @@ impl Instance {
             let mut rests = reported.targets.iter().filter_map(|target| target.rest.as_ref()).map(rest_of);
             place.state.recall(reported.in_flight, rests.find(|rest| rest.why == Why::Credential));
             for (name, track) in tracks {
-                let Some(target) = target_of(reported, name) else { continue };
+                let Some(target) = target_of(reported, name, track.endpoint) else { continue };
                 let time = |time: Option<u64>| time.map(Duration::from_millis);
                 let known = TrackStatus {
                     breaker: match target.breaker {
@@ -194,6 +196,8 @@ impl Instance {
     }
 }
 
-fn target_of<'a>(account: &'a AccountReport, model: &str) -> Option<&'a TargetReport> {
-    account.targets.iter().find(|target| target.model == *model)
+fn target_of<'a>(account: &'a AccountReport, model: &str, endpoint: Endpoint) -> Option<&'a TargetReport> {
+    // An older gateway names no endpoint: it has one.
+    let is_at = |target: &TargetReport| target.endpoint.is_empty() || target.endpoint == endpoint.name();
+    account.targets.iter().find(|target| target.model == *model && is_at(target))
 }

@@ -9,6 +9,7 @@ use super::{Key, named};
 use crate::catalog::{Model, Strategy};
 use crate::live::Snapshot;
 use crate::plan::{self, Candidate, Reach};
+use dialects::front::Envelope;
 
 /// The number of requests that are played through. Turns come out exact; shares that are drawn by
 /// chance are right within a few in a hundred.
@@ -37,12 +38,12 @@ impl Order {
         snapshot: &Snapshot,
         key: &Key,
         model: &Arc<Model>,
-        stream: bool,
+        envelope: &Envelope,
         conversation: Option<u64>,
     ) -> Option<Order> {
         // A fixed seed gives the same question the same answer.
         fastrand::seed(0);
-        let plan = || plan::plan(snapshot, key, model, stream, conversation).map(|plan| plan.candidates);
+        let plan = || plan::plan(snapshot, key, model, envelope, conversation).map(|plan| plan.candidates);
         let candidates = plan()?;
         let mut counts = vec![Count::default(); candidates.len()];
         for _ in 0..DRAWS {

@@ -74,6 +74,8 @@ pub(super) struct Candidate {
     /// The account; `None` if the whole model is passed over.
     pub(super) account: Option<String>,
     pub(super) upstream_model: Option<String>,
+    /// The kind of endpoint that the request would be sent to.
+    pub(super) endpoint: Option<&'static str>,
     #[serde(rename = "for")]
     pub(super) reach: Reach,
     pub(super) state: CandidateState,

@@ -118,7 +118,7 @@ fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u
     if *candidate.upstream_model != *envelope.model {
         changed.push(format!("model: \"{}\" becomes \"{}\"", envelope.model, candidate.upstream_model));
     }
-    let protocol = candidate.place.account.dialect.protocol;
+    let protocol = candidate.dialect().protocol;
     match protocol.max_tokens() {
         None => fields(body, written, &mut changed),
         Some(max_tokens) => {

@@ -103,13 +103,9 @@ impl Opening<'_> {
         let kind = ContentKind::of(headers);
         let compressed =
             headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
-        let upstream_id = account
-            .dialect
-            .protocol
-            .request_ids
-            .iter()
-            .find_map(|name| headers.get(*name))
-            .and_then(|v| v.to_str().ok());
+        let dialect = self.candidate.dialect();
+        let upstream_id =
+            dialect.protocol.request_ids.iter().find_map(|name| headers.get(*name)).and_then(|v| v.to_str().ok());
         self.progress.lock().id = upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets()));
         if headers.keys().any(|name| name.as_str().contains("ratelimit"))
             && let Some(headroom) = quota::headroom(|name| headers.get(name)?.to_str().ok(), SystemTime::now())
@@ -130,14 +126,14 @@ impl Opening<'_> {
         let manner = AnswerOptions {
             undo,
             hide_reasoning: !self.candidate.model.show_reasoning,
-            keep_thoughts: account.dialect.protocol.family.is_some(),
+            keep_thoughts: dialect.protocol.family.is_some(),
         };
         match kind {
-            ContentKind::Stream(framing) if stream && framing == account.dialect.protocol.framing => {
+            ContentKind::Stream(framing) if stream && framing == dialect.protocol.framing => {
                 let limit = self.shared.server.limits.event;
                 let face = self.request.face_of(self.candidate);
                 let to = Recipient { front: self.request.envelope.front, header: &face, options: manner };
-                let stream = account.dialect.stream(&self.candidate.upstream_model, to, limit);
+                let stream = dialect.stream(&self.candidate.upstream_model, to, limit);
                 held.shrink(copied);
                 let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
                 self.begin(reading, &mut alarm).await
@@ -222,7 +218,7 @@ impl Opening<'_> {
             AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
             AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
         };
-        let (model, dialect) = (&self.candidate.upstream_model, &attempt.place.account.dialect);
+        let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
         let face = &*self.request.face_of(self.candidate);
         let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
         let read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };

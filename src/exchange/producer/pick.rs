@@ -290,7 +290,7 @@ impl<'x> Producer<'x> {
     /// Returns a function that finds the thoughts that were kept for a candidate, by their call.
     fn kept_for(&self, candidate: &Candidate) -> impl Fn(&str) -> Option<Kept> + use<'x> {
         let (shared, request) = (self.shared, self.request);
-        let family = candidate.place.account.dialect.protocol.family;
+        let family = candidate.dialect().protocol.family;
         move |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now())
     }
 }

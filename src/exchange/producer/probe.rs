@@ -50,9 +50,9 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
         }
         let snapshot = live.load_full();
         for (model, Route { demand, tracks }) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
-            for (target, track) in
-                model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled && target.account.probe)
-            {
+            let probed = |(target, _): &(&Target, _)| target.account.enabled && target.account.probe;
+            let each = model.targets.iter().zip(tracks).filter(probed);
+            for (target, track) in each.flat_map(|(target, tracks)| tracks.iter().map(move |track| (target, track))) {
                 if busy.values().any(|account| *account == target.account.id) {
                     continue;
                 }
@@ -98,7 +98,7 @@ fn due(
 async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, held: Held) {
     let Some(candidate) = request.candidates.first() else { return };
     let (account, model) = (&candidate.place.account, &candidate.upstream_model);
-    let written = account.dialect.write(&Translate {
+    let written = candidate.dialect().write(&Translate {
         body: &Bytes::from_static(BODY),
         envelope: &request.envelope,
         model,

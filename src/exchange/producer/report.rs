@@ -14,6 +14,7 @@ use crate::exchange::choose::Nobody;
 use crate::live::place::Place;
 use crate::plan::Candidate;
 use crate::settled::{Tried, millis};
+use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
 use std::time::Duration;
 
@@ -180,7 +181,7 @@ impl Producer<'_> {
 
     /// Logs what begins or ends for a target, after a failure or an answer.
     pub(super) fn report(&self, candidate: &Candidate, news: Failed, failure: Option<&Facts<'_>>, why: Option<&str>) {
-        let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
+        let (account, model) = (&candidate.place.account.id, candidate.track.name(&candidate.upstream_model));
         let after = failure.map_or("an answer", |failure| failure.name);
         let status = failure.and_then(|failure| failure.status).map_or_else(|| "-".to_owned(), |s| s.to_string());
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
@@ -191,7 +192,7 @@ impl Producer<'_> {
                 rest.why.name()
             );
         }
-        let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, model, time));
+        let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, &model, time));
         match news.breaker {
             Some(BreakerState::Open(until)) => {
                 let wait = until.saturating_duration_since(std::time::Instant::now());
@@ -232,6 +233,7 @@ impl Producer<'_> {
         self.attempts.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
+            endpoint: Some(candidate.track.endpoint).filter(|kind| *kind != Endpoint::Chat).map(Endpoint::name),
             outcome,
             ms: millis(attempt.began.elapsed()),
             status,

@@ -13,8 +13,7 @@ use std::time::Instant;
 impl Producer<'_> {
     /// Keeps the thoughts of an answer.
     pub(super) fn keep(&self, kept: Vec<Kept>) {
-        let Some(family) = self.candidate().and_then(|candidate| candidate.place.account.dialect.protocol.family)
-        else {
+        let Some(family) = self.candidate().and_then(|candidate| candidate.dialect().protocol.family) else {
             return;
         };
         for Kept { call, thoughts } in kept {
@@ -46,7 +45,7 @@ impl Producer<'_> {
     fn missing(&self) -> Vec<(Family, String)> {
         let missing = RefCell::new(Vec::new());
         for family in Family::ALL {
-            let of_family = |candidate: &&Candidate| candidate.place.account.dialect.protocol.family == Some(family);
+            let of_family = |candidate: &&Candidate| candidate.dialect().protocol.family == Some(family);
             let Some(candidate) = self.request.candidates.iter().find(of_family) else { continue };
             let kept = |call: &str| {
                 let found = self.shared.vault.find(&self.request.key, family, call, Instant::now());

@@ -271,17 +271,20 @@ pub enum Family {
     Claude,
     /// Gemini.
     Gemini,
+    /// The models that OpenAI serves at Responses.
+    OpenAi,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Family; 2] = [Family::Claude, Family::Gemini];
+    pub const ALL: [Family; 3] = [Family::Claude, Family::Gemini, Family::OpenAi];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Family::Claude => "claude",
             Family::Gemini => "gemini",
+            Family::OpenAi => "openai",
         }
     }
 }

@@ -5,8 +5,9 @@
 //! passed on. But a stream begins with a chunk of the filter that has no choices. This chunk is
 //! removed, because no client expects it.
 
+use super::endpoint::Endpoint;
 use super::openai;
-use super::protocol::{BaseUrl, Prices, Protocol};
+use super::protocol::{BaseUrl, Endpoints, Prices, Protocol};
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
 use crate::neutral::UpstreamError;
@@ -20,6 +21,14 @@ pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Own,
     path: |settings, model, _| path(settings.version.as_deref(), model).into(),
     model_in_path: |settings| settings.version.is_some(),
+    endpoints: Endpoints {
+        others: &[(Endpoint::Responses, &RESPONSES)],
+        // An older version may not have the newer endpoint.
+        usual: |settings, _| match settings.version.as_deref().and_then(date) {
+            None => &Endpoint::ALL,
+            Some(_) => &[Endpoint::Chat],
+        },
+    },
     key_header: Some("api-key"),
     key_variable: Some("AZURE_OPENAI_API_KEY"),
     prices: |_| Prices::Unlisted,
@@ -27,6 +36,28 @@ pub static PROTOCOL: Protocol = Protocol {
     quirks_of_version: Some(quirks),
     ..Protocol::COMMON
 };
+
+/// Azure OpenAI's Responses.
+pub static RESPONSES: Protocol = Protocol {
+    name: "azure responses",
+    path: |settings, _, _| responses_path(settings.version.as_deref()).into(),
+    model_in_path: |_| false,
+    quirks_of_version: None,
+    family: openai::responses::PROTOCOL.family,
+    translation: Some(openai::responses::TRANSLATION),
+    ..PROTOCOL
+};
+
+/// Returns the path and query of Responses. The body names the model in every version.
+fn responses_path(api_version: Option<&str>) -> String {
+    match api_version {
+        None => "/openai/v1/responses".to_owned(),
+        Some(version) if date(version).is_none() => {
+            format!("/openai/v1/responses?api-version={}", segment(version))
+        }
+        Some(version) => format!("/openai/responses?api-version={}", segment(version)),
+    }
+}
 
 /// Returns the path and query after `https://{resource}.openai.azure.com`. Without a version it is
 /// the newer API, which takes the deployment's name as the model.

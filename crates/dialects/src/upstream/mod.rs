@@ -7,6 +7,7 @@ pub mod bedrock;
 mod claude;
 pub mod cohere;
 pub mod demo;
+mod endpoint;
 pub mod gemini;
 pub mod ollama;
 pub mod openai;
@@ -15,6 +16,7 @@ pub mod quirks;
 pub mod servers;
 pub mod shared;
 
+pub use endpoint::Endpoint;
 pub use protocol::{BaseUrl, Counting, Framing, Prices, Protocol, Settings, SignsWith, Translation};
 
 /// All dialects.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use super::endpoint::Endpoint;
 use super::quirks::Quirks;
 use crate::neutral::traits::Traits;
 use crate::neutral::{
@@ -26,6 +27,8 @@ pub struct Protocol {
     pub path: fn(&Settings, &str, bool) -> Cow<'static, str>,
     /// Returns whether the path has the model.
     pub model_in_path: fn(&Settings) -> bool,
+    /// The kinds of endpoint that its servers may have.
+    pub endpoints: Endpoints,
     /// The header that carries the key. If it is `None`, the key is sent as a bearer token.
     pub key_header: Option<&'static str>,
     /// The environment variable that usually holds the key.
@@ -83,6 +86,16 @@ pub struct Counting {
     pub(crate) body: fn(&str, &[u8]) -> Option<Vec<u8>>,
     /// The field of the answer that has the number.
     pub(crate) field: &'static str,
+}
+
+/// The kinds of endpoint that the servers of a dialect may have.
+#[derive(Clone, Copy)]
+pub struct Endpoints {
+    /// The kinds beside chat, and the protocol of each.
+    pub others: &'static [(Endpoint, &'static Protocol)],
+    /// Returns the kinds that a server has if its account does not say it. The arguments are the
+    /// settings and the server's host.
+    pub usual: fn(&Settings, &str) -> &'static [Endpoint],
 }
 
 /// An account's settings for its dialect.
@@ -171,6 +184,7 @@ impl Protocol {
         base_url: BaseUrl::Own,
         path: |_, _, _| Cow::Borrowed("/chat/completions"),
         model_in_path: |_| false,
+        endpoints: Endpoints { others: &[], usual: |_, _| &[Endpoint::Chat] },
         key_header: None,
         key_variable: None,
         signs_with: SignsWith::Nothing,
@@ -192,6 +206,16 @@ impl Protocol {
     /// except for the parts that must change.
     pub fn passes(&self) -> bool {
         self.translation.is_none()
+    }
+
+    /// Returns the protocol of a kind of endpoint, if its servers may have one.
+    pub fn at(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
+        match endpoint {
+            Endpoint::Chat => Some(self),
+            Endpoint::Responses => {
+                self.endpoints.others.iter().find(|(kind, _)| *kind == endpoint).map(|(_, protocol)| *protocol)
+            }
+        }
     }
 
     /// Returns whether the gateway answers by itself and calls nobody.

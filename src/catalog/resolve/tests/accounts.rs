@@ -499,3 +499,38 @@ fn words_that_people_bring_are_answered_with_ours() {
         &["catalog.yaml:1 model_list: unknown field: write `models: { NAME: { targets: [{ account: NAME }] } }`"],
     );
 }
+
+#[test]
+fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
+    let served = |account: &str| {
+        let catalog = read_one(&format!("accounts:\n  a: {{{account}}}\nmodels: {{}}\ncallers: {{}}\n"));
+        let account = &catalog.accounts()[0];
+        account.serves.iter().map(|(kind, dialect)| format!("{kind} {}", dialect.protocol.name)).collect::<Vec<_>>()
+    };
+    let (chat, responses) = ("chat openai", "responses openai responses");
+    let (azure, newer) = ("base_url: https://x.openai.azure.com, key: {env: KEY}", "responses azure responses");
+    for (account, expected) in [
+        ("dialect: openai, key: {env: KEY}", &[chat, responses][..]),
+        ("dialect: openai, base_url: http://127.0.0.1:8000/v1", &[chat]),
+        ("dialect: openai, base_url: http://127.0.0.1:8000/v1, serves: [responses, chat]", &[chat, responses]),
+        ("dialect: openai, key: {env: KEY}, serves: [responses]", &[responses]),
+        ("preset: groq, key: {env: KEY}", &[chat]),
+        (&format!("dialect: azure, {azure}"), &["chat azure", newer]),
+        (&format!("dialect: azure, {azure}, api_version: 2024-10-21"), &["chat azure"]),
+        ("dialect: anthropic, key: {env: KEY}", &["chat anthropic"]),
+        ("dialect: demo", &["chat demo"]),
+    ] {
+        assert_eq!(served(account), expected, "{account}");
+    }
+    let with = |serves: &str| format!("{{dialect: openai, key: {{env: KEY}}, serves: {serves}}}");
+    check_account(&with("[]"), &[".serves: must list at least one kind of endpoint, such as `chat`"]);
+    check_account(&with("[chat, chat]"), &[".serves[1]: is written twice: keep only one"]);
+    check_account(
+        &with("[chat, response]"),
+        &[".serves[1]: no kind of endpoint \"response\"; did you mean \"responses\"?"],
+    );
+    check_account(
+        "{dialect: anthropic, key: {env: KEY}, serves: [chat]}",
+        &[".serves: only applies to dialects that have several kinds of endpoint, openai and azure: remove it"],
+    );
+}

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::neutral::answered::answered;
-use crate::neutral::traits::Traits;
+use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
     Call, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Target,
     ToolChoice, ToolKind, Undo, Written,
@@ -94,24 +94,23 @@ fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
     }
 }
 
-const TIERS: [(&str, Option<&str>); 4] =
+pub(super) const TIERS: [(&str, Option<&str>); 4] =
     [("auto", None), ("default", Some("default")), ("flex", Some("flex")), ("priority", Some("priority"))];
 
 /// Writes the effort, if the model is known to think: a server that knows no effort refuses the
 /// request.
 fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
-    use crate::neutral::traits::Thinking;
     let Some(effort) = request.effort() else { return };
-    let thinks = match target.traits.thinking {
-        Thinking::Unknown => thinks(target.model),
-        Thinking::None => false,
-        Thinking::Effort | Thinking::Budget => true,
-    };
-    if !thinks {
+    if !thinks(target.model, &target.traits) {
         losses.add_if(effort != Effort::None, Field::Effort);
         return;
     }
-    w.key("reasoning_effort").text(match effort {
+    w.key("reasoning_effort").text(word_of(effort));
+}
+
+/// Returns the word for an effort.
+pub(super) fn word_of(effort: Effort) -> &'static str {
+    match effort {
         Effort::None => "none",
         Effort::Minimal => "minimal",
         Effort::Low => "low",
@@ -119,12 +118,12 @@ fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, loss
         Effort::High => "high",
         Effort::Xhigh => "xhigh",
         Effort::Max => "max",
-    });
+    }
 }
 
 /// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most
 /// models give, and the API refuses that.
-fn most_output(model: &str) -> Option<u64> {
+pub(super) fn most_output(model: &str) -> Option<u64> {
     const MODELS: [(&str, u64); 12] = [
         ("gpt-3.5-turbo", 4_096),
         ("gpt-4-turbo", 4_096),
@@ -143,8 +142,13 @@ fn most_output(model: &str) -> Option<u64> {
     MODELS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, most)| *most)
 }
 
-/// Returns whether a model of this name is one of OpenAI's that think.
-fn thinks(model: &str) -> bool {
+/// Returns whether a model thinks: as its traits say, or else if its name is one of OpenAI's.
+pub(crate) fn thinks(model: &str, traits: &Traits) -> bool {
+    match traits.thinking {
+        Thinking::Unknown => {}
+        Thinking::None => return false,
+        Thinking::Effort | Thinking::Budget => return true,
+    }
     let name = model.rsplit('/').next().unwrap_or(model);
     ["o1", "o3", "o4", "gpt-5", "gpt-6", "gpt-oss", "codex"].iter().any(|prefix| name.starts_with(prefix))
         && !name.contains("-chat")
@@ -367,12 +371,12 @@ fn write_part(
     }
 }
 
-fn is_medium(part: &Part<'_>) -> bool {
+pub(super) fn is_medium(part: &Part<'_>) -> bool {
     !matches!(part.kind, PartKind::Text(_))
 }
 
 /// Joins the texts of a content.
-fn texts(content: &[Part<'_>]) -> String {
+pub(super) fn texts(content: &[Part<'_>]) -> String {
     let texts = content.iter().filter_map(|part| match &part.kind {
         PartKind::Text(text) => Some(&**text),
         PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,

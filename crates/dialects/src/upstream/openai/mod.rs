@@ -26,6 +26,7 @@ mod parts;
 mod pattern;
 mod reasoning;
 mod request;
+pub(crate) mod responses;
 mod rewrite;
 mod shape;
 mod standard;
@@ -33,7 +34,7 @@ mod stray;
 
 pub use answer::{answer, converted};
 pub(crate) use chunks::Chunks;
-pub(crate) use compose::compose;
+pub(crate) use compose::{compose, thinks};
 pub(crate) use error::{NO_REASON, gave_up};
 pub use error::{error, refusal};
 pub use request::{To, request};
@@ -42,7 +43,8 @@ pub use stray::Strays;
 
 use std::borrow::Cow;
 
-use super::protocol::{BaseUrl, Protocol};
+use super::endpoint::Endpoint;
+use super::protocol::{BaseUrl, Endpoints, Protocol};
 use crate::wire::json::{Span, slice};
 
 /// OpenAI, and every server that imitates it.
@@ -50,11 +52,20 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "openai",
     about: "OpenAI, and every server that imitates its chat completions. `key` is sent as a bearer.",
     base_url: BaseUrl::At("https://api.openai.com/v1"),
+    endpoints: Endpoints {
+        others: &[(Endpoint::Responses, &responses::PROTOCOL)],
+        usual: |_, host| if is_own(host) { &Endpoint::ALL } else { &[Endpoint::Chat] },
+    },
     key_variable: Some("OPENAI_API_KEY"),
     error: |settings, head, body| refusal(settings.quirks, head.status, body, head.content_type),
     is_imitated: true,
     ..Protocol::COMMON
 };
+
+/// Returns whether a host is one of OpenAI's own, in any region.
+fn is_own(host: &str) -> bool {
+    host.strip_suffix("api.openai.com").is_some_and(|region| region.is_empty() || region.ends_with('.'))
+}
 
 /// Returns a small count as a JSON number. Usually nothing is allocated.
 fn digits(number: usize) -> Cow<'static, [u8]> {

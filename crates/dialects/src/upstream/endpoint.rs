@@ -1,0 +1,33 @@
+//! An endpoint is what an account's server is asked for. A server that speaks OpenAI's format may
+//! have several kinds.
+
+use std::fmt;
+
+/// A kind of endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// Chat completions; in another dialect, its own way to hold a conversation.
+    #[default]
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+}
+
+impl Endpoint {
+    /// All kinds.
+    pub const ALL: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Responses];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Endpoint::Chat => "chat",
+            Endpoint::Responses => "responses",
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,314 @@
+//! A request of another format → a request for a response. Items of one turn follow each other: the
+//! thoughts, the text, the calls.
+
+use std::borrow::Cow;
+
+use super::super::compose::{TIERS, is_medium, most_output, texts, thinks, word_of};
+use crate::neutral::answered::answered;
+use crate::neutral::traits::{Sampling, Traits};
+use crate::neutral::{
+    Call, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Target,
+    Thought, ToolChoice, ToolKind, Undo, Written,
+};
+use crate::upstream::shared::names::Names;
+use crate::upstream::shared::options;
+use crate::wire::json::Writer;
+
+/// What an answer is asked to include, so that thoughts can come back: nothing is stored.
+const ENCRYPTED: &str = "reasoning.encrypted_content";
+/// What every encrypted thought of OpenAI's begins with. Another text would be refused.
+const SEAL: &str = "gAAAA";
+/// The fewest tokens that may be asked for.
+const LEAST_TOKENS: u64 = 16;
+/// The longest name of an end user.
+const MAX_USER: usize = 64;
+
+/// Writes a request.
+pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+    answered(request)?;
+    target.traits.check(request)?;
+    refuse(request)?;
+    let mut losses = LostFields::default();
+    let names = Names::of(request);
+    let is_thinker = thinks(target.model, &target.traits);
+    let mut refused = None;
+    let mut w = Writer::with_capacity(request.room());
+    w.object(|w| {
+        w.key("model").text(target.model);
+        if target.stream {
+            w.key("stream").bool(true);
+        }
+        w.key("store").bool(false);
+        if is_thinker {
+            w.key("include").array(|w| w.text(ENCRYPTED));
+        }
+        let max_output = target.traits.max_output.or_else(|| most_output(target.model));
+        let traits = Traits { max_output, ..target.traits };
+        let most = options::max_tokens(request, target.default_max_tokens, &traits, &mut losses);
+        losses.add_if(most.is_some_and(|most| most < LEAST_TOKENS), Field::MaxTokens);
+        w.optional("max_output_tokens", most.map(|most| most.max(LEAST_TOKENS)), Writer::number);
+        write_sampling(w, request, &target.traits, is_thinker, &mut losses);
+        write_reasoning(w, request, is_thinker, &mut losses);
+        let user = request.user.as_deref().filter(|user| user.len() <= MAX_USER);
+        w.optional("user", user, Writer::text);
+        losses.add_if(request.user.is_some() && user.is_none(), Field::User);
+        w.optional("metadata", request.metadata, |w, Raw(metadata)| w.raw(metadata));
+        w.optional("service_tier", options::tier(request, &TIERS, &mut losses), Writer::text);
+        write_format(w, request, &mut losses);
+        write_tools(w, request, &names);
+        w.key("input").array(|w| {
+            let mut items = Items { w, names: &names, target, losses: &mut losses, refused: None };
+            request.messages.iter().enumerate().for_each(|(index, message)| items.message(index, message));
+            refused = items.refused.take();
+        });
+        lose(request, &mut losses);
+    });
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
+    let undo = Undo { names: names.into_changed(), ..Undo::default() };
+    Ok(Written { body: w.into_bytes(), losses, undo, headers: Vec::new() })
+}
+
+/// Refuses what an answer cannot have here, and tools that calls could not be told from functions
+/// of.
+fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
+    let one = "This model gives one choice for each request. Send several requests instead.";
+    let functions = "This model supports tools of type `function` only, in this format.";
+    let custom = request.tools.iter().position(|tool| !matches!(tool.kind, ToolKind::Function(..)));
+    FieldRefused::any([
+        (request.n.is_some(), Field::Choices, one),
+        (request.logprobs, Field::Logprobs, "This model does not report log probabilities in this format."),
+        (request.wants_audio, Field::Audio, "This model cannot answer with audio."),
+        (custom.is_some(), Field::Tool(custom.unwrap_or_default()), functions),
+    ])
+}
+
+/// Notes the fields that a request for a response has no place for.
+fn lose(request: &Request<'_>, losses: &mut LostFields) {
+    let penalties = request.penalties;
+    losses.add_if(penalties.frequency.is_some_and(|number| number.value != 0.0), Field::FrequencyPenalty);
+    losses.add_if(penalties.presence.is_some_and(|number| number.value != 0.0), Field::PresencePenalty);
+    losses.add_if(!request.stop.is_empty(), Field::Stop);
+    losses.add_if(request.seed.is_some(), Field::Seed);
+    losses.add_if(request.top_k.is_some(), Field::TopK);
+    options::lose_others(request, losses);
+}
+
+/// Writes `temperature` and `top_p`. Models that think refuse them; the default of both, 1, is no
+/// loss.
+fn write_sampling(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks: bool, losses: &mut LostFields) {
+    let is_off = thinks && traits.sampling == Sampling::Both && request.effort() != Some(Effort::None);
+    if is_off {
+        losses.add_if(request.temperature.is_some_and(|number| number.value != 1.0), Field::Temperature);
+        losses.add_if(request.top_p.is_some_and(|number| number.value != 1.0), Field::TopP);
+        return;
+    }
+    let (temperature, top_p) = options::sampling(request, traits, losses);
+    w.optional("temperature", temperature, |w, number| w.raw(number.text));
+    w.optional("top_p", top_p, |w, number| w.raw(number.text));
+}
+
+/// Writes the effort, and asks for a summary of the thoughts if the caller asked to think and so
+/// wants to see them.
+fn write_reasoning(w: &mut Writer, request: &Request<'_>, thinks: bool, losses: &mut LostFields) {
+    let effort = request.effort();
+    if !thinks {
+        return losses.add_if(effort.is_some_and(|effort| effort != Effort::None), Field::Effort);
+    }
+    let shows = request.thinking.settings.is_some() && effort != Some(Effort::None);
+    if effort.is_none() && !shows {
+        return;
+    }
+    w.key("reasoning").object(|w| {
+        w.optional("effort", effort.map(word_of), Writer::text);
+        if shows {
+            w.key("summary").text("auto");
+        }
+    });
+}
+
+fn write_format(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
+    let Some(format) = &request.format else { return };
+    w.key("text").object(|w| {
+        w.key("format").object(|w| match format {
+            Format::JsonObject | Format::JsonSchema { schema: None, .. } => w.key("type").text("json_object"),
+            Format::JsonSchema { name, description, schema: Some(schema), strict } => {
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+                let is_name = !name.is_empty() && name.len() <= 64 && name.bytes().all(fits);
+                losses.add_if(!is_name, Field::Format);
+                w.texts([("type", "json_schema"), ("name", if is_name { name } else { "output" })]);
+                w.optional("description", description.as_deref(), Writer::text);
+                w.key("schema").raw(schema);
+                w.key("strict").bool(strict.unwrap_or(false));
+            }
+        });
+    });
+}
+
+fn write_tools(w: &mut Writer, request: &Request<'_>, names: &Names<'_>) {
+    if request.tools.is_empty() {
+        return;
+    }
+    let function = |w: &mut Writer, name: &Cow<'_, str>| {
+        w.object(|w| w.texts([("type", "function"), ("name", names.written(name))]));
+    };
+    w.list("tools", &request.tools, |w, tool| {
+        let (parameters, strict) = match &tool.kind {
+            ToolKind::Function(parameters, strict) => (parameters.as_deref(), *strict),
+            ToolKind::Custom | ToolKind::Other => (None, None),
+        };
+        w.object(|w| {
+            w.texts([("type", "function"), ("name", names.written(&tool.name))]);
+            w.optional("description", tool.description.as_deref(), Writer::text);
+            w.key("parameters").raw(parameters.unwrap_or(r#"{"type":"object","properties":{}}"#));
+            // Without a word, this endpoint is strict.
+            w.key("strict").bool(strict.unwrap_or(false));
+        });
+    });
+    w.optional("tool_choice", request.tool_choice.as_ref(), |w, choice| match choice {
+        ToolChoice::None => w.text("none"),
+        ToolChoice::Auto => w.text("auto"),
+        ToolChoice::Required => w.text("required"),
+        ToolChoice::Named(name) => function(w, name),
+        ToolChoice::Allowed(must, allowed) => w.object(|w| {
+            w.texts([("type", "allowed_tools"), ("mode", if *must { "required" } else { "auto" })]);
+            w.key("tools").each(allowed, function);
+        }),
+    });
+    w.optional("parallel_tool_calls", request.parallel_tool_calls, Writer::bool);
+}
+
+/// Writes the items of the conversation.
+struct Items<'m, 'r> {
+    w: &'m mut Writer,
+    names: &'m Names<'r>,
+    target: &'m Target<'m>,
+    losses: &'m mut LostFields,
+    refused: Option<FieldRefused>,
+}
+
+impl Items<'_, '_> {
+    fn message(&mut self, index: usize, message: &Message<'_>) {
+        message.others.iter().for_each(|name| self.losses.add(Field::other_of_message(name)));
+        let text = || texts(&message.content);
+        match message.role {
+            Role::System | Role::Developer => {
+                self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
+                let role = if message.role == Role::System { "system" } else { "developer" };
+                self.w.object(|w| w.texts([("role", role), ("content", &text())]));
+            }
+            Role::User => self.with_content(&[("role", "user")], "content", (index, message)),
+            Role::Assistant => self.assistant(message, &text()),
+            Role::Tool | Role::Function => {
+                let id = message.tool_call_id.as_deref().unwrap_or_default();
+                let head = [("type", "function_call_output"), ("call_id", id)];
+                self.with_content(&head, "output", (index, message));
+            }
+        }
+    }
+
+    fn assistant(&mut self, message: &Message<'_>, text: &str) {
+        self.losses.add_if(message.reasoning.is_some(), Field::Reasoning);
+        // A thought alone would be refused: it belongs to what follows it.
+        let is_followed = !text.is_empty() || !message.calls.is_empty();
+        let kept = message.calls.iter().find_map(|call| (self.target.kept)(&call.id));
+        let thoughts = if message.thoughts.is_empty() { kept.as_deref() } else { Some(&*message.thoughts) };
+        for thought in thoughts.unwrap_or_default() {
+            match thought.sealed().filter(|seal| is_followed && seal.starts_with(SEAL)) {
+                Some(seal) => write_thought(self.w, &thought.text, seal),
+                None => self.losses.add(Field::Thoughts),
+            }
+        }
+        if !text.is_empty() || message.calls.is_empty() {
+            self.w.object(|w| w.texts([("role", "assistant"), ("content", text)]));
+        }
+        message.calls.iter().for_each(|call| self.call(call));
+    }
+
+    fn call(&mut self, call: &Call<'_>) {
+        self.losses.add_if(call.signature.is_some(), Field::CallSignature);
+        let arguments = match call.is_custom {
+            false => Cow::Borrowed(&*call.arguments),
+            true => {
+                self.losses.add(Field::CustomCall);
+                let mut w = Writer::default();
+                w.object(|w| w.texts([("input", &call.arguments)]));
+                Cow::Owned(String::from_utf8(w.into_bytes()).unwrap_or_default())
+            }
+        };
+        let name = self.names.written(&call.name);
+        let members = [("type", "function_call"), ("call_id", &call.id), ("name", name), ("arguments", &arguments)];
+        self.w.object(|w| w.texts(members));
+    }
+
+    /// Writes an item whose content may be a text, or parts.
+    fn with_content(&mut self, head: &[(&'static str, &str)], name: &'static str, of: (usize, &Message<'_>)) {
+        let (index, message) = of;
+        let Self { w, refused, losses, .. } = self;
+        w.object(|w| {
+            head.iter().for_each(|(name, value)| w.key(name).text(value));
+            if !message.content.iter().any(is_medium) {
+                return w.key(name).text(&texts(&message.content));
+            }
+            w.key(name).array(|w| {
+                for (place, part) in message.content.iter().enumerate() {
+                    if let Err(why) = write_part(w, part, losses) {
+                        refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(index, place), why));
+                    }
+                }
+            });
+        });
+    }
+}
+
+impl Thought<'_> {
+    /// Returns what makes the thought good at its provider.
+    fn sealed(&self) -> Option<&str> {
+        self.redacted.as_deref().or(self.signature.as_deref())
+    }
+}
+
+fn write_thought(w: &mut Writer, text: &str, seal: &str) {
+    w.object(|w| {
+        w.key("type").text("reasoning");
+        w.key("summary").array(|w| {
+            if !text.is_empty() {
+                w.object(|w| w.texts([("type", "summary_text"), ("text", text)]));
+            }
+        });
+        w.key("encrypted_content").text(seal);
+    });
+}
+
+/// Writes a part, or returns why it cannot be sent.
+fn write_part(w: &mut Writer, part: &Part<'_>, losses: &mut LostFields) -> Result<(), &'static str> {
+    const ELSEWHERE: &str = "This model's provider does not have files that were uploaded to another one.";
+    let data = |kind: &str, data: &str| format!("data:{kind};base64,{data}");
+    match &part.kind {
+        PartKind::Text(text) => w.object(|w| w.texts([("type", "input_text"), ("text", text)])),
+        PartKind::Image(media, detail) => {
+            let url = match media {
+                Media::Inline(kind, base64) => Cow::Owned(data(kind, base64)),
+                Media::Url(url) => Cow::Borrowed(&**url),
+                Media::Id(_) => return Err(ELSEWHERE),
+            };
+            w.object(|w| {
+                w.texts([("type", "input_image"), ("image_url", &url)]);
+                w.key("detail").text(detail.as_deref().unwrap_or("auto"));
+            });
+        }
+        PartKind::Audio(base64, format) => w.object(|w| {
+            w.key("type").text("input_audio");
+            w.key("input_audio").object(|w| w.texts([("data", base64), ("format", format)]));
+        }),
+        PartKind::File(Media::Inline(kind, base64), name) => w.object(|w| {
+            losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
+            let name = name.as_deref().filter(|name| !name.is_empty()).unwrap_or("file");
+            w.texts([("type", "input_file"), ("filename", name), ("file_data", &data(kind, base64))]);
+        }),
+        PartKind::File(Media::Url(url), _) => w.object(|w| w.texts([("type", "input_file"), ("file_url", url)])),
+        PartKind::File(Media::Id(_), _) => return Err(ELSEWHERE),
+    }
+    Ok(())
+}
