@@ -21,38 +21,38 @@ const TEXTS: [&str; 2] = ["It is 18 degrees in Rome.", "It is 7 degrees in Oslo.
 
 #[test]
 fn anthropics_client_for_python() {
-    python("of_anthropic.py", &[]);
+    python("of_anthropic.py", &[], &[]);
 }
 
 #[test]
 fn openais_client_for_python_asks_for_responses() {
-    python("of_openai.py", &[]);
+    python("of_openai.py", &[], &[]);
 }
 
 #[test]
 fn googles_client_for_python() {
-    python("of_genai.py", &[]);
+    python("of_genai.py", &[], &[]);
 }
 
 #[test]
 fn langchain() {
     // Of chat completions, its model of OpenAI takes no thoughts.
-    python("of_langchain.py", &["chat,"]);
+    python("of_langchain.py", &["chat,"], &["gemini,"]);
 }
 
 #[test]
 fn pydantic_ai() {
-    python("of_pydantic_ai.py", &[]);
+    python("of_pydantic_ai.py", &[], &[]);
 }
 
 #[test]
 fn openais_agents() {
-    python("of_openai_agents.py", &[]);
+    python("of_openai_agents.py", &[], &[]);
 }
 
 #[test]
 fn litellm() {
-    python("of_litellm.py", &[]);
+    python("of_litellm.py", &[], &["gemini,"]);
 }
 
 #[test]
@@ -76,18 +76,19 @@ fn vercels_ai() {
     node("of_vercel.mjs", &["openai,"]);
 }
 
-fn python(program: &str, without_thoughts: &[&str]) {
+fn python(program: &str, quiet: &[&str], forgetful: &[&str]) {
     let mut command = Command::new(installed("python-agents").join("bin/python"));
-    talk(command.arg(format!("tests/sdk/python/agents/{program}")), without_thoughts);
+    talk(command.arg(format!("tests/sdk/python/agents/{program}")), quiet, forgetful);
 }
 
-fn node(program: &str, without_thoughts: &[&str]) {
+fn node(program: &str, quiet: &[&str]) {
     let mut command = Command::new("node");
-    talk(command.arg(format!("tests/sdk/node/agents/{program}")).env("SDK", installed("node")), without_thoughts);
+    talk(command.arg(format!("tests/sdk/node/agents/{program}")).env("SDK", installed("node")), quiet, &[]);
 }
 
-/// Runs a program in front of both dialects, and compares what it saw with what was said.
-fn talk(program: &mut Command, without_thoughts: &[&str]) {
+/// Runs a program in front of both dialects, and compares what it saw with what was said. Its
+/// `quiet` kinds ask for no thoughts, or take none; its `forgetful` kinds drop the ids of calls.
+fn talk(program: &mut Command, quiet: &[&str], forgetful: &[&str]) {
     run_within(Duration::from_secs(180), async {
         let up = join_all(DIALECTS.map(async |row| {
             let mock = Mock::start().await;
@@ -106,7 +107,7 @@ fn talk(program: &mut Command, without_thoughts: &[&str]) {
         let talks: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).expect("a talk")).collect();
         assert!(talks.len() >= 4 && talks.len().is_multiple_of(4), "{printed}");
         for talk in &talks {
-            let has_thoughts = !without_thoughts.iter().any(|kind| talk["what"].as_str().unwrap().starts_with(kind));
+            let has_thoughts = !quiet.iter().any(|kind| talk["what"].as_str().unwrap().starts_with(kind));
             assert_eq!(talk["texts"], json!(TEXTS), "{talk}");
             assert_eq!(talk["thoughts"], if has_thoughts { json!(THOUGHTS) } else { json!([]) }, "{talk}");
             assert_eq!(talk["calls"], json!([{"city": "Rome"}, {"city": "Oslo"}]), "{talk}");
@@ -117,6 +118,15 @@ fn talk(program: &mut Command, without_thoughts: &[&str]) {
             // Two answers a turn: nothing was asked twice.
             assert_eq!(mock.count(), talks.len() * 2, "{printed}");
         }
+        // Anthropic gets the thoughts back, in each of the three requests that follow them.
+        let is_kept = |talk: &&Value| {
+            let what = talk["what"].as_str().unwrap();
+            what.contains(&urls[1]) && !quiet.iter().chain(forgetful).any(|kind| what.starts_with(kind))
+        };
+        let requests = up[1].0.requests();
+        let later = requests.iter().map(Request::text).filter(|body| body.contains("measured 18"));
+        let kept = later.filter(|body| body.contains(THOUGHTS[0])).count();
+        assert!(kept >= talks.iter().filter(is_kept).count() * 3, "{kept} requests have the thoughts: {printed}");
     });
 }
 
