@@ -290,7 +290,12 @@ impl Dialect {
 
     /// Reads an answer whose status says that it is an error, for the callers of a front door.
     pub fn error(&self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
-        front.named((self.protocol.error)(&self.settings, head, body))
+        let mut error = (self.protocol.error)(&self.settings, head, body);
+        // A server that speaks OpenAI's format names the fields of what was composed for it.
+        if self.protocol.translation.is_none() && !front.passes() {
+            error.field = error.param.take().map(|param| standard_field(&param).into());
+        }
+        front.named(error)
     }
 
     /// Returns where the price of a model is to be found.

@@ -55,6 +55,3 @@ pub static MESSAGES: Front = Front {
     stream: |header| Box::new(write::Events::new(header)),
     whole: |header| Box::new(write::Whole::new(header)),
 };
-
-#[cfg(test)]
-mod tests;

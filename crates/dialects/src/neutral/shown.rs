@@ -6,7 +6,7 @@ pub(crate) fn shown(name: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     // A long word may be a key that slipped in among the names.
     let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);
-    let is_shown = !name.is_empty() && name.len() <= 48 && !looks_secret(name) && name.split("[]").all(is_word);
+    let is_shown = !name.is_empty() && name.len() <= 64 && !looks_secret(name) && name.split("[]").all(is_word);
     if is_shown { name } else { "other" }
 }
 

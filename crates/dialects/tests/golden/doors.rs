@@ -192,6 +192,25 @@ fn streams() {
     differences.none();
 }
 
+/// The two forms of Gemini's streams have the same chunks.
+#[test]
+fn an_array_has_the_chunks_of_the_events() {
+    let [.., events, array] = &DOORS;
+    for case in cases() {
+        for recorded in case.recorded(".stream") {
+            let (dialect, bytes) = (dialect(&recorded), bytes(&recorded));
+            let model = case.model(dialect.name, dialect.model);
+            let of = |door: &Door| stream(dialect, &of(&case, door, dialect), &model, &mut [&*bytes].into_iter());
+            if let ((events, true), false) = (of(events), passes(events, dialect)) {
+                let chunks: Vec<&str> =
+                    events.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
+                let expected = format!("[{}]\n", chunks.join(",\n"));
+                assert_eq!(of(array).0, expected, "{}/{}", case.name(), recorded.file);
+            }
+        }
+    }
+}
+
 /// However a stream is cut into reads, the caller gets the same; and one that ends too soon never
 /// looks whole.
 #[test]

@@ -6,7 +6,9 @@ use dialects::front::{Asked, CHAT, Front, GEMINI_ARRAY};
 use dialects::neutral::answer::{self, AnswerOptions};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::usage::Usage;
-use dialects::{Answer, AnswerFault, AnswerHeader, Protocol, Recipient, Settings, StreamFault, Translate};
+use dialects::{
+    Answer, AnswerFault, AnswerHeader, ErrorHead, Protocol, Recipient, Settings, StreamFault, Translate, UpstreamError,
+};
 
 /// Every dialect, as the columns of the table have them.
 pub const DIALECTS: [Dialect; 8] = [
@@ -83,6 +85,14 @@ impl Dialect {
             body: String::from_utf8(outbound.body.concat()).expect("UTF-8"),
             undo: outbound.undo,
         })
+    }
+
+    /// Reads an error, for callers of a front door: the error, and the status that it means.
+    pub fn error(self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> (UpstreamError, u16) {
+        let spoken = self.spoken();
+        let error = spoken.error(front, head, body);
+        let meant = spoken.meant(head.status, &error);
+        (error, meant)
     }
 
     /// Reads a buffered answer.

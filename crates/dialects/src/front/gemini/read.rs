@@ -57,7 +57,7 @@ impl<'a> ReadSoFar<'a> {
             "systemInstruction" => {
                 let mut read = parts::Parts::new(None);
                 read.content(value)?;
-                self.system = read.system(place)?;
+                self.system = read.system(place, &mut request.others)?;
             }
             "tools" => self.tools.read(value)?,
             "toolConfig" => self.tools.config(value, &mut request.others)?,

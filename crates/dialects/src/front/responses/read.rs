@@ -100,7 +100,7 @@ impl<'a> ReadingItems<'a> {
                 let tools = &mut self.tools;
                 value.array(|_, value| tools.read(value))?;
             }
-            "tool_choice" => self.choice = tools::choice(value)?,
+            "tool_choice" => self.choice = tools::choice(value, &mut request.others)?,
             "text" => self.text(value)?,
             "reasoning" => self.reasoning(value)?,
             "include" => value.array(|_, value| {
@@ -135,7 +135,7 @@ impl<'a> ReadingItems<'a> {
             match &**name {
                 "format" => {
                     echoed.format = Some(value.ahead()?);
-                    request.format = format(value)?;
+                    request.format = format(value, &mut request.others)?;
                 }
                 "verbosity" => {
                     let raw = value.ahead()?;
@@ -208,6 +208,10 @@ impl<'a> ReadingItems<'a> {
         if identifier.is_none() && user.is_some() {
             names.write(Field::User, "user");
         }
+        // A provider is told one of them.
+        if identifier.is_some() && user.is_some() {
+            request.others.push((Cow::Borrowed("user"), Raw("true")));
+        }
         request.user = identifier.or(user);
         names.echo = Some(Arc::new(echoed.echo(shows_thinking, known)));
         Ok((request, names))
@@ -233,7 +237,7 @@ fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
 }
 
 /// Reads `text`, `json_object`, or a schema that stands beside its name.
-fn format<'a>(value: Value<'_, 'a>) -> Result<Option<Format<'a>>, ReadFault> {
+fn format<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
     let (mut kind, mut name, mut description, mut schema, mut strict) = (None, None, None, None, None);
     let is_there = value.object(&["type", "name", "description", "schema", "strict"], |key, value| {
@@ -243,7 +247,7 @@ fn format<'a>(value: Value<'_, 'a>) -> Result<Option<Format<'a>>, ReadFault> {
             "description" => description = value.text()?,
             "schema" => schema = value.raw_object()?,
             "strict" => strict = value.flag()?,
-            _ => value.skip()?,
+            _ => others::inner(lost, "text.format.", key, value)?,
         }
         Ok(())
     })?;

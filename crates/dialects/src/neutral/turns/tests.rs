@@ -291,8 +291,8 @@ fn what_is_lost_is_said() {
     let others =
         Message { others: vec!["audio".into(), "x y".into(), "".into(), "é".into(), "a.b-c_D9".into()], ..user("a") };
     check([others.clone(), others], "| U a, a ; messages[].audio ; messages[].other ; messages[].a.b-c_D9");
-    let long = Message { others: vec!["x".repeat(49).into(), "x".repeat(48).into()], ..tool("1", "") };
-    assert!(told(vec![long], &none).ends_with(&format!(" ; messages[].other ; messages[].{}", "x".repeat(48))));
+    let long = Message { others: vec!["x".repeat(65).into(), "x".repeat(64).into()], ..tool("1", "") };
+    assert!(told(vec![long], &none).ends_with(&format!(" ; messages[].other ; messages[].{}", "x".repeat(64))));
 }
 
 #[test]

@@ -253,7 +253,13 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                 self.w.object(|w| w.texts([("role", "system"), ("content", &text)]));
             }
             Role::User => self.user(index, &message.content),
-            Role::Assistant => self.assistant(message),
+            Role::Assistant => {
+                if let Some(place) = message.content.iter().position(is_medium) {
+                    let why = "Pictures and files are accepted in the user's messages only.";
+                    self.refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(index, place), why));
+                }
+                self.assistant(message);
+            }
             Role::Tool | Role::Function => {
                 let (text, id) = (texts(&message.content), message.tool_call_id.as_deref().unwrap_or_default());
                 self.w.object(|w| w.texts([("role", "tool"), ("tool_call_id", id), ("content", &text)]));

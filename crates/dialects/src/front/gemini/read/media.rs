@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::members;
-use crate::front::reading::url;
-use crate::front::reading::value::{Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::{others, url};
 use crate::neutral::{Media, PartKind};
 
 /// The members of `inlineData` and of `fileData`.
@@ -17,16 +17,16 @@ struct Blob<'a> {
 }
 
 impl<'a> Blob<'a> {
-    /// Reads an object; `None` for `null`.
-    fn read(value: Value<'_, 'a>) -> Result<Option<Self>, ReadFault> {
+    /// Reads the object of this name; `None` for `null`. `lost` gets what nobody understands.
+    fn read(value: Value<'_, 'a>, of: &str, lost: &mut Vec<Name<'a>>) -> Result<Option<Self>, ReadFault> {
         let mut blob = Self::default();
-        let is_there = members(value, &["mimeType", "data", "fileUri", "displayName"], |name, _, value| {
-            match name {
+        let is_there = members(value, &["mimeType", "data", "fileUri", "displayName"], |known, name, value| {
+            match known {
                 "mimeType" => blob.kind = value.text()?.filter(|kind| !kind.is_empty()),
                 "data" => blob.data = value.text()?,
                 "fileUri" => blob.uri = value.text()?,
                 "displayName" => blob.name = value.text()?,
-                _ => value.skip()?,
+                _ => others::field(lost, &format!("parts[].{of}."), name, value)?,
             }
             Ok(())
         })?;
@@ -34,10 +34,17 @@ impl<'a> Blob<'a> {
     }
 }
 
+/// Notes the name of a picture or of a sound, which nobody can say.
+fn lose_name(name: Option<Cow<'_, str>>, of: &str, lost: &mut Vec<Name<'_>>) {
+    if name.is_some_and(|name| !name.is_empty()) {
+        others::note(lost, &format!("parts[].{of}."), &Cow::Borrowed("displayName"));
+    }
+}
+
 /// Reads `inlineData`.
-pub(super) fn inline<'a>(value: Value<'_, 'a>) -> Result<Option<PartKind<'a>>, ReadFault> {
+pub(super) fn inline<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let Some(Blob { kind, data, name, .. }) = Blob::read(value)? else { return Ok(None) };
+    let Some(Blob { kind, data, name, .. }) = Blob::read(value, "inlineData", lost)? else { return Ok(None) };
     let kind = kind.ok_or_else(|| place.field("mimeType").missing())?;
     let data = data.ok_or_else(|| place.field("data").missing())?;
     // A server may fetch what looks like a URL.
@@ -45,23 +52,32 @@ pub(super) fn inline<'a>(value: Value<'_, 'a>) -> Result<Option<PartKind<'a>>, R
         return Err(place.field("data").refuse("must be base64"));
     }
     if let Some(format) = sound(&kind) {
+        lose_name(name, "inlineData", lost);
         return Ok(Some(PartKind::Audio(data, format)));
     }
     let media = url::inline(kind, data, place.field("mimeType"))?;
     let is_picture = matches!(&media, Media::Inline(kind, _) if kind.starts_with("image/"));
-    Ok(Some(if is_picture { PartKind::Image(media, None) } else { PartKind::File(media, name) }))
+    if is_picture {
+        lose_name(name, "inlineData", lost);
+        return Ok(Some(PartKind::Image(media, None)));
+    }
+    Ok(Some(PartKind::File(media, name)))
 }
 
 /// Reads `fileData`.
-pub(super) fn file<'a>(value: Value<'_, 'a>) -> Result<Option<PartKind<'a>>, ReadFault> {
+pub(super) fn file<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let Some(Blob { kind, uri, name, .. }) = Blob::read(value)? else { return Ok(None) };
+    let Some(Blob { kind, uri, name, .. }) = Blob::read(value, "fileData", lost)? else { return Ok(None) };
     let uri = uri.filter(|uri| !uri.is_empty()).ok_or_else(|| place.field("fileUri").missing())?;
     check(&uri, place.field("fileUri"))?;
     let of_name = || url::media_type(&uri).unwrap_or_default();
     let is_picture = kind.as_deref().unwrap_or_else(of_name).to_ascii_lowercase().starts_with("image/");
     let media = Media::Url(uri);
-    Ok(Some(if is_picture { PartKind::Image(media, None) } else { PartKind::File(media, name) }))
+    if is_picture {
+        lose_name(name, "fileData", lost);
+        return Ok(Some(PartKind::Image(media, None)));
+    }
+    Ok(Some(PartKind::File(media, name)))
 }
 
 /// Refuses what is no address, and the address of a file that was uploaded to Google.

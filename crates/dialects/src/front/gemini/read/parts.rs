@@ -58,7 +58,13 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns what the system says. It makes no calls.
-    pub(super) fn system(self, place: Place<'_>) -> Result<Message<'a>, ReadFault> {
+    pub(super) fn system(
+        mut self,
+        place: Place<'_>,
+        lost: &mut Vec<(Name<'a>, Raw<'a>)>,
+    ) -> Result<Message<'a>, ReadFault> {
+        let others = std::mem::take(&mut self.said.others).into_iter();
+        lost.extend(others.map(|name| (Cow::Owned(format!("systemInstruction.{name}")), Raw("true"))));
         if self.said.calls.is_empty() && self.results.is_empty() {
             return Ok(self.said);
         }
@@ -123,12 +129,18 @@ impl<'a> Parts<'a> {
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
                 // It means something to the model that made it, and to no other.
                 "thoughtSignature" => value.skip()?,
-                "inlineData" => push(said, media::inline(value)?),
-                "fileData" => push(said, media::file(value)?),
+                "inlineData" => {
+                    let kind = media::inline(value, &mut said.others)?;
+                    push(said, kind);
+                }
+                "fileData" => {
+                    let kind = media::file(value, &mut said.others)?;
+                    push(said, kind);
+                }
                 "functionCall" => said.calls.extend(call(value, &mut said.others)?),
                 "functionResponse" => self.results.extend(outcome(value, &mut said.others)?),
                 "executableCode" => {
-                    if let Some([language, code]) = texts(value, ["language", "code"])? {
+                    if let Some([language, code]) = texts(value, known, ["language", "code"], &mut said.others)? {
                         let language = language.unwrap_or_default().to_ascii_lowercase();
                         let language = if language == "python" { "python" } else { "" };
                         let code = code.unwrap_or_default();
@@ -136,8 +148,11 @@ impl<'a> Parts<'a> {
                     }
                 }
                 "codeExecutionResult" => {
-                    if let Some([Some(output)]) = texts(value, ["output"])? {
-                        say(said, format!("\n```\n{output}\n```\n").into());
+                    if let Some([outcome, output]) = texts(value, known, ["outcome", "output"], &mut said.others)? {
+                        let failed = outcome.is_some_and(|outcome| outcome != "OUTCOME_OK");
+                        let before = if failed { "Error: " } else { "" };
+                        let output = output.unwrap_or_default();
+                        say(said, format!("\n```\n{before}{output}\n```\n").into());
                     }
                 }
                 _ => others::field(&mut said.others, "parts[].", name, value)?,
@@ -260,10 +275,15 @@ fn words(Raw(response): Raw<'_>) -> Cow<'_, str> {
     }
 }
 
-/// Reads an object of which only these strings count.
+/// Reads the object of this name, of which only these strings count. It may have an id.
 fn texts<'a, const N: usize>(
     value: Value<'_, 'a>,
+    of: &str,
     names: [&'static str; N],
+    lost: &mut Vec<Name<'a>>,
 ) -> Result<Option<[Option<Cow<'a, str>>; N]>, ReadFault> {
-    value.texts(names, |_, value| value.skip())
+    value.texts(names, |name, value| match &**name {
+        "id" => value.skip(),
+        _ => others::field(lost, &format!("parts[].{of}."), name, value),
+    })
 }

@@ -131,7 +131,10 @@ impl<'a> Items<'a> {
                 self.result(item, list, (index, place))
             }
             // What it shows is read.
-            "additional_tools" => Ok(()),
+            "additional_tools" => {
+                item.others.iter().for_each(|name| self.lose(name));
+                Ok(())
+            }
             "item_reference" => Err(place.refuse(
                 "refers to an item that is stored elsewhere, but the gateway stores none: send the item itself \
                  (programs do so if `store` is false)",
@@ -177,7 +180,7 @@ impl<'a> Items<'a> {
             }
             None => return Err(place.field("role").missing()),
         };
-        let Parts { mut list, others, refused } = item.content;
+        let Parts { mut list, others, refused, .. } = item.content;
         if let Some(why) = refused {
             return Err(why);
         }
@@ -264,7 +267,7 @@ impl<'a> Item<'a> {
             "input" => self.input = value.text()?,
             "output" => {
                 let raw = if value.kind()? == Kind::String { None } else { Some(value.ahead()?) };
-                let mut parts = Parts::default();
+                let mut parts = Parts { is_output: true, ..Parts::default() };
                 parts.read(value)?;
                 self.output = Some((parts, raw));
             }

@@ -13,6 +13,8 @@ pub(super) struct Parts<'a> {
     pub(super) list: Vec<Part<'a>>,
     /// The names of members that nobody understands.
     pub(super) others: Vec<Name<'a>>,
+    /// Whether it is the output of a call.
+    pub(super) is_output: bool,
     /// Why it is no content. What holds it may be of a type that is not looked at.
     pub(super) refused: Option<ReadFault>,
 }
@@ -114,7 +116,8 @@ impl<'a> Parts<'a> {
             }
         };
         self.list.extend(media.map(|kind| Part { kind, cache: None }));
-        part.others.iter().for_each(|name| others::note(&mut self.others, "content[].", name));
+        let prefix = if self.is_output { "output[]." } else { "content[]." };
+        part.others.iter().for_each(|name| others::note(&mut self.others, prefix, name));
         Ok(())
     }
 }
@@ -147,7 +150,11 @@ impl<'a> PartOfItem<'a> {
             "file_url" => self.file_url = value.text()?,
             "file_id" => self.file_id = value.text()?,
             "filename" => self.filename = value.text()?,
-            "input_audio" => self.audio = value.texts(["data", "format"], |_, value| value.skip())?,
+            "input_audio" => {
+                let lost = &mut self.others;
+                let other = |name: &Name<'a>, value: Value<'_, 'a>| others::field(lost, "input_audio.", name, value);
+                self.audio = value.texts(["data", "format"], other)?;
+            }
             // Where a text comes from, no model need be told.
             "annotations" | "logprobs" => value.skip()?,
             _ => others::field(&mut self.others, "", name, value)?,

@@ -136,6 +136,7 @@ impl<'a> CallableTools<'a> {
                 if declared.description.is_some_and(|description| !description.is_empty()) {
                     self.lose("tools[].namespace.description");
                 }
+                self.lose_inside(declared.others);
                 let mut names = Vec::new();
                 for declared in declared.inside {
                     names.append(&mut self.add(declared, Some(&name), place, again)?);
@@ -162,11 +163,7 @@ impl<'a> CallableTools<'a> {
         if own.is_empty() {
             return Err(place.field("name").refuse("must not be empty"));
         }
-        for (name, raw) in declared.others {
-            if self.others.len() < MOST_OTHERS && !self.others.iter().any(|(noted, _)| *noted == name) {
-                self.others.push((name, raw));
-            }
-        }
+        self.lose_inside(declared.others);
         let known_namespace = namespace.filter(|namespace| !matches!(*namespace, "" | "functions"));
         let name = name_in(namespace, own.clone());
         let tool = CallersTool {
@@ -198,6 +195,15 @@ impl<'a> CallableTools<'a> {
         Ok(names)
     }
 
+    /// Notes the members of a tool that nobody understands.
+    fn lose_inside(&mut self, others: Vec<(Name<'a>, Raw<'a>)>) {
+        for (name, raw) in others {
+            if self.others.len() < MOST_OTHERS && !self.others.iter().any(|(noted, _)| *noted == name) {
+                self.others.push((name, raw));
+            }
+        }
+    }
+
     /// Notes what is lost. It stands for no tool.
     fn lose(&mut self, name: &'static str) -> Vec<String> {
         if !self.others.iter().any(|(noted, _)| noted == name) {
@@ -211,10 +217,6 @@ impl<'a> Declared<'a> {
     fn read(value: Value<'_, 'a>) -> Result<Self, ReadFault> {
         let mut read = Self::default();
         value.element(&TOOL, |name, value| read.field(name, value))?;
-        // What another type has is refused, or lost as a whole.
-        if !matches!(read.kind.as_deref(), Some("function" | "custom")) {
-            read.others.clear();
-        }
         Ok(read)
     }
 
@@ -262,7 +264,10 @@ fn grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
 }
 
 /// Reads `tool_choice`.
-pub(super) fn choice<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+pub(super) fn choice<'a>(
+    value: Value<'_, 'a>,
+    lost: &mut Vec<(Name<'a>, Raw<'a>)>,
+) -> Result<Option<ReadChoice<'a>>, ReadFault> {
     ReadChoice::read(value, choice::word, |value| {
         let place = value.place;
         let (mut named, mut mode, mut tools) = (Named::default(), None, Vec::new());
@@ -271,14 +276,14 @@ pub(super) fn choice<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>,
                 "mode" => mode = value.text()?,
                 "tools" => value.array(|_, value| {
                     let (place, mut inside) = (value.place, Named::default());
-                    value.element(&["type", "name", "namespace"], |name, value| inside.field(name, value))?;
+                    value.element(&["type", "name", "namespace"], |name, value| inside.field(name, value, lost))?;
                     // A tool that is dropped cannot be called.
                     if !inside.is_dropped() {
                         tools.push(inside.tool(place)?);
                     }
                     Ok(())
                 })?,
-                _ => named.field(name, value)?,
+                _ => named.field(name, value, lost)?,
             }
             Ok(())
         })?;
@@ -298,12 +303,17 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn field(
+        &mut self,
+        name: &Name<'a>,
+        value: Value<'_, 'a>,
+        lost: &mut Vec<(Name<'a>, Raw<'a>)>,
+    ) -> Result<(), ReadFault> {
         match &**name {
             "type" => self.kind = value.text()?,
             "name" => self.name = value.text()?,
             "namespace" => self.namespace = value.text()?,
-            _ => value.skip()?,
+            _ => others::inner(lost, "tool_choice.", name, value)?,
         }
         Ok(())
     }
