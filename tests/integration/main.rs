@@ -38,6 +38,7 @@ mod dialects;
 mod docs;
 mod edge;
 mod endpoints;
+mod every_door;
 mod explain;
 mod failover;
 mod flaws;

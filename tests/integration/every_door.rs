@@ -1,0 +1,307 @@
+//! What chat has, every other front door has too: keys, limits, failover, breakers, sticky
+//! conversations, the commit gate, losses, the trail, estimates, the ledger, metrics and CORS. Each
+//! test asks at all of them.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::canary::KEY;
+use crate::support::client::{self, Response};
+use crate::support::script::{chunk, completion, delta, finish};
+use crate::support::{Catalog, Gateway, Mock, Script, eventually, run};
+
+/// A front door as its clients use it.
+struct Door {
+    name: &'static str,
+    /// The header in which its clients name a conversation.
+    session: &'static str,
+    /// A field of the request that OpenAI's format cannot say, and its name among the losses.
+    lost: &'static str,
+}
+
+const DOORS: [Door; 5] = [
+    Door { name: "chat", session: "x-portcullis-session", lost: "" },
+    Door { name: "messages", session: "x-claude-code-session-id", lost: "top_k" },
+    Door { name: "responses", session: "session-id", lost: "truncation" },
+    Door { name: "gemini", session: "x-portcullis-session", lost: "generationConfig.topK" },
+    Door { name: "gemini_array", session: "x-portcullis-session", lost: "generationConfig.topK" },
+];
+
+impl Door {
+    fn path(&self, model: &str, stream: bool) -> String {
+        match (self.name, stream) {
+            ("chat", _) => "/v1/chat/completions".to_owned(),
+            ("messages", _) => "/v1/messages".to_owned(),
+            ("responses", _) => "/v1/responses".to_owned(),
+            ("gemini", true) => format!("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+            ("gemini_array", true) => format!("/v1beta/models/{model}:streamGenerateContent"),
+            _ => format!("/v1beta/models/{model}:generateContent"),
+        }
+    }
+
+    fn body(&self, model: &str, stream: bool) -> Value {
+        let messages = json!([{"role": "user", "content": "hello"}]);
+        match self.name {
+            "chat" => json!({"model": model, "messages": messages, "stream": stream}),
+            "messages" => {
+                json!({"model": model, "messages": messages, "stream": stream, "max_tokens": 9, "top_k": 5})
+            }
+            "responses" => json!({"model": model, "input": "hello", "stream": stream, "truncation": "auto"}),
+            _ => json!({"contents": [{"parts": [{"text": "hello"}]}], "generationConfig": {"topK": 5}}),
+        }
+    }
+
+    fn request(&self, model: &str, stream: bool, fields: &[(&str, &str)]) -> Vec<u8> {
+        let key = if fields.iter().any(|(name, _)| *name == "x-api-key") { vec![] } else { vec![("x-api-key", KEY)] };
+        let fields = [&key, &[("content-type", "application/json")][..], fields].concat();
+        let body = self.body(model, stream).to_string();
+        client::request("POST", &self.path(model, stream), &fields, body.as_bytes())
+    }
+
+    async fn ask(&self, gateway: &Gateway, model: &str, stream: bool) -> Response {
+        gateway.raw(self.request(model, stream, &[])).await
+    }
+
+    /// The word by which clients know why a request was refused.
+    fn why(&self, answer: &Response) -> String {
+        let error = &answer.json()["error"];
+        let why = match self.name {
+            "chat" | "responses" => &error["code"],
+            "messages" => &error["type"],
+            _ => &error["status"],
+        };
+        why.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The line of the access log. A whole answer does not tell which of Gemini's two doors it is.
+    fn is_named(&self, line: &Value, stream: bool) -> bool {
+        let name = if stream || self.name != "gemini_array" { self.name } else { "gemini" };
+        line["door"] == name
+    }
+}
+
+#[test]
+fn answers_are_counted_written_down_and_measured_by_door() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        for door in &DOORS {
+            for stream in [false, true] {
+                let said =
+                    if stream { Script::sse().words(0..2).event(finish("stop")).done() } else { Script::answer("hi") };
+                mock.push(said);
+                let answer = door.ask(&gateway, "m", stream).await;
+                assert_eq!(answer.status, 200, "{}: {}", door.name, answer.text());
+                let line = gateway.line_of(&answer).await;
+                assert!(door.is_named(&line, stream), "{line}");
+                assert_eq!(
+                    (&line["outcome"], &line["caller"], &line["model"]),
+                    (&json!("ok"), &json!("acme"), &json!("m"))
+                );
+                let dropped = if door.lost.is_empty() { Value::Null } else { json!([door.lost]) };
+                assert_eq!(line["dropped"], dropped, "{line}");
+                assert_eq!(answer.field("x-portcullis-dropped").unwrap_or_default(), door.lost, "{}", door.name);
+            }
+        }
+        let metrics = gateway.metrics();
+        for (door, requests) in
+            [("chat", 2.0), ("messages", 2.0), ("responses", 2.0), ("gemini", 3.0), ("gemini_array", 1.0)]
+        {
+            let counted = metrics.sum("portcullis_requests_total", &[("door", door), ("outcome", "ok")]);
+            assert!((counted - requests).abs() < 0.5, "{door}: {counted}");
+        }
+        let ledger = gateway.conf.parent().unwrap().join("ledger.sqlite");
+        let expected = [("chat", 2), ("gemini", 3), ("gemini_array", 1), ("messages", 2), ("responses", 2)];
+        eventually("the rows of the ledger have the door", || {
+            (rows(&ledger) == expected.map(|(d, n)| (d.to_owned(), n))).then_some(())
+        })
+        .await;
+    });
+}
+
+/// The numbers of rows by door.
+fn rows(ledger: &Path) -> Vec<(String, i64)> {
+    let file = rusqlite::Connection::open(ledger).unwrap();
+    let mut rows = file.prepare("SELECT door, count(*) FROM exchange GROUP BY door ORDER BY door").unwrap();
+    rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn keys_and_limits_hold_and_are_told_in_the_doors_words() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::answer("hi"));
+        let secret = |door: &Door| format!("sk-CaNaRy-caller-{}", door.name);
+        let catalog = DOORS.iter().fold(Catalog::over(&mock), |catalog, door| {
+            let limits = "limits: { requests_per_minute: 1 }, models: [m]";
+            catalog.caller(&door.name.replace('_', "-"), &secret(door), limits)
+        });
+        let gateway = Gateway::start(catalog).await;
+        for door in &DOORS {
+            let key = secret(door);
+            let mine = [("x-api-key", key.as_str())];
+            assert_eq!(gateway.raw(door.request("m", false, &mine)).await.status, 200);
+            let limited = gateway.raw(door.request("m", false, &mine)).await;
+            let why = match door.name {
+                "chat" | "responses" => "rate_limit_exceeded",
+                "messages" => "rate_limit_error",
+                _ => "RESOURCE_EXHAUSTED",
+            };
+            assert_eq!((limited.status, door.why(&limited).as_str()), (429, why), "{}", limited.text());
+            let wait: u64 = limited.field("retry-after").unwrap().parse().unwrap();
+            assert!((1..=60).contains(&wait), "{wait}");
+            assert_eq!(limited.field("x-ratelimit-limit-requests"), Some("1"));
+            let unknown = gateway.raw(door.request("m", false, &[("x-api-key", "sk-no")])).await;
+            let why = match door.name {
+                "chat" | "responses" => "invalid_api_key",
+                "messages" => "authentication_error",
+                _ => "UNAUTHENTICATED",
+            };
+            assert_eq!((unknown.status, door.why(&unknown).as_str()), (401, why));
+            assert_eq!(unknown.field("x-should-retry"), Some("false"));
+        }
+    });
+}
+
+#[test]
+fn another_account_answers_before_the_commit_and_the_trail_says_so() {
+    run(async {
+        let (broken, good) = (Mock::start().await, Mock::start().await);
+        let catalog = Catalog::new().account("a", &broken).account("b", &good).model("m", &["a", "b"]).caller_with(
+            "debug",
+            "",
+            &[("prod", "sk-CaNaRy-caller-debug", "debug: true")],
+        );
+        let gateway = Gateway::start(catalog).await;
+        for door in &DOORS {
+            for stream in [false, true] {
+                // A role alone commits nothing.
+                broken.push(if stream {
+                    Script::sse().event(chunk(&json!({"role": "assistant"}), None)).reset()
+                } else {
+                    Script::error(500, "out of order")
+                });
+                good.push(if stream {
+                    Script::sse().words(0..2).event(finish("stop")).done()
+                } else {
+                    Script::answer("from the second")
+                });
+                let answer = gateway.raw(door.request("m", stream, &[("x-api-key", "sk-CaNaRy-caller-debug")])).await;
+                assert_eq!(answer.status, 200, "{} {stream}: {}", door.name, answer.text());
+                let trail = answer.field("x-portcullis-attempts").unwrap();
+                assert!(trail.starts_with("a;") && trail.contains(", b;ok;"), "{}: {trail}", door.name);
+                let line = gateway.line_of(&answer).await;
+                assert_eq!((&line["account"], &line["outcome"]), (&json!("b"), &json!("ok")), "{line}");
+                gateway.reset("a");
+            }
+        }
+        assert_eq!((broken.count(), good.count()), (10, 10));
+    });
+}
+
+#[test]
+fn a_conversation_stays_at_its_account() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        a.always(Script::answer("a"));
+        b.always(Script::answer("b"));
+        let catalog = Catalog::new().account("a", &a).account("b", &b).model_with(
+            "m",
+            &["a", "b"],
+            "strategy: weighted, sticky: true",
+        );
+        let gateway = Gateway::start(catalog).await;
+        for door in &DOORS {
+            let mut homes = std::collections::BTreeSet::new();
+            for session in 0..12 {
+                let session = format!("session-{session}");
+                let mut home = None;
+                for _ in 0..2 {
+                    let answer = gateway.raw(door.request("m", false, &[(door.session, &session)])).await;
+                    let line = gateway.line_of(&answer).await;
+                    assert_eq!(line["session"], session, "{line}");
+                    let account = line["account"].as_str().unwrap().to_owned();
+                    assert_eq!(*home.get_or_insert_with(|| account.clone()), account, "{}", door.name);
+                    homes.insert(account);
+                }
+            }
+            assert_eq!(homes.len(), 2, "{}: the header decides, and not the text", door.name);
+        }
+    });
+}
+
+#[test]
+fn an_estimate_is_marked() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        for door in &DOORS {
+            let mut silent = completion("hello there");
+            silent.as_object_mut().unwrap().remove("usage");
+            mock.push(Script::json(200, &silent));
+            let whole = door.ask(&gateway, "m", false).await;
+            assert_eq!(whole.field("x-portcullis-usage"), Some("estimated"), "{}: {}", door.name, whole.text());
+            mock.push(Script::sse().event(delta("hello")).event(finish("stop")).done());
+            let stream = door.ask(&gateway, "m", true).await;
+            let line = gateway.line_of(&stream).await;
+            assert_eq!(line["usage"], "estimated", "{line}");
+            // Callers of chat see it if they ask for the usage.
+            if door.name != "chat" {
+                let mark = r#""x_portcullis":{"usage":"estimated"}"#;
+                assert!(stream.text().contains(mark), "{}: {}", door.name, stream.text());
+            }
+        }
+    });
+}
+
+#[test]
+fn pages_of_allowed_origins_may_call_each_door() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::answer("hi"));
+        let origin = ("origin", "https://app.example");
+        let server = "cors: { origins: [\"https://app.example\"] }";
+        let gateway = Gateway::with(Catalog::over(&mock)).server(server).start().await;
+        for door in &DOORS {
+            let wanted = [origin, ("access-control-request-method", "POST"), ("access-control-request-headers", "x-a")];
+            let before = gateway.raw(client::request("OPTIONS", &door.path("m", false), &wanted, b"")).await;
+            assert_eq!(
+                (before.status, before.field("access-control-allow-methods")),
+                (204, Some("POST")),
+                "{}",
+                door.name
+            );
+            let answer = gateway.raw(door.request("m", false, &[origin])).await;
+            assert_eq!(answer.field("access-control-allow-origin"), Some(origin.1), "{}", door.name);
+            let refused = gateway.raw(door.request("none", false, &[origin])).await;
+            assert_eq!((refused.status, refused.field("access-control-allow-origin")), (404, Some(origin.1)));
+        }
+    });
+}
+
+#[test]
+fn an_open_breaker_and_a_model_that_stands_in_are_the_same_at_every_door() {
+    run(async {
+        let (dead, spare) = (Mock::start().await, Mock::start().await);
+        dead.always(Script::error(500, "out of order"));
+        spare.always(Script::answer("from the spare"));
+        let catalog =
+            DOORS.iter().fold(Catalog::new().account("s", &spare).model("spare", &["s=up"]), |catalog, door| {
+                let id = door.name.replace('_', "-");
+                catalog.account(&id, &dead).model_with(&format!("m-{id}"), &[&id], "fallbacks: [spare]")
+            });
+        let gateway = Gateway::start(catalog).await;
+        for (nth, door) in DOORS.iter().enumerate() {
+            let model = format!("m-{}", door.name.replace('_', "-"));
+            for _ in 0..12 {
+                let answer = door.ask(&gateway, &model, false).await;
+                assert_eq!(answer.status, 200, "{}: {}", door.name, answer.text());
+                assert_eq!(answer.field("x-portcullis-model"), Some("spare"));
+            }
+            // The breaker opened before the last request, and spared the account.
+            let asked = dead.count();
+            assert!(asked < (nth + 1) * 12, "{}: {asked}", door.name);
+        }
+    });
+}
