@@ -52,13 +52,18 @@ impl TokenCount<'_> {
         for candidate in candidates.iter().filter(|candidate| candidate.place.account.dialect.counts()) {
             let (place, model) = (&candidate.place, &candidate.upstream_model);
             let said = match self.write(candidate) {
-                Ok(Some(said)) => said,
-                Ok(None) => continue,
+                Ok(said) => said,
                 Err(why) => {
                     refusal.get_or_insert(why);
                     continue;
                 }
             };
+            let dialect = &place.account.dialect;
+            if let Some(answer) = dialect.count_here(self.envelope.front, &said) {
+                (facts.served.account, facts.served.losses) = (Some(place.account.id.clone()), said.losses);
+                return Ok(answer);
+            }
+            let Some(said) = dialect.to_count(model, said) else { continue };
             let held = self.held.beside(said.copied).ok_or_else(Refusal::no_room)?;
             let Some(permit) = free(candidate) else {
                 let message = "No upstream account of this model can count tokens now. Try again later.";
@@ -89,15 +94,12 @@ impl TokenCount<'_> {
         Err(refusal.unwrap_or_else(nobody))
     }
 
-    /// Writes the count of the request as it would be sent. Returns `None` if nobody there counts
-    /// exactly that.
-    fn write(&self, candidate: &Candidate) -> Result<Option<Outbound>, Refusal> {
-        let dialect = &candidate.place.account.dialect;
-        let kept =
-            |call: &str| self.shared.vault.find(self.key, dialect.protocol.family?, call, std::time::Instant::now());
-        let said = admission::write(candidate, self.body, self.envelope, &kept)
-            .map_err(|refused| Refusal::unable(refused, &self.envelope.model))?;
-        Ok(dialect.to_count(&candidate.upstream_model, said))
+    /// Writes the request as it would be sent.
+    fn write(&self, candidate: &Candidate) -> Result<Outbound, Refusal> {
+        let family = candidate.place.account.dialect.protocol.family;
+        let kept = |call: &str| self.shared.vault.find(self.key, family?, call, std::time::Instant::now());
+        admission::write(candidate, self.body, self.envelope, &kept)
+            .map_err(|refused| Refusal::unable(refused, &self.envelope.model))
     }
 
     /// Asks one candidate. After a stale connection it tries a fresh one.

@@ -125,6 +125,23 @@ fn the_demo_answers_thinks_and_calls_at_every_door() {
 }
 
 #[test]
+fn the_demo_counts_the_tokens_that_its_answers_report() {
+    run(async {
+        let gateway = Gateway::start(shipped()).await;
+        let answer = DOORS[1].ask(&gateway, "demo", false, ("three short words", &["get_time"])).await.json();
+        let messages = json!({"model": "demo", "messages": [{"role": "user", "content": "three short words"}]});
+        let contents = json!({"contents": [{"parts": [{"text": "three short words"}]}]});
+        let counted = async |path: &str, body: &Value| {
+            let fields = [("x-api-key", DEMO_KEY), ("content-type", "application/json")];
+            gateway.raw(client::request("POST", path, &fields, body.to_string().as_bytes())).await.json()
+        };
+        assert_eq!(counted("/v1/messages/count_tokens", &messages).await, json!({"input_tokens": 3}));
+        assert_eq!(answer["usage"]["input_tokens"], 3, "{answer}");
+        assert_eq!(counted("/v1beta/models/demo:countTokens", &contents).await, json!({"totalTokens": 3}));
+    });
+}
+
+#[test]
 fn each_failure_of_the_demo_looks_as_it_does_at_its_door() {
     run(async {
         for door in &DOORS {

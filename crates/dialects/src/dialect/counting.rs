@@ -2,17 +2,24 @@
 
 use super::{Dialect, Outbound};
 use crate::front::Front;
-use crate::upstream::Counting;
+use crate::upstream::{Counting, demo};
 use crate::wire::json::{self, Cursor};
 
 impl Dialect {
     /// Returns whether its servers may count the tokens of a request.
     pub fn counts(&self) -> bool {
-        self.counting().is_some()
+        self.counting().is_some() || self.protocol.calls_nobody()
     }
 
     fn counting(&self) -> Option<&'static Counting> {
         self.protocol.translation.as_ref()?.counting.as_ref()
+    }
+
+    /// Counts the tokens of a request if the account calls nobody. Returns the answer for the
+    /// callers of a front door.
+    pub fn count_here(&self, front: &Front, said: &Outbound) -> Option<Vec<u8>> {
+        let form = front.counting.as_ref().filter(|_| self.protocol.calls_nobody())?;
+        Some(written(form.field, demo::count(&said.body.concat())))
     }
 
     /// Makes a request that counts the tokens of another one. Returns `None` if its servers would
@@ -35,6 +42,10 @@ impl Dialect {
             }
         });
         // The same field is that of the same format, whose other fields may be of use.
-        number.map(|number| if from == to { answer.to_vec() } else { format!(r#"{{"{to}":{number}}}"#).into_bytes() })
+        number.map(|number| if from == to { answer.to_vec() } else { written(to, number) })
     }
+}
+
+fn written(field: &str, number: u64) -> Vec<u8> {
+    format!(r#"{{"{field}":{number}}}"#).into_bytes()
 }

@@ -84,6 +84,12 @@ pub fn reply(body: &[u8], stream: bool) -> Option<Reply> {
     Some(Reply { status: 200, retry_after: None, content_type, pieces, breaks })
 }
 
+/// Returns the tokens of a request's body, as its answer reports them.
+pub fn count(body: &[u8]) -> u64 {
+    let words = (STANDARD.read)(body).map(|(request, _)| words_read(&request));
+    u64::try_from(words.unwrap_or_default()).unwrap_or(u64::MAX)
+}
+
 /// Returns the answer of a server that has too many requests.
 fn busy() -> Reply {
     let bytes = br#"{"error":{"message":"The demo-429 model always has too many requests.","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
