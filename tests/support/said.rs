@@ -17,8 +17,9 @@ pub const REASONING: u64 = 3;
 /// A dialect, the rest of its account as YAML, and a model that it has.
 pub type Row = (&'static str, &'static str, &'static str);
 
-pub const DIALECTS: [Row; 8] = [
+pub const DIALECTS: [Row; 9] = [
     ("openai", "", "gpt-4o"),
+    ("openai", ", serves: [chat, responses]", "gpt-5"),
     ("azure", "", "gpt-4o"),
     ("anthropic", "", "claude-sonnet-4-5"),
     ("gemini", "", "gemini-3-pro"),
@@ -78,6 +79,9 @@ impl Said {
 
     /// Writes the answer to this request.
     pub fn to(&self, dialect: &str, request: &Request) -> Script {
+        // OpenAI's servers have two kinds of endpoint.
+        let path = request.target.split('?').next().unwrap_or_default();
+        let dialect = if path.ends_with("/responses") { "responses" } else { dialect };
         let is_stream = match dialect {
             "gemini" | "vertex" => request.target.contains(":streamGenerateContent"),
             "bedrock" => request.target.ends_with("/converse-stream"),
@@ -94,6 +98,7 @@ impl Said {
             "bedrock" => self.bedrock(),
             "cohere" => self.cohere(),
             "ollama" => self.ollama(true),
+            "responses" => self.responses(),
             _ => self.openai(),
         };
         Script::json(200, &body)
@@ -189,29 +194,78 @@ impl Said {
         chunks
     }
 
-    // OpenAI's Responses, only as a stream of text.
+    // OpenAI's Responses.
+
+    fn responses_items(&self) -> Vec<Value> {
+        let mut items = Vec::new();
+        if !self.thinking.is_empty() {
+            let summary = json!([{"type": "summary_text", "text": self.thinking}]);
+            items.push(
+                json!({"type": "reasoning", "id": self.id("rs", 0), "summary": summary, "encrypted_content": "c2ln"}),
+            );
+        }
+        if !self.text.is_empty() {
+            let parts = json!([{"type": "output_text", "text": self.text, "annotations": []}]);
+            items.push(json!({"type": "message", "id": self.id("msg", 0), "role": "assistant", "status": "completed", "content": parts}));
+        }
+        let call = |(n, (name, input)): (usize, &(String, Value))| json!({"type": "function_call", "id": self.id("fc", n), "call_id": self.id("call", n), "name": name, "arguments": input.to_string(), "status": "completed"});
+        items.extend(self.calls.iter().enumerate().map(call));
+        items
+    }
+
+    fn responses(&self) -> Value {
+        let usage = json!({"input_tokens": PROMPT, "input_tokens_details": {"cached_tokens": CACHED},
+            "output_tokens": COMPLETION, "output_tokens_details": {"reasoning_tokens": REASONING}, "total_tokens": PROMPT + COMPLETION});
+        json!({"id": "resp_1", "object": "response", "created_at": 1, "model": "up", "status": "completed", "output": self.responses_items(), "usage": usage})
+    }
 
     fn responses_events(&self) -> Vec<Value> {
-        let item = |text: &str, status: &str| {
-            let parts = if text.is_empty() {
-                json!([])
-            } else {
-                json!([{"type": "output_text", "text": text, "annotations": []}])
+        let mut begun = self.responses();
+        (begun["status"], begun["output"], begun["usage"]) = (json!("in_progress"), json!([]), Value::Null);
+        let mut events = vec![json!({"type": "response.created", "response": begun})];
+        for (n, item) in self.responses_items().into_iter().enumerate() {
+            let mut start = item.clone();
+            start["status"] = json!("in_progress");
+            let event = |kind: &str, mut more: Value| {
+                (more["type"], more["item_id"], more["output_index"]) = (json!(kind), item["id"].clone(), json!(n));
+                more
             };
-            json!({"type": "message", "id": "msg_1", "role": "assistant", "status": status, "content": parts})
-        };
-        let response = |status: &str, output: Value| json!({"id": "resp_1", "object": "response", "created_at": 1, "model": "up", "status": status, "output": output});
-        let mut done = response("completed", json!([item(&self.text, "completed")]));
-        done["usage"] =
-            json!({"input_tokens": PROMPT, "output_tokens": COMPLETION, "total_tokens": PROMPT + COMPLETION});
-        let mut events = vec![
-            json!({"type": "response.created", "response": response("in_progress", json!([]))}),
-            json!({"type": "response.output_item.added", "output_index": 0, "item": item("", "in_progress")}),
-            json!({"type": "response.content_part.added", "item_id": "msg_1", "output_index": 0, "content_index": 0, "part": {"type": "output_text", "text": "", "annotations": []}}),
-            json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": self.text}),
-            json!({"type": "response.output_item.done", "output_index": 0, "item": item(&self.text, "completed")}),
-            json!({"type": "response.completed", "response": done}),
-        ];
+            let between = match item["type"].as_str().unwrap() {
+                "reasoning" => {
+                    start["summary"] = json!([]);
+                    let part = |text: &str| json!({"summary_index": 0, "part": {"type": "summary_text", "text": text}});
+                    let text = |key: &str| json!({"summary_index": 0, key: self.thinking});
+                    vec![
+                        event("response.reasoning_summary_part.added", part("")),
+                        event("response.reasoning_summary_text.delta", text("delta")),
+                        event("response.reasoning_summary_text.done", text("text")),
+                        event("response.reasoning_summary_part.done", part(&self.thinking)),
+                    ]
+                }
+                "message" => {
+                    start["content"] = json!([]);
+                    let part = |text: &str| json!({"content_index": 0, "part": {"type": "output_text", "text": text, "annotations": []}});
+                    let text = |key: &str| json!({"content_index": 0, "logprobs": [], key: self.text});
+                    vec![
+                        event("response.content_part.added", part("")),
+                        event("response.output_text.delta", text("delta")),
+                        event("response.output_text.done", text("text")),
+                        event("response.content_part.done", part(&self.text)),
+                    ]
+                }
+                _ => {
+                    start["arguments"] = json!("");
+                    vec![
+                        event("response.function_call_arguments.delta", json!({"delta": item["arguments"]})),
+                        event("response.function_call_arguments.done", json!({"arguments": item["arguments"]})),
+                    ]
+                }
+            };
+            events.push(json!({"type": "response.output_item.added", "output_index": n, "item": start}));
+            events.extend(between);
+            events.push(json!({"type": "response.output_item.done", "output_index": n, "item": item}));
+        }
+        events.push(json!({"type": "response.completed", "response": self.responses()}));
         for (number, event) in events.iter_mut().enumerate() {
             event["sequence_number"] = json!(number);
         }
