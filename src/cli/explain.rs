@@ -192,7 +192,7 @@ fn tried(key: &str, input: &Input) -> Report {
     let Some(order) = Order::of(snapshot, &key, &model, &envelope, conversation) else { return report.refused() };
     order.tell(&model, instance.is_some(), &mut report);
     if model.sticky {
-        let by = conversation.map(|_| known_by(session.is_some(), &envelope));
+        let by = conversation.map(|_| known_by(session.map(|_| headers.contains_key(SESSION)), &envelope));
         order::tell_home(by, home.as_ref(), &order, &mut report);
     }
     Rehearsal { input, key: &key, model: &model, envelope: &envelope, timeout, now }.tell(&order, &mut report);
@@ -273,9 +273,10 @@ fn running(server: &Server, instance: Option<&Instance>, report: &mut Report) {
 }
 
 /// Names the part of the request from which its conversation is known.
-fn known_by(session: bool, envelope: &Envelope) -> &'static str {
-    if session {
-        "the name of the session"
+/// `session` says whether our own header names it, where a header does.
+fn known_by(session: Option<bool>, envelope: &Envelope) -> &'static str {
+    if let Some(is_ours) = session {
+        if is_ours { SESSION } else { "the session that the client names" }
     } else if envelope.cache_key.is_some() {
         "prompt_cache_key"
     } else if envelope.user.is_some() {
