@@ -1,5 +1,7 @@
 //! Kinds of endpoint of one account: which one is asked, and that each is judged by itself.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::canary::KEY;
@@ -115,5 +117,153 @@ fn the_door_and_the_model_say_which_endpoint_is_asked() {
             (&json!(11), &json!(5), &json!("reported"))
         );
         assert_eq!(gateway.metrics().sum("portcullis_tokens_total", &[("model", "thinker"), ("kind", "cached")]), 4.0);
+    });
+}
+
+/// The events of a stream, as a server of OpenAI's sends them.
+fn stream(text: &str) -> Vec<(&'static str, Value)> {
+    let response = |status: &str| json!({"id": "resp_up", "object": "response", "model": "gpt-5-2026", "status": status, "output": []});
+    let mut last = response("completed");
+    last["usage"] = json!({"input_tokens": 11, "output_tokens": 5});
+    vec![
+        ("response.created", json!({"response": response("in_progress")})),
+        (
+            "response.output_item.added",
+            json!({"output_index": 0, "item": {"id": "msg_1", "type": "message", "content": []}}),
+        ),
+        (
+            "response.output_text.delta",
+            json!({"output_index": 0, "item_id": "msg_1", "delta": text, "obfuscation": "x"}),
+        ),
+        ("response.novel", json!({"new": [1]})),
+        (
+            "response.output_item.done",
+            json!({"output_index": 0, "item": {"id": "msg_1", "type": "message", "content": [{"type": "output_text", "text": text}]}}),
+        ),
+        ("response.completed", json!({"response": last})),
+    ]
+}
+
+/// Writes events as they stand on the wire.
+fn on_the_wire(events: &[(&str, Value)]) -> String {
+    let one = |(number, (name, data)): (usize, &(&str, Value))| {
+        let mut data = data.clone();
+        (data["type"], data["sequence_number"]) = (json!(name), json!(number));
+        format!("event: {name}\ndata: {data}\n\n")
+    };
+    events.iter().enumerate().map(one).collect()
+}
+
+/// A turn of an agent, of which an earlier answer is a part.
+const TURN: &str = r#"{"model":"m","stream":true,"store":false, "input" :[
+ {"type":"message","id":"msg_a","role":"user","content":[{"type":"input_text","text":"read é"}]},
+ {"type":"reasoning","id":"rs_a","summary":[],"content":null,"encrypted_content":"gAAAAsealed"},
+ {"type":"function_call","id":"fc_a","name":"shell","arguments":"{}","call_id":"call_a"},
+ {"type":"function_call_output","id":"fco_a","call_id":"call_a","output":"done"}],
+ "tools":[{"type":"custom","name":"patch","format":{"type":"text"}},{"type":"web_search","external_web_access":false}],
+ "include":["reasoning.encrypted_content"],"client_metadata":{"x":"y"}}"#;
+
+#[test]
+fn callers_of_responses_pass_byte_by_byte() {
+    run(async {
+        let mock = Mock::start().await;
+        let events = on_the_wire(&stream("hé"));
+        mock.push(Script::sse().body(&events).end());
+        mock.push(Script::json(200, &response("whole")));
+        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, BOTH).model("m", &["a=gpt-5"])).await;
+        let fields = [("x-api-key", KEY), ("content-type", "application/json")];
+        let passed = gateway.raw(client::request("POST", "/v1/responses", &fields, TURN.as_bytes())).await;
+        assert_eq!((passed.status, passed.field("x-portcullis-dropped")), (200, None), "{}", passed.text());
+        assert_eq!(passed.text(), events.replace("\"gpt-5-2026\"", "\"m\""));
+        let asked = mock.request(0).await;
+        let mut expected = TURN.replace("\"model\":\"m\"", "\"model\":\"gpt-5\"");
+        for id in ["\"id\":\"msg_a\",", "\"id\":\"rs_a\",", "\"id\":\"fc_a\",", "\"id\":\"fco_a\","] {
+            expected = expected.replace(id, "");
+        }
+        assert_eq!((asked.target.as_str(), asked.text()), ("/v1/responses", expected));
+        let whole = ask(&gateway, "/v1/responses", &json!({"model": "m", "input": "x"})).await;
+        let mut answer = response("whole");
+        answer["model"] = json!("m");
+        assert_eq!(whole.json(), answer);
+        let lines = gateway.access_lines(2).await;
+        for line in &lines {
+            assert_eq!(
+                (&line["prompt_tokens"], &line["completion_tokens"], &line["usage"], &line["outcome"]),
+                (&json!(11), &json!(5), &json!("reported"), &json!("ok"))
+            );
+        }
+        let tokens = |kind: &str| gateway.metrics().sum("portcullis_tokens_total", &[("model", "m"), ("kind", kind)]);
+        assert_eq!((tokens("prompt"), tokens("completion")), (22.0, 10.0), "each answer counts once");
+    });
+}
+
+#[test]
+fn a_broken_stream_that_passes_never_looks_whole() {
+    run(async {
+        let [mock, ill, well] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let events = stream("half");
+        let cut = on_the_wire(&events[..4]);
+        let failed = json!({"response": {"status": "failed", "error": {"code": "server_error", "message": "boom"}}});
+        let last = on_the_wire(&[("response.failed", failed.clone())]);
+        // The beginning has left when the rest comes.
+        let begun = || Script::sse().body(&cut).delay(Duration::from_millis(200));
+        mock.push(begun().reset());
+        mock.push(begun().end());
+        mock.push(begun().body(&last).end());
+        // What fails before the first word is tried elsewhere.
+        ill.always(Script::sse().body(on_the_wire(&[events[0].clone(), ("response.failed", failed)])).end());
+        well.always(Script::sse().body(on_the_wire(&events)).end());
+        let catalog = Catalog::new()
+            .account_with("a", &mock, BOTH)
+            .account_with("ill", &ill, BOTH)
+            .account_with("well", &well, BOTH)
+            .model("m", &["a=gpt-5"])
+            .model("n", &["ill=gpt-5", "well=gpt-5"]);
+        let gateway = Gateway::start(catalog).await;
+        let body = |model: &str| json!({"model": model, "input": "x", "stream": true});
+        for _ in 0..3 {
+            let answer = ask(&gateway, "/v1/responses", &body("m")).await.text();
+            let names: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+            assert!(names.ends_with(&["response.novel", "error", "response.failed"]), "{answer}");
+            assert!(!answer.contains("boom") && answer.contains(r#""sequence_number":5"#), "{answer}");
+        }
+        let whole = ask(&gateway, "/v1/responses", &body("n")).await.text();
+        assert_eq!(whole, on_the_wire(&events).replace("\"gpt-5-2026\"", "\"n\""));
+        let lines = gateway.access_lines(4).await;
+        assert_eq!(lines[3]["attempts"].as_array().map(Vec::len), Some(2), "{}", lines[3]["attempts"]);
+        assert_eq!((&lines[3]["account"], &lines[3]["prompt_tokens"]), (&json!("well"), &json!(11)));
+    });
+}
+
+#[test]
+fn what_the_account_has_stored_and_other_models_do_not_pass() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::json(200, &response("fine")));
+        let catalog = Catalog::new()
+            .account_with("a", &mock, BOTH)
+            .account_with("b", &mock, "serves: [chat, responses], caller_references: [files]")
+            .model("m", &["a=gpt-5"])
+            .model("open", &["b=gpt-5"]);
+        let gateway = Gateway::start(catalog).await;
+        let with = |model: &str, tool: &Value| json!({"model": model, "input": "x", "tools": [tool]});
+        for tool in [
+            json!({"type": "file_search", "vector_store_ids": ["vs_1"]}),
+            json!({"type": "code_interpreter", "container": "cntr_1"}),
+        ] {
+            let refused = ask(&gateway, "/v1/responses", &with("m", &tool)).await;
+            assert_eq!(refused.status, 400, "{}", refused.text());
+            assert_eq!(ask(&gateway, "/v1/responses", &with("open", &tool)).await.status, 200);
+        }
+        let painter = json!({"type": "image_generation", "model": "dear"});
+        assert_eq!(ask(&gateway, "/v1/responses", &with("open", &painter)).await.status, 400);
+        let plain =
+            [json!({"type": "code_interpreter", "container": {"type": "auto"}}), json!({"type": "image_generation"})];
+        for tool in plain {
+            assert_eq!(ask(&gateway, "/v1/responses", &with("m", &tool)).await.status, 200);
+            assert_eq!(mock.requests().last().unwrap().json()["tools"][0], tool);
+        }
+        let earlier = json!({"model": "m", "input": [{"type": "item_reference", "id": "msg_1"}]});
+        assert_eq!(ask(&gateway, "/v1/responses", &earlier).await.status, 400);
     });
 }

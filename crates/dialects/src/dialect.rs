@@ -139,7 +139,9 @@ impl Dialect {
     fn pass_native(&self, job: &Translate<'_>, path: Cow<'static, str>, native: &Native) -> Result<Outbound, Refused> {
         let Translate { body, envelope, model, traits, .. } = *job;
         self.check(job)?;
-        let (body, losses) = (native.request)(&PassedRequest { body, envelope, model, max_output: traits.max_output })?;
+        let thinks = openai::thinks(model, &traits);
+        let job = PassedRequest { body, envelope, model, max_output: traits.max_output, thinks };
+        let (body, losses) = (native.request)(&job)?;
         let headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
         Ok(Outbound { path, body, headers, copied: 0, losses, undo: Undo::default() })
     }

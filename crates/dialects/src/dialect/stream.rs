@@ -191,8 +191,9 @@ impl Stream {
             Conversion::Native(passed) => {
                 let NativeStream { decoder, translated, native, model, events, last } = &mut **passed;
                 let fed = decoder.feed(bytes, |name, data| {
+                    let is_told = NativeStream::event(translated, (native, model), &Event { name, data }, (out, last))?;
                     *events += 1;
-                    NativeStream::event(translated, (native, model), &Event { name, data }, (out, last))
+                    Ok(is_told)
                 });
                 self.has_failed = fed.is_err();
                 self.is_told = fed?;

@@ -91,7 +91,7 @@ pub(crate) static NEWER: &Front = &RESPONSES;
 /// How bodies pass to an account that speaks the format of the front door itself. Only spans of a
 /// closed list are changed.
 pub struct Native {
-    /// The name of the dialect.
+    /// The name of the protocol.
     pub dialect: &'static str,
     /// Changes what must change in a request.
     pub(crate) request: fn(&PassedRequest<'_>) -> Result<PassedBody, Refused>,
@@ -128,6 +128,8 @@ pub(crate) struct PassedRequest<'a> {
     pub(crate) model: &'a str,
     /// The most tokens that an answer of the model may have.
     pub(crate) max_output: Option<u64>,
+    /// True if it is known that the model thinks.
+    pub(crate) thinks: bool,
 }
 
 /// Every front door.

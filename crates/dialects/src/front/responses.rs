@@ -4,12 +4,13 @@
 mod envelope;
 mod errors;
 mod fields;
+mod pass;
 mod probes;
 mod read;
 mod references;
 mod write;
 
-use super::{AroundStream, ErrorForm, Front, Heard, route};
+use super::{AroundStream, ErrorForm, Front, Heard, Native, route};
 
 const PATH: &str = "responses";
 
@@ -32,7 +33,7 @@ pub static RESPONSES: Front = Front {
     },
     models: super::chat::models::LISTS,
     probes: &probes::PROBES,
-    native: None,
+    native: Some(Native { dialect: "responses", request: pass::request, event: pass::event, whole: pass::whole }),
     counting: None,
     id_prefix: "resp_",
     around: AroundStream {

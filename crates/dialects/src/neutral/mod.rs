@@ -38,6 +38,7 @@ pub use field::Field;
 pub use flaws::Flaws;
 pub use losses::{Losses, LostFields};
 pub use refused::{Complaint, FieldRefused, Refused};
+pub(crate) use request::ENCRYPTED;
 pub use request::{
     AskedThinking, Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw,
     Request, Role, Thought, Tool, ToolChoice, ToolKind,

@@ -264,6 +264,10 @@ pub struct Thought<'a> {
     pub of_call: bool,
 }
 
+/// What a request to OpenAI asks an answer to include, so that thoughts can come back although
+/// nothing is stored.
+pub(crate) const ENCRYPTED: &str = "reasoning.encrypted_content";
+
 /// The family of models that signed a thought. Thoughts of one family mean nothing to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {

@@ -39,7 +39,7 @@ pub static PROTOCOL: Protocol = Protocol {
 
 /// Azure OpenAI's Responses.
 pub static RESPONSES: Protocol = Protocol {
-    name: "azure responses",
+    name: openai::responses::PROTOCOL.name,
     path: |settings, _, _| responses_path(settings.version.as_deref()).into(),
     model_in_path: |_| false,
     quirks_of_version: None,

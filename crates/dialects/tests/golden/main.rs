@@ -25,6 +25,7 @@ mod drive;
 mod errors;
 mod files;
 mod frames;
+mod responses_pass;
 mod shape;
 mod table;
 mod told;

@@ -507,8 +507,8 @@ fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
         let account = &catalog.accounts()[0];
         account.serves.iter().map(|(kind, dialect)| format!("{kind} {}", dialect.protocol.name)).collect::<Vec<_>>()
     };
-    let (chat, responses) = ("chat openai", "responses openai responses");
-    let (azure, newer) = ("base_url: https://x.openai.azure.com, key: {env: KEY}", "responses azure responses");
+    let (chat, responses) = ("chat openai", "responses responses");
+    let (azure, newer) = ("base_url: https://x.openai.azure.com, key: {env: KEY}", responses);
     for (account, expected) in [
         ("dialect: openai, key: {env: KEY}", &[chat, responses][..]),
         ("dialect: openai, base_url: http://127.0.0.1:8000/v1", &[chat]),

@@ -1,6 +1,7 @@
 //! The envelope of a Responses request: the few fields that decide where it goes, with their exact
 //! spans. What needs a stored response is refused here.
 
+use super::references::is_servers;
 use crate::front::reading::count::{Read, elements, members};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::front::reading::scan::{Scan, asks_json, number};
@@ -41,9 +42,10 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
                 }
                 scan.envelope.max_tokens_said = true;
                 scan.envelope.most_tokens = most;
+                scan.envelope.places.most_tokens = Some(span);
             }
         }
-        b"tools" => scan.read.more += cursor.value()?.len(),
+        b"tools" => tools(cursor, &mut scan.read)?,
         b"text" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
@@ -110,6 +112,11 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
             Ok(())
         }
         b"content" | b"output" => content(cursor, read),
+        b"tools" => tools(cursor, read),
+        b"container_id" => {
+            read.refers = true;
+            read.other(cursor)
+        }
         b"arguments" | b"input" => {
             read.text += cursor.value()?.len();
             Ok(())
@@ -125,8 +132,19 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
 fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     match cursor.kind()? {
         Kind::Array => elements(cursor, read, part),
-        Kind::String | Kind::Object | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
+        Kind::Object => part(cursor, read),
+        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
     }
+}
+
+/// Consumes a list of tools.
+fn tools(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    let list = cursor.maybe_array(|cursor, _| {
+        read.refers |= is_servers(cursor)?;
+        Ok(())
+    })?;
+    read.more += list.len();
+    Ok(())
 }
 
 /// Consumes a part.

@@ -6,7 +6,7 @@ use crate::neutral::Refused;
 fn passed(body: &str) -> (String, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let envelope = (MESSAGES.envelope)(&body).expect("a request");
-    let job = PassedRequest { body: &body, envelope: &envelope, model: "up", max_output: Some(1000) };
+    let job = PassedRequest { body: &body, envelope: &envelope, model: "up", max_output: Some(1000), thinks: false };
     let (parts, losses) = request(&job).expect("it passes");
     (String::from_utf8(parts.concat()).unwrap(), losses.names().join(" "))
 }
@@ -54,7 +54,7 @@ fn no_other_model_is_asked() {
         let body = format!(r#"{{"model":"m","max_tokens":1,"messages":[{{"role":"user","content":"x"}}],{field}}}"#);
         let body = Bytes::from(body);
         let envelope = (MESSAGES.envelope)(&body).expect("a request");
-        let job = PassedRequest { body: &body, envelope: &envelope, model: "up", max_output: None };
+        let job = PassedRequest { body: &body, envelope: &envelope, model: "up", max_output: None, thinks: false };
         let Err(Refused::Unsupported(why)) = request(&job) else { panic!("{field} passes") };
         assert_eq!(why.param, param);
     }

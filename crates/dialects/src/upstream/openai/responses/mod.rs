@@ -13,7 +13,7 @@ use crate::upstream::{Protocol, Translation};
 
 /// OpenAI's Responses.
 pub(crate) static PROTOCOL: Protocol = Protocol {
-    name: "openai responses",
+    name: "responses",
     path: |_, _, _| Cow::Borrowed("/responses"),
     family: Some(Family::OpenAi),
     translation: Some(TRANSLATION),

@@ -7,15 +7,13 @@ use super::super::compose::{TIERS, is_medium, most_output, texts, thinks, word_o
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
-    Call, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Target,
-    Thought, ToolChoice, ToolKind, Undo, Written,
+    Call, ENCRYPTED, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request,
+    Role, Target, Thought, ToolChoice, ToolKind, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
-/// What an answer is asked to include, so that thoughts can come back: nothing is stored.
-const ENCRYPTED: &str = "reasoning.encrypted_content";
 /// What every encrypted thought of OpenAI's begins with. Another text would be refused.
 const SEAL: &str = "gAAAA";
 /// The fewest tokens that may be asked for.
