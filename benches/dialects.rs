@@ -113,6 +113,7 @@ fn requests(criterion: &mut Criterion) {
                     hide_reasoning: false,
                     stream_usage: true,
                     kept: &|_| None,
+                    sealed: dialects::neutral::seal::Sealed::Closed,
                 });
                 let outbound = outbound.expect("every dialect can say it");
                 // Without this, nothing may have been measured.

@@ -98,6 +98,7 @@
 //! | [`ledger`] | the rows of settled exchanges, their sums, and reports of use and cost |
 //! | [`limits`] | what callers may use and have used: admission, reservation, settling |
 //! | [`live`] | the catalog that is served now, and the thread that watches its files |
+//! | [`seal`] | thoughts sealed into texts that callers carry |
 //! | [`store`] | limits, hints and thoughts that several gateways share |
 //! | [`vault`] | signed thoughts, kept for the next turn of a conversation |
 //! | **Exchange** | **the side of the providers** |
@@ -143,6 +144,7 @@ pub mod metrics;
 pub mod models;
 pub mod plan;
 pub mod process;
+pub mod seal;
 pub mod server;
 pub mod settled;
 pub mod signers;

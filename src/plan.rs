@@ -13,11 +13,11 @@ use crate::conf::price::{Price, Usd};
 use crate::limits::{Ask, Reserve};
 use crate::live::Snapshot;
 use crate::live::place::Place;
-use dialects::Dialect;
-use dialects::Flaws;
+use crate::seal;
 use dialects::front::{Envelope, Front};
 use dialects::traits::Traits;
 use dialects::wire::json::{self, Span};
+use dialects::{Dialect, Family, Flaws};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -68,6 +68,11 @@ impl Candidate {
         self.place.account.speaks(self.track.endpoint)
     }
 
+    /// Returns the family whose thoughts the candidate takes back.
+    pub fn family(&self) -> Option<Family> {
+        self.dialect().protocol.family
+    }
+
     /// Returns whether an answer with these flaws counts as a failure.
     pub fn refuses(&self, flaws: Flaws) -> bool {
         self.model.refuse_broken_calls && flaws.broken_calls > 0
@@ -96,17 +101,20 @@ pub struct Plan {
     pub demand: Arc<Demand>,
 }
 
-/// Makes the plan of a request. `conversation` is what [`conversation`] returns for the request.
-pub fn plan(
-    snapshot: &Snapshot,
-    key: &Key,
-    model: &Arc<Model>,
-    envelope: &Envelope,
-    conversation: Option<u64>,
-) -> Option<Plan> {
+/// What draws a request to some of a model's targets.
+#[derive(Clone, Copy, Default)]
+pub struct Ties<'r> {
+    /// The hash of the conversation, as [`conversation`] returns it.
+    pub conversation: Option<u64>,
+    /// The [boundary](crate::seal::boundary) of the thoughts that the request carries.
+    pub boundary: Option<&'r str>,
+}
+
+/// Makes the plan of a request.
+pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, envelope: &Envelope, ties: Ties<'_>) -> Option<Plan> {
     let demand = snapshot.routes.get(model.index)?.demand.clone();
     let candidates = Vec::with_capacity(model.targets.len());
-    let mut planner = Planner { snapshot, envelope, conversation, candidates };
+    let mut planner = Planner { snapshot, envelope, ties, candidates };
     planner.add(model, Reach::Any);
     for (id, reach) in stand_ins(model) {
         if let Some(model) = snapshot.catalog.visible(key, id) {
@@ -154,7 +162,7 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
 struct Planner<'s> {
     snapshot: &'s Snapshot,
     envelope: &'s Envelope,
-    conversation: Option<u64>,
+    ties: Ties<'s>,
     candidates: Vec<Candidate>,
 }
 
@@ -175,8 +183,13 @@ impl Planner<'_> {
         let usable: Vec<_> = usable().collect();
         let (now, clock) = (Instant::now(), SystemTime::now());
         let views: Vec<View> = usable.iter().map(|(target, track)| self.view(target, track, now, clock)).collect();
-        let order = route.demand.order(model.strategy, &views, self.conversation.filter(|_| model.sticky));
-        self.candidates.extend(order.into_iter().filter_map(|place| candidate(*usable.get(place)?)));
+        let order = route.demand.order(model.strategy, &views, self.ties.conversation.filter(|_| model.sticky));
+        let mut ordered: Vec<_> = order.into_iter().filter_map(|place| usable.get(place)).collect();
+        // Elsewhere the thoughts that the request carries would be lost.
+        if let Some(boundary) = self.ties.boundary {
+            ordered.sort_by_key(|(target, _)| seal::boundary(&target.account) != boundary);
+        }
+        self.candidates.extend(ordered.into_iter().filter_map(|target| candidate(*target)));
     }
 
     /// Returns the facts that decide a target's place in the order.

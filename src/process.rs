@@ -17,6 +17,7 @@ use crate::ledger::{self, Ledger};
 use crate::limits;
 use crate::live::{Live, Publisher, Snapshot};
 use crate::metrics::Metrics;
+use crate::seal::Seals;
 use crate::store::Store;
 use crate::vault::Vault;
 use std::net::SocketAddr;
@@ -76,6 +77,7 @@ impl Process {
                 server: server.clone(),
                 upstream: Upstream::default(),
                 vault: Vault::default(),
+                seals: Arc::new(Seals::new(&server.seal)?),
                 store,
             }),
             memory: Arc::new(Budget::new(server.limits.buffered_total, largest)),

@@ -53,6 +53,7 @@ fuzz_target!(|input: &[u8]| {
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
+        sealed: dialects::neutral::seal::Sealed::Closed,
     };
     let Ok(said) = dialect.write(&ask) else { return };
     let written = said.body.concat();

@@ -196,6 +196,11 @@ impl Failure {
         }
     }
 
+    /// Returns whether the upstream refuses only the thoughts of an earlier answer.
+    pub fn refuses_thoughts(&self) -> bool {
+        self.class() == Class::Caller && self.error().is_some_and(UpstreamError::refuses_thoughts)
+    }
+
     /// Returns the upstream's error, if it sent one.
     pub fn error(&self) -> Option<&UpstreamError> {
         if let Failure::Status { error, .. } | Failure::InAnswer(error) = self { Some(error) } else { None }

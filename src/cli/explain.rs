@@ -36,7 +36,7 @@ use crate::desk::checks;
 use crate::error::{Refusal, What};
 use crate::limits::{Ask, Bound, Bounds, Reserve, admit};
 use crate::live::Snapshot;
-use crate::plan;
+use crate::plan::{self, Ties};
 use candidates::Rehearsal;
 use dialects::front::{Asked, Envelope, FRONTS, Front};
 use instance::Instance;
@@ -171,7 +171,7 @@ fn tried(key: &str, input: &Input) -> Report {
         report.fact("limits", limits::says(bound));
         report.limits.push(bound.json());
     }
-    if let Some(plan) = plan::plan(snapshot, &key, &model, &envelope, None) {
+    if let Some(plan) = plan::plan(snapshot, &key, &model, &envelope, Ties::default()) {
         let most = |reserve| plan::most(&envelope, &plan, reserve);
         within_limits(&bounds, most(bounds.reserve()), most(Reserve::Asked), &mut report);
     }

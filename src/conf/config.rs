@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use crate::base::address::Cidr;
 use crate::base::problem::{Problem, Problems, quoted};
+use crate::base::secret::Secret;
 use crate::base::units::{Days, Size, Span, Text};
 use crate::conf::scribe::{Report, Scribe};
-use crate::conf::secret_ref::LookUp;
+use crate::conf::secret_ref::{ASSUMED, LookUp, SecretRef};
 use crate::conf::yaml::read::{List, items};
 
 mod habits;
@@ -51,6 +52,8 @@ pub struct Server {
     pub ledger: Ledger,
     /// The store through which gateways share limits, if there is one.
     pub store: Option<Store>,
+    /// The keys that seal thoughts, the one that seals first; empty for a random one.
+    pub seal: Vec<Secret>,
     /// Warnings: settings that are no error and should be different all the same.
     pub warnings: Vec<Problem>,
 }
@@ -188,6 +191,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         cors: cors(&raw.cors.unwrap_or_default(), &root.key("cors")),
         log: log(&raw.log.unwrap_or_default(), &root.key("log")),
         ledger: ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
+        seal: seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
         store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
         warnings: Vec::new(),
     }
@@ -382,6 +386,35 @@ fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
         path: path.into(),
         retention: raw.retention.map_or(Days(90), |Text(days)| days).span(),
     }
+}
+
+/// Returns the keys that seal thoughts.
+fn seal_keys(raw: Option<&raw::Seal>, has_store: bool, root: &Scribe<'_, '_>) -> Vec<Secret> {
+    let Some(raw) = raw else {
+        let what = "is shared by several gateways, and each seals thoughts with a key of its own: a conversation that \
+                    moves to another gateway loses them. Give all of them the same `seal.keys`";
+        root.key("store").warn_if(has_store, what);
+        return Vec::new();
+    };
+    let section = root.key("seal");
+    let list = section.key("keys");
+    let Some(written) = list.required(raw.keys.as_ref(), "is missing: a list such as [{ file: /path }]") else {
+        return Vec::new();
+    };
+    list.problem_if(!(1..=16).contains(&written.len()), "must list 1 to 16 keys");
+    let key = |text: &str| match text.len() {
+        _ if text == ASSUMED => Ok(Secret::new(text)),
+        ..32 => Err("holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one".to_owned()),
+        _ => Ok(Secret::new(text)),
+    };
+    let mut keys = Vec::new();
+    for (index, written) in items(Some(written)) {
+        let at = list.index(index);
+        let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
+        at.warn_if(matches!(written, SecretRef::Literal(_)), what);
+        keys.extend(at.secret(written, key));
+    }
+    keys
 }
 
 #[cfg(test)]

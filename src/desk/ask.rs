@@ -12,7 +12,7 @@ use crate::exchange;
 use crate::exchange::producer::Request;
 use crate::limits::enter;
 use crate::live::Snapshot;
-use crate::plan;
+use crate::plan::{self, Ties};
 use dialects::AnswerHeader;
 use dialects::front::{Asked, Envelope, Fault};
 use pingora_proxy::Session;
@@ -85,7 +85,9 @@ impl Desk {
         let session_id = checks::session(headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, model);
         let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
-        let plan = plan::plan(&snapshot, key, model, &envelope, conversation)
+        let boundary = self.backends.seals.newest(&key.caller.id, &body);
+        let ties = Ties { conversation, boundary: boundary.as_deref() };
+        let plan = plan::plan(&snapshot, key, model, &envelope, ties)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         let face = AnswerHeader {
             model: envelope.model.clone(),
@@ -116,6 +118,7 @@ impl Desk {
             debug: key.debug.then_some(record.facts.times),
             request_id: record.facts.request.id.clone(),
             key: key.id.clone(),
+            caller: key.caller.id.clone(),
             meter,
             snapshot,
         };

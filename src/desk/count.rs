@@ -44,8 +44,7 @@ impl Desk {
         let candidates: Vec<Candidate> = targets
             .filter_map(|(target, of)| Candidate::of(&snapshot, model, target, of.first()?, Reach::Any))
             .collect();
-        let count =
-            TokenCount { shared: &self.backends, envelope: &envelope, body: &body, held, key: &key.id, timeout };
+        let count = TokenCount { shared: &self.backends, envelope: &envelope, body: &body, held, key, timeout };
         let answer = tokio::select! {
             biased;
             answer = count.ask(&candidates, &mut record.facts) => answer,

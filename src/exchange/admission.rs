@@ -6,9 +6,19 @@ use crate::account::track::{AttemptGuard, Unavailable};
 use crate::plan::Candidate;
 use bytes::Bytes;
 use dialects::front::Envelope;
+use dialects::neutral::seal::Sealed;
 use dialects::neutral::{self, Refused};
 use dialects::{Outbound, Translate};
 use std::time::Instant;
+
+/// The thoughts of earlier answers that a candidate gets back.
+#[derive(Clone, Copy)]
+pub struct EarlierThoughts<'a> {
+    /// Finds those that were kept, by their call.
+    pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
+    /// The treatment of those that the caller carries.
+    pub sealed: Sealed<'a>,
+}
 
 /// Takes a place at the account, and a pass of the target. `alone` says that no other target can
 /// take the request.
@@ -30,22 +40,22 @@ pub fn unable(
     candidate: &Candidate,
     body: &Bytes,
     envelope: &Envelope,
-    kept: &dyn Fn(&str) -> Option<neutral::Kept>,
+    thoughts: EarlierThoughts<'_>,
 ) -> Option<Refused> {
     let check = envelope.front.check_references;
     if !envelope.refers || check(&candidate.place.account.leave, body).is_ok() {
         return None;
     }
     // If the dialect cannot carry a part in any case, its reason is the better one.
-    write(candidate, body, envelope, kept).err()
+    write(candidate, body, envelope, thoughts).err()
 }
 
-/// Writes the request in a candidate's dialect. `kept` finds the thoughts that came before a call.
+/// Writes the request in a candidate's dialect.
 pub fn write(
     candidate: &Candidate,
     body: &Bytes,
     envelope: &Envelope,
-    kept: &dyn Fn(&str) -> Option<neutral::Kept>,
+    thoughts: EarlierThoughts<'_>,
 ) -> Result<Outbound, Refused> {
     let account = &candidate.place.account;
     let outbound = candidate.dialect().write(&Translate {
@@ -57,7 +67,8 @@ pub fn write(
         within: Some(candidate.timeouts.total),
         hide_reasoning: !candidate.model.show_reasoning,
         stream_usage: account.stream_usage,
-        kept,
+        kept: thoughts.kept,
+        sealed: thoughts.sealed,
     })?;
     // This comes after the dialect: if the dialect cannot carry a part in any case, its reason is
     // the better one.

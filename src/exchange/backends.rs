@@ -3,6 +3,7 @@
 
 use super::upstream::Upstream;
 use crate::conf::config::Server;
+use crate::seal::Seals;
 use crate::store::Store;
 use crate::vault::Vault;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub struct Backends {
     pub upstream: Upstream,
     /// Signed thoughts, kept for the next turn.
     pub vault: Vault,
+    /// Seals thoughts that callers carry.
+    pub seals: Arc<Seals>,
     /// The store that instances share, if there is one.
     pub store: Option<Store>,
 }

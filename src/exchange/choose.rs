@@ -152,6 +152,14 @@ impl<'c> Search<'c> {
         }
     }
 
+    /// Lets a target be tried once more, with an attempt more than those that may be made.
+    pub fn again(&mut self, target: &Candidate) {
+        for (candidate, struck) in self.candidates.iter().zip(&mut self.struck) {
+            *struck &= !Arc::ptr_eq(&candidate.track, &target.track);
+        }
+        self.most += 1;
+    }
+
     /// Notes why a candidate cannot do what is asked. Only the first reason is kept.
     pub fn unable(&mut self, refused: Refused) {
         self.unable.get_or_insert(refused);

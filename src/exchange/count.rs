@@ -2,7 +2,7 @@
 //! whatever comes of it, nothing rests, no breaker and no time is changed, and no other model
 //! stands in. A wrong number is worse than none, so nothing is estimated.
 
-use super::admission;
+use super::admission::{self, EarlierThoughts};
 use super::attempt::Attempt;
 use super::backends::Backends;
 use super::credential;
@@ -11,12 +11,15 @@ use crate::account::Permit;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
+use crate::catalog::Key;
 use crate::error::{Refusal, What, scrub};
 use crate::plan::Candidate;
+use crate::seal::AccountSeal;
 use crate::settled::{Settled, Tried, millis};
 use bytes::Bytes;
 use dialects::Outbound;
 use dialects::front::Envelope;
+use dialects::neutral::seal::Sealed;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -38,7 +41,7 @@ pub struct TokenCount<'c> {
     /// The memory that the body holds.
     pub held: Held,
     /// The key that the request came with.
-    pub key: &'c Arc<str>,
+    pub key: &'c Key,
     /// The caller's own deadline.
     pub timeout: Option<Duration>,
 }
@@ -96,9 +99,11 @@ impl TokenCount<'_> {
 
     /// Writes the request as it would be sent.
     fn write(&self, candidate: &Candidate) -> Result<Outbound, Refusal> {
-        let family = candidate.place.account.dialect.protocol.family;
-        let kept = |call: &str| self.shared.vault.find(self.key, family?, call, std::time::Instant::now());
-        admission::write(candidate, self.body, self.envelope, &kept)
+        let (family, account) = (candidate.family(), &candidate.place.account);
+        let kept = |call: &str| self.shared.vault.find(&self.key.id, family?, call, std::time::Instant::now());
+        let seal = family.map(|family| AccountSeal::new(&self.shared.seals, &self.key.caller.id, family, account));
+        let sealed = seal.as_ref().map_or(Sealed::Closed, |seal| Sealed::Opened(seal));
+        admission::write(candidate, self.body, self.envelope, EarlierThoughts { kept: &kept, sealed })
             .map_err(|refused| Refusal::unable(refused, &self.envelope.model))
     }
 

@@ -66,6 +66,8 @@ pub struct Request {
     pub request_id: String,
     /// The caller's key: thoughts are kept for this key only.
     pub key: Arc<str>,
+    /// The caller: what it carries is sealed for it only.
+    pub caller: Arc<str>,
     /// The meter of what the exchange has used so far.
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
@@ -94,6 +96,8 @@ pub struct Producer<'x> {
     failures: Failures,
     /// The reach for which it was judged which candidates can be tried at all.
     judged: Option<Reach>,
+    /// True if an upstream has refused the thoughts of earlier answers, so that they are left out.
+    no_thoughts: bool,
     /// The time that the exchange waited for a place before.
     queued: Duration,
     /// True while a second attempt may be looked for beside the first: the model hedges, and none
@@ -147,6 +151,7 @@ impl<'x> Producer<'x> {
             search: Search::new(&request.candidates, shared.server.attempts),
             failures: Failures::default(),
             judged: None,
+            no_thoughts: false,
             queued: Duration::ZERO,
             may_hedge: request.model.hedge.is_some(),
             state: ProducerState::Asking { race: Race::Nobody, reserve: None },

@@ -5,6 +5,7 @@
 //! long is not stored. A thought that cannot be stored now is not stored later.
 
 use super::Store;
+use crate::seal;
 use crate::status::StoreState;
 use dialects::Family;
 use dialects::neutral::Thought;
@@ -126,17 +127,10 @@ fn name(key: &str, family: Family, call: &str) -> String {
 }
 
 fn written(thoughts: &[Thought<'_>]) -> String {
-    let one = |thought: &Thought<'_>| json!([thought.text, thought.signature, thought.redacted, thought.of_call]);
-    serde_json::Value::Array(thoughts.iter().map(one).collect()).to_string()
+    json!(thoughts.iter().map(seal::written).collect::<Vec<_>>()).to_string()
 }
 
 fn read(bytes: &[u8]) -> Option<Vec<Thought<'static>>> {
-    let all: Vec<(String, Option<String>, Option<String>, bool)> = serde_json::from_slice(bytes).ok()?;
-    let one = |(text, signature, redacted, of_call): (String, Option<String>, Option<String>, bool)| Thought {
-        text: text.into(),
-        signature: signature.map(Into::into),
-        redacted: redacted.map(Into::into),
-        of_call,
-    };
-    Some(all.into_iter().map(one).collect())
+    let all: Vec<seal::WrittenThought> = serde_json::from_slice(bytes).ok()?;
+    Some(all.into_iter().map(seal::read).collect())
 }

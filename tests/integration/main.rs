@@ -69,6 +69,7 @@ mod routing;
 mod sdk;
 mod sdk_outages;
 mod sdk_waits;
+mod sealed;
 mod secrets;
 mod soak;
 mod starved;

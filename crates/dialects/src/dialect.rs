@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, Front, NEWER, Native, NewWriter, PassedRequest, STANDARD, standard_field};
+use crate::front::{Envelope, FieldNames, Front, NEWER, Native, NewWriter, PassedRequest, STANDARD, standard_field};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
+use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
     self, Answer, AnswerFault, AnswerHeader, Emit, ErrorHead, FieldRefused, Losses, Refused, Target, Undo,
@@ -58,6 +59,8 @@ pub struct Translate<'a> {
     pub stream_usage: bool,
     /// The thoughts that came before a call, where they were kept.
     pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
+    /// The treatment of the thoughts that the caller carries.
+    pub sealed: Sealed<'a>,
 }
 
 /// Whom an answer is written for.
@@ -159,10 +162,9 @@ impl Dialect {
 
     /// Writes a request of another format in OpenAI's, and then as its server wants it.
     fn compose(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
-        let (request, names) = (job.envelope.front.read)(job.body)?;
         let fetches = !self.settings.quirks.inline_images;
-        let composed = openai::compose(&request, &job.target(), fetches);
-        let Written { body, mut losses, undo, headers } = names.written(&request, composed)?;
+        let (request, names, written) = job.written(|request, target| openai::compose(request, target, fetches))?;
+        let Written { body, mut losses, undo, headers } = written;
         let body = Bytes::from(body);
         let envelope = (STANDARD.envelope)(&body).map_err(|fault| Refused::invalid("", fault.message))?;
         let to = openai::To {
@@ -317,28 +319,46 @@ pub fn endpoint_for(served: impl Fn(Endpoint) -> bool, front: &Front, model: &st
 
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
 type Write = fn(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>;
+type WrittenAndRead<'a> = (neutral::Request<'a>, FieldNames, Written<Cow<'static, str>>);
 
 fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
     headers.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect()
 }
 
 impl Translate<'_> {
-    fn target(&self) -> Target<'_> {
-        Target {
+    /// Reads the request, opens what is sealed in it, and writes it.
+    fn written(
+        &self,
+        write: impl FnOnce(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
+    ) -> Result<WrittenAndRead<'_>, Refused> {
+        let (mut request, names) = (self.envelope.front.read)(self.body)?;
+        let opened = OpenedThoughts::of(&mut request, self.sealed);
+        let is_all_here = opened.lost.is_empty() && !matches!(self.sealed, Sealed::LeftOut);
+        let kept = |call: &str| {
+            // What is kept is of no account. If the caller's thoughts belong to another one, so do
+            // these.
+            opened.find(call).or_else(|| if is_all_here { (self.kept)(call) } else { None })
+        };
+        let target = Target {
             model: self.model,
             traits: self.traits,
             default_max_tokens: self.default_max_tokens,
             stream: self.envelope.stream,
             within: self.within.filter(|_| !self.envelope.stream),
-            kept: self.kept,
-        }
+            kept: &kept,
+        };
+        let written = write(&request, &target).map(|mut written| {
+            opened.lost.iter().for_each(|field| written.losses.add(field.clone()));
+            written
+        });
+        let written = names.written(&request, written)?;
+        Ok((request, names, written))
     }
 }
 
 fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Result<Outbound, Refused> {
-    let (request, names) = (job.envelope.front.read)(job.body)?;
-    let target = job.target();
-    let Written { body, losses, undo, headers } = names.written(&request, write(&request, &target))?;
+    let (_, _, written) = job.written(write)?;
+    let Written { body, losses, undo, headers } = written;
     let copied = body.len();
     Ok(Outbound { path, body: vec![body.into()], headers: fixed(headers), copied, losses, undo })
 }

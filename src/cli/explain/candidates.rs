@@ -13,12 +13,13 @@ use crate::account::track::Unavailable;
 use crate::catalog::{Model, Target};
 use crate::cli::prices;
 use crate::error::{Refusal, What};
-use crate::exchange::admission;
+use crate::exchange::admission::{self, EarlierThoughts};
 use crate::exchange::choose::{Look, Nobody, Prospect, Search};
 use crate::plan::{self, Reach};
 use dialects::Outbound;
 use dialects::front::Envelope;
 use dialects::neutral::Refused;
+use dialects::neutral::seal::{Sealed, sealed_in};
 
 /// The rehearsal of a request.
 pub(super) struct Rehearsal<'a> {
@@ -55,6 +56,12 @@ impl Rehearsal<'_> {
             report.fact(
                 "thoughts",
                 "a running instance would add the signed thinking that it keeps for the request's tool calls; this command has none",
+            );
+        }
+        if sealed_in(&self.input.body).next().is_some() {
+            report.fact(
+                "thoughts",
+                "a running instance would open the sealed thoughts for their account, and ask it first; this command has no key and leaves them out",
             );
         }
         self.beside(report);
@@ -103,7 +110,12 @@ impl Rehearsal<'_> {
         is_last_resort: bool,
         thoughts: &Cell<bool>,
     ) -> Fate {
-        if let Some(refused) = admission::unable(candidate, &self.input.body, self.envelope, &|_| None) {
+        if let Some(refused) = admission::unable(
+            candidate,
+            &self.input.body,
+            self.envelope,
+            EarlierThoughts { kept: &|_| None, sealed: Sealed::Closed },
+        ) {
             return Fate::Unable(refused);
         }
         if let Err(why) = admission::admit(candidate, is_last_resort, self.now) {
@@ -114,7 +126,12 @@ impl Rehearsal<'_> {
             thoughts.set(thoughts.get() || family.is_some());
             None
         };
-        match admission::write(candidate, &self.input.body, self.envelope, &kept) {
+        match admission::write(
+            candidate,
+            &self.input.body,
+            self.envelope,
+            EarlierThoughts { kept: &kept, sealed: Sealed::Closed },
+        ) {
             Ok(outbound) => Fate::Asked { attempt, is_last_resort, outbound: Box::new(outbound) },
             Err(refused) => Fate::Unable(refused),
         }

@@ -79,6 +79,7 @@ fn write(body: &bytes::Bytes, envelope: &Envelope, model: &Model, target: &Targe
         hide_reasoning: !model.show_reasoning,
         stream_usage: account.stream_usage,
         kept: &|_| None,
+        sealed: dialects::neutral::seal::Sealed::Closed,
     });
     let is_allowed = !envelope.refers || (envelope.front.check_references)(&account.leave, body).is_ok();
     let outbound = outbound.map_err(|_: Refused| ())?;

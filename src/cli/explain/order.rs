@@ -8,7 +8,7 @@ use super::report::Report;
 use super::{Key, named};
 use crate::catalog::{Model, Strategy};
 use crate::live::Snapshot;
-use crate::plan::{self, Candidate, Reach};
+use crate::plan::{self, Candidate, Reach, Ties};
 use dialects::front::Envelope;
 
 /// The number of requests that are played through. Turns come out exact; shares that are drawn by
@@ -43,7 +43,8 @@ impl Order {
     ) -> Option<Order> {
         // A fixed seed gives the same question the same answer.
         fastrand::seed(0);
-        let plan = || plan::plan(snapshot, key, model, envelope, conversation).map(|plan| plan.candidates);
+        let ties = Ties { conversation, boundary: None };
+        let plan = || plan::plan(snapshot, key, model, envelope, ties).map(|plan| plan.candidates);
         let candidates = plan()?;
         let mut counts = vec![Count::default(); candidates.len()];
         for _ in 0..DRAWS {

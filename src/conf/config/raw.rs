@@ -51,6 +51,8 @@ pub struct Server {
     /// A Redis or Valkey that several gateways share: for limits, budgets, targets that fail, and
     /// signed thoughts. Without it each gateway works alone.
     pub store: Option<Store>,
+    /// The keys that seal what callers carry from one turn to the next.
+    pub seal: Option<Seal>,
 }
 
 /// One listening address.
@@ -209,6 +211,19 @@ pub struct Store {
     pub timeout: Option<Text<Span>>,
     /// The beginning of all names in the store. Default: portcullis.
     pub prefix: Option<String>,
+}
+
+/// The keys that seal what callers carry from one turn to the next: a model's thoughts, which its
+/// provider must get back.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Seal {
+    /// The keys, at least one, each of 32 characters or more. The first one seals, and all open: to
+    /// change the key, write the new one before the old one, and remove the old one after 30 days.
+    /// Gateways that serve the same callers need the same keys. Default: a random key for each
+    /// process, so that after a restart earlier thoughts are left out.
+    #[schemars(required, length(min = 1, max = 16))]
+    pub keys: Option<List<SecretRef>>,
 }
 
 /// What happens to requests with limits while the store is slow or unavailable.

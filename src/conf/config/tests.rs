@@ -1,9 +1,12 @@
 use super::*;
+use crate::base::secret::Secret;
 use crate::conf::secret_ref::Reference;
 
 fn read(name: &str, text: &str) -> Result<Server, Problems> {
     super::read(name, text, &mut |reference| match reference {
         Reference::Env("REDIS_URL") => Ok("rediss://:s3cret@cache:6380".to_owned()),
+        Reference::File("seal.key") => Ok("0123456789abcdef0123456789abcdef\n".to_owned()),
+        Reference::File("short.key") => Ok("short\n".to_owned()),
         Reference::Ca("ca.pem") => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
         Reference::Env(_) | Reference::File(_) | Reference::Ca(_) => Err("is not there".to_owned()),
     })
@@ -34,7 +37,7 @@ fn what_is_not_written_has_the_documented_default() {
          limits: Bounds { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
-         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, store: None, warnings: [] }"
+         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, store: None, seal: [], warnings: [] }"
     );
 }
 
@@ -56,7 +59,7 @@ fn what_is_written_is_read() {
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
          Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
-         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, store: None, warnings: [] }"
+         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, store: None, seal: [], warnings: [] }"
     );
 }
 
@@ -123,14 +126,14 @@ fn f15_what_is_wrong_with_the_server() {
 fn the_store_is_read_and_its_password_is_not_shown() {
     let store = |text: &str| read("server.yaml", text).unwrap();
     let server = store(
-        "store: { redis: { env: REDIS_URL }, tls: { ca: ca.pem }, instances: 3, on_store_down: refuse, timeout: 5ms, prefix: p }",
+        "seal: { keys: [{ file: seal.key }] }\nstore: { redis: { env: REDIS_URL }, tls: { ca: ca.pem }, instances: 3, on_store_down: refuse, timeout: 5ms, prefix: p }",
     );
     assert_eq!(
         format!("{:?} {:?}", server.store.as_ref().unwrap(), server.warnings),
         "Store { address: rediss://cache:6380/0, ca: Some(\"-----BEGIN CERTIFICATE-----\"), instances: 3, on_store_down: Refuse, timeout: 5ms, \
          prefix: \"p\" } []"
     );
-    let literal = store("store:\n  redis: redis://:s3cret@localhost/1");
+    let literal = store("store:\n  redis: redis://:s3cret@localhost/1\nseal: { keys: [{ file: seal.key }] }");
     assert_eq!(
         format!("{:?}", literal.store.as_ref().unwrap()),
         "Store { address: redis://localhost:6379/1, ca: None, instances: 1, on_store_down: Local, timeout: 20ms, prefix: \"portcullis\" }"
@@ -141,7 +144,8 @@ fn the_store_is_read_and_its_password_is_not_shown() {
         ["server.yaml:2 store.redis: holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with \
              the whole URL is safer"]
     );
-    assert!(store("store: { redis: 'redis://localhost' }").warnings.is_empty());
+    let key = "seal: { keys: [{ file: seal.key }] }\nstore: { redis: 'redis://localhost' }";
+    assert!(store(key).warnings.is_empty());
     check("store: {}", &["1 store.redis: is missing"]);
     check("store: { redis: localhost }", &["1 store.redis: must be a URL such as redis://host:6379"]);
     check("store: { redis: { env: NO_URL } }", &["1 store.redis.env: is not there"]);
@@ -159,4 +163,21 @@ fn the_store_is_read_and_its_password_is_not_shown() {
         "store: { redis: 'redis://h', on_store_down: wait }",
         &["1 store.on_store_down: is not known; allowed: local, refuse"],
     );
+}
+
+#[test]
+fn keys_that_seal_are_read_and_not_shown() {
+    let server =
+        read("server.yaml", "seal: { keys: [{ file: seal.key }, 'another-0123456789abcdef0123456789'] }").unwrap();
+    let keys: Vec<&str> = server.seal.iter().map(Secret::expose).collect();
+    assert_eq!(keys, ["0123456789abcdef0123456789abcdef", "another-0123456789abcdef0123456789"]);
+    assert_eq!(server.warnings.len(), 1, "one is in clear text");
+    assert!(!format!("{server:?}").contains("0123456789"));
+    check("seal: {}", &["1 seal.keys: is missing"]);
+    check("seal: { keys: [] }", &["1 seal.keys: must list 1 to 16 keys"]);
+    check("seal: { keys: [{ file: none.key }] }", &["1 seal.keys[0].file: is not there"]);
+    check("seal: { keys: [{ file: short.key }] }", &["1 seal.keys[0].file: the file holds a key of fewer than 32"]);
+    check("seal: { keys: [short] }", &["1 seal.keys[0]: holds a key of fewer than 32"]);
+    let alone = read("server.yaml", "store: { redis: 'redis://localhost' }").unwrap();
+    assert!(alone.warnings[0].to_string().contains("seal.keys"), "{:?}", alone.warnings);
 }

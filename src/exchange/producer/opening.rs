@@ -19,6 +19,7 @@ use crate::exchange::credential;
 use crate::exchange::outgoing::Outgoing;
 use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
+use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::Usage;
 use dialects::{AnswerFault, AnswerHeader, Flaws, Framing, Outbound, Recipient};
 use http::{HeaderMap, StatusCode, header};
@@ -126,7 +127,8 @@ impl Opening<'_> {
         let manner = AnswerOptions {
             undo,
             hide_reasoning: !self.candidate.model.show_reasoning,
-            keep_thoughts: dialect.protocol.family.is_some(),
+            keep_thoughts: self.candidate.family().is_some(),
+            seal: self.request.seal_of(&self.shared.seals, self.candidate).map(|seal| AnswerSeal(Arc::new(seal))),
         };
         match kind {
             ContentKind::Stream(framing) if stream && framing == dialect.protocol.framing => {

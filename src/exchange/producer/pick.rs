@@ -11,7 +11,7 @@ use crate::account::track::AttemptGuard;
 use crate::base::memory::Held;
 use crate::catalog::Queue;
 use crate::error::Refusal;
-use crate::exchange::admission;
+use crate::exchange::admission::{self, EarlierThoughts};
 use crate::exchange::choose::{Look, PassedOver};
 use crate::plan::Candidate;
 use dialects::Outbound;
@@ -179,7 +179,9 @@ impl<'x> Producer<'x> {
                 continue;
             }
             let kept = self.kept_for(candidate);
-            let said = match admission::write(candidate, &self.memory.body, &request.envelope, &kept) {
+            let seal = request.seal_of(&self.shared.seals, candidate);
+            let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
+            let said = match admission::write(candidate, &self.memory.body, &request.envelope, thoughts) {
                 Ok(said) => said,
                 // Another candidate may be less strict: an upstream that takes the caller's own
                 // format checks the request itself.
@@ -208,7 +210,9 @@ impl<'x> Producer<'x> {
         for place in 0..request.candidates.len() {
             let Some(candidate) = self.search.open_at(place, None) else { continue };
             let kept = self.kept_for(candidate);
-            if let Some(refused) = admission::unable(candidate, &self.memory.body, &request.envelope, &kept) {
+            let seal = request.seal_of(&self.shared.seals, candidate);
+            let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
+            if let Some(refused) = admission::unable(candidate, &self.memory.body, &request.envelope, thoughts) {
                 self.search.strike_target(candidate);
                 self.search.unable(refused);
             }

@@ -89,6 +89,7 @@ fn due(
         debug: None,
         request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
         key: "probe".into(),
+        caller: "probe".into(),
         meter: Arc::default(),
         snapshot: snapshot.clone(),
     };
@@ -108,6 +109,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         hide_reasoning: false,
         stream_usage: false,
         kept: &|_| None,
+        sealed: dialects::neutral::seal::Sealed::Closed,
     });
     let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else { return };
     let began = Instant::now();

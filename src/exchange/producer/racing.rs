@@ -108,7 +108,13 @@ impl<'x> Producer<'x> {
         let FailedAttempt { failure, salvage } = failed;
         let Running { mut attempt, losses, .. } = running;
         self.answers(&attempt, losses);
-        let then = failure.next_step();
+        let mut then = failure.next_step();
+        if !self.no_thoughts && failure.refuses_thoughts() {
+            // Without them the same request is a good one.
+            self.no_thoughts = true;
+            self.search.again(attempt.candidate);
+            then = NextStep::Another;
+        }
         let (goes_on, reach) = match then {
             NextStep::Another => (self.state.is_racing() || self.is_anybody_left(None), None),
             NextStep::Larger => (self.search.has(Reach::TooLong), Some(Reach::TooLong)),

@@ -2,13 +2,24 @@
 //! store that instances share. Thoughts that another instance has kept are fetched from the store
 //! before the first attempt, if they arrive in time.
 
-use super::Producer;
-use crate::exchange::admission;
+use super::{Producer, Request};
+use crate::exchange::admission::{self, EarlierThoughts};
 use crate::plan::Candidate;
+use crate::seal::{AccountSeal, Seals};
 use dialects::Family;
 use dialects::neutral::answer::Kept;
+use dialects::neutral::seal::Sealed;
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Instant;
+
+impl Request {
+    /// Returns the seal of the thoughts that the caller carries for a candidate.
+    pub(super) fn seal_of(&self, seals: &Arc<Seals>, candidate: &Candidate) -> Option<AccountSeal> {
+        let family = candidate.family()?;
+        Some(AccountSeal::new(seals, &self.caller, family, &candidate.place.account))
+    }
+}
 
 impl Producer<'_> {
     /// Keeps the thoughts of an answer.
@@ -21,6 +32,15 @@ impl Producer<'_> {
                 store.keep(&self.request.key, family, &call, &thoughts);
             }
             self.shared.vault.put(&self.request.key, (family, &call), thoughts, Instant::now());
+        }
+    }
+
+    /// Returns the treatment of the thoughts that the caller carries.
+    pub(super) fn sealed<'s>(&self, seal: Option<&'s AccountSeal>) -> Sealed<'s> {
+        match seal {
+            _ if self.no_thoughts => Sealed::LeftOut,
+            Some(seal) => Sealed::Opened(seal),
+            None => Sealed::Closed,
         }
     }
 
@@ -56,7 +76,9 @@ impl Producer<'_> {
             };
             // The candidate writes the request again when its turn comes, and any refusal counts
             // only then.
-            drop(admission::write(candidate, &self.memory.body, &self.request.envelope, &kept));
+            let seal = self.request.seal_of(&self.shared.seals, candidate);
+            let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
+            drop(admission::write(candidate, &self.memory.body, &self.request.envelope, thoughts));
         }
         missing.into_inner()
     }

@@ -27,6 +27,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
             hide_reasoning: false,
             stream_usage: true,
             kept: &|_| None,
+            sealed: crate::neutral::seal::Sealed::Closed,
         };
         dialect.write(&job).map(|said| said.body.concat())
     };

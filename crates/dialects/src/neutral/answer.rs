@@ -17,13 +17,14 @@ mod writer;
 pub(crate) use draft::Draft;
 pub(crate) use progress::AnswerProgress;
 pub(crate) use tally::Tally;
-pub(crate) use writer::{AnswerWriter, NewCall, Nothing, TextKind, is_picture};
+pub(crate) use writer::{AnswerWriter, Carries, NewCall, Nothing, TextKind, is_picture};
 #[cfg(test)]
 pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};
 
 use super::flaws::Flaws;
 use super::price::ShowCost;
-use super::request::Thought;
+use super::seal::AnswerSeal;
+pub use super::seal::Kept;
 use super::target::Undo;
 use super::usage::Usage;
 
@@ -59,16 +60,8 @@ pub struct AnswerOptions {
     pub hide_reasoning: bool,
     /// True if thoughts are gathered for the next turn.
     pub keep_thoughts: bool,
-}
-
-/// The thoughts that must come back with a call, although the caller will not send them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// The call's id, as the caller sees it.
-    pub call: String,
-    /// The thoughts that led to the call. If the call itself was signed, the last one is only that
-    /// signature.
-    pub thoughts: Vec<Thought<'static>>,
+    /// Seals thoughts for callers who carry them. Without it they carry none.
+    pub seal: Option<AnswerSeal>,
 }
 
 /// A whole answer in the callers' format.

@@ -68,7 +68,23 @@ pub struct UpstreamError {
     pub retry_after: Option<Duration>,
 }
 
+/// What upstreams say of a thought that another account has signed, or that was changed.
+const BAD_THOUGHT: [&str; 5] = [
+    "invalid `signature` in `thinking` block",
+    "invalid `data` in `redacted_thinking` block",
+    "blocks in the latest assistant message cannot be modified",
+    "thought signature is not valid",
+    "corrupted thought signature",
+];
+
 impl UpstreamError {
+    /// Returns whether the upstream refuses the thoughts of an earlier answer.
+    pub fn refuses_thoughts(&self) -> bool {
+        let message = self.message.to_ascii_lowercase();
+        self.code.as_deref() == Some("invalid_encrypted_content")
+            || BAD_THOUGHT.iter().any(|words| message.contains(words))
+    }
+
     /// Returns whether a content filter stopped the prompt or the answer. The code says so, and the
     /// status is then 400.
     pub fn is_filtered(&self) -> bool {

@@ -24,6 +24,7 @@ mod refused;
 mod request;
 mod room;
 pub(crate) mod schema;
+pub mod seal;
 mod shown;
 mod target;
 pub mod traits;

@@ -78,6 +78,7 @@ impl Dialect {
             hide_reasoning: envelope.hide_thoughts,
             stream_usage: true,
             kept: &of,
+            sealed: dialects::neutral::seal::Sealed::Closed,
         })?;
         Ok(Sent {
             path: format!("{}{}", self.base, outbound.path),
@@ -119,7 +120,7 @@ impl Dialect {
 
     fn recipient(self, For(front, undo): For, header: &AnswerHeader) -> Recipient<'_> {
         let keep_thoughts = self.spoken().protocol.family.is_some();
-        Recipient { front, header, options: AnswerOptions { undo, hide_reasoning: false, keep_thoughts } }
+        Recipient { front, header, options: AnswerOptions { undo, hide_reasoning: false, keep_thoughts, seal: None } }
     }
 }
 

@@ -30,6 +30,7 @@ fn passed(dialect: &Dialect, model: &str, body: &str) -> (String, Value) {
             hide_reasoning: false,
             stream_usage: true,
             kept: &|_| None,
+            sealed: dialects::neutral::seal::Sealed::Closed,
         })
         .expect("it passes");
     assert_eq!(outbound.copied, 0, "nothing is written anew");

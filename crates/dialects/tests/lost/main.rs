@@ -146,6 +146,7 @@ impl Tables {
             hide_reasoning: false,
             stream_usage: true,
             kept: &|_| None,
+            sealed: dialects::neutral::seal::Sealed::Closed,
         })?;
         let written = String::from_utf8(outbound.body.concat()).expect("UTF-8");
         Ok((written, outbound.losses.names().iter().map(|name| name.to_string()).collect()))

@@ -46,7 +46,11 @@ fn call(out: &mut Vec<u8>, call: &Call<'_>) {
     // Between its values JSON may have line ends, which would end an event.
     let arguments = call.object().unwrap_or("{}");
     out.extend(arguments.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
-    out.extend_from_slice(b"}}");
+    out.push(b'}');
+    if let Some(sealed) = &call.signature {
+        text(out, r#","thoughtSignature":"#, sealed);
+    }
+    out.push(b'}');
 }
 
 /// Appends a part that is a picture or another file.

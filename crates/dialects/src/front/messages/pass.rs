@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use crate::front::{PassedBody, PassedRequest};
+use crate::neutral::seal::is_sealed;
 use crate::neutral::{Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice, text_of};
@@ -65,7 +66,11 @@ fn message(cursor: &mut Cursor<'_>, unsigned: &mut Vec<Span>) -> Result<(), Brok
             let (mut is_thinking, mut is_signed) = (false, false);
             let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
                 b"type" => is_thinking = slice(text, &value) == br#""thinking""#,
-                b"signature" => is_signed = text_of(text, &value).is_some_and(|signature| !signature.is_empty()),
+                b"signature" => {
+                    is_signed = {
+                        text_of(text, &value).is_some_and(|signature| !signature.is_empty() && !is_sealed(&signature))
+                    }
+                }
                 _ => {}
             })?;
             if is_thinking && !is_signed {

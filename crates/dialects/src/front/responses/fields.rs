@@ -22,7 +22,7 @@ pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
         Field::SystemRole => "input[].role",
         Field::SystemMedia => "input[].content",
         Field::ParticipantName => "input[].name",
-        Field::Reasoning | Field::Thoughts => "input[].summary",
+        Field::Reasoning | Field::Thoughts => "input[].reasoning",
         Field::CallSignature | Field::CallArguments => "input[].arguments",
         Field::CustomCall => "input[].input",
         Field::ImageDetail => "input[].content[].detail",

@@ -105,6 +105,10 @@ impl<'a> ReadingItems<'a> {
             "reasoning" => self.reasoning(value)?,
             "include" => value.array(|_, value| {
                 let name = value.text()?.unwrap_or_default();
+                // It is there without being asked for.
+                if name == "reasoning.encrypted_content" {
+                    return Ok(());
+                }
                 let others = &mut request.others;
                 let path = Cow::Owned(format!("include[].{name}"));
                 if others.len() < 64 && !others.iter().any(|(noted, _)| *noted == path) {

@@ -8,7 +8,7 @@ mod response;
 
 use std::sync::Arc;
 
-use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind, is_picture};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, is_picture};
 use crate::neutral::{AnswerHeader, CallKind, Echo, Finish, mark};
 use crate::wire::json::Writer;
 use item::{CallOfItem, Item, Kind};
@@ -124,6 +124,18 @@ impl ResponseWriter {
         }
     }
 
+    /// Adds what is sealed for the next call to the thinking before it.
+    fn seal(&mut self, sealed: &str) {
+        if self.open.as_ref().is_none_or(|item| item.kind != Kind::Thinking) {
+            self.close(true);
+            let item = Item::new(Kind::Sealed, &self.head.tail, self.items);
+            item.begin(&mut self.events);
+            self.open = Some(item);
+        }
+        self.bytes += sealed.len() + 256;
+        self.open.iter_mut().for_each(|item| item.sealed = Some(sealed.to_owned()));
+    }
+
     /// Ends the item that is open, and writes what was held for its end.
     fn close(&mut self, is_whole: bool) {
         while let Some(item) = self.open.take() {
@@ -166,6 +178,10 @@ impl AnswerWriter for ResponseWriter {
         &mut self.events.out
     }
 
+    fn carries(&self) -> Carries {
+        Carries::WithCalls
+    }
+
     // Clients compare the ids of one stream with each other: ours stays.
     fn id(&mut self, _id: &str) {}
 
@@ -190,6 +206,9 @@ impl AnswerWriter for ResponseWriter {
     fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
         if choice > 0 {
             return;
+        }
+        if let Some(sealed) = call.signature {
+            self.seal(sealed);
         }
         self.close(true);
         let tool = self.echo.tools.iter().find(|tool| tool.name == call.name);

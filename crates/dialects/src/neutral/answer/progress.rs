@@ -6,12 +6,15 @@
 //! that tool is not the answer. Such text waits, and it is written only if the tool is never
 //! called.
 
+use std::borrow::Cow;
+
 use super::ids::{Ids, MAX_CALLS};
 use super::tally::Tally;
 use super::thoughts::Thoughts;
-use super::writer::{AnswerWriter, NewCall, TextKind, is_picture};
+use super::writer::{AnswerWriter, Carries, NewCall, TextKind, is_picture};
 use super::{AnswerHeader, AnswerOptions, Kept};
 use crate::neutral::flaws::{self, Flaws};
+use crate::neutral::seal::AnswerSeal;
 use crate::neutral::usage::Usage;
 use crate::neutral::{Event, Finish, Undo};
 use crate::wire::json::Pieces;
@@ -22,8 +25,9 @@ pub(crate) struct AnswerProgress {
     undo: Undo,
     wants_json: bool,
     hide_reasoning: bool,
-    /// The thoughts, if they are kept.
+    /// The thoughts, if they are kept or sealed.
     thoughts: Option<Box<Thoughts>>,
+    seal: Option<AnswerSeal>,
     ids: Ids,
     pub(crate) tally: Tally,
     choices: Vec<ChoiceProgress>,
@@ -104,7 +108,8 @@ impl AnswerProgress {
             undo: options.undo,
             wants_json: header.wants_json,
             hide_reasoning: options.hide_reasoning || header.hide_thoughts,
-            thoughts: options.keep_thoughts.then(Box::default),
+            thoughts: (options.keep_thoughts || options.seal.is_some()).then(Box::default),
+            seal: options.seal,
             ids: Ids::new(header),
             tally: Tally::new(header),
             // Most answers have one choice, and many streams wait at the same time.
@@ -145,7 +150,7 @@ impl AnswerProgress {
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
                 if !self.hide_reasoning {
                     self.interrupt();
-                    writer.signed(signature);
+                    self.end_thought(signature, false, writer);
                 }
             }
             Event::Redacted(data) => {
@@ -153,7 +158,7 @@ impl AnswerProgress {
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
                 if !self.hide_reasoning {
                     self.interrupt();
-                    writer.redacted(data);
+                    self.end_thought(data, true, writer);
                 }
             }
             Event::Call { choice, id, name, signature } => {
@@ -166,6 +171,17 @@ impl AnswerProgress {
             Event::End => self.ended = true,
         }
         Ok(())
+    }
+
+    /// Writes the signature of a thought, or a redacted one, and seals it for callers who carry it.
+    fn end_thought(&self, text: &str, is_redacted: bool, writer: &mut dyn AnswerWriter) {
+        let mut text = Cow::Borrowed(text);
+        if let (Some(seal), Carries::WithThoughts) = (&self.seal, writer.carries()) {
+            let sealed = if is_redacted { seal.redacted(&text) } else { seal.signature(&text) };
+            let Some(sealed) = sealed else { return };
+            text = sealed.into();
+        }
+        if is_redacted { writer.redacted(&text) } else { writer.signed(&text) }
     }
 
     /// Notes that thinking comes, which is the first choice's.
@@ -309,9 +325,16 @@ impl AnswerProgress {
         choice.calls += 1;
         (choice.current, choice.is_bare, choice.is_interrupted) = (Current::Call, true, false);
         let id = self.ids.unique(id, at, number);
-        if let Some(thoughts) = &mut self.thoughts {
-            thoughts.called(at == 0, &id, signature);
-        }
+        let kept = self.thoughts.as_mut().and_then(|thoughts| thoughts.called(at == 0, &id, signature));
+        let sealed;
+        let signature = match writer.carries() {
+            Carries::Nowhere => signature,
+            carries @ (Carries::WithThoughts | Carries::WithCalls) => {
+                let is_shown = carries == Carries::WithThoughts && !self.hide_reasoning;
+                sealed = self.seal.as_ref().zip(kept).and_then(|(seal, kept)| seal.of_call(kept, is_shown));
+                sealed.as_deref()
+            }
+        };
         let name = self.undo.names.iter().find(|(theirs, _)| theirs == name).map_or(name, |(_, callers)| callers);
         writer.call(at, number, &NewCall { id: &id, name, signature });
         Ok(())

@@ -51,10 +51,11 @@ impl Thoughts {
     }
 
     /// Begins a call, and keeps the thoughts that led to it. `is_first_choice` says if the call
-    /// belongs to the first choice, to which the thoughts belong.
-    pub(crate) fn called(&mut self, is_first_choice: bool, id: &str, signature: Option<&str>) {
+    /// belongs to the first choice, to which the thoughts belong. Returns what is kept for the
+    /// call.
+    pub(crate) fn called(&mut self, is_first_choice: bool, id: &str, signature: Option<&str>) -> Option<&Kept> {
         if !self.has_room(id.len() + signature.map_or(0, str::len)) {
-            return;
+            return None;
         }
         let mut thoughts = if is_first_choice { std::mem::take(&mut self.pending) } else { Vec::new() };
         if let Some(signature) = signature {
@@ -64,9 +65,11 @@ impl Thoughts {
                 ..Thought::default()
             });
         }
-        if !thoughts.is_empty() {
-            self.kept.push(Kept { call: id.to_owned(), thoughts });
+        if thoughts.is_empty() {
+            return None;
         }
+        self.kept.push(Kept { call: id.to_owned(), thoughts });
+        self.kept.last()
     }
 
     pub(crate) fn kept(&mut self) -> Vec<Kept> {

@@ -29,6 +29,10 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn fault(&self) -> Option<&'static str> {
         None
     }
+    /// Returns where callers of the format carry what an upstream must get back.
+    fn carries(&self) -> Carries {
+        Carries::Nowhere
+    }
     /// Takes the upstream's id of the answer.
     fn id(&mut self, id: &str);
     /// Opens the next choice.
@@ -95,8 +99,19 @@ pub(crate) struct NewCall<'c> {
     pub(crate) id: &'c str,
     /// The name of the function.
     pub(crate) name: &'c str,
-    /// Google's signature.
+    /// Google's signature; in a format whose callers carry thoughts, what is sealed for them.
     pub(crate) signature: Option<&'c str>,
+}
+
+/// Where callers carry what an upstream must get back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// Nowhere: it is kept here, or they send back a provider's own signature.
+    Nowhere,
+    /// With each thought that they are shown; all else with the calls.
+    WithThoughts,
+    /// With the calls, to which the thoughts led.
+    WithCalls,
 }
 
 /// One of a choice's texts.

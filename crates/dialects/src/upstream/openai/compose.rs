@@ -245,6 +245,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
         }
         message.others.iter().for_each(|name| self.losses.add(Field::other_of_message(name)));
         self.losses.add_if(!message.thoughts.is_empty(), Field::Thoughts);
+        self.losses.add_if(message.calls.iter().any(|call| call.signature.is_some()), Field::CallSignature);
         self.losses.add_if(message.reasoning.is_some(), Field::Reasoning);
         match message.role {
             Role::System | Role::Developer => {

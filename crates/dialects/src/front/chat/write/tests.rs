@@ -1134,6 +1134,7 @@ pub(crate) fn any_options() -> impl Strategy<Value = AnswerOptions> {
             },
             hide_reasoning,
             keep_thoughts,
+            seal: None,
         }
     })
 }

@@ -23,6 +23,9 @@ struct ToolOutcome<'a> {
     content: Vec<Part<'a>>,
 }
 
+/// What clients write in place of a signature that they do not have.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
 const CONTENT: [&str; 2] = ["role", "parts"];
 
 const PART: [&str; 9] = [
@@ -121,14 +124,14 @@ impl<'a> Parts<'a> {
 
     fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let said = &mut self.said;
-        let (mut text, mut is_thought) = (None, false);
+        let (mut text, mut is_thought, mut signature) = (None, false, None);
+        let calls_before = said.calls.len();
         let place = value.place;
         let is_there = members(value, &PART, |known, name, value| {
             match known {
                 "text" => text = value.text()?,
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
-                // It means something to the model that made it, and to no other.
-                "thoughtSignature" => value.skip()?,
+                "thoughtSignature" => signature = value.text_or_not()?.0.filter(|text| text != NO_SIGNATURE),
                 "inlineData" => {
                     let kind = media::inline(value, &mut said.others)?;
                     push(said, kind);
@@ -161,6 +164,14 @@ impl<'a> Parts<'a> {
         })?;
         if !is_there {
             return Err(place.refuse("must be an object, not null"));
+        }
+        match said.calls.get_mut(calls_before) {
+            Some(call) => call.signature = signature,
+            // Only calls must be signed.
+            None if signature.is_some() => {
+                others::note(&mut said.others, "parts[].", &Cow::Borrowed("thoughtSignature"));
+            }
+            None => {}
         }
         match text.filter(|text| !text.is_empty()) {
             Some(text) if is_thought => said.reasoning.get_or_insert_default().to_mut().push_str(&text),

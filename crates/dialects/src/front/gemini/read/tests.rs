@@ -407,6 +407,7 @@ fn written(dialect: &Dialect, body: &str, model: &str) -> (serde_json::Value, St
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
+        sealed: crate::neutral::seal::Sealed::Closed,
     };
     let outbound = dialect.write(&job).unwrap_or_else(|why| panic!("{why:?}"));
     (serde_json::from_slice(&outbound.body.concat()).unwrap(), outbound.losses.names().join(" "))

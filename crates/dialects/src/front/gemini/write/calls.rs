@@ -32,7 +32,7 @@ impl WaitingCalls {
             id: call.id.to_owned().into(),
             name: call.name.to_owned().into(),
             arguments: "".into(),
-            signature: None,
+            signature: call.signature.map(|sealed| sealed.to_owned().into()),
             is_custom: false,
         };
         if let Some(place) = self.open.get_mut(choice) {

@@ -2,7 +2,7 @@
 
 use super::calls::WaitingCalls;
 use super::{StreamForm, call, finish, media, tail, text, usage};
-use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
 use crate::neutral::{AnswerHeader, Call, Finish, mark};
 
 /// Writes the chunks of a stream.
@@ -68,6 +68,10 @@ impl Chunks {
 impl AnswerWriter for Chunks {
     fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
+    }
+
+    fn carries(&self) -> Carries {
+        Carries::WithCalls
     }
 
     // Clients compare the id with nothing: ours stays.

@@ -2,7 +2,7 @@
 
 use super::calls::WaitingCalls;
 use super::{call, finish, media, tail, usage};
-use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
 use crate::neutral::{AnswerHeader, Call, Finish};
 use crate::wire::json::escape_into;
 
@@ -73,6 +73,10 @@ impl Whole {
 impl AnswerWriter for Whole {
     fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
+    }
+
+    fn carries(&self) -> Carries {
+        Carries::WithCalls
     }
 
     // Clients compare the id with nothing: ours stays.

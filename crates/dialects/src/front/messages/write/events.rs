@@ -2,7 +2,7 @@
 //! a gap.
 
 use super::{omitted, reason, text, usage};
-use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
 use crate::neutral::{AnswerHeader, Finish, mark};
 
 /// Writes the events of a stream.
@@ -120,6 +120,10 @@ impl AnswerWriter for Events {
         &mut self.out
     }
 
+    fn carries(&self) -> Carries {
+        Carries::WithThoughts
+    }
+
     // Clients compare the id with nothing: ours stays.
     fn id(&mut self, _id: &str) {}
 
@@ -160,6 +164,7 @@ impl AnswerWriter for Events {
         if choice > 0 {
             return;
         }
+        call.signature.into_iter().for_each(|sealed| self.redacted(sealed));
         self.start(Open::Call, r#","delta":{"type":"input_json_delta","partial_json":"#, |out| {
             text(out, r#"{"type":"tool_use","id":"#, call.id);
             text(out, r#","name":"#, call.name);

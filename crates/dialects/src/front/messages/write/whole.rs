@@ -1,7 +1,7 @@
 //! An answer's events → a whole message.
 
 use super::{omitted, reason, text, usage};
-use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
 use crate::neutral::{AnswerHeader, Call, Finish, Thought};
 use crate::wire::json::Pieces;
 
@@ -61,6 +61,10 @@ impl AnswerWriter for Whole {
         &mut self.out
     }
 
+    fn carries(&self) -> Carries {
+        Carries::WithThoughts
+    }
+
     // Clients compare the id with nothing: ours stays.
     fn id(&mut self, _id: &str) {}
 
@@ -94,6 +98,7 @@ impl AnswerWriter for Whole {
 
     fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
         if choice == 0 {
+            call.signature.into_iter().for_each(|sealed| self.redacted(sealed));
             self.blocks.push(WrittenBlock::Call(Call {
                 id: call.id.to_owned().into(),
                 name: call.name.to_owned().into(),

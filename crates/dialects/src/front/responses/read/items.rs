@@ -7,7 +7,8 @@ use super::parts::Parts;
 use super::tools::{CallableTools, SEARCH, name_in};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{Call, Message, Part, PartKind, Raw, Role};
+use crate::neutral::seal::is_sealed;
+use crate::neutral::{Call, Message, Part, PartKind, Raw, Role, Thought};
 use crate::wire::json::{Kind, Writer};
 
 /// The most messages between a call and its result.
@@ -55,6 +56,8 @@ struct Item<'a> {
     input: Option<Cow<'a, str>>,
     output: Option<(Parts<'a>, Option<Raw<'a>>)>,
     action: Option<Raw<'a>>,
+    /// What was sealed for the caller, or what its provider encrypted.
+    encrypted: Option<Cow<'a, str>>,
     /// The names of the tools that it shows.
     shown: Vec<String>,
     /// Why these are no tools.
@@ -143,6 +146,11 @@ impl<'a> Items<'a> {
                 "only OpenAI's own servers can make and read a compaction; let the client summarize by an ordinary \
                  request",
             )),
+            "reasoning" if item.encrypted.as_deref().is_some_and(is_sealed) => {
+                let thought = Thought { redacted: item.encrypted.take(), ..Thought::default() };
+                self.turn(index, item.others.into_iter(), |turn| turn.thoughts.push(thought));
+                Ok(())
+            }
             "reasoning"
             | "configuration_update"
             | "web_search_call"
@@ -282,7 +290,8 @@ impl<'a> Item<'a> {
             // Nothing is looked up by an id.
             "id" => self.has_id = value.says_something()?,
             // Whether an item is whole shows by itself; the rest belongs to types that are dropped.
-            "status" | "execution" | "summary" | "encrypted_content" | "queries" | "results" => value.skip()?,
+            "status" | "execution" | "summary" | "queries" | "results" => value.skip()?,
+            "encrypted_content" => self.encrypted = value.text_or_not()?.0,
             _ => others::field(&mut self.others, "", name, value)?,
         }
         Ok(())

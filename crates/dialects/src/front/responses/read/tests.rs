@@ -24,6 +24,7 @@ fn written(protocol: &'static Protocol, fields: &Json) -> (Json, Vec<String>, Ec
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
+        sealed: crate::neutral::seal::Sealed::Closed,
     };
     let outbound = Dialect::from(protocol).write(&job).unwrap_or_else(|why| panic!("{why:?}"));
     let names = outbound.losses.names().iter().map(|name| name.clone().into_owned()).collect();
@@ -286,7 +287,7 @@ fn what_is_not_needed_is_dropped_and_named() {
     check_lost(&with(json!({"tools": [{"type": "tool_search"}]})), &["tools[].tool_search"]);
     check_lost(
         &with(json!({"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]})),
-        &["include[].message.output_text.logprobs", "include[].reasoning.encrypted_content"],
+        &["include[].message.output_text.logprobs"],
     );
     check_lost(
         &with(json!({"client_metadata": {"a": "b"}, "truncation": "auto", "store": true, "odd": 1,
@@ -438,6 +439,7 @@ fn a_dialects_refusal_names_the_item() {
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
+        sealed: crate::neutral::seal::Sealed::Closed,
     };
     let refused = Dialect::from(&openai::PROTOCOL).write(&job).err();
     assert!(matches!(refused, Some(Refused::Invalid(why)) if why.param == "input[1]"));

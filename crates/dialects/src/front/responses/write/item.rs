@@ -16,12 +16,17 @@ pub(super) struct Item {
     index: usize,
     /// The text or the arguments so far.
     text: String,
+    /// What the caller carries: `encrypted_content`.
+    pub(super) sealed: Option<String>,
 }
 
 /// What an item is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// Thinking that is shown.
     Thinking,
+    /// Thinking of which nothing is shown.
+    Sealed,
     Text,
     Refusal,
     Call(CallOfItem),
@@ -47,13 +52,13 @@ enum Progress<'p> {
 impl Item {
     pub(super) fn new(kind: Kind, tail: &str, index: usize) -> Self {
         let prefix = match &kind {
-            Kind::Thinking => "rs",
+            Kind::Thinking | Kind::Sealed => "rs",
             Kind::Text | Kind::Refusal => "msg",
             Kind::Call(CallOfItem { kind: CallKind::Function, .. }) => "fc",
             Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => "ctc",
             Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => "tsc",
         };
-        Self { kind, id: format!("{prefix}_{tail}_{index}"), index, text: String::new() }
+        Self { kind, id: format!("{prefix}_{tail}_{index}"), index, text: String::new(), sealed: None }
     }
 
     pub(super) fn is_call(&self) -> bool {
@@ -80,7 +85,7 @@ impl Item {
                 self.place(w);
                 self.part(w.key("part"), "");
             }),
-            Kind::Call(_) => {}
+            Kind::Sealed | Kind::Call(_) => {}
         }
     }
 
@@ -95,6 +100,7 @@ impl Item {
             Kind::Refusal => "response.refusal.delta",
             Kind::Thinking => "response.reasoning_summary_text.delta",
             Kind::Call(_) => "response.function_call_arguments.delta",
+            Kind::Sealed => return,
         };
         self.delta(events, name, piece);
     }
@@ -111,7 +117,7 @@ impl Item {
                 input(text).map_or(Cow::Borrowed(text), Cow::Owned)
             }
             Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => return None,
-            Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking => Cow::Borrowed(text),
+            Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => Cow::Borrowed(text),
         };
         match &self.kind {
             Kind::Text => {
@@ -135,6 +141,7 @@ impl Item {
                 self.done(events, "response.custom_tool_call_input.done", "input", &text);
             }
             Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => self.added(events),
+            Kind::Sealed => {}
         }
         let mut w = Writer::with_capacity(text.len() + 256);
         self.write(&mut w, Progress::Ended(&text, is_done));
@@ -168,7 +175,7 @@ impl Item {
             self.logprobs(w);
             match &self.kind {
                 Kind::Call(call) if call.kind == CallKind::Function => w.texts([("name", &call.name)]),
-                Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking => {}
+                Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => {}
             }
         });
     }
@@ -187,7 +194,7 @@ impl Item {
         match self.kind {
             Kind::Text | Kind::Refusal => w.key("content_index").number(0),
             Kind::Thinking => w.key("summary_index").number(0),
-            Kind::Call(_) => {}
+            Kind::Sealed | Kind::Call(_) => {}
         }
     }
 
@@ -203,7 +210,7 @@ impl Item {
         w.object(|w| match self.kind {
             Kind::Refusal => w.texts([("type", "refusal"), ("refusal", text)]),
             Kind::Thinking => w.texts([("type", "summary_text"), ("text", text)]),
-            Kind::Text | Kind::Call(_) => {
+            Kind::Text | Kind::Sealed | Kind::Call(_) => {
                 w.texts([("type", "output_text"), ("text", text)]);
                 w.key("annotations").array(|_| {});
             }
@@ -224,9 +231,11 @@ impl Item {
                     w.texts([("type", "message"), ("status", status), ("role", "assistant")]);
                     w.key("content").each(text, |w, text| self.part(w, text));
                 }
-                Kind::Thinking => {
+                Kind::Thinking | Kind::Sealed => {
                     w.texts([("type", "reasoning"), ("status", status)]);
-                    w.key("summary").each(text, |w, text| self.part(w, text));
+                    let shown = text.filter(|_| self.kind == Kind::Thinking);
+                    w.key("summary").each(shown, |w, text| self.part(w, text));
+                    w.optional("encrypted_content", self.sealed.as_deref(), Writer::text);
                 }
                 Kind::Call(call) => {
                     match call.kind {

@@ -30,6 +30,7 @@ fn outbound(model: &str, traits: Traits, members: &Value) -> Result<Outbound, Re
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
+        sealed: crate::neutral::seal::Sealed::Closed,
     })
 }
 
@@ -217,6 +218,7 @@ fn tools_are_functions_and_schemas_stay_as_they_are() {
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
+        sealed: crate::neutral::seal::Sealed::Closed,
     };
     let sent = String::from_utf8(Dialect::from(&PROTOCOL).write(&job).unwrap().body.concat()).unwrap();
     let expected = format!(
@@ -443,6 +445,7 @@ fn what_a_server_does_not_take_is_named_in_the_callers_words() {
             hide_reasoning: false,
             stream_usage: true,
             kept: &|_| None,
+            sealed: crate::neutral::seal::Sealed::Closed,
         });
         let words = match outbound {
             Ok(outbound) => outbound.losses.names().join(" "),
@@ -486,6 +489,7 @@ fn a_picture_that_a_server_does_not_fetch_is_refused_in_the_callers_message() {
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| None,
+        sealed: crate::neutral::seal::Sealed::Closed,
     });
     let Some(Refused::Unsupported(why)) = refused.err() else { panic!("it is sent") };
     assert_eq!(why.param, "messages[2].content", "{}", why.message);

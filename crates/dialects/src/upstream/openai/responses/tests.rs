@@ -27,6 +27,7 @@ fn outbound(front: &'static Front, model: &str, body: &Value, kept: Option<Kept>
         hide_reasoning: false,
         stream_usage: true,
         kept: &|_| kept.clone(),
+        sealed: crate::neutral::seal::Sealed::Closed,
     })
 }
 

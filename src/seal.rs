@@ -1,0 +1,281 @@
+//! [`Seals`] close what an upstream must get back into texts that callers carry, and open them when
+//! they come back: a model's thoughts and their signatures.
+//!
+//! A sealed text is authenticated encryption (AES-256-GCM) over a version, the caller, the time,
+//! the family of the model, the boundary and the thoughts. The boundary is the account's address
+//! and credential: at another one the thoughts mean nothing. Each text has a key of its own, made
+//! from a random salt, so no nonce comes twice.
+//!
+//! **Invariant:** a text that was changed, forged, sealed for another caller or long ago opens to
+//! nothing, and nobody is told which of these it was.
+
+use crate::base::calendar;
+use crate::base::secret::Secret;
+use crate::catalog::{Account, Signer};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use dialects::Family;
+use dialects::neutral::Thought;
+use dialects::neutral::answer::Kept;
+use dialects::neutral::seal::{MARK, Seal, sealed_in};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac::{self, HMAC_SHA256};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+
+/// The time after which a sealed text is of no use, in milliseconds.
+const KEPT_FOR: u64 = 30 * calendar::DAY;
+/// The most bytes that are sealed into one text.
+const MOST: usize = 1 << 20;
+/// The bytes of the salt.
+const SALT: usize = 16;
+
+/// The keys that seal and open.
+pub struct Seals {
+    /// The first key seals, and all open.
+    keys: Vec<hmac::Key>,
+    random: SystemRandom,
+}
+
+/// What is sealed into one text.
+#[derive(Serialize, Deserialize)]
+struct SealedThoughts {
+    /// When it was sealed, in milliseconds of Unix time.
+    at: u64,
+    family: String,
+    boundary: String,
+    call: String,
+    thoughts: Vec<WrittenThought>,
+}
+
+/// A thought as it is written: text, signature, redacted data, and whether it is a call's.
+pub type WrittenThought = (String, Option<String>, Option<String>, bool);
+
+/// Returns a thought as it is written.
+pub fn written(thought: &Thought<'_>) -> WrittenThought {
+    let owned = |text: &str| text.to_owned();
+    let Thought { text, signature, redacted, of_call } = thought;
+    (owned(text), signature.as_deref().map(owned), redacted.as_deref().map(owned), *of_call)
+}
+
+/// Returns the thought that was written.
+pub fn read((text, signature, redacted, of_call): WrittenThought) -> Thought<'static> {
+    Thought { text: text.into(), signature: signature.map(Into::into), redacted: redacted.map(Into::into), of_call }
+}
+
+impl Seals {
+    /// Makes the seals of a process. Without a key they have one that ends with the process.
+    pub fn new(secrets: &[Secret]) -> Result<Seals, String> {
+        let random = SystemRandom::new();
+        let mut keys: Vec<_> = secrets.iter().map(|key| hmac::Key::new(HMAC_SHA256, key.expose().as_bytes())).collect();
+        if keys.is_empty() {
+            let key = hmac::Key::generate(HMAC_SHA256, &random).map_err(|_| "the system gives no random bytes")?;
+            keys.push(key);
+        }
+        Ok(Seals { keys, random })
+    }
+
+    /// Returns the boundary of the newest thoughts in a body that were sealed for this caller.
+    pub fn newest(&self, caller: &str, body: &[u8]) -> Option<String> {
+        let now = calendar::now();
+        sealed_in(body).find_map(|text| Some(self.open(caller, &text, now)?.boundary))
+    }
+
+    fn seal(&self, caller: &str, sealed: &SealedThoughts) -> Option<String> {
+        let mut plain = serde_json::to_vec(sealed).ok().filter(|plain| plain.len() <= MOST)?;
+        // Base64 of it then has no padding, which programs write or leave out.
+        while !(plain.len() + SALT + AES_256_GCM.tag_len()).is_multiple_of(3) {
+            plain.push(b' ');
+        }
+        let mut salt = [0; SALT];
+        self.random.fill(&mut salt).ok()?;
+        key(self.keys.first()?, &salt)?.seal_in_place_append_tag(nonce(), aad(caller), &mut plain).ok()?;
+        let mut text = MARK.to_owned();
+        BASE64.encode_string([&salt[..], &plain].concat(), &mut text);
+        Some(text)
+    }
+
+    fn open(&self, caller: &str, text: &str, now: u64) -> Option<SealedThoughts> {
+        let text = text.strip_prefix(MARK).filter(|text| text.len() <= 2 * MOST)?;
+        // Some programs write the other alphabet of base64.
+        let bytes = BASE64.decode(text.replace('-', "+").replace('_', "/")).ok()?;
+        let (salt, closed) = bytes.split_at_checked(SALT)?;
+        let sealed: SealedThoughts = self.keys.iter().find_map(|master| {
+            let mut closed = closed.to_vec();
+            let plain = key(master, salt)?.open_in_place(nonce(), aad(caller), &mut closed).ok()?;
+            serde_json::from_slice(plain).ok()
+        })?;
+        (now.abs_diff(sealed.at) < KEPT_FOR).then_some(sealed)
+    }
+}
+
+/// Returns the key of one text.
+fn key(master: &hmac::Key, salt: &[u8]) -> Option<LessSafeKey> {
+    let bytes = hmac::sign(master, salt);
+    UnboundKey::new(&AES_256_GCM, bytes.as_ref()).ok().map(LessSafeKey::new)
+}
+
+/// Returns the nonce, which is always the same: no key is used twice.
+fn nonce() -> Nonce {
+    Nonce::assume_unique_for_key([0; NONCE_LEN])
+}
+
+/// Returns what is authenticated besides the text itself.
+fn aad(caller: &str) -> Aad<String> {
+    Aad::from(format!("{MARK} {caller}"))
+}
+
+/// Returns the boundary of an account's thoughts: a hash of its address and of its credential.
+pub fn boundary(account: &Account) -> String {
+    let credential = match &account.signer {
+        Some(Signer::Google(account, _)) => Some(account.key.expose()),
+        Some(Signer::Aws(_)) | None => None,
+    };
+    let base = &account.base;
+    let address = format!("{} {} {} {}", base.tls, base.host, base.port, base.path);
+    let mut sha = Sha256::new();
+    for part in [&*address].into_iter().chain(account.secrets()).chain(credential) {
+        // Each part is hashed with its length, so that no two lists of parts are one text.
+        sha.update((part.len() as u64).to_be_bytes());
+        sha.update(part);
+    }
+    sha.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Seals and opens for one caller and one account.
+pub struct AccountSeal {
+    seals: Arc<Seals>,
+    caller: Arc<str>,
+    family: Family,
+    boundary: String,
+}
+
+impl AccountSeal {
+    /// Returns the seal of a caller's thoughts of this family at an account.
+    pub fn new(seals: &Arc<Seals>, caller: &Arc<str>, family: Family, account: &Account) -> AccountSeal {
+        AccountSeal { seals: seals.clone(), caller: caller.clone(), family, boundary: boundary(account) }
+    }
+}
+
+impl Seal for AccountSeal {
+    fn seal(&self, kept: &Kept) -> Option<String> {
+        let sealed = SealedThoughts {
+            at: calendar::now(),
+            family: self.family.name().to_owned(),
+            boundary: self.boundary.clone(),
+            call: kept.call.clone(),
+            thoughts: kept.thoughts.iter().map(written).collect(),
+        };
+        self.seals.seal(&self.caller, &sealed)
+    }
+
+    fn open(&self, text: &str) -> Option<Kept> {
+        let sealed = self.seals.open(&self.caller, text, calendar::now())?;
+        let is_own = sealed.family == self.family.name() && sealed.boundary == self.boundary;
+        let thoughts = sealed.thoughts.into_iter().map(read).collect();
+        is_own.then_some(Kept { call: sealed.call, thoughts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn seals(keys: &[&str]) -> Seals {
+        Seals::new(&keys.iter().map(|key| Secret::new(*key)).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn thoughts(text: &str) -> SealedThoughts {
+        let thought = Thought { text: text.to_owned().into(), signature: Some("sig==".into()), ..Thought::default() };
+        let (family, boundary, call) = ("claude".to_owned(), "b".to_owned(), "call_1".to_owned());
+        SealedThoughts { at: NOW, family, boundary, call, thoughts: vec![written(&thought)] }
+    }
+
+    fn opened(seals: &Seals, caller: &str, text: &str, now: u64) -> Option<Vec<Thought<'static>>> {
+        Some(seals.open(caller, text, now)?.thoughts.into_iter().map(read).collect())
+    }
+
+    #[test]
+    fn what_was_sealed_opens_for_its_caller_with_any_key_until_it_is_too_old() {
+        let (old, both, new) = (seals(&["old"]), seals(&["new", "old"]), seals(&["new"]));
+        let text = old.seal("acme", &thoughts("hm")).unwrap();
+        assert!(text.starts_with(MARK) && text.len() % 4 == 0, "{text}");
+        assert!(!text.contains("hm") && text != old.seal("acme", &thoughts("hm")).unwrap());
+        let found = opened(&old, "acme", &text, NOW + KEPT_FOR - 1).unwrap();
+        assert_eq!((&*found[0].text, found[0].signature.as_deref()), ("hm", Some("sig==")));
+        assert_eq!(opened(&both, "acme", &text, NOW), Some(found.clone()));
+        let by_first = both.seal("acme", &thoughts("hm")).unwrap();
+        assert_eq!(opened(&new, "acme", &by_first, NOW), Some(found));
+        for (seals, caller, now) in
+            [(&new, "acme", NOW), (&old, "other", NOW), (&old, "", NOW), (&old, "acme", NOW + KEPT_FOR)]
+        {
+            assert_eq!(opened(seals, caller, &text, now), None, "{caller} {now}");
+        }
+        let (one, other) = (seals(&[]), seals(&[]));
+        let text = one.seal("acme", &thoughts("hm")).unwrap();
+        assert!(opened(&one, "acme", &text, NOW).is_some() && opened(&other, "acme", &text, NOW).is_none());
+    }
+
+    #[test]
+    fn a_changed_or_forged_text_opens_to_nothing() {
+        let seals = seals(&["key"]);
+        let text = seals.seal("acme", &thoughts("hm")).unwrap();
+        let bytes = BASE64.decode(&text).unwrap();
+        for at in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[at / 8] ^= 1 << (at % 8);
+            assert_eq!(opened(&seals, "acme", &BASE64.encode(changed), NOW), None, "bit {at}");
+        }
+        for end in 0..text.len() {
+            assert_eq!(opened(&seals, "acme", &text[..end], NOW), None, "{end}");
+        }
+        for text in
+            [MARK.to_owned(), format!("{MARK}!"), format!("{text}AAAA"), format!("{MARK}{}", "A".repeat(10 << 20))]
+        {
+            assert_eq!(opened(&seals, "acme", &text, NOW), None);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_sealed() {
+        let seals = seals(&["key"]);
+        assert!(seals.seal("acme", &thoughts(&"x".repeat(MOST))).is_none());
+        let long = seals.seal("acme", &thoughts(&"x".repeat(MOST - 200))).unwrap();
+        assert_eq!(opened(&seals, "acme", &long, NOW).unwrap()[0].text.len(), MOST - 200);
+    }
+
+    #[test]
+    fn the_other_alphabet_and_escaped_slashes_are_read_too() {
+        let seals = seals(&["key"]);
+        let text = (0..).map(|_| seals.seal("acme", &thoughts("hm")).unwrap()).find(|text| text.contains('/')).unwrap();
+        assert!(opened(&seals, "acme", &text.replace('+', "-").replace('/', "_"), NOW).is_some());
+        let sealed = SealedThoughts { at: calendar::now(), ..thoughts("hm") };
+        let text = seals.seal("acme", &sealed).unwrap();
+        let forged = format!("{MARK}AAAA");
+        for body in [
+            format!(r#"{{"signature":"{text}"}}"#),
+            format!(r#"{{"signature":"{text}","data":"{forged}"}}"#),
+            format!(r#"{{"signature":"{}"}}"#, text.replace('/', "\\/")),
+        ] {
+            assert_eq!(seals.newest("acme", body.as_bytes()).as_deref(), Some("b"), "{body}");
+            assert_eq!(seals.newest("other", body.as_bytes()), None);
+        }
+        assert_eq!(seals.newest("acme", forged.repeat(9).as_bytes()), None);
+    }
+
+    #[test]
+    fn a_boundary_is_an_address_and_a_credential() {
+        let text = "accounts:\n  a: {dialect: anthropic, key: one}\n  b: {dialect: anthropic, key: one}\n  \
+                    c: {dialect: anthropic, key: two}\n  d: {dialect: anthropic, key: one, base_url: 'https://x.example/v1'}\n\
+                    models: {}\ncallers: {}\n";
+        let files = [("catalog.yaml".to_owned(), text.to_owned())];
+        let catalog = crate::catalog::resolve::resolve(&files, &mut |_| Err(String::new())).unwrap();
+        let found: Vec<String> = catalog.accounts().iter().map(|account| boundary(account)).collect();
+        assert!(found[0] == found[1] && found[0] != found[2] && found[0] != found[3] && found[2] != found[3]);
+        assert!(found.iter().all(|hash| hash.len() == 32));
+    }
+}
