@@ -156,6 +156,8 @@ const WORDS: &[(&str, &str, &[&str])] = &[
     ("reasoning.effort", "high", HIGH),
     // Who does not think need not be told.
     ("reasoning.effort", "none", UNSAID),
+    // What must come back is in every answer.
+    ("include[]", "reasoning.encrypted_content", UNSAID),
     ("text.verbosity", "medium", UNSAID),
     ("text.format.type", "text", UNSAID),
     (

@@ -7,6 +7,7 @@ use super::{each, media, members};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::schema::{members as members_of, string};
+use crate::neutral::seal::is_sealed;
 use crate::neutral::{Call, Message, Part, PartKind, Raw, Role};
 
 /// What a content holds.
@@ -22,9 +23,6 @@ struct ToolOutcome<'a> {
     name: Cow<'a, str>,
     content: Vec<Part<'a>>,
 }
-
-/// What clients write in place of a signature that they do not have.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 const CONTENT: [&str; 2] = ["role", "parts"];
 
@@ -131,7 +129,8 @@ impl<'a> Parts<'a> {
             match known {
                 "text" => text = value.text()?,
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
-                "thoughtSignature" => signature = value.text_or_not()?.0.filter(|text| text != NO_SIGNATURE),
+                // Any other means something to the model that made it, and to no other.
+                "thoughtSignature" => signature = value.text_or_not()?.0.filter(|text| is_sealed(text)),
                 "inlineData" => {
                     let kind = media::inline(value, &mut said.others)?;
                     push(said, kind);
