@@ -26,25 +26,43 @@ impl Secret {
     }
 }
 
-/// Cuts the values of all parameters `key` out of a text, such as a path that a client has put
-/// together wrongly: no line may show them.
+/// The most characters of a text that are looked through, and shown.
+const MOST_SHOWN: usize = 256;
+
+/// Cuts a text at the value of its first parameter `key`, however the name is written: no line may
+/// show what a client has put together wrongly. Of a long text only the beginning is left.
 pub fn cut_keys(text: &str) -> Cow<'_, str> {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(start) = value_of_key(rest) {
-        let (before, value) = rest.split_at(start);
-        let end = value.find(|c: char| c == '&' || c == '/' || c.is_whitespace()).unwrap_or(value.len());
-        shown.push_str(before);
-        shown.push_str("[cut]");
-        rest = value.split_at(end).1;
+    let end = text.char_indices().nth(MOST_SHOWN).map_or(text.len(), |(end, _)| end);
+    let start = text.get(..end).unwrap_or_default();
+    // Most paths have neither.
+    if !start.contains(['=', '%']) {
+        return Cow::Borrowed(start);
     }
-    if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
+    match start.char_indices().find(|(at, _)| is_key(text.as_bytes().get(*at..).unwrap_or_default())) {
+        Some((at, _)) => Cow::Owned(format!("{}key=[cut]", start.get(..at).unwrap_or_default())),
+        None => Cow::Borrowed(start),
+    }
 }
 
-/// Returns where the value of the first parameter `key` begins.
-fn value_of_key(text: &str) -> Option<usize> {
-    let lower = text.to_ascii_lowercase();
-    ["key=", "key%3d"].into_iter().filter_map(|name| Some(lower.find(name)? + name.len())).min()
+/// Returns whether a text begins with `key=`. Each character may be percent-encoded, also twice.
+fn is_key(text: &[u8]) -> bool {
+    let text = text.get(..b"%256b%2565%2579%253d".len()).unwrap_or(text);
+    let once = decoded(text);
+    [text, &decoded(&once), &once]
+        .iter()
+        .any(|text| text.get(..4).is_some_and(|name| name.eq_ignore_ascii_case(b"key=")))
+}
+
+/// Decodes what is percent-encoded.
+fn decoded(mut text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    while let Some((first, rest)) = text.split_first() {
+        let digits = rest.get(..2).filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        out.push(byte.unwrap_or(*first));
+        text = if byte.is_some() { rest.get(2..).unwrap_or_default() } else { rest };
+    }
+    out
 }
 
 impl From<String> for Secret {
@@ -68,12 +86,28 @@ mod tests {
         for (path, shown) in [
             ("/v1/models", "/v1/models"),
             ("/v1/models&key=sk-1", "/v1/models&key=[cut]"),
-            ("/v1beta/models%3FKEY%3Dsk-1&a=b", "/v1beta/models%3FKEY%3D[cut]&a=b"),
-            ("/key=a/key=b/x", "/key=[cut]/key=[cut]/x"),
+            ("/v1beta/models%3FKEY%3Dsk-1&a=b", "/v1beta/models%3Fkey=[cut]"),
+            ("/key=a/key=b/x", "/key=[cut]"),
+            ("/x&%6bey=a", "/x&key=[cut]"),
+            ("/x&ke%79=a", "/x&key=[cut]"),
+            ("/models%253Fkey%253Dsk-1", "/models%253Fkey=[cut]"),
+            ("/x%256b%2565%2579%253dsk-1", "/xkey=[cut]"),
             ("api_key=s", "api_key=[cut]"),
+            ("/v1/mod%65ls/a=b", "/v1/mod%65ls/a=b"),
+            ("/é%", "/é%"),
         ] {
             assert_eq!(cut_keys(path), shown);
         }
+    }
+
+    #[test]
+    fn a_long_path_costs_little() {
+        let long = "/key=".repeat(20_000);
+        assert_eq!(cut_keys(&long), "/key=[cut]");
+        assert_eq!(cut_keys(&"%".repeat(60_000)).len(), super::MOST_SHOWN);
+        // The name begins in what is shown, and ends behind it.
+        let path = format!("/{}key=sk-1", "=".repeat(super::MOST_SHOWN - 3));
+        assert!(cut_keys(&path).ends_with("key=[cut]"));
     }
 
     #[test]

@@ -196,16 +196,20 @@ impl Client {
 /// results are there. A request without tools gets the last words at once.
 fn answer(dialect: &str, (tool, field): (&str, &str), request: &Request) -> Script {
     let (asked, body) = (request.json(), request.text());
-    let has_tools = ["tools", "toolConfig"].iter().any(|key| asked.get(key).is_some_and(|tools| !tools.is_null()));
+    // Codex offers its tools in an item to models that it knows.
+    let is_item = body.contains("\"additional_tools\"");
+    let has_tools =
+        is_item || ["tools", "toolConfig"].iter().any(|key| asked.get(key).is_some_and(|tools| !tools.is_null()));
     let said = if body.contains("complexity_score") {
         // Which of its models the client should ask.
         Said::text(&json!({"complexity_reasoning": "Two commands.", "complexity_score": 9}).to_string())
     } else if body.contains("second-42") || !has_tools {
         Said::text(LAST)
-    } else if body.contains("\"functions__exec\"") {
+    } else if is_item || body.contains("\"functions__exec\"") {
         // The tool runs programs, and a command is a call in one.
         let program = |command| json!({"input": format!("text(await tools.{tool}({{{field}: {command:?}}}))")});
-        COMMANDS.iter().fold(Said::thinking(THINKING), |said, command| said.call("functions__exec", program(command)))
+        let name = if is_item { said::FREE } else { "functions__exec" };
+        COMMANDS.iter().fold(Said::thinking(THINKING), |said, command| said.call(name, program(command)))
     } else {
         COMMANDS.iter().fold(Said::thinking(THINKING), |said, command| said.call(tool, json!({field: command})))
     };

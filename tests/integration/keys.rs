@@ -253,9 +253,9 @@ callers:
         "hashes": [{ "hash": "sha256:04040404…", "until": "2080-02-03T00:00:00Z" }, { "hash": "sha256:05050505…", "until": null }],
         "sees": ["m"],
         "limits": [
-            { "level": "caller", "name": "acme", "limits": { "usd_per_day": 12.5 } },
+            { "level": "caller", "name": "acme", "limits": { "usd_per_day": 12.5 }, "reserve": "usual" },
             { "level": "key", "name": "acme/turning", "limits": { "requests_per_minute": 60, "concurrency": 4 } },
-            { "level": "key_model", "name": "acme/turning m", "limits": { "usd_per_month": 0.5 } },
+            { "level": "key_model", "name": "acme/turning m", "limits": { "usd_per_month": 0.5 }, "reserve": "usual" },
         ],
         "allow_ips": ["10.0.0.0/8"],
         "debug": false,

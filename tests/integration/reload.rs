@@ -1024,7 +1024,8 @@ fn nobody_serves_the_published_key_to_everybody() {
             "catalog.yaml",
             &include_str!("../../conf/catalog.yaml")
                 .replace("  demo:\n    aliases", "  other:\n    aliases")
-                .replace("[demo]", "[other]"),
+                .replace("fallbacks: [demo]", "fallbacks: [other]")
+                .replace("models: [demo, ", "models: [other, "),
         ),
     ]);
     let mut loaded = load(folder.path(), Secrets::Assume).unwrap();

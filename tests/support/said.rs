@@ -7,6 +7,9 @@ use super::mock::Request;
 use super::script::{self, Script};
 use super::{Catalog, Mock, frames};
 
+/// The name of a tool with free input.
+pub const FREE: &str = "exec";
+
 /// The tokens of every answer: the prompt's, those of them that were cached, and the answer's.
 pub const PROMPT: u64 = 50;
 pub const CACHED: u64 = 20;
@@ -208,7 +211,18 @@ impl Said {
             let parts = json!([{"type": "output_text", "text": self.text, "annotations": []}]);
             items.push(json!({"type": "message", "id": self.id("msg", 0), "role": "assistant", "status": "completed", "content": parts}));
         }
-        let call = |(n, (name, input)): (usize, &(String, Value))| json!({"type": "function_call", "id": self.id("fc", n), "call_id": self.id("call", n), "name": name, "arguments": input.to_string(), "status": "completed"});
+        let call = |(n, (name, input)): (usize, &(String, Value))| {
+            let mut item =
+                json!({"id": self.id("fc", n), "call_id": self.id("call", n), "name": name, "status": "completed"});
+            // A tool with free input has no arguments.
+            let free = input["input"].as_str().filter(|_| name == FREE);
+            let (kind, key, written) = match free {
+                Some(free) => ("custom_tool_call", "input", free.to_owned()),
+                None => ("function_call", "arguments", input.to_string()),
+            };
+            (item["type"], item[key]) = (json!(kind), json!(written));
+            item
+        };
         items.extend(self.calls.iter().enumerate().map(call));
         items
     }
@@ -251,6 +265,13 @@ impl Said {
                         event("response.output_text.delta", text("delta")),
                         event("response.output_text.done", text("text")),
                         event("response.content_part.done", part(&self.text)),
+                    ]
+                }
+                "custom_tool_call" => {
+                    start["input"] = json!("");
+                    vec![
+                        event("response.custom_tool_call_input.delta", json!({"delta": item["input"]})),
+                        event("response.custom_tool_call_input.done", json!({"input": item["input"]})),
                     ]
                 }
                 _ => {

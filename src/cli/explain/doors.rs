@@ -69,7 +69,9 @@ fn look(front: &'static Front, model: &Model, target: &Target) -> DoorAtTarget {
 /// Writes a request. Returns what it loses, or an error if it is refused.
 fn write(body: &bytes::Bytes, envelope: &Envelope, model: &Model, target: &Target) -> Result<Vec<String>, ()> {
     let account = &target.account;
-    let outbound = account.dialect.write(&Translate {
+    let serves = |kind| account.serves.iter().any(|(served, _)| *served == kind);
+    let endpoint = dialects::endpoint_for(serves, envelope.front, &target.model, &target.traits);
+    let outbound = account.speaks(endpoint).write(&Translate {
         body,
         envelope,
         model: &target.model,
