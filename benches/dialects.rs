@@ -114,6 +114,7 @@ fn requests(criterion: &mut Criterion) {
                     stream_usage: true,
                     kept: &|_| None,
                     sealed: dialects::neutral::seal::Sealed::Closed,
+                    other: &|_| dialects::OtherModel::Forbidden,
                 });
                 let outbound = outbound.expect("every dialect can say it");
                 // Without this, nothing may have been measured.

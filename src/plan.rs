@@ -68,9 +68,9 @@ impl Candidate {
         self.place.account.speaks(self.track.endpoint)
     }
 
-    /// Returns the family whose thoughts the candidate takes back.
+    /// Returns the family whose signed thoughts the target takes and gives.
     pub fn family(&self) -> Option<Family> {
-        self.dialect().protocol.family
+        self.dialect().family(&self.upstream_model)
     }
 
     /// Returns whether an answer with these flaws counts as a failure.

@@ -234,7 +234,7 @@ impl<'c> From<&'c Catalog> for Limited<'c> {
 
 /// The models that a key may see: those that both its caller and the key itself may see. Equal
 /// permissions are one object.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Permissions {
     /// A dense number, for caches: from 0 on, without a gap.
     pub index: usize,

@@ -119,6 +119,7 @@ impl Desk {
             request_id: record.facts.request.id.clone(),
             key: key.id.clone(),
             caller: key.caller.id.clone(),
+            permissions: key.permissions.clone(),
             meter,
             snapshot,
         };

@@ -7,6 +7,7 @@ use super::{Desk, ask, checks};
 use crate::catalog::Key;
 use crate::error::{Refusal, What};
 use crate::exchange;
+use crate::exchange::admission;
 use crate::exchange::count::{self, TokenCount};
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
@@ -44,7 +45,10 @@ impl Desk {
         let candidates: Vec<Candidate> = targets
             .filter_map(|(target, of)| Candidate::of(&snapshot, model, target, of.first()?, Reach::Any))
             .collect();
-        let count = TokenCount { shared: &self.backends, envelope: &envelope, body: &body, held, key, timeout };
+        let permissions = &*key.permissions;
+        let asked =
+            admission::CallersRequest { body: &body, envelope: &envelope, catalog: &snapshot.catalog, permissions };
+        let count = TokenCount { shared: &self.backends, asked, held, key, timeout };
         let answer = tokio::select! {
             biased;
             answer = count.ask(&candidates, &mut record.facts) => answer,

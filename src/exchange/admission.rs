@@ -3,12 +3,14 @@
 
 use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
+use crate::catalog::{Account, Catalog, Model, Permissions};
 use crate::plan::Candidate;
 use bytes::Bytes;
 use dialects::front::Envelope;
 use dialects::neutral::seal::Sealed;
 use dialects::neutral::{self, Refused};
-use dialects::{Outbound, Translate};
+use dialects::{OtherModel, Outbound, Translate};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The thoughts of earlier answers that a candidate gets back.
@@ -34,30 +36,48 @@ pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit
     Ok((permit, trial))
 }
 
+/// What is written for a candidate: a request, and what its caller may use.
+#[derive(Clone, Copy)]
+pub struct CallersRequest<'r> {
+    /// The caller's body.
+    pub body: &'r Bytes,
+    /// What was read of it.
+    pub envelope: &'r Envelope,
+    /// The catalog that the exchange began with.
+    pub catalog: &'r Catalog,
+    /// The models that the key may see.
+    pub permissions: &'r Permissions,
+}
+
+impl CallersRequest<'_> {
+    /// Returns what is known of another model that the request names. If the key's money is
+    /// limited, every model that it may see has a price.
+    fn other(&self, name: &str, account: &Account) -> OtherModel {
+        let allowed = |model: &&Arc<Model>| self.permissions.allow(&model.id) && model.served();
+        let Some(model) = self.catalog.model(name).filter(allowed) else { return OtherModel::Forbidden };
+        let here = model.targets.iter().find(|target| target.account.id == account.id);
+        here.map_or(OtherModel::Elsewhere, |target| OtherModel::Here(target.model.clone()))
+    }
+}
+
 /// Returns why a candidate can never be tried, whatever rests: the request refers to something that
 /// its account does not let callers refer to.
-pub fn unable(
-    candidate: &Candidate,
-    body: &Bytes,
-    envelope: &Envelope,
-    thoughts: EarlierThoughts<'_>,
-) -> Option<Refused> {
-    let check = envelope.front.check_references;
-    if !envelope.refers || check(&candidate.place.account.leave, body).is_ok() {
+pub fn unable(candidate: &Candidate, asked: CallersRequest<'_>, thoughts: EarlierThoughts<'_>) -> Option<Refused> {
+    if asked.envelope.check_references(&candidate.place.account.leave, asked.body).is_ok() {
         return None;
     }
     // If the dialect cannot carry a part in any case, its reason is the better one.
-    write(candidate, body, envelope, thoughts).err()
+    write(candidate, asked, thoughts).err()
 }
 
 /// Writes the request in a candidate's dialect.
 pub fn write(
     candidate: &Candidate,
-    body: &Bytes,
-    envelope: &Envelope,
+    asked: CallersRequest<'_>,
     thoughts: EarlierThoughts<'_>,
 ) -> Result<Outbound, Refused> {
     let account = &candidate.place.account;
+    let CallersRequest { body, envelope, .. } = asked;
     let outbound = candidate.dialect().write(&Translate {
         body,
         envelope,
@@ -69,12 +89,11 @@ pub fn write(
         stream_usage: account.stream_usage,
         kept: thoughts.kept,
         sealed: thoughts.sealed,
+        other: &|name| asked.other(name, account),
     })?;
     // This comes after the dialect: if the dialect cannot carry a part in any case, its reason is
     // the better one.
-    if envelope.refers {
-        (envelope.front.check_references)(&account.leave, body)?;
-    }
+    envelope.check_references(&account.leave, body)?;
     match outbound.losses.first() {
         Some(lost) if candidate.model.refuse_loss => Err(Refused::unsupported(
             lost.to_owned(),

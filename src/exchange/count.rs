@@ -2,7 +2,7 @@
 //! whatever comes of it, nothing rests, no breaker and no time is changed, and no other model
 //! stands in. A wrong number is worse than none, so nothing is estimated.
 
-use super::admission::{self, EarlierThoughts};
+use super::admission::{self, CallersRequest, EarlierThoughts};
 use super::attempt::Attempt;
 use super::backends::Backends;
 use super::credential;
@@ -16,9 +16,7 @@ use crate::error::{Refusal, What, scrub};
 use crate::plan::Candidate;
 use crate::seal::AccountSeal;
 use crate::settled::{Settled, Tried, millis};
-use bytes::Bytes;
 use dialects::Outbound;
-use dialects::front::Envelope;
 use dialects::neutral::seal::Sealed;
 use std::pin::pin;
 use std::sync::Arc;
@@ -34,10 +32,8 @@ const MOST: usize = 64 * 1024;
 pub struct TokenCount<'c> {
     /// The parts through which providers are asked.
     pub shared: &'c Backends,
-    /// What decides where the request goes.
-    pub envelope: &'c Envelope,
-    /// The request.
-    pub body: &'c Bytes,
+    /// The request, and what its caller may use.
+    pub asked: CallersRequest<'c>,
     /// The memory that the body holds.
     pub held: Held,
     /// The key that the request came with.
@@ -62,7 +58,7 @@ impl TokenCount<'_> {
                 }
             };
             let dialect = &place.account.dialect;
-            if let Some(answer) = dialect.count_here(self.envelope.front, &said) {
+            if let Some(answer) = dialect.count_here(self.asked.envelope.front, &said) {
                 (facts.served.account, facts.served.losses) = (Some(place.account.id.clone()), said.losses);
                 return Ok(answer);
             }
@@ -103,8 +99,8 @@ impl TokenCount<'_> {
         let kept = |call: &str| self.shared.vault.find(&self.key.id, family?, call, std::time::Instant::now());
         let seal = family.map(|family| AccountSeal::new(&self.shared.seals, &self.key.caller.id, family, account));
         let sealed = seal.as_ref().map_or(Sealed::Closed, |seal| Sealed::Opened(seal));
-        admission::write(candidate, self.body, self.envelope, EarlierThoughts { kept: &kept, sealed })
-            .map_err(|refused| Refusal::unable(refused, &self.envelope.model))
+        admission::write(candidate, self.asked, EarlierThoughts { kept: &kept, sealed })
+            .map_err(|refused| Refusal::unable(refused, &self.asked.envelope.model))
     }
 
     /// Asks one candidate. After a stale connection it tries a fresh one.
@@ -125,7 +121,7 @@ impl TokenCount<'_> {
             other => other,
         }?;
         if attempt.head().await?.0 != http::StatusCode::OK {
-            return Err(attempt.refused(self.envelope.front, total, &mut alarm).await);
+            return Err(attempt.refused(self.asked.envelope.front, total, &mut alarm).await);
         }
         let mut answer = Vec::new();
         while let Some(chunk) = alarm.until(total, pin!(attempt.read())).await.ok_or(Failure::TotalTimeout)?? {
@@ -135,7 +131,7 @@ impl TokenCount<'_> {
             answer.extend_from_slice(&chunk);
         }
         attempt.finish().await;
-        let counted = candidate.place.account.dialect.counted(self.envelope.front, &answer);
+        let counted = candidate.place.account.dialect.counted(self.asked.envelope.front, &answer);
         counted.ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
     }
 }

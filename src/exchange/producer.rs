@@ -20,13 +20,14 @@ mod streaming;
 mod thoughts;
 
 use super::OwnTime;
+use super::admission::CallersRequest;
 use super::backends::Backends;
 use super::choose::Search;
 use crate::account::demand::Demand;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
-use crate::catalog::Model;
+use crate::catalog::{Model, Permissions};
 use crate::error::Refusal;
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
@@ -68,6 +69,8 @@ pub struct Request {
     pub key: Arc<str>,
     /// The caller: what it carries is sealed for it only.
     pub caller: Arc<str>,
+    /// The models that the key may see.
+    pub permissions: Arc<Permissions>,
     /// The meter of what the exchange has used so far.
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
@@ -139,6 +142,12 @@ struct Failures {
 }
 
 impl<'x> Producer<'x> {
+    /// Returns what is written for a candidate.
+    fn asking(&self) -> CallersRequest<'_> {
+        let Request { envelope, snapshot, permissions, .. } = self.request;
+        CallersRequest { body: &self.memory.body, envelope, catalog: &snapshot.catalog, permissions }
+    }
+
     /// Makes a producer that has done nothing yet.
     pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x OwnTime) -> Producer<'x> {
         Producer {

@@ -58,6 +58,7 @@ mod models;
 mod newcomer;
 mod operation;
 mod other_doors;
+mod passes;
 mod prices;
 mod process;
 mod real;

@@ -20,7 +20,7 @@ fn hello(more: Value) -> Value {
 }
 
 /// The names and the data of a stream's events.
-fn events(answer: &Response) -> Vec<(String, Value)> {
+pub fn events(answer: &Response) -> Vec<(String, Value)> {
     let text = answer.text();
     let blocks = text.split("\n\n").filter(|block| block.starts_with("event: "));
     blocks

@@ -1,6 +1,14 @@
 //! AWS's binary event stream, written by hand from its description: the bytes that a real server of
 //! Bedrock sends.
 
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::Script;
+
 /// Writes one event: its type and its payload.
 pub fn event(kind: &str, payload: &str) -> Vec<u8> {
     frame(
@@ -15,6 +23,20 @@ pub fn exception(kind: &str, payload: &str) -> Vec<u8> {
         &[(":message-type", "exception"), (":exception-type", kind), (":content-type", "application/json")],
         payload.as_bytes(),
     )
+}
+
+/// Writes a stream of Bedrock's `invoke`: Anthropic's events, each in base64 in a frame.
+pub fn invoked(events: &[Value]) -> Script {
+    let head = Script::new()
+        .head(200, &[("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")]);
+    let bytes: Vec<u8> = events.iter().flat_map(chunk).collect();
+    // However it is cut.
+    head.slices(bytes, 50, Duration::ZERO).end()
+}
+
+/// Writes one event of Anthropic's, as `invoke` sends it.
+pub fn chunk(data: &Value) -> Vec<u8> {
+    event("chunk", &json!({"bytes": STANDARD.encode(data.to_string()), "p": "abc"}).to_string())
 }
 
 /// Writes any frame.

@@ -85,7 +85,10 @@ impl Said {
         // OpenAI's servers have two kinds of endpoint.
         let path = request.target.split('?').next().unwrap_or_default();
         let dialect = if path.ends_with("/responses") { "responses" } else { dialect };
+        // Callers of Messages ask Claude in its own format.
+        let dialect = if request.target.contains("/invoke") { "invoke" } else { dialect };
         let is_stream = match dialect {
+            "invoke" => request.target.ends_with("-stream"),
             "gemini" | "vertex" => request.target.contains(":streamGenerateContent"),
             "bedrock" => request.target.ends_with("/converse-stream"),
             "ollama" => request.json()["stream"] != false,
@@ -96,7 +99,7 @@ impl Said {
 
     pub fn whole(&self, dialect: &str) -> Script {
         let body = match dialect {
-            "anthropic" => self.anthropic(),
+            "anthropic" | "invoke" => self.anthropic(),
             "gemini" | "vertex" => self.gemini(true),
             "bedrock" => self.bedrock(),
             "cohere" => self.cohere(),
@@ -129,6 +132,7 @@ impl Said {
         };
         match dialect {
             "anthropic" => named(self.anthropic_events()),
+            "invoke" => self.anthropic_events().iter().map(frames::chunk).collect(),
             "responses" => named(self.responses_events()),
             "cohere" => named(self.cohere_events()),
             "gemini" | "vertex" => [self.gemini(false), Said::default().gemini(true)].iter().map(data).collect(),
@@ -483,7 +487,7 @@ fn data(chunk: &Value) -> Vec<u8> {
 
 fn stream_type(dialect: &str) -> &'static str {
     match dialect {
-        "bedrock" => "application/vnd.amazon.eventstream",
+        "bedrock" | "invoke" => "application/vnd.amazon.eventstream",
         "ollama" => "application/x-ndjson",
         _ => "text/event-stream",
     }

@@ -11,6 +11,7 @@ mod stream;
 mod translated;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,12 +21,13 @@ use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, AnswerHeader, Emit, ErrorHead, FieldRefused, Losses, Refused, Target, Undo,
+    self, Answer, AnswerFault, AnswerHeader, Emit, ErrorHead, Family, FieldRefused, Losses, Refused, Target, Undo,
     UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
-use crate::upstream::{Endpoint, Prices, Protocol, Settings, openai};
+use crate::upstream::{Endpoint, Prices, Protocol, Settings, Translation, openai};
 use crate::wire::json::{self, repaired};
+use crate::wire::splice::{Edits, Part};
 use translated::{Translated, repairing};
 
 pub use stream::Stream;
@@ -61,6 +63,19 @@ pub struct Translate<'a> {
     pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
     /// The treatment of the thoughts that the caller carries.
     pub sealed: Sealed<'a>,
+    /// What is known of another model that the request names.
+    pub other: &'a dyn Fn(&str) -> OtherModel,
+}
+
+/// A model that a request names beside its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OtherModel {
+    /// The caller may not use it, or it is not there.
+    Forbidden,
+    /// The caller may use it, but the account does not serve it.
+    Elsewhere,
+    /// The caller may use it, and this is the account's name for it.
+    Here(Arc<str>),
 }
 
 /// Whom an answer is written for.
@@ -120,33 +135,105 @@ impl Dialect {
 
     /// Writes a request.
     pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
-        let path = (self.protocol.path)(&self.settings, job.model, job.envelope.stream);
-        // What passes shows the thinking that is in it: such an answer is written anew, and so must
-        // the request be.
-        if let Some(native) = self.native(job.envelope.front).filter(|_| !job.hide_reasoning) {
-            return self.pass_native(job, path, native);
+        let Some(body) = self.rename(job)?.map(Bytes::from) else { return self.write_named(job) };
+        let mut envelope = (job.envelope.front.envelope)(&body).map_err(|fault| Refused::invalid("", fault.message))?;
+        let Envelope { model, stream, headers, .. } = job.envelope;
+        (envelope.model, envelope.stream, envelope.headers) = (model.clone(), *stream, headers.clone());
+        let mut outbound = self.write_named(&Translate { body: &body, envelope: &envelope, ..*job })?;
+        outbound.copied = outbound.copied.max(body.len());
+        Ok(outbound)
+    }
+
+    /// Refuses a request that names a model which its caller may not use, or which cannot be asked
+    /// here. Returns the body with the account's names for the models, if it has others.
+    fn rename(&self, job: &Translate<'_>) -> Result<Option<Vec<u8>>, Refused> {
+        let Translate { body, envelope, .. } = *job;
+        let (mut edits, mut is_renamed) = (Edits::new(body), false);
+        let passes = || {
+            let way = self.way(envelope.front, job.model, job.hide_reasoning);
+            way.native.is_some() || (envelope.front.passes() && way.protocol.passes())
+        };
+        for named in envelope.named.iter().filter(|named| named.is_model()) {
+            let Some(name) = json::text_of(body, &named.span).filter(|name| !name.is_empty()) else { continue };
+            let other = match name.strip_prefix("models/").unwrap_or(&name) {
+                same if *same == envelope.model => OtherModel::Here(job.model.into()),
+                other => (job.other)(other),
+            };
+            match other {
+                OtherModel::Here(model) if !named.is_of_unknown_tool() => {
+                    if *name != *model {
+                        edits.replace(named.span.clone(), json::quote(&model).into_bytes());
+                        is_renamed = true;
+                    }
+                }
+                OtherModel::Elsewhere if !passes() => {}
+                OtherModel::Here(_) | OtherModel::Elsewhere | OtherModel::Forbidden => {
+                    let param = named.param.clone();
+                    let message = format!(
+                        "`{param}` names a model that cannot be used here: name the model of the request, or one that \
+                         this key may use and that the same account serves"
+                    );
+                    return Err(Refused::unsupported(param, message));
+                }
+            }
         }
-        match &self.protocol.translation {
-            Some(translation) => translate(job, path, translation.request),
+        let mut out = Vec::new();
+        if is_renamed {
+            edits.apply_into(&mut out);
+        }
+        Ok(is_renamed.then_some(out))
+    }
+
+    fn write_named(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
+        let Way { protocol, native } = self.way(job.envelope.front, job.model, job.hide_reasoning);
+        let path = (protocol.path)(&self.settings, job.model, job.envelope.stream);
+        if let Some(native) = native {
+            return self.pass_native(job, path, (protocol, native));
+        }
+        match &protocol.translation {
+            Some(translation) => translate(job, path, translation),
             None if job.envelope.front.passes() => self.pass(job, path),
             None => self.compose(job, path),
         }
     }
 
-    /// Returns how bodies of a front door pass, if this dialect is of the same format.
-    fn native(&self, front: &'static Front) -> Option<&'static Native> {
-        front.native.as_ref().filter(|native| native.dialect == self.protocol.name)
+    /// Returns the way in which the callers of a front door ask for a model. What passes shows the
+    /// thinking that is in it: where that is hidden, nothing passes.
+    fn way(&self, front: &'static Front, model: &str, hides: bool) -> Way {
+        let usual = self.protocol.for_model(model);
+        let passes = |native: &&'static Native| {
+            let beside = (usual.endpoints.beside)(&self.settings, model);
+            let protocol = std::iter::once(usual).chain(beside).find(|protocol| protocol.format() == native.format);
+            protocol.map(|protocol| Way { protocol, native: Some(native) })
+        };
+        let native = front.native.as_ref().filter(|_| !hides);
+        native.as_ref().and_then(passes).unwrap_or(Way { protocol: usual, native: None })
     }
 
     /// Passes a request that is in the account's own format.
-    fn pass_native(&self, job: &Translate<'_>, path: Cow<'static, str>, native: &Native) -> Result<Outbound, Refused> {
+    fn pass_native(
+        &self,
+        job: &Translate<'_>,
+        path: Cow<'static, str>,
+        (protocol, native): (&Protocol, &Native),
+    ) -> Result<Outbound, Refused> {
         let Translate { body, envelope, model, traits, .. } = *job;
         self.check(job)?;
-        let thinks = openai::thinks(model, &traits);
-        let job = PassedRequest { body, envelope, model, max_output: traits.max_output, thinks };
-        let (body, losses) = (native.request)(&job)?;
-        let headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
-        Ok(Outbound { path, body, headers, copied: 0, losses, undo: Undo::default() })
+        let mut edits = Edits::new(body);
+        let (thinks, forgets) = (openai::thinks(model, &traits), matches!(job.sealed, Sealed::LeftOut));
+        let passed = PassedRequest { envelope, model, max_output: traits.max_output, thinks, forgets };
+        let mut losses = (native.request)(&passed, &mut edits)?;
+        let mut headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
+        if let Some(cloud) = protocol.translation.and_then(|translation| translation.cloud) {
+            headers = cloud.fit(&mut edits, headers, &mut losses);
+        }
+        let mut parts = Vec::new();
+        edits.apply(|part| match part {
+            Part::Old(span) if span.is_empty() => {}
+            Part::Old(span) => parts.push(body.slice(span)),
+            Part::New(bytes) => parts.push(Bytes::copy_from_slice(bytes)),
+        });
+        Ok(Outbound { path, body: parts, headers, copied: 0, losses, undo: Undo::default() })
     }
 
     /// Refuses what the model cannot do at all. What cannot be read here is for the account's
@@ -222,14 +309,15 @@ impl Dialect {
         (writer, pass, is_whole): (NewWriter, Pass, bool),
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         let Recipient { front, header, options } = to;
-        let Some(translation) = &self.protocol.translation else {
+        let Way { protocol, native } = self.way(front, model, options.hide_reasoning);
+        let Some(translation) = &protocol.translation else {
             if !front.passes() {
                 return self.composed(to, body, writer);
             }
             let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
             return Ok((answer, Vec::new()));
         };
-        let native = self.native(front).filter(|_| is_whole && !options.hide_reasoning);
+        let native = native.filter(|_| is_whole);
         let read = repairing(body, |body| {
             let writer = if native.is_some() { Box::new(Nothing::default()) } else { writer(header) };
             let draft = Draft::new(header, options.clone(), writer);
@@ -262,24 +350,24 @@ impl Dialect {
     /// Begins to read one stream of this model; no event may be longer than `event_limit` bytes.
     pub fn stream(&self, model: &str, to: Recipient<'_>, event_limit: usize) -> Stream {
         let Recipient { front, header, options } = to;
-        match &self.protocol.translation {
+        let Way { protocol, native } = self.way(front, model, options.hide_reasoning);
+        match &protocol.translation {
             None if !front.passes() => {
                 let chunks = openai::Chunks::new(header, self.settings.quirks, !options.hide_reasoning);
                 Stream::composed(chunks, Draft::new(header, options, (front.stream)(header)), event_limit)
             }
             None => Stream::passed(header, self.settings.quirks, !options.hide_reasoning, event_limit),
             Some(translation) => {
-                // What passes shows the thinking that is in it.
-                let native = self.native(front).filter(|_| !options.hide_reasoning);
                 let writer = if native.is_some() { Box::new(Nothing::default()) } else { (front.stream)(header) };
                 let draft = Draft::new(header, options, writer);
-                if let Some(native) = native {
-                    let translated = Translated::new(front, (translation.reader)(model), draft);
-                    let model = json::quote(&header.model);
-                    return Stream::native(self.protocol.framing, (translated, native, model), event_limit);
-                }
                 let translated = Translated::new(front, (translation.reader)(model), draft);
-                Stream::translated(self.protocol.framing, translated, event_limit)
+                match native {
+                    Some(native) => {
+                        let model = json::quote(&header.model);
+                        Stream::native(protocol, (translated, native, model), event_limit)
+                    }
+                    None => Stream::translated(protocol.framing, translated, event_limit),
+                }
             }
         }
     }
@@ -302,6 +390,17 @@ impl Dialect {
         front.named(error)
     }
 
+    /// Returns the family of a model whose signed thoughts go back.
+    pub fn family(&self, model: &str) -> Option<Family> {
+        self.protocol.for_model(model).family
+    }
+
+    /// Returns where a translated request for a model has the most tokens of its answer: a JSON
+    /// pointer.
+    pub fn max_tokens(&self, model: &str) -> Option<&'static str> {
+        self.protocol.for_model(model).translation.as_ref().map(|translation| translation.max_tokens)
+    }
+
     /// Returns where the price of a model is to be found.
     pub fn prices(&self) -> Prices {
         (self.protocol.prices)(&self.settings)
@@ -317,8 +416,14 @@ pub fn endpoint_for(served: impl Fn(Endpoint) -> bool, front: &Front, model: &st
     if served(wanted) { wanted } else { Endpoint::Responses }
 }
 
+/// The way in which a request is asked and its answer is read.
+struct Way {
+    protocol: &'static Protocol,
+    /// How bodies pass, if they do.
+    native: Option<&'static Native>,
+}
+
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
-type Write = fn(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>;
 type WrittenAndRead<'a> = (neutral::Request<'a>, FieldNames, Written<Cow<'static, str>>);
 
 fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
@@ -356,11 +461,18 @@ impl Translate<'_> {
     }
 }
 
-fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Result<Outbound, Refused> {
-    let (_, _, written) = job.written(write)?;
-    let Written { body, losses, undo, headers } = written;
+fn translate(job: &Translate<'_>, path: Cow<'static, str>, translation: &Translation) -> Result<Outbound, Refused> {
+    let (_, _, written) = job.written(translation.request)?;
+    let Written { mut body, mut losses, undo, headers } = written;
+    let mut headers = fixed(headers);
+    if let Some(cloud) = translation.cloud {
+        let (mut edits, mut fit) = (Edits::new(&body), Vec::new());
+        headers = cloud.fit(&mut edits, headers, &mut losses);
+        edits.apply_into(&mut fit);
+        body = fit;
+    }
     let copied = body.len();
-    Ok(Outbound { path, body: vec![body.into()], headers: fixed(headers), copied, losses, undo })
+    Ok(Outbound { path, body: vec![body.into()], headers, copied, losses, undo })
 }
 
 #[cfg(test)]

@@ -321,9 +321,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if protocol.calls_nobody() {
             return AllowedReferences::ALL;
         }
-        // If requests are translated, everything that is not in the dialect's own words is left
+        // If all requests are translated, everything that is not in the dialect's own words is left
         // out.
-        let (files, passes) = (may(R::Files), protocol.passes());
+        let (files, passes) = (may(R::Files), protocol.may_pass());
         let (data_sources, cached) = (!passes || may(R::DataSources), !passes || files);
         AllowedReferences { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached, urls }
     }

@@ -110,28 +110,21 @@ impl Rehearsal<'_> {
         is_last_resort: bool,
         thoughts: &Cell<bool>,
     ) -> Fate {
-        if let Some(refused) = admission::unable(
-            candidate,
-            &self.input.body,
-            self.envelope,
-            EarlierThoughts { kept: &|_| None, sealed: Sealed::Closed },
-        ) {
+        let (body, envelope, permissions) = (&self.input.body, self.envelope, &*self.key.permissions);
+        let asked = admission::CallersRequest { body, envelope, catalog: &self.input.snapshot.catalog, permissions };
+        let closed = EarlierThoughts { kept: &|_| None, sealed: Sealed::Closed };
+        if let Some(refused) = admission::unable(candidate, asked, closed) {
             return Fate::Unable(refused);
         }
         if let Err(why) = admission::admit(candidate, is_last_resort, self.now) {
             return Fate::Unavailable(why);
         }
-        let family = candidate.dialect().protocol.family;
+        let family = candidate.family();
         let kept = |_: &str| {
             thoughts.set(thoughts.get() || family.is_some());
             None
         };
-        match admission::write(
-            candidate,
-            &self.input.body,
-            self.envelope,
-            EarlierThoughts { kept: &kept, sealed: Sealed::Closed },
-        ) {
+        match admission::write(candidate, asked, EarlierThoughts { kept: &kept, sealed: Sealed::Closed }) {
             Ok(outbound) => Fate::Asked { attempt, is_last_resort, outbound: Box::new(outbound) },
             Err(refused) => Fate::Unable(refused),
         }

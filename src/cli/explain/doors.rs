@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::loaded;
 use crate::catalog::load::Loaded;
 use crate::catalog::{Model, Target};
-use dialects::Translate;
 use dialects::front::{Envelope, Front};
 use dialects::neutral::Refused;
+use dialects::{OtherModel, Translate};
 
 /// What one front door loses at one target.
 #[derive(Debug, Serialize)]
@@ -82,8 +82,9 @@ fn write(body: &bytes::Bytes, envelope: &Envelope, model: &Model, target: &Targe
         stream_usage: account.stream_usage,
         kept: &|_| None,
         sealed: dialects::neutral::seal::Sealed::Closed,
+        other: &|_| OtherModel::Forbidden,
     });
-    let is_allowed = !envelope.refers || (envelope.front.check_references)(&account.leave, body).is_ok();
+    let is_allowed = envelope.check_references(&account.leave, body).is_ok();
     let outbound = outbound.map_err(|_: Refused| ())?;
     let names = outbound.losses.names().iter().map(ToString::to_string).collect();
     if is_allowed { Ok(names) } else { Err(()) }

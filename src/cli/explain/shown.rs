@@ -51,7 +51,7 @@ pub(super) fn upstream(
             .is_err()
             .then(|| base64::engine::general_purpose::STANDARD.encode(&written)),
         deadlines: deadlines(candidate, envelope.stream, timeout),
-        changed: changed(candidate, envelope, body, &written),
+        changed: changed(candidate, envelope, (body, &written), said.copied == 0),
         dropped: said.losses.names().iter().map(ToString::to_string).collect(),
         body: written,
     }
@@ -113,16 +113,16 @@ fn deadlines(candidate: &Candidate, stream: bool, timeout: Option<Duration>) -> 
 }
 
 /// Returns the differences from the caller's request, except the fields that are dropped.
-fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u8]) -> Vec<String> {
+fn changed(candidate: &Candidate, envelope: &Envelope, (body, written): (&[u8], &[u8]), passes: bool) -> Vec<String> {
     let mut changed = Vec::new();
     if *candidate.upstream_model != *envelope.model {
         changed.push(format!("model: \"{}\" becomes \"{}\"", envelope.model, candidate.upstream_model));
     }
-    let protocol = candidate.dialect().protocol;
-    match protocol.max_tokens() {
+    let dialect = candidate.dialect();
+    match dialect.max_tokens(&candidate.upstream_model).filter(|_| !passes) {
         None => fields(body, written, &mut changed),
         Some(max_tokens) => {
-            changed.push(format!("the body is rewritten in the format of {}", protocol.name));
+            changed.push(format!("the body is rewritten in the format of {}", dialect.protocol.name));
             limit(body, written, max_tokens, &mut changed);
         }
     }

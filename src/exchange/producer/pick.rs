@@ -181,7 +181,7 @@ impl<'x> Producer<'x> {
             let kept = self.kept_for(candidate);
             let seal = request.seal_of(&self.shared.seals, candidate);
             let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
-            let said = match admission::write(candidate, &self.memory.body, &request.envelope, thoughts) {
+            let said = match admission::write(candidate, self.asking(), thoughts) {
                 Ok(said) => said,
                 // Another candidate may be less strict: an upstream that takes the caller's own
                 // format checks the request itself.
@@ -203,7 +203,7 @@ impl<'x> Producer<'x> {
     /// reason. Otherwise, the caller of a request that can never pass would be told to come again.
     fn judge(&mut self) {
         let reach = self.search.reach;
-        if !self.request.envelope.refers || self.judged.replace(reach) == Some(reach) {
+        if !self.request.envelope.may_refer() || self.judged.replace(reach) == Some(reach) {
             return;
         }
         let request: &'x Request = self.request;
@@ -212,7 +212,7 @@ impl<'x> Producer<'x> {
             let kept = self.kept_for(candidate);
             let seal = request.seal_of(&self.shared.seals, candidate);
             let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
-            if let Some(refused) = admission::unable(candidate, &self.memory.body, &request.envelope, thoughts) {
+            if let Some(refused) = admission::unable(candidate, self.asking(), thoughts) {
                 self.search.strike_target(candidate);
                 self.search.unable(refused);
             }
@@ -294,7 +294,7 @@ impl<'x> Producer<'x> {
     /// Returns a function that finds the thoughts that were kept for a candidate, by their call.
     fn kept_for(&self, candidate: &Candidate) -> impl Fn(&str) -> Option<Kept> + use<'x> {
         let (shared, request) = (self.shared, self.request);
-        let family = candidate.dialect().protocol.family;
+        let family = candidate.family();
         move |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now())
     }
 }

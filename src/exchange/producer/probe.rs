@@ -90,6 +90,7 @@ fn due(
         request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
         key: "probe".into(),
         caller: "probe".into(),
+        permissions: Arc::default(),
         meter: Arc::default(),
         snapshot: snapshot.clone(),
     };
@@ -110,6 +111,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         stream_usage: false,
         kept: &|_| None,
         sealed: dialects::neutral::seal::Sealed::Closed,
+        other: &|_| dialects::OtherModel::Forbidden,
     });
     let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else { return };
     let began = Instant::now();

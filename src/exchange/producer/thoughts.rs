@@ -24,9 +24,7 @@ impl Request {
 impl Producer<'_> {
     /// Keeps the thoughts of an answer.
     pub(super) fn keep(&self, kept: Vec<Kept>) {
-        let Some(family) = self.candidate().and_then(|candidate| candidate.dialect().protocol.family) else {
-            return;
-        };
+        let Some(family) = self.candidate().and_then(Candidate::family) else { return };
         for Kept { call, thoughts } in kept {
             if let Some(store) = &self.shared.store {
                 store.keep(&self.request.key, family, &call, &thoughts);
@@ -65,7 +63,7 @@ impl Producer<'_> {
     fn missing(&self) -> Vec<(Family, String)> {
         let missing = RefCell::new(Vec::new());
         for family in Family::ALL {
-            let of_family = |candidate: &&Candidate| candidate.dialect().protocol.family == Some(family);
+            let of_family = |candidate: &&Candidate| candidate.family() == Some(family);
             let Some(candidate) = self.request.candidates.iter().find(of_family) else { continue };
             let kept = |call: &str| {
                 let found = self.shared.vault.find(&self.request.key, family, call, Instant::now());
@@ -78,7 +76,7 @@ impl Producer<'_> {
             // only then.
             let seal = self.request.seal_of(&self.shared.seals, candidate);
             let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
-            drop(admission::write(candidate, &self.memory.body, &self.request.envelope, thoughts));
+            drop(admission::write(candidate, self.asking(), thoughts));
         }
         missing.into_inner()
     }

@@ -13,7 +13,7 @@ use crate::neutral::answer::{Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerHeader, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
-use crate::upstream::{Framing, openai};
+use crate::upstream::{Framing, Protocol, openai};
 use crate::wire::Event;
 use crate::wire::json::{self, repaired};
 
@@ -43,28 +43,47 @@ enum Conversion {
 struct NativeStream {
     decoder: Decoder,
     translated: Translated,
+    passing: Passing,
+}
+
+/// How the events of a stream pass.
+struct Passing {
     native: &'static Native,
+    /// Returns the event of the format that is inside an event, if one is.
+    inner: fn(&[u8]) -> Option<Vec<u8>>,
     /// The caller's name for the model, as a JSON text.
     model: String,
-    /// The number of events that came.
+    /// The number of events that were written.
     events: u64,
-    /// The event that ends the answer. It leaves when the answer is known to be right.
+    /// The last event of those with which the answer may end. It leaves when another follows, or
+    /// when the answer is known to be right.
     last: Vec<u8>,
 }
 
 impl NativeStream {
-    /// Passes an event that can be read.
+    /// Takes an event: reads it, and writes it if it can be read. Returns whether the answer is
+    /// told.
     fn event(
-        translated: &mut Translated,
-        (native, model): (&Native, &str),
+        (translated, passing): (&mut Translated, &mut Passing),
         event: &Event<'_>,
-        (out, last): (&mut Vec<u8>, &mut Vec<u8>),
+        out: &mut Vec<u8>,
     ) -> Result<bool, StreamFault> {
+        let inner = (passing.inner)(event.data);
+        let event = inner.as_deref().map_or(*event, |data| Event { name: b"", data });
         let is_told = translated.event(event.name, event.data)?;
+        // Proxies say it at the end of every stream.
+        if event.data.trim_ascii() == b"[DONE]" {
+            return Ok(is_told);
+        }
         // What had to be repaired to be read is sent as it was read.
         let clean = repaired(event.data);
         let event = Event { name: event.name, data: clean.as_deref().unwrap_or(event.data) };
-        (native.event)(&event, model, if is_told { last } else { out });
+        out.append(&mut passing.last);
+        let out = if translated.progress().finished() { &mut passing.last } else { out };
+        let [before, between, _] = passing.native.around;
+        out.extend_from_slice(if passing.events > 0 { between } else { before });
+        passing.events += 1;
+        (passing.native.event)(&event, &passing.model, out);
         Ok(is_told)
     }
 }
@@ -133,19 +152,19 @@ impl Stream {
     /// Returns a stream at its start that passes in another format than OpenAI's, with the model's
     /// name as a JSON text.
     pub(super) fn native(
-        framing: Framing,
+        protocol: &Protocol,
         (translated, native, model): (Translated, &'static Native, String),
         event_limit: usize,
     ) -> Self {
-        let decoder = Decoder::new(framing, event_limit);
-        Self::new(Conversion::Native(Box::new(NativeStream {
-            decoder,
-            translated,
+        let decoder = Decoder::new(protocol.framing, event_limit);
+        let passing = Passing {
             native,
+            inner: protocol.translation.map_or(|_: &[u8]| None, |translation| translation.inner),
             model,
             events: 0,
             last: Vec::new(),
-        })))
+        };
+        Self::new(Conversion::Native(Box::new(NativeStream { decoder, translated, passing })))
     }
 
     /// Returns a stream at its start that is translated.
@@ -163,7 +182,7 @@ impl Stream {
         match &self.conversion {
             Conversion::Passed(passed) => passed.0.buffered(),
             Conversion::Composed(composed) => composed.decoder.buffered() + composed.draft.kept(),
-            Conversion::Native(passed) => passed.decoder.buffered(),
+            Conversion::Native(passed) => passed.decoder.buffered() + passed.passing.last.len(),
             Conversion::Translated(translated) => translated.0.buffered() + translated.1.kept_bytes(),
         }
     }
@@ -189,12 +208,9 @@ impl Stream {
                 written?;
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, native, model, events, last } = &mut **passed;
-                let fed = decoder.feed(bytes, |name, data| {
-                    let is_told = NativeStream::event(translated, (native, model), &Event { name, data }, (out, last))?;
-                    *events += 1;
-                    Ok(is_told)
-                });
+                let NativeStream { decoder, translated, passing } = &mut **passed;
+                let fed = decoder
+                    .feed(bytes, |name, data| NativeStream::event((translated, passing), &Event { name, data }, out));
                 self.has_failed = fed.is_err();
                 self.is_told = fed?;
             }
@@ -267,15 +283,17 @@ impl Stream {
                 composed.finish(out, trail)
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, native, model, last, .. } = &mut **passed;
-                let ends = |name: &[u8], data: &[u8]| match json::is_whole(data) {
-                    true => NativeStream::event(translated, (native, model), &Event { name, data }, (out, last)),
+                let NativeStream { decoder, translated, passing } = &mut **passed;
+                let ends = |name: &[u8], data: &[u8]| match json::is_whole(data) || data.trim_ascii() == b"[DONE]" {
+                    true => NativeStream::event((&mut *translated, &mut *passing), &Event { name, data }, out),
                     false => Err(StreamFault::Cut),
                 };
                 *is_told = *is_told || decoder.finish(ends)?;
                 *is_told = *is_told || translated.end_of_file()?;
                 let usage = translated.finish(trail)?;
-                out.append(last);
+                out.append(&mut passing.last);
+                let [.., after] = passing.native.around;
+                out.extend_from_slice(after);
                 Ok(usage)
             }
             Conversion::Translated(translated) => {
@@ -306,7 +324,7 @@ impl Stream {
         match &self.conversion {
             Conversion::Passed(..) => (None, 0),
             Conversion::Composed(composed) => composed.draft.so_far(),
-            Conversion::Native(passed) => (passed.translated.so_far().0, passed.events),
+            Conversion::Native(passed) => (passed.translated.so_far().0, passed.passing.events),
             Conversion::Translated(translated) => translated.1.so_far(),
         }
     }

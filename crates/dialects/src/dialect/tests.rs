@@ -28,6 +28,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
             stream_usage: true,
             kept: &|_| None,
             sealed: crate::neutral::seal::Sealed::Closed,
+            other: &|_| crate::OtherModel::Forbidden,
         };
         dialect.write(&job).map(|said| said.body.concat())
     };

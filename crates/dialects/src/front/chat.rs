@@ -9,7 +9,7 @@ pub(crate) mod read;
 mod references;
 pub(crate) mod write;
 
-use super::{AroundStream, ErrorForm, Front, Heard, route};
+use super::{AroundStream, Contents, ErrorForm, Front, Heard, route};
 
 const PATH: &str = "chat/completions";
 
@@ -40,7 +40,7 @@ pub static CHAT: Front = Front {
         late_header: |name, value| format!(": {name}: {value}\n\n"),
     },
     envelope: envelope::read,
-    check_references: references::check,
+    contents: Contents { fields: &["messages"], is_plain: references::is_plain_in, results: &[] },
     may_have_calls: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),
     read: read::read,
     field_name: fields::name,

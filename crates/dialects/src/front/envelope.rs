@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use super::{Asked, Front};
+use super::references::AllowedReferences;
+use super::{Asked, Front, Named};
+use crate::neutral::Refused;
 use crate::wire::json::{Broken, Kind, Span};
 
 /// What Portcullis needs to know of a request.
@@ -41,9 +43,11 @@ pub struct Envelope {
     pub beginning: Option<Span>,
     /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
     pub prompt_bytes: usize,
-    /// True if the request may refer to something that it does not hold. Then its front door's
-    /// `check_references` reads it again.
+    /// True if the conversation may refer to something that the request does not hold. Then it is
+    /// read again.
     pub refers: bool,
+    /// What the request names beside its conversation.
+    pub named: Vec<Named>,
     /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know;
     /// and of what is no text, for each part as many as it may stand for.
     pub more_bytes: usize,
@@ -100,9 +104,24 @@ impl Envelope {
             beginning: None,
             prompt_bytes: 0,
             refers: false,
+            named: Vec::new(),
             more_bytes: 0,
             most_prompt: 0,
         }
+    }
+
+    /// Returns whether [`check_references`](Self::check_references) could refuse the request.
+    pub fn may_refer(&self) -> bool {
+        self.refers || self.named.iter().any(|named| !named.is_model())
+    }
+
+    /// Refuses a request that refers to what an account does not let callers refer to.
+    pub fn check_references(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
+        if *allowed == AllowedReferences::ALL {
+            return Ok(());
+        }
+        self.named.iter().find_map(|named| named.refused(allowed, body)).map_or(Ok(()), Err)?;
+        if self.refers { self.front.contents.check(allowed, body) } else { Ok(()) }
     }
 
     /// Adds what the path says of the request, where the format says it there.

@@ -6,6 +6,7 @@ mod envelope;
 mod errors;
 mod fields;
 mod models;
+mod pass;
 mod probes;
 mod read;
 mod references;
@@ -14,7 +15,7 @@ mod write;
 
 use std::borrow::Cow;
 
-use super::{AroundStream, CountForm, ErrorForm, Front, Heard, Probes};
+use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native, Probes};
 use crate::wire::json;
 use write::StreamForm;
 
@@ -37,6 +38,7 @@ pub static GEMINI_ARRAY: Front = Front {
     // An element before the first one would need the beginning of the array.
     around: AroundStream { content_type: "application/json", late_header: |_, _| String::new(), ..AROUND },
     probes: &Probes { needed: &[], parts: &[] },
+    native: Some(Native { event: pass::element, around: [b"[", b",\n", b"]\n"], ..NATIVE }),
     envelope: |body| envelope::read(body, &GEMINI_ARRAY),
     stream: |header| Box::new(write::Chunks::new(header, StreamForm::Array)),
     ..EVENTS
@@ -72,12 +74,12 @@ const EVENTS: Front = Front {
     },
     models: models::LISTS,
     probes: &probes::PROBES,
-    native: None,
+    native: Some(NATIVE),
     counting: None,
     id_prefix: "",
     around: AROUND,
     envelope: |body| envelope::read(body, &GEMINI),
-    check_references: references::check,
+    contents: Contents { fields: &["contents", "systeminstruction"], is_plain: references::is_plain, results: &[] },
     may_have_calls: |body| {
         [&b"functionCall"[..], b"function_call"].iter().any(|name| memchr::memmem::find(body, name).is_some())
     },
@@ -86,6 +88,14 @@ const EVENTS: Front = Front {
     flaw_names: ["candidates[].content.parts[].functionCall.args", "generationConfig.responseJsonSchema"],
     stream: |header| Box::new(write::Chunks::new(header, StreamForm::Events)),
     whole: |header| Box::new(write::Whole::new(header)),
+};
+
+const NATIVE: Native = Native {
+    format: "gemini",
+    request: pass::request,
+    event: pass::event,
+    around: [b"", b"", b""],
+    whole: pass::whole,
 };
 
 /// Returns a field's name as it is usually written. Google reads `mime_type` as `mimeType`.

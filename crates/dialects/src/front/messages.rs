@@ -10,7 +10,7 @@ mod read;
 mod references;
 mod write;
 
-use super::{AroundStream, CountForm, ErrorForm, Front, Heard, Native, route};
+use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native, route};
 
 const PATH: &str = "messages";
 
@@ -32,7 +32,13 @@ pub static MESSAGES: Front = Front {
     },
     models: models::LISTS,
     probes: &probes::PROBES,
-    native: Some(Native { dialect: "anthropic", request: pass::request, event: pass::event, whole: pass::whole }),
+    native: Some(Native {
+        format: "messages",
+        request: pass::request,
+        event: pass::event,
+        around: [b"", b"", b""],
+        whole: pass::whole,
+    }),
     counting: Some(CountForm {
         route: |path, _| route::fixed(path, "messages/count_tokens"),
         read: |body, _| envelope::to_count(&body).map(|envelope| (body, envelope)),
@@ -47,7 +53,11 @@ pub static MESSAGES: Front = Front {
         late_header: |name, value| format!(": {name}: {value}\n\n"),
     },
     envelope: envelope::read,
-    check_references: references::check,
+    contents: Contents {
+        fields: &["messages", "system"],
+        is_plain: references::is_plain,
+        results: &["search_result", "web_search_result", "web_fetch_result"],
+    },
     may_have_calls: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),
     read: read::read,
     field_name: fields::name,

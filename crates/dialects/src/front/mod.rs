@@ -5,11 +5,15 @@
 //! gateway, ask of it.
 
 pub(crate) mod chat;
+mod contents;
 mod envelope;
 mod gemini;
 mod messages;
 mod models;
+mod named;
 mod names;
+mod passing;
+mod place;
 mod probes;
 mod reading;
 pub mod references;
@@ -23,10 +27,12 @@ use bytes::Bytes;
 
 pub use chat::CHAT;
 pub(crate) use chat::fields::of_name as standard_field;
+pub use contents::Contents;
 pub use envelope::{Envelope, Fault};
 pub use gemini::{GEMINI, GEMINI_ARRAY};
 pub use messages::MESSAGES;
 pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
+pub use named::Named;
 pub use names::FieldNames;
 pub use probes::Probes;
 pub use responses::RESPONSES;
@@ -34,8 +40,8 @@ pub use route::Asked;
 
 use crate::neutral::answer::AnswerWriter;
 use crate::neutral::{AnswerHeader, Field, Flaws, Losses, Refused, Request, UpstreamError};
+use crate::wire::splice::Edits;
 use crate::wire::{Event, percent};
-use references::AllowedReferences;
 
 /// What is asked of the format that a caller speaks.
 pub struct Front {
@@ -64,9 +70,8 @@ pub struct Front {
     pub around: AroundStream,
     /// Reads what decides where a body goes.
     pub envelope: fn(&[u8]) -> Result<Envelope, Fault>,
-    /// Refuses a body that refers to what it may not. It was read before; whether it refers to
-    /// anything at all, its envelope says.
-    pub check_references: fn(&AllowedReferences, &[u8]) -> Result<(), Refused>,
+    /// Where the conversation stands, and what of it refers to nothing.
+    pub contents: Contents,
     /// Returns whether a conversation may hold calls, without reading it.
     pub may_have_calls: fn(&[u8]) -> bool,
     /// Reads a body whole.
@@ -91,12 +96,14 @@ pub(crate) static NEWER: &Front = &RESPONSES;
 /// How bodies pass to an account that speaks the format of the front door itself. Only spans of a
 /// closed list are changed.
 pub struct Native {
-    /// The name of the protocol.
-    pub dialect: &'static str,
-    /// Changes what must change in a request.
-    pub(crate) request: fn(&PassedRequest<'_>) -> Result<PassedBody, Refused>,
+    /// The name of the format, which a protocol has too if its servers speak it.
+    pub format: &'static str,
+    /// Changes what must change in a request. What is weakened is a loss.
+    pub(crate) request: fn(&PassedRequest<'_>, &mut Edits<'_>) -> Result<Losses, Refused>,
     /// Writes an event of a stream: its name, its data, and the model as a JSON text.
     pub(crate) event: fn(&Event<'_>, &str, &mut Vec<u8>),
+    /// Stands before the first event of a stream, between two, and after the last.
+    pub(crate) around: [&'static [u8]; 3],
     /// Writes a whole answer, with the model as a JSON text.
     pub(crate) whole: fn(&[u8], &str) -> Vec<u8>,
 }
@@ -117,12 +124,8 @@ pub struct CountForm {
 /// A request whose tokens are counted, and what decides where it goes.
 pub type ToCount = (Bytes, Envelope);
 
-/// The body of a request that passes, in parts, and what is weakened in it.
-pub(crate) type PassedBody = (Vec<Bytes>, Losses);
-
 /// A request that passes.
 pub(crate) struct PassedRequest<'a> {
-    pub(crate) body: &'a Bytes,
     pub(crate) envelope: &'a Envelope,
     /// The account's name for the model.
     pub(crate) model: &'a str,
@@ -130,6 +133,8 @@ pub(crate) struct PassedRequest<'a> {
     pub(crate) max_output: Option<u64>,
     /// True if it is known that the model thinks.
     pub(crate) thinks: bool,
+    /// True if no thought of an earlier answer goes back, since the account has refused them.
+    pub(crate) forgets: bool,
 }
 
 /// Every front door.

@@ -47,6 +47,17 @@ impl AllowedReferences {
     pub const ALL: AllowedReferences =
         AllowedReferences { gs: true, s3: true, files: true, data_sources: true, cached: true, urls: Urls::Any };
 
+    /// Nothing but what anybody could fetch, for tests.
+    #[cfg(test)]
+    pub(crate) const NOTHING: AllowedReferences = AllowedReferences {
+        gs: false,
+        s3: false,
+        files: false,
+        data_sources: false,
+        cached: false,
+        urls: Urls::Public,
+    };
+
     /// Judges a string of a body; `name` is the member that holds it. Returns why it may not go up,
     /// if it may not.
     pub fn judge(&self, name: &[u8], text: &[u8], span: &Span) -> Option<Judgement> {
@@ -56,8 +67,7 @@ impl AllowedReferences {
             return None;
         }
         let text = json::text_of(text, span).filter(|text| !text.is_empty())?;
-        let is_file = json::folds_to(name, "file_id") || json::folds_to(name, "fileid");
-        let refers = if is_file { Refers::File } else { Refers::of(name, &text) };
+        let refers = if names_file(name) { Refers::File } else { Refers::of(name, &text) };
         let (is_allowed, why, word) = match (refers, self.urls) {
             (Refers::No, _) => return None,
             (Refers::Gs, _) => (self.gs, "The provider would read files at gs:// with the account's own rights", GS),
@@ -243,9 +253,14 @@ fn is_path(name: &[u8], text: &str) -> bool {
     names_place(name) && !is_base64()
 }
 
+/// Whether a member's text is the id of a file, or several of its texts are.
+pub(super) fn names_file(name: &[u8]) -> bool {
+    ["file_id", "fileid", "file_ids", "fileids"].iter().any(|known| json::folds_to(name, known))
+}
+
 /// Of whatever members a server may know, those that name a place do. Some hold data, and servers
 /// look for nothing else there.
-fn names_place(name: &[u8]) -> bool {
+pub(super) fn names_place(name: &[u8]) -> bool {
     const PLACES: [&str; 6] = ["url", "uri", "path", "image", "video", "file"];
     !matches!(name, b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename")
         && PLACES.iter().any(|word| memchr::memmem::find(name, word.as_bytes()).is_some())

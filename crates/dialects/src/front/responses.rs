@@ -10,7 +10,7 @@ mod read;
 mod references;
 mod write;
 
-use super::{AroundStream, ErrorForm, Front, Heard, Native, route};
+use super::{AroundStream, Contents, ErrorForm, Front, Heard, Native, route};
 
 const PATH: &str = "responses";
 
@@ -33,7 +33,13 @@ pub static RESPONSES: Front = Front {
     },
     models: super::chat::models::LISTS,
     probes: &probes::PROBES,
-    native: Some(Native { dialect: "responses", request: pass::request, event: pass::event, whole: pass::whole }),
+    native: Some(Native {
+        format: "responses",
+        request: pass::request,
+        event: pass::event,
+        around: [b"", b"", b""],
+        whole: pass::whole,
+    }),
     counting: None,
     id_prefix: "resp_",
     around: AroundStream {
@@ -42,7 +48,7 @@ pub static RESPONSES: Front = Front {
         late_header: |name, value| format!(": {name}: {value}\n\n"),
     },
     envelope: envelope::read,
-    check_references: references::check,
+    contents: Contents { fields: &["input", "instructions"], is_plain: references::is_plain, results: &[] },
     may_have_calls: |body| memchr::memmem::find(body, b"_call\"").is_some(),
     read: read::read,
     field_name: fields::name,

@@ -35,13 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
     headers: &[("anthropic-version", "2023-06-01")],
     family: Some(Family::Claude),
     traits,
-    translation: Some(Translation {
-        request,
-        answer: |_, body, emit| answer(body, emit),
-        reader: |_| Box::new(AnthropicReader::default()),
-        max_tokens: "/max_tokens",
-        counting: Some(COUNTING),
-    }),
+    translation: Some(TRANSLATION),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON
 };
@@ -54,6 +48,18 @@ const COUNTING: Counting = Counting {
         Some(without(body, |name| answers.contains(&name) || name == "service_tier"))
     },
     field: "input_tokens",
+};
+
+/// The translation of all servers that have Claude in this format.
+pub(crate) const TRANSLATION: Translation = Translation {
+    request,
+    answer: |_, body, emit| answer(body, emit),
+    reader: |_| Box::new(AnthropicReader::default()),
+    max_tokens: "/max_tokens",
+    counting: Some(COUNTING),
+    format: "messages",
+    inner: |_| None,
+    cloud: None,
 };
 
 #[cfg(test)]

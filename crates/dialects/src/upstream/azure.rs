@@ -7,7 +7,7 @@
 
 use super::endpoint::Endpoint;
 use super::openai;
-use super::protocol::{BaseUrl, Endpoints, Prices, Protocol};
+use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
 use crate::neutral::UpstreamError;
@@ -28,6 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
             None => &Endpoint::ALL,
             Some(_) => &[Endpoint::Chat],
         },
+        ..ENDPOINTS
     },
     key_header: Some("api-key"),
     key_variable: Some("AZURE_OPENAI_API_KEY"),

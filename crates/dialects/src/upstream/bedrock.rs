@@ -16,6 +16,7 @@
 mod answer;
 mod blocks;
 mod error;
+mod invoke;
 mod models;
 mod request;
 mod tools;
@@ -25,14 +26,14 @@ pub use error::error;
 pub use models::traits;
 pub use request::request;
 
-use super::protocol::{BaseUrl, Framing, Protocol, SignsWith, Translation};
+use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Protocol, SignsWith, Translation};
 use crate::neutral::Family;
 use crate::wire::percent::segment;
 
 /// Amazon Bedrock, through its Converse API.
 pub static PROTOCOL: Protocol = Protocol {
     name: "bedrock",
-    about: "AWS Bedrock's Converse, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
+    about: "AWS Bedrock's Converse, and Claude's own format for callers of Messages, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
     base_url: BaseUrl::OfPlace { usual: "us-east-1", at: base_url },
     path: |_, model, stream| path(model, stream).into(),
     model_in_path: |_| true,
@@ -48,7 +49,11 @@ pub static PROTOCOL: Protocol = Protocol {
         reader: |model| Box::new(ConverseReader::new(model)),
         max_tokens: "/inferenceConfig/maxTokens",
         counting: None,
+        format: "",
+        inner: |_| None,
+        cloud: None,
     }),
+    endpoints: Endpoints { beside: |_, model| models::is_claude(model).then_some(&invoke::CLAUDE), ..ENDPOINTS },
     error: |_, head, body| error(head.status, head.error_type, head.content_type, body),
     ..Protocol::COMMON
 };

@@ -30,6 +30,9 @@ pub static PROTOCOL: Protocol = Protocol {
         reader: |_| Box::new(CohereReader::default()),
         max_tokens: "/max_tokens",
         counting: None,
+        format: "",
+        inner: |_| None,
+        cloud: None,
     }),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON

@@ -55,6 +55,9 @@ const TRANSLATION: Translation = Translation {
     reader: |_| Box::new(GeminiReader::default()),
     max_tokens: "/generationConfig/maxOutputTokens",
     counting: Some(counting::GEMINI),
+    format: "gemini",
+    inner: |_| None,
+    cloud: None,
 };
 
 /// Returns the path after the base URL for a model. The model's name may begin with `models/`.

@@ -5,6 +5,7 @@ pub mod anthropic;
 pub mod azure;
 pub mod bedrock;
 mod claude;
+mod cloud;
 pub mod cohere;
 pub mod demo;
 mod endpoint;
@@ -16,8 +17,9 @@ pub mod quirks;
 pub mod servers;
 pub mod shared;
 
+pub(crate) use cloud::Cloud;
 pub use endpoint::Endpoint;
-pub use protocol::{BaseUrl, Counting, Framing, Prices, Protocol, Settings, SignsWith, Translation};
+pub use protocol::{BaseUrl, Counting, Endpoints, Framing, Prices, Protocol, Settings, SignsWith, Translation};
 
 /// All dialects.
 pub static ALL: [&Protocol; 9] = [

@@ -31,6 +31,9 @@ pub static PROTOCOL: Protocol = Protocol {
         reader: |_| Box::new(OllamaReader),
         max_tokens: "/options/num_predict",
         counting: None,
+        format: "",
+        inner: |_| None,
+        cloud: None,
     }),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use super::cloud::Cloud;
 use super::endpoint::Endpoint;
 use super::quirks::Quirks;
 use crate::neutral::traits::Traits;
@@ -63,6 +64,7 @@ pub struct Protocol {
 }
 
 /// The functions that write a request of the neutral form, and read an answer into it.
+#[derive(Clone, Copy)]
 pub struct Translation {
     /// Writes a request.
     pub request: fn(&Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
@@ -74,9 +76,17 @@ pub struct Translation {
     pub max_tokens: &'static str,
     /// How the servers count the tokens of a request, if they do.
     pub counting: Option<Counting>,
+    /// The format, if a front door has the same: the name by which that door knows it. Then bodies
+    /// pass.
+    pub format: &'static str,
+    /// Returns the event of the format that is inside an event of the stream, if one is.
+    pub inner: fn(&[u8]) -> Option<Vec<u8>>,
+    /// What the servers want in a body of Anthropic's format, if they are not Anthropic's own.
+    pub(crate) cloud: Option<&'static Cloud>,
 }
 
 /// How servers count the tokens of a request. What they count is exactly what they would read.
+#[derive(Clone, Copy)]
 pub struct Counting {
     /// Returns the path of a count, by the path of the request itself. Returns `None` if there is
     /// nothing that counts.
@@ -96,6 +106,11 @@ pub struct Endpoints {
     /// Returns the kinds that a server has if its account does not say it. The arguments are the
     /// settings and the server's host.
     pub usual: fn(&Settings, &str) -> &'static [Endpoint],
+    /// Returns the protocol in which models of this name are asked, if it is another one of the
+    /// same servers.
+    pub of_model: fn(&str) -> Option<&'static Protocol>,
+    /// Returns another protocol of the same servers, in which only callers of its format ask.
+    pub beside: fn(&Settings, &str) -> Option<&'static Protocol>,
 }
 
 /// An account's settings for its dialect.
@@ -163,6 +178,10 @@ pub enum Prices {
     Unlisted,
 }
 
+/// The endpoints of most dialects.
+pub(crate) const ENDPOINTS: Endpoints =
+    Endpoints { others: &[], usual: |_, _| &[Endpoint::Chat], of_model: |_| None, beside: |_, _| None };
+
 impl Framing {
     /// Returns the framing that a content type names, if it is one of a stream. The type is in
     /// lower case and has no parameters.
@@ -184,7 +203,7 @@ impl Protocol {
         base_url: BaseUrl::Own,
         path: |_, _, _| Cow::Borrowed("/chat/completions"),
         model_in_path: |_| false,
-        endpoints: Endpoints { others: &[], usual: |_, _| &[Endpoint::Chat] },
+        endpoints: ENDPOINTS,
         key_header: None,
         key_variable: None,
         signs_with: SignsWith::Nothing,
@@ -223,9 +242,19 @@ impl Protocol {
         matches!(self.base_url, BaseUrl::Nowhere)
     }
 
-    /// Returns where a translated request has the most tokens of its answer: a JSON pointer.
-    pub fn max_tokens(&self) -> Option<&'static str> {
-        self.translation.as_ref().map(|translation| translation.max_tokens)
+    /// Returns the name of the format, by which a front door of the same format knows it.
+    pub(crate) fn format(&self) -> &'static str {
+        self.translation.map_or("", |translation| translation.format)
+    }
+
+    /// Returns whether bodies of a front door pass to some of its models.
+    pub fn may_pass(&self) -> bool {
+        self.passes() || !self.format().is_empty()
+    }
+
+    /// Returns the protocol in which a model of this name is asked.
+    pub(crate) fn for_model(&'static self, model: &str) -> &'static Protocol {
+        (self.endpoints.of_model)(model).unwrap_or(self)
     }
 
     /// Returns the value of the header `accept`.
@@ -233,7 +262,8 @@ impl Protocol {
         match self.framing {
             Framing::Events => "application/json, text/event-stream",
             Framing::Lines => "application/json, application/x-ndjson",
-            Framing::Frames => "application/json, application/vnd.amazon.eventstream",
+            // Amazon takes it for the type of what a model writes, also inside frames.
+            Framing::Frames => "application/json",
         }
     }
 }

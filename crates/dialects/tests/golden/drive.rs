@@ -5,6 +5,7 @@ use bytes::Bytes;
 use dialects::front::{Asked, CHAT, Front, GEMINI_ARRAY};
 use dialects::neutral::answer::{self, AnswerOptions};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
+use dialects::upstream::{Endpoints, bedrock};
 use dialects::usage::Usage;
 use dialects::{
     Answer, AnswerFault, AnswerHeader, ErrorHead, Protocol, Recipient, Settings, StreamFault, Translate, UpstreamError,
@@ -43,25 +44,33 @@ pub struct Sent {
 }
 
 impl Dialect {
-    fn spoken(self) -> dialects::Dialect {
+    /// Nothing is recorded of Bedrock's `invoke`, by which callers of Messages ask Claude:
+    /// `translates` is the way of all others.
+    fn spoken(self, translates: bool) -> dialects::Dialect {
+        static CONVERSE: Protocol = Protocol {
+            endpoints: Endpoints { beside: |_, _| None, ..bedrock::PROTOCOL.endpoints },
+            ..bedrock::PROTOCOL
+        };
         let settings = Settings {
             version: Some("2025-04-01-preview".into()),
             project: Some("acme".into()),
             place: Some("europe-west1".into()),
             ..Settings::NONE
         };
-        dialects::Dialect::new(Protocol::find(self.name).expect("a dialect"), settings)
+        let protocol = Protocol::find(self.name).expect("a dialect");
+        let is_converse = translates && *protocol == CONVERSE;
+        dialects::Dialect::new(if is_converse { &CONVERSE } else { protocol }, settings)
     }
 
     /// Whether answers pass through but for the spans that must change.
     pub fn passes(self) -> bool {
-        self.spoken().protocol.passes()
+        self.spoken(false).protocol.passes()
     }
 
     /// Writes a request of a front door's caller. `kept` are thoughts of earlier answers, by their
     /// calls.
     pub fn write(self, front: &Front, model: &str, body: &str, kept: &[answer::Kept]) -> Result<Sent, Refused> {
-        let spoken = self.spoken();
+        let spoken = self.spoken(false);
         let body = Bytes::copy_from_slice(body.as_bytes());
         let envelope = (front.envelope)(&body).expect("a request");
         // Where the body does not say it, the path does.
@@ -75,10 +84,11 @@ impl Dialect {
             traits: (spoken.protocol.traits)(model),
             default_max_tokens: None,
             within: None,
-            hide_reasoning: envelope.hide_thoughts,
+            hide_reasoning: false,
             stream_usage: true,
             kept: &of,
             sealed: dialects::neutral::seal::Sealed::Closed,
+            other: &|_| dialects::OtherModel::Elsewhere,
         })?;
         Ok(Sent {
             path: format!("{}{}", self.base, outbound.path),
@@ -90,7 +100,7 @@ impl Dialect {
 
     /// Reads an error, for callers of a front door: the error, and the status that it means.
     pub fn error(self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> (UpstreamError, u16) {
-        let spoken = self.spoken();
+        let spoken = self.spoken(false);
         let error = spoken.error(front, head, body);
         let meant = spoken.meant(head.status, &error);
         (error, meant)
@@ -99,27 +109,27 @@ impl Dialect {
     /// Reads a buffered answer.
     pub fn answer(self, to: For, model: &str, body: &[u8]) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
         let header = header(to.0);
-        self.spoken().answer(model, &self.recipient(to, &header), body)
+        self.spoken(true).answer(model, &self.recipient(to, &header), body)
     }
 
     /// Reads a buffered answer where a stream was asked for.
     pub fn converted(self, to: For, model: &str, body: &[u8]) -> Result<Answer, AnswerFault> {
         let header = header(to.0);
-        self.spoken().converted(model, &self.recipient(to, &header), body).map(|(answer, _)| answer)
+        self.spoken(true).converted(model, &self.recipient(to, &header), body).map(|(answer, _)| answer)
     }
 
     /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
     pub fn stream<'b>(self, to: For, model: &str, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
         let mut out = Vec::new();
         let header = header(to.0);
-        let mut stream = self.spoken().stream(model, self.recipient(to, &header), EVENT_LIMIT);
+        let mut stream = self.spoken(true).stream(model, self.recipient(to, &header), EVENT_LIMIT);
         let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
         let end = end.and_then(|()| stream.finish(&mut out, None));
         Streamed { out, end, kept: stream.kept() }
     }
 
     fn recipient(self, For(front, undo): For, header: &AnswerHeader) -> Recipient<'_> {
-        let keep_thoughts = self.spoken().protocol.family.is_some();
+        let keep_thoughts = self.spoken(true).protocol.family.is_some();
         Recipient { front, header, options: AnswerOptions { undo, hide_reasoning: false, keep_thoughts, seal: None } }
     }
 }

@@ -25,6 +25,7 @@ mod drive;
 mod errors;
 mod files;
 mod frames;
+mod passes;
 mod responses_pass;
 mod shape;
 mod table;

@@ -31,6 +31,7 @@ fn passed(dialect: &Dialect, model: &str, body: &str) -> (String, Value) {
             stream_usage: true,
             kept: &|_| None,
             sealed: dialects::neutral::seal::Sealed::Closed,
+            other: &|_| dialects::OtherModel::Elsewhere,
         })
         .expect("it passes");
     assert_eq!(outbound.copied, 0, "nothing is written anew");

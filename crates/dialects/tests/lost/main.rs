@@ -143,10 +143,12 @@ impl Tables {
             traits: (protocol.traits)(model),
             default_max_tokens: None,
             within: None,
-            hide_reasoning: false,
+            // Where thinking is hidden, nothing passes: what is translated may lose something.
+            hide_reasoning: dialect != "anthropic",
             stream_usage: true,
             kept: &|_| None,
             sealed: dialects::neutral::seal::Sealed::Closed,
+            other: &|_| dialects::OtherModel::Elsewhere,
         })?;
         let written = String::from_utf8(outbound.body.concat()).expect("UTF-8");
         Ok((written, outbound.losses.names().iter().map(|name| name.to_string()).collect()))

@@ -10,6 +10,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import EventStreamError
 
+import of_anthropic
 from told import Told
 from typed import Wrong
 
@@ -53,6 +54,8 @@ NOWHERE = {"modelId": "m", "messages": []}
 
 def request(path, body, fail):
     model, _, way = path.removeprefix("/model/").rpartition("/")
+    if way.startswith("invoke"):
+        return invoke(way, body, fail)
     operation = {"converse": "Converse", "converse-stream": "ConverseStream"}[way]
     shape = SHAPES.operation_model(operation).input_shape
     arguments = python(body, shape, "$")
@@ -64,6 +67,14 @@ def request(path, body, fail):
         fail(f"the package would send {sent_path} {sent_body}")
     for rule in rules(body):
         fail(rule)
+
+
+def invoke(way, body, fail):
+    """The body is Anthropic's, but for what the path says."""
+    if body.pop("anthropic_version", None) != "bedrock-2023-05-31" or {"model", "stream"} & set(body):
+        fail("it is not as `invoke` takes it")
+    stream = {"stream": True} if way == "invoke-with-response-stream" else {}
+    of_anthropic.request("/v1/messages", {"model": "m", **body, **stream}, fail)
 
 
 def python(value, shape, at):

@@ -12,20 +12,7 @@ use crate::wire::json::{self, Broken, Cursor, Kind};
 /// What decides where a request goes, what it may cost and how it is answered. Some servers take
 /// these names in any case, and of several the last: what one of them reads must be what was read
 /// here.
-const KNOWN: [(&str, &str); 12] = [
-    ("model", "model"),
-    ("messages", "messages"),
-    ("stream", "stream"),
-    ("stream_options", "stream_options"),
-    ("max_tokens", "max_tokens"),
-    ("max_completion_tokens", "max_completion_tokens"),
-    ("n", "n"),
-    ("data_sources", "data_sources"),
-    ("datasources", "data_sources"),
-    ("cached_content", "cached_content"),
-    ("cachedcontent", "cached_content"),
-    ("extra_body", "extra_body"),
-];
+const KNOWN: [&str; 7] = ["model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"];
 
 /// Whether a name is another one but for its case.
 fn is_nearly(name: &[u8], known: &str) -> bool {
@@ -62,7 +49,8 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             let span = cursor.value()?;
             scan.envelope.choices = number(cursor, &span).unwrap_or(1).max(1);
         }
-        b"tools" | b"functions" => scan.read.more += cursor.value()?.len(),
+        b"tools" => scan.read.tools(cursor)?,
+        b"functions" => scan.read.more += cursor.value()?.len(),
         b"response_format" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
@@ -73,15 +61,11 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
             if name == b"user" { scan.envelope.user = span } else { scan.envelope.cache_key = span }
         }
-        b"data_sources" | b"dataSources" | b"cached_content" | b"cachedContent" | b"extra_body" | b"google" => {
-            scan.read.refers = true;
-            scan.read.other(cursor)?;
-        }
         name => {
-            if let Some((_, known)) = KNOWN.into_iter().find(|(folded, _)| is_nearly(name, folded)) {
+            if let Some(known) = KNOWN.into_iter().find(|known| is_nearly(name, known)) {
                 scan.note(|| Fault::case(name, known));
             }
-            scan.read.other(cursor)?;
+            scan.read.setting(cursor, name)?;
         }
     }
     Ok(())

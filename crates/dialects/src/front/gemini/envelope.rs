@@ -1,7 +1,7 @@
 //! The envelope of a Gemini request: the few fields that decide what it may cost and how it is
 //! answered. Which model it is for, and whether a stream is asked for, its path says.
 
-use super::camel;
+use super::{camel, references};
 use crate::front::reading::count::{Read, members};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::front::reading::scan::{Scan, number};
@@ -51,9 +51,9 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &str, found: &m
         }
         "contents" => scan.messages(cursor, "contents", content)?,
         "systemInstruction" => drop(content(cursor, &mut scan.read)?),
-        "tools" => scan.read.more += cursor.value()?.len(),
+        "tools" => scan.read.tools(cursor)?,
         "generationConfig" => settings(scan, cursor, found)?,
-        _ => scan.read.other(cursor)?,
+        name => scan.read.setting(cursor, name.as_bytes())?,
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ fn settings<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, found: &mut Found)
                     }
                 })?;
             }
-            _ => scan.read.other(cursor)?,
+            name => scan.read.setting(cursor, name.as_bytes())?,
         }
         Ok(())
     })?;
@@ -111,7 +111,10 @@ fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
             Ok(())
         }
         b"parts" => one_or_more(cursor, read),
-        _ => read.other(cursor),
+        _ => {
+            read.refers = true;
+            read.other(cursor)
+        }
     })?;
     Ok(is_users)
 }
@@ -142,10 +145,16 @@ fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
                 Ok(())
             }
             "parts" => one_or_more(cursor, read),
-            _ => read.other(cursor),
+            _ => {
+                read.refers |= !references::is_plain(name, false, false);
+                read.other(cursor)
+            }
         }),
         "executableCode" | "codeExecutionResult" => part(cursor, read),
-        _ => read.other(cursor),
+        _ => {
+            read.refers |= !references::is_plain(name, false, false);
+            read.other(cursor)
+        }
     })
 }
 
@@ -257,8 +266,7 @@ mod tests {
         for parts in ["parts", "parts_", "_parts"] {
             let response = format!(r#"{{"name":"f","response":{{}},"{parts}":[{part}]}}"#);
             let body = format!(r#"{{"contents":[{{"parts":[{{"functionResponse":{response}}}]}}]}}"#);
-            let is_read = crate::front::gemini::camel(parts) == "parts";
-            assert_eq!(of(&body).refers, is_read, "{parts}");
+            assert!(of(&body).refers, "{parts}");
         }
     }
 

@@ -48,7 +48,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             scan.envelope.most_tokens = most;
             scan.envelope.places.most_tokens = Some(span);
         }
-        b"tools" => scan.read.more += cursor.value()?.len(),
+        b"tools" => scan.read.tools(cursor)?,
         b"output_config" | b"output_format" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
@@ -57,11 +57,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
         b"metadata" => {
             scan.envelope.user = member(cursor, b"user_id")?;
         }
-        b"container" | b"mcp_servers" | b"thread" => {
-            scan.read.refers = true;
-            scan.read.other(cursor)?;
-        }
-        _ => scan.read.other(cursor)?,
+        _ => scan.read.setting(cursor, name)?,
     }
     Ok(())
 }

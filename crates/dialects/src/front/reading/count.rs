@@ -2,6 +2,7 @@
 //! what may refer to something elsewhere.
 
 use super::media::Medium;
+use crate::front::named::Finder;
 use crate::neutral::usage;
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
@@ -18,6 +19,8 @@ pub(in crate::front) struct Read {
     pub(in crate::front) tokens: usize,
     /// It may refer to something that is not in the body.
     pub(in crate::front) refers: bool,
+    /// What is named beside the conversation.
+    pub(in crate::front) named: Finder,
 }
 
 impl Read {
@@ -39,6 +42,25 @@ impl Read {
         if bytes > Self::SETTING {
             self.more += bytes;
         }
+        Ok(())
+    }
+
+    /// Consumes a field beside the conversation, and finds what it names.
+    pub(in crate::front) fn setting(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
+        let start = cursor.at();
+        self.named.field(cursor, name)?;
+        let bytes = cursor.at().saturating_sub(start);
+        if bytes > Self::SETTING {
+            self.more += bytes;
+        }
+        Ok(())
+    }
+
+    /// Consumes tools, and finds what they name.
+    pub(in crate::front) fn tools(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        let start = cursor.at();
+        self.named.field(cursor, b"tools")?;
+        self.more += cursor.at().saturating_sub(start);
         Ok(())
     }
 

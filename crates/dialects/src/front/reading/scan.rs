@@ -167,11 +167,17 @@ impl<'a> Scan<'a> {
         if let Some(missing) = missing {
             return Err(Fault::missing(missing));
         }
+        if self.read.named.is_full {
+            let message = "the request names too many models, files and URLs beside its conversation";
+            return Err(Fault::plain(message.to_owned()));
+        }
+        let most_prompt = self.read.most(self.bytes);
         Ok(Envelope {
             refers: self.read.refers,
+            named: self.read.named.found,
             prompt_bytes: self.read.text,
             more_bytes: self.read.more.saturating_add(self.read.tokens.saturating_mul(4)),
-            most_prompt: self.read.most(self.bytes),
+            most_prompt,
             ..self.envelope
         })
     }

@@ -1,7 +1,7 @@
 //! The envelope of a Responses request: the few fields that decide where it goes, with their exact
 //! spans. What needs a stored response is refused here.
 
-use super::references::is_servers;
+use super::references;
 use crate::front::reading::count::{Read, elements, members};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::front::reading::scan::{Scan, asks_json, number};
@@ -45,7 +45,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
                 scan.envelope.places.most_tokens = Some(span);
             }
         }
-        b"tools" => tools(cursor, &mut scan.read)?,
+        b"tools" => scan.read.tools(cursor)?,
         b"text" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
@@ -58,7 +58,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             scan.envelope.user = scan.envelope.user.take().or(user);
         }
         b"previous_response_id" | b"conversation" | b"prompt" | b"background" => stored(scan, cursor, name)?,
-        _ => scan.read.other(cursor)?,
+        _ => scan.read.setting(cursor, name)?,
     }
     Ok(())
 }
@@ -112,18 +112,18 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
             Ok(())
         }
         b"content" | b"output" => content(cursor, read),
-        b"tools" => tools(cursor, read),
-        b"container_id" => {
-            read.refers = true;
-            read.other(cursor)
-        }
+        b"tools" => read.tools(cursor),
+        b"container_id" => read.setting(cursor, name),
         b"arguments" | b"input" => {
             read.text += cursor.value()?.len();
             Ok(())
         }
         // These are dropped.
         b"summary" | b"encrypted_content" => cursor.value().map(drop),
-        _ => read.other(cursor),
+        _ => {
+            read.refers |= !references::is_plain(name, true, false);
+            read.other(cursor)
+        }
     })?;
     Ok(is_users)
 }
@@ -135,16 +135,6 @@ fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
         Kind::Object => part(cursor, read),
         Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
     }
-}
-
-/// Consumes a list of tools.
-fn tools(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    let list = cursor.maybe_array(|cursor, _| {
-        read.refers |= is_servers(cursor)?;
-        Ok(())
-    })?;
-    read.more += list.len();
-    Ok(())
 }
 
 /// Consumes a part.
@@ -171,7 +161,10 @@ fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
             read.medium(media::elsewhere(), true);
             cursor.value().map(drop)
         }
-        _ => read.other(cursor),
+        _ => {
+            read.refers |= !references::is_plain(name, false, false);
+            read.other(cursor)
+        }
     })
 }
 

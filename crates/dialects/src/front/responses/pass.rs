@@ -5,30 +5,17 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
-
-use crate::front::{PassedBody, PassedRequest};
+use crate::front::PassedRequest;
+use crate::front::passing::{self, append_line, replace_member};
 use crate::neutral::{ENCRYPTED, Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice, text_of};
-use crate::wire::splice::{Edits, Part};
+use crate::wire::splice::Edits;
 
 /// Changes what must change in a request.
-pub(super) fn request(job: &PassedRequest<'_>) -> Result<PassedBody, Refused> {
-    let mut edits = Edits::new(job.body);
-    let losses = edit(job, &mut edits)?;
-    let mut parts = Vec::new();
-    edits.apply(|part| match part {
-        Part::Old(span) if span.is_empty() => {}
-        Part::Old(span) => parts.push(job.body.slice(span)),
-        Part::New(bytes) => parts.push(Bytes::copy_from_slice(bytes)),
-    });
-    Ok((parts, losses))
-}
-
-fn edit(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let (body, envelope) = (edits.text(), job.envelope);
-    let mut pass = Pass { edits, losses: Losses::default(), refused: None };
+    let mut pass = Pass { edits, losses: Losses::default(), refused: None, forgets: job.forgets };
     if envelope.model != job.model {
         pass.edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
     }
@@ -52,7 +39,6 @@ fn edit(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refuse
             includes = true;
             pass.include(cursor, job.thinks)
         }
-        b"tools" => cursor.maybe_array(|cursor, index| pass.tool(cursor, index, (&envelope.model, job.model))),
         _ => cursor.value(),
     });
     let open = envelope.places.open;
@@ -71,6 +57,8 @@ struct Pass<'p, 'e> {
     edits: &'p mut Edits<'e>,
     losses: Losses,
     refused: Option<Refused>,
+    /// True if no thought goes back.
+    forgets: bool,
 }
 
 /// The items whose ids their server need not know. The others are known by their ids alone.
@@ -125,7 +113,7 @@ impl Pass<'_, '_> {
             b"role" => has_role = true,
             b"id" if slice(text, &value) != b"null" => id = Some((key, value)),
             b"encrypted_content" => {
-                is_sealed = text_of(text, &value).is_some_and(|seal| !seal.is_empty());
+                is_sealed = !self.forgets && text_of(text, &value).is_some_and(|seal| passing::is_signed(&seal));
             }
             _ => {}
         })?;
@@ -145,26 +133,6 @@ impl Pass<'_, '_> {
         }
         Ok(())
     }
-
-    /// Reads a tool, and refuses one that names another model: it would be asked on the account's
-    /// bill, and nobody has looked whether the key may use it.
-    fn tool(&mut self, cursor: &mut Cursor<'_>, index: usize, (asked, sent): (&str, &str)) -> Result<(), Broken> {
-        let text = cursor.text();
-        cursor.maybe_members(|key, value| {
-            if *json::name_of(text, &key) != *b"model" || slice(text, &value) == b"null" {
-                return;
-            }
-            if text_of(text, &value).is_some_and(|named| named == asked) {
-                self.edits.replace(value, json::quote(sent).into_bytes());
-            } else {
-                let param = format!("tools[{index}].model");
-                let message =
-                    format!("`{param}` must be the model of the request: this gateway asks for no other model here");
-                self.refused.get_or_insert_with(|| Refused::unsupported(param, message));
-            }
-        })?;
-        Ok(())
-    }
 }
 
 /// Writes an event of a stream, with the model as a JSON text.
@@ -175,36 +143,23 @@ pub(super) fn event(event: &Event<'_>, model: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(kind.unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\ndata: ");
-    let (mut edits, start) = (Edits::new(data), out.len());
+    let mut edits = Edits::new(data);
     if memchr::memmem::find(data, b"\"response\"").is_some() {
         let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-            b"response" => model_in(cursor, model, &mut edits),
+            b"response" => replace_member(cursor, "model", model, &mut edits),
             _ => cursor.value(),
         });
     }
-    edits.apply_into(out);
-    // An event over several lines goes out on one.
-    let written = out.get_mut(start..).unwrap_or_default();
-    written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    append_line(edits, out);
     out.extend_from_slice(b"\n\n");
 }
 
 /// Writes a whole answer, with the model as a JSON text.
 pub(super) fn whole(body: &[u8], model: &str) -> Vec<u8> {
     let (mut edits, mut out) = (Edits::new(body), Vec::new());
-    let _read = model_in(&mut Cursor::new(body), model, &mut edits);
+    let _read = replace_member(&mut Cursor::new(body), "model", model, &mut edits);
     edits.apply_into(&mut out);
     out
-}
-
-/// Consumes an object, and replaces its `model`.
-fn model_in(cursor: &mut Cursor<'_>, model: &str, edits: &mut Edits<'_>) -> Result<Span, Broken> {
-    let text = cursor.text();
-    cursor.maybe_members(|key, value| {
-        if *json::name_of(text, &key) == *b"model" {
-            edits.replace(value, model.as_bytes().to_vec());
-        }
-    })
 }
 
 fn kind(data: &[u8]) -> Option<String> {

@@ -147,6 +147,7 @@ fn written(
             stream_usage: true,
             kept: &|_| None,
             sealed,
+            other: &|_| crate::OtherModel::Forbidden,
         })
         .unwrap();
     (serde_json::from_slice(&outbound.body.concat()).unwrap(), outbound.losses.names().join(" "))
@@ -176,7 +177,8 @@ fn what_a_model_thought_comes_back_to_it_by_every_door() {
         for front in DOORS {
             for (hides, hid) in [(false, false), (true, true), (false, true), (true, false)] {
                 let name = format!("{} by {} hides {hides} hid {hid}", upstream.dialect.protocol.name, front.name);
-                let passes = front.name == "messages" && upstream.dialect.protocol.name == "anthropic";
+                let passes = upstream.dialect.protocol.for_model(upstream.model).format() == front.name
+                    || (front.name, upstream.dialect.protocol.name) == ("messages", "bedrock");
                 if passes && !(hides && hid) {
                     continue;
                 }
@@ -247,10 +249,14 @@ fn all_thoughts_are_left_out_once_an_upstream_has_refused_them() {
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "their own"}, {"type": "text", "text": "a"}]},
         {"role": "user", "content": "y"}]});
     let bedrock = Dialect::from(&bedrock::PROTOCOL);
-    let write =
-        |sealed| written(&bedrock, "anthropic.claude-sonnet-4-5-20250929-v1:0", (&MESSAGES, false), &body, sealed);
-    let (sent, _) = write(Sealed::Closed);
-    assert!(sent.to_string().contains("their own"), "{sent}");
-    let (sent, losses) = write(Sealed::LeftOut);
-    assert!(!sent.to_string().contains("Hm.") && losses.contains(lost(&MESSAGES)), "{losses} {sent}");
+    let write = |sealed, hides| {
+        written(&bedrock, "anthropic.claude-sonnet-4-5-20250929-v1:0", (&MESSAGES, hides), &body, sealed)
+    };
+    // What is translated, and what passes.
+    for hides in [true, false] {
+        let (sent, _) = write(Sealed::Closed, hides);
+        assert!(sent.to_string().contains("their own"), "{sent}");
+        let (sent, losses) = write(Sealed::LeftOut, hides);
+        assert!(!sent.to_string().contains("Hm.") && losses.contains(lost(&MESSAGES)), "{losses} {sent}");
+    }
 }

@@ -1,19 +1,27 @@
-//! This module has the parts that only Vertex AI has: its hosts by region, and paths that name the
-//! project.
+//! This module has the parts that only Vertex AI has: its hosts by region, paths that name the
+//! project, and Claude, which is asked in Anthropic's format.
 
-use super::{COMMON, Service, TRANSLATION, action, counting, request};
-use crate::neutral::{FieldRefused, Request, Target, Written};
-use crate::upstream::protocol::{BaseUrl, Prices, Protocol, SignsWith, Translation};
+use super::{COMMON, Service, TRANSLATION, action, counting, error, request, traits};
+use crate::neutral::{Family, FieldRefused, Request, Target, Written};
+use crate::upstream::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol, SignsWith, Translation};
+use crate::upstream::{Cloud, anthropic};
+use crate::wire::json::{Cursor, name_of, slice};
 use crate::wire::percent::segment;
 
-/// Gemini on Vertex AI.
+/// Gemini and Claude on Vertex AI.
 pub static VERTEX: Protocol = Protocol {
     name: "vertex",
-    about: "Gemini on Vertex AI, with `project` and `location`. The credential is `service_account`, or a token in `key`. The base URL follows from `location`.",
+    about: "Gemini and Claude on Vertex AI, with `project` and `location`. The credential is `service_account`, or a token in `key`. The base URL follows from `location`.",
     base_url: BaseUrl::OfPlace { usual: GLOBAL, at: vertex_base },
     path: |settings, model, stream| {
         let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
-        vertex_path(project.unwrap_or_default(), place.unwrap_or(GLOBAL), model, stream).into()
+        vertex_path((project.unwrap_or_default(), place.unwrap_or(GLOBAL)), ("google", model), action(stream)).into()
+    },
+    traits: |model| if is_claude(model) { anthropic::traits(model) } else { traits(model) },
+    endpoints: Endpoints { of_model: |model| is_claude(model).then_some(&CLAUDE), ..ENDPOINTS },
+    error: |_, head, body| {
+        let read = if is_anthropics_error(body) { anthropic::error } else { error };
+        read(head.status, head.content_type, body)
     },
     signs_with: SignsWith::ServiceAccount,
     // Some models cost more outside the global location.
@@ -24,6 +32,37 @@ pub static VERTEX: Protocol = Protocol {
     translation: Some(Translation { request: vertex_request, counting: Some(counting::VERTEX), ..TRANSLATION }),
     ..COMMON
 };
+
+/// Claude on Vertex AI.
+static CLAUDE: Protocol = Protocol {
+    path: |settings, model, stream| {
+        let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
+        let action = if stream { ":streamRawPredict" } else { ":rawPredict" };
+        vertex_path((project.unwrap_or_default(), place.unwrap_or(GLOBAL)), ("anthropic", model), action).into()
+    },
+    family: Some(Family::Claude),
+    endpoints: ENDPOINTS,
+    translation: Some(Translation {
+        cloud: Some(&Cloud { version: "vertex-2023-10-16", is_bare: false }),
+        ..anthropic::TRANSLATION
+    }),
+    ..VERTEX
+};
+
+/// Returns whether a model is one of Anthropic's.
+fn is_claude(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    name.starts_with("claude-") || model.starts_with("publishers/anthropic/")
+}
+
+/// Returns whether an error comes from Anthropic's part of the service: it says that it is one.
+fn is_anthropics_error(body: &[u8]) -> bool {
+    let mut found = false;
+    let _read = Cursor::new(body).maybe_members(|key, value| {
+        found |= *name_of(body, &key) == *b"type" && slice(body, &value) == br#""error""#;
+    });
+    found
+}
 
 /// The location in which Vertex AI runs a model if the account names none.
 const GLOBAL: &str = "global";
@@ -42,14 +81,13 @@ fn vertex_base(location: &str) -> String {
 
 /// Returns the path after the base URL for a model. The model's name may have its publisher
 /// (`publishers/x/models/y`). A tuned model has its endpoint (`endpoints/123`).
-fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> String {
+fn vertex_path((project, location): (&str, &str), (publisher, model): (&str, &str), action: &str) -> String {
     let place = format!("/v1/projects/{}/locations/{}", segment(project), segment(location));
-    let action = action(stream);
     if let Some(endpoint) = model.strip_prefix("endpoints/") {
         return format!("{place}/endpoints/{}{action}", segment(endpoint));
     }
     let published = model.strip_prefix("publishers/").and_then(|rest| rest.split_once("/models/"));
-    let (publisher, model) = published.unwrap_or(("google", model.strip_prefix("models/").unwrap_or(model)));
+    let (publisher, model) = published.unwrap_or((publisher, model.strip_prefix("models/").unwrap_or(model)));
     format!("{place}/publishers/{}/models/{}{action}", segment(publisher), segment(model))
 }
 
@@ -61,6 +99,10 @@ pub(super) fn vertex_request(request: &Request<'_>, target: &Target<'_>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::{CHAT, Front, MESSAGES};
+    use crate::neutral::ErrorHead;
+    use crate::upstream::Settings;
+    use crate::{Dialect, Translate};
 
     #[test]
     fn every_kind_of_location_has_its_host() {
@@ -75,7 +117,9 @@ mod tests {
 
     #[test]
     fn paths_name_project_location_and_model() {
-        let check = |model, stream, path: &str| assert_eq!(vertex_path("p-1", "eu", model, stream), path);
+        let check = |model, stream, path: &str| {
+            assert_eq!(vertex_path(("p-1", "eu"), ("google", model), action(stream)), path);
+        };
         let base = "/v1/projects/p-1/locations/eu/publishers/google/models/";
         check("gemini-2.5-pro", false, &format!("{base}gemini-2.5-pro:generateContent"));
         check("gemini-2.5-pro", true, &format!("{base}gemini-2.5-pro:streamGenerateContent?alt=sse"));
@@ -90,8 +134,63 @@ mod tests {
         check("../../x", false, &format!("{base}..%2F..%2Fx:generateContent"));
         check("publishers/../models/x", false, "/v1/projects/p-1/locations/eu/publishers/__/models/x:generateContent");
         assert_eq!(
-            vertex_path("..", "a/b?c", "m", false),
+            vertex_path(("..", "a/b?c"), ("google", "m"), action(false)),
             "/v1/projects/__/locations/a%2Fb%3Fc/publishers/google/models/m:generateContent"
         );
+    }
+
+    #[test]
+    fn claude_is_asked_in_anthropics_format() {
+        let write = |front: &'static Front, model: &str, stream: bool| {
+            let body = format!(
+                r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}],"stream":{stream}}}"#
+            );
+            let body = bytes::Bytes::from(body);
+            let settings = Settings { project: Some("p".into()), place: Some("eu".into()), ..Settings::NONE };
+            let outbound = Dialect::new(&VERTEX, settings).write(&Translate {
+                body: &body,
+                envelope: &(front.envelope)(&body).unwrap(),
+                model,
+                traits: (VERTEX.traits)(model),
+                default_max_tokens: None,
+                within: None,
+                hide_reasoning: false,
+                stream_usage: true,
+                kept: &|_| None,
+                sealed: crate::neutral::seal::Sealed::Closed,
+                other: &|_| crate::OtherModel::Forbidden,
+            });
+            let outbound = outbound.unwrap();
+            (outbound.path.into_owned(), String::from_utf8(outbound.body.concat()).unwrap())
+        };
+        let base = "/v1/projects/p/locations/eu/publishers/anthropic/models/claude-sonnet-4-5%4020250929";
+        for model in ["claude-sonnet-4-5@20250929", "publishers/anthropic/models/claude-sonnet-4-5@20250929"] {
+            let (path, body) = write(&CHAT, model, true);
+            assert_eq!(path, format!("{base}:streamRawPredict"));
+            let start = r#"{"anthropic_version":"vertex-2023-10-16","max_tokens":9,"stream":true,"#;
+            assert!(body.starts_with(start) && !body.contains("model"), "{body}");
+            assert_eq!(write(&MESSAGES, model, false).0, format!("{base}:rawPredict"));
+        }
+        assert!(
+            write(&CHAT, "gemini-2.5-pro", false)
+                .0
+                .ends_with("/publishers/google/models/gemini-2.5-pro:generateContent")
+        );
+        assert_eq!(VERTEX.for_model("claude-sonnet-4-5").family, Some(Family::Claude));
+        assert_eq!(VERTEX.for_model("gemini-2.5-pro").family, Some(Family::Gemini));
+    }
+
+    #[test]
+    fn an_error_is_googles_or_anthropics() {
+        let error = |status, body: &str| {
+            let head = ErrorHead { status, content_type: None, error_type: None };
+            let error = (VERTEX.error)(&Settings::NONE, &head, body.as_bytes());
+            (error.status, error.code, error.message)
+        };
+        let googles = r#"{"error":{"code":429,"message":"Quota","status":"RESOURCE_EXHAUSTED"}}"#;
+        assert_eq!(error(429, googles), (Some(429), Some("rate_limit_exceeded".to_owned()), "Quota".to_owned()));
+        let anthropics = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
+        let (status, code, _) = error(400, anthropics);
+        assert_eq!((status, code.as_deref()), (Some(400), Some("context_length_exceeded")));
     }
 }

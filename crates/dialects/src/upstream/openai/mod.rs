@@ -44,7 +44,7 @@ pub use stray::Strays;
 use std::borrow::Cow;
 
 use super::endpoint::Endpoint;
-use super::protocol::{BaseUrl, Endpoints, Protocol};
+use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol};
 use crate::wire::json::{Span, slice};
 
 /// OpenAI, and every server that imitates it.
@@ -55,6 +55,7 @@ pub static PROTOCOL: Protocol = Protocol {
     endpoints: Endpoints {
         others: &[(Endpoint::Responses, &responses::PROTOCOL)],
         usual: |_, host| if is_own(host) { &Endpoint::ALL } else { &[Endpoint::Chat] },
+        ..ENDPOINTS
     },
     key_variable: Some("OPENAI_API_KEY"),
     error: |settings, head, body| refusal(settings.quirks, head.status, body, head.content_type),

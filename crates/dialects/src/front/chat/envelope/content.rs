@@ -27,7 +27,8 @@ pub(super) fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, 
         }),
         b"function_call" => call(cursor, read),
         name => {
-            read.refers |= !is_plain_in_message(name) && matches!(cursor.kind()?, Kind::Array | Kind::Object);
+            read.refers |=
+                !is_plain_in_message(name) && matches!(cursor.kind()?, Kind::Array | Kind::Object | Kind::String);
             read.other(cursor)
         }
     })?;

@@ -148,7 +148,7 @@ fn no_body_panics() {
         if (GEMINI.envelope)(body).is_ok() {
             let _read = read(body);
         }
-        let _read = (read(body).is_ok(), (GEMINI.check_references)(&nothing, body).is_ok());
+        let _read = (read(body).is_ok(), GEMINI.contents.check(&nothing, body).is_ok());
     };
     for at in 0..TURN.len() {
         try_it(&TURN.as_bytes()[..at]);
@@ -404,10 +404,12 @@ fn written(dialect: &Dialect, body: &str, model: &str) -> (serde_json::Value, St
         traits: (dialect.protocol.traits)(model),
         default_max_tokens: Some(100),
         within: None,
-        hide_reasoning: false,
+        // Where thinking is hidden, nothing passes.
+        hide_reasoning: true,
         stream_usage: true,
         kept: &|_| None,
         sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|_| crate::OtherModel::Forbidden,
     };
     let outbound = dialect.write(&job).unwrap_or_else(|why| panic!("{why:?}"));
     (serde_json::from_slice(&outbound.body.concat()).unwrap(), outbound.losses.names().join(" "))

@@ -1,14 +1,20 @@
+use bytes::Bytes;
+
 use super::*;
 use crate::front::MESSAGES;
-use crate::neutral::Refused;
 
-/// Passes a body to the model `up`, whose answers may have a thousand tokens.
+/// The most tokens of an answer.
+const MOST: u64 = 4000;
+
+/// Passes a body to the model `up`.
 fn passed(body: &str) -> (String, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let envelope = (MESSAGES.envelope)(&body).expect("a request");
-    let job = PassedRequest { body: &body, envelope: &envelope, model: "up", max_output: Some(1000), thinks: false };
-    let (parts, losses) = request(&job).expect("it passes");
-    (String::from_utf8(parts.concat()).unwrap(), losses.names().join(" "))
+    let job = PassedRequest { envelope: &envelope, model: "up", max_output: Some(MOST), thinks: false, forgets: false };
+    let (mut edits, mut out) = (Edits::new(&body), Vec::new());
+    let losses = request(&job, &mut edits).expect("it passes");
+    edits.apply_into(&mut out);
+    (String::from_utf8(out).unwrap(), losses.names().join(" "))
 }
 
 #[test]
@@ -16,7 +22,31 @@ fn only_what_must_change_is_changed() {
     let more = r#""odd" : {"a":[1e9]}, "messages" :[ {"role":"user","content":"é"}], "container":null"#;
     let body = |model: &str, most: &str| format!(r#"{{ "model" :"{model}",  "max_tokens":{most} , {more} }}"#);
     assert_eq!(passed(&body("m", "7")), (body("up", "7"), String::new()));
-    assert_eq!(passed(&body("m", "128000")), (body("up", "1000"), "max_tokens".to_owned()));
+    assert_eq!(passed(&body("m", "128000")), (body("up", "4000"), "max_tokens".to_owned()));
+}
+
+#[test]
+fn a_budget_of_thinking_stays_below_the_most_tokens() {
+    let body = |model: &str, most: u64, budget: u64| {
+        format!(
+            r#"{{"model":"{model}","thinking":{{"type":"enabled","budget_tokens":{budget}}},"max_tokens":{most},"messages":[{{}}]}}"#
+        )
+    };
+    let both = "max_tokens thinking.budget_tokens";
+    for (most, budget, after, losses) in [
+        (4000, 3999, (4000, 3999), ""),
+        (8000, 3999, (4000, 3999), "max_tokens"),
+        (8000, 4000, (4000, 1024), both),
+        (8000, 7000, (4000, 3000), both),
+        (32_000, 31_999, (4000, 3999), both),
+        (8000, 9000, (4000, 3999), both),
+    ] {
+        assert_eq!(
+            passed(&body("m", most, budget)),
+            (body("up", after.0, after.1), losses.to_owned()),
+            "{most} {budget}"
+        );
+    }
 }
 
 #[test]
@@ -38,32 +68,6 @@ fn thinking_without_a_signature_stays_away() {
     ] {
         assert_eq!(passed(&body("m", &before)), (body("up", &after), losses.to_owned()));
     }
-}
-
-#[test]
-fn no_other_model_is_asked() {
-    for (field, param) in [
-        (
-            r#""tools":[{"type":"custom","name":"f"},{"type":"advisor_20260301","name":"a","model":"dear"}]"#,
-            "tools[1].model",
-        ),
-        (r#""fallbacks":[{"model":"dear"}]"#, "fallbacks[0].model"),
-        (r#""fallbacks":"default""#, "fallbacks"),
-        (r#""fallbacks":[{"model":"m"},{"model":["dear"]}]"#, "fallbacks[1].model"),
-    ] {
-        let body = format!(r#"{{"model":"m","max_tokens":1,"messages":[{{"role":"user","content":"x"}}],{field}}}"#);
-        let body = Bytes::from(body);
-        let envelope = (MESSAGES.envelope)(&body).expect("a request");
-        let job = PassedRequest { body: &body, envelope: &envelope, model: "up", max_output: None, thinks: false };
-        let Err(Refused::Unsupported(why)) = request(&job) else { panic!("{field} passes") };
-        assert_eq!(why.param, param);
-    }
-    let body = |model: &str| {
-        format!(
-            r#"{{"model":"{model}","max_tokens":1,"messages":[{{"role":"user","content":"x"}}],"tools":[{{"name":"f","model":"{model}"}}],"fallbacks":[{{"model":"{model}"}}]}}"#
-        )
-    };
-    assert_eq!(passed(&body("m")).0, body("up"));
 }
 
 #[test]

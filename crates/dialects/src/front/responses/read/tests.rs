@@ -25,6 +25,7 @@ fn written(protocol: &'static Protocol, fields: &Json) -> (Json, Vec<String>, Ec
         stream_usage: true,
         kept: &|_| None,
         sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|_| crate::OtherModel::Forbidden,
     };
     let outbound = Dialect::from(protocol).write(&job).unwrap_or_else(|why| panic!("{why:?}"));
     let names = outbound.losses.names().iter().map(|name| name.clone().into_owned()).collect();
@@ -440,6 +441,7 @@ fn a_dialects_refusal_names_the_item() {
         stream_usage: true,
         kept: &|_| None,
         sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|_| crate::OtherModel::Forbidden,
     };
     let refused = Dialect::from(&openai::PROTOCOL).write(&job).err();
     assert!(matches!(refused, Some(Refused::Invalid(why)) if why.param == "input[1]"));

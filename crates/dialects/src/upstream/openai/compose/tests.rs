@@ -31,6 +31,7 @@ fn outbound(model: &str, traits: Traits, members: &Value) -> Result<Outbound, Re
         stream_usage: true,
         kept: &|_| None,
         sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|_| crate::OtherModel::Forbidden,
     })
 }
 
@@ -219,6 +220,7 @@ fn tools_are_functions_and_schemas_stay_as_they_are() {
         stream_usage: true,
         kept: &|_| None,
         sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|_| crate::OtherModel::Forbidden,
     };
     let sent = String::from_utf8(Dialect::from(&PROTOCOL).write(&job).unwrap().body.concat()).unwrap();
     let expected = format!(
@@ -446,6 +448,7 @@ fn what_a_server_does_not_take_is_named_in_the_callers_words() {
             stream_usage: true,
             kept: &|_| None,
             sealed: crate::neutral::seal::Sealed::Closed,
+            other: &|_| crate::OtherModel::Forbidden,
         });
         let words = match outbound {
             Ok(outbound) => outbound.losses.names().join(" "),
@@ -490,6 +493,7 @@ fn a_picture_that_a_server_does_not_fetch_is_refused_in_the_callers_message() {
         stream_usage: true,
         kept: &|_| None,
         sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|_| crate::OtherModel::Forbidden,
     });
     let Some(Refused::Unsupported(why)) = refused.err() else { panic!("it is sent") };
     assert_eq!(why.param, "messages[2].content", "{}", why.message);

@@ -27,6 +27,9 @@ pub(crate) const TRANSLATION: Translation = Translation {
     reader: |_| Box::new(stream::ResponsesReader::default()),
     max_tokens: "/max_output_tokens",
     counting: None,
+    format: "responses",
+    inner: |_| None,
+    cloud: None,
 };
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ fn outbound(front: &'static Front, model: &str, body: &Value, kept: Option<Kept>
         stream_usage: true,
         kept: &|_| kept.clone(),
         sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|_| crate::OtherModel::Forbidden,
     })
 }
 

@@ -1,0 +1,95 @@
+//! The look for references in a conversation: texts that name something which the request does not
+//! hold. They may stand at any depth, results of tools included.
+
+use super::place::{BodyPlace, Folded};
+use super::references::{AllowedReferences, Judgement};
+use crate::neutral::Refused;
+use crate::wire::json::{Broken, Cursor, Kind, name_of, text_of};
+
+/// The conversation of a request, in the words of its format.
+pub struct Contents {
+    /// The fields that hold it, without case and underscores.
+    pub(crate) fields: &'static [&'static str],
+    /// Returns whether a member refers to nothing: a server makes text of it, or it is what the
+    /// model said. The arguments are the name, whether it stands in the message itself, and whether
+    /// it holds a text.
+    pub(crate) is_plain: fn(&[u8], bool, bool) -> bool,
+    /// The types of results of a search. Their addresses say where they were found; nobody fetches
+    /// them again.
+    pub(crate) results: &'static [&'static str],
+}
+
+/// The reading of one body.
+struct Look<'c> {
+    contents: &'c Contents,
+    allowed: AllowedReferences,
+    refused: Option<Refused>,
+}
+
+impl Contents {
+    /// Refuses a conversation that refers to what it may not. The body was read before.
+    pub(super) fn check(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
+        let mut look = Look { contents: self, allowed: *allowed, refused: None };
+        // What is no JSON was refused before.
+        let _read = Cursor::new(body).object(|cursor, key| {
+            let name = name_of(body, &key);
+            match self.fields.contains(&Folded::of(&name).word()) {
+                true => look.value(cursor, &BodyPlace::of(&name)),
+                false => cursor.value().map(drop),
+            }
+        });
+        look.refused.map_or(Ok(()), Err)
+    }
+}
+
+impl Look<'_> {
+    /// Reads any value. The scanner bounds the depth.
+    fn value(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> Result<(), Broken> {
+        match cursor.kind()? {
+            Kind::Object => self.object(cursor, place),
+            Kind::Array => cursor.array(|cursor, index| self.value(cursor, &place.element(index))).map(drop),
+            Kind::String if !place.is_outside() => {
+                let (text, span) = (cursor.text(), cursor.value()?);
+                self.refuse(self.allowed.judge(place.name(), text, &span), place);
+                Ok(())
+            }
+            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
+        }
+    }
+
+    /// Reads an object. Its type may come last, so its own addresses are judged at its end.
+    fn object(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> Result<(), Broken> {
+        let (text, is_message) = (cursor.text(), place.is_outside());
+        let (mut types, mut is_found, mut held) = (0, false, None);
+        cursor.object(|cursor, key| {
+            let (name, kind) = (name_of(text, &key), cursor.kind()?);
+            let is_text = kind == Kind::String;
+            match &*name {
+                b"type" => {
+                    types += 1;
+                    let kind = text_of(text, &cursor.value()?);
+                    is_found = kind.is_some_and(|kind| self.contents.results.contains(&&*kind));
+                    Ok(())
+                }
+                name if (self.contents.is_plain)(name, is_message, is_text) => cursor.value().map(drop),
+                name @ (b"url" | b"source") if is_text && !self.contents.results.is_empty() => {
+                    let span = cursor.value()?;
+                    held = held.or(self.allowed.judge(name, text, &span));
+                    Ok(())
+                }
+                name => self.value(cursor, &place.member(name)),
+            }
+        })?;
+        if !(is_found && types == 1) {
+            self.refuse(held, place);
+        }
+        Ok(())
+    }
+
+    /// Keeps the first refusal.
+    fn refuse(&mut self, judgement: Option<Judgement>, place: &BodyPlace<'_>) {
+        if let Some(judgement) = judgement.filter(|_| self.refused.is_none()) {
+            self.refused = Some(Refused::unsupported(place.shown(), judgement.message()));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What a request names beside its conversation: other models, what is stored at the account, files
+//! and URLs. They are found as the body is scanned, and judged before anything goes up.
+//!
+//! A name of a member decides what its value is ([`row`]), wherever it stands in the settings: so a
+//! place that is new today is judged too.
+
+use std::borrow::Cow;
+
+use super::place::{BodyPlace, Folded};
+use super::references::{AllowedReferences, Judgement, names_file, names_place};
+use crate::neutral::Refused;
+use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, slice, text_of};
+
+/// A thing that a request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    what: What,
+    /// Where it stands, for the caller.
+    pub(crate) param: String,
+    /// Where its text stands.
+    pub(crate) span: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    /// A model.
+    Model,
+    /// A model, in a tool of which nobody knows what it does with it.
+    ModelOfUnknownTool,
+    /// What is stored at the account.
+    Stored(StoredKind),
+    /// A text that may be a file's id or a URL, in a member of this name.
+    Text(String),
+}
+
+/// What is stored at an account, by the word that allows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StoredKind {
+    Files,
+    Cached,
+    Data,
+}
+
+/// What a member holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Row {
+    /// A model, or several.
+    Model,
+    /// The name of something that is stored at the account.
+    Stored(StoredKind),
+    /// Nothing that is looked at: a schema, or words of the caller's.
+    Nothing,
+    /// Anything else: what is in it is looked at.
+    Other,
+}
+
+/// The table of names, without case and underscores.
+const ROWS: [(&str, Row); 30] = [
+    ("adapterid", Row::Model),
+    ("modelname", Row::Model),
+    ("cachedcontent", Row::Stored(StoredKind::Cached)),
+    ("datasources", Row::Stored(StoredKind::Data)),
+    ("retrieval", Row::Stored(StoredKind::Data)),
+    ("container", Row::Stored(StoredKind::Files)),
+    ("containerid", Row::Stored(StoredKind::Files)),
+    ("filesearchstorenames", Row::Stored(StoredKind::Files)),
+    ("prompt", Row::Stored(StoredKind::Files)),
+    ("skillid", Row::Stored(StoredKind::Files)),
+    ("thread", Row::Stored(StoredKind::Files)),
+    ("vectorstoreid", Row::Stored(StoredKind::Files)),
+    ("vectorstoreids", Row::Stored(StoredKind::Files)),
+    ("clientmetadata", Row::Nothing),
+    ("description", Row::Nothing),
+    ("function", Row::Nothing),
+    ("functiondeclarations", Row::Nothing),
+    ("functions", Row::Nothing),
+    ("inputexamples", Row::Nothing),
+    ("inputschema", Row::Nothing),
+    ("jsonschema", Row::Nothing),
+    ("labels", Row::Nothing),
+    ("metadata", Row::Nothing),
+    ("outputschema", Row::Nothing),
+    ("parametersjsonschema", Row::Nothing),
+    ("properties", Row::Nothing),
+    ("responsejsonschema", Row::Nothing),
+    ("responseschema", Row::Nothing),
+    ("schema", Row::Nothing),
+    ("stop", Row::Nothing),
+];
+
+/// Returns what a member of this folded name holds.
+fn row(name: &str) -> Row {
+    let is_model = || ["model", "models", "fallbacks"].iter().any(|end| name.ends_with(end));
+    let other = || if is_model() { Row::Model } else { Row::Other };
+    ROWS.iter().find(|(known, _)| *known == name).map_or_else(other, |(_, row)| *row)
+}
+
+/// Tools whose `parameters` are a schema of the caller's.
+fn is_callers(kind: &str) -> bool {
+    matches!(kind, "function" | "custom" | "tool_search")
+}
+
+/// Tools of providers of which it is known what they do with a model.
+fn is_known(kind: &str) -> bool {
+    is_callers(kind) || kind == "image_generation" || ["advisor_", "openrouter:"].iter().any(|of| kind.starts_with(of))
+}
+
+/// No request needs more. The bound keeps the list small beside the body.
+const MOST: usize = 256;
+
+impl Named {
+    /// Returns whether it is a model.
+    pub(crate) fn is_model(&self) -> bool {
+        matches!(self.what, What::Model | What::ModelOfUnknownTool)
+    }
+
+    /// Returns whether it is a model in a tool of which nobody knows what it does with it.
+    pub(crate) fn is_of_unknown_tool(&self) -> bool {
+        self.what == What::ModelOfUnknownTool
+    }
+
+    /// Returns why the account does not let callers name it, if it does not.
+    pub(super) fn refused(&self, allowed: &AllowedReferences, body: &[u8]) -> Option<Refused> {
+        let stored = |is_allowed: bool, judgement| (!is_allowed).then_some(judgement);
+        let judgement = match &self.what {
+            What::Model | What::ModelOfUnknownTool => None,
+            What::Stored(StoredKind::Files) => stored(allowed.files, Judgement::STORED),
+            What::Stored(StoredKind::Cached) => stored(allowed.cached, Judgement::CACHED),
+            What::Stored(StoredKind::Data) => stored(allowed.data_sources, Judgement::DATA_SOURCES),
+            What::Text(name) => allowed.judge(name.as_bytes(), body, &self.span),
+        };
+        judgement.map(|judgement| Refused::unsupported(self.param.clone(), judgement.message()))
+    }
+}
+
+/// The list of what a request names.
+#[derive(Debug, Default)]
+pub(super) struct Finder {
+    pub(super) found: Vec<Named>,
+    /// True if there was more than a request needs.
+    pub(super) is_full: bool,
+}
+
+impl Finder {
+    /// Consumes the value of a field. The scanner bounds the depth.
+    pub(super) fn field(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
+        match cursor.kind()? {
+            Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
+            Kind::String | Kind::Array | Kind::Object => {
+                self.value(cursor, &BodyPlace::of(name), row(Folded::of(name).word()))
+            }
+        }
+    }
+
+    fn value(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>, row: Row) -> Result<(), Broken> {
+        match (row, cursor.kind()?) {
+            (Row::Stored(store), _) => {
+                let span = cursor.value()?;
+                if says_something(cursor.text(), &span) {
+                    self.push(What::Stored(store), place, span);
+                }
+            }
+            (Row::Model | Row::Other, Kind::Array) => {
+                cursor.array(|cursor, index| self.value(cursor, &place.element(index), row))?;
+            }
+            (Row::Model | Row::Other, Kind::Object) => self.object(cursor, place, row)?,
+            (Row::Model, Kind::String) => {
+                let span = cursor.value()?;
+                self.push(What::Model, place, span);
+            }
+            (Row::Other, Kind::String) => {
+                let span = cursor.value()?;
+                let name = place.name();
+                if names_place(name) || names_file(name) {
+                    self.push(What::Text(String::from_utf8_lossy(name).into_owned()), place, span);
+                }
+            }
+            (Row::Nothing | Row::Model | Row::Other, _) => {
+                cursor.value()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Consumes an object. Its type may come last, so it is judged at its end.
+    fn object(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>, of: Row) -> Result<(), Broken> {
+        let (text, start) = (cursor.text(), self.found.len());
+        let (mut kind, mut of_parameters): (Option<Cow<'_, str>>, Vec<Named>) = (None, Vec::new());
+        cursor.object(|cursor, key| {
+            let name = name_of(text, &key);
+            let (folded, inside) = (Folded::of(&name), place.member(&name));
+            match (folded.word(), cursor.kind()?) {
+                ("type", Kind::String) => kind = text_of(text, &cursor.value()?),
+                ("parameters", _) if kind.as_deref().is_some_and(is_callers) => {
+                    cursor.value()?;
+                }
+                ("parameters", _) => {
+                    let before = std::mem::take(&mut self.found);
+                    self.value(cursor, &inside, Row::Other)?;
+                    of_parameters = std::mem::replace(&mut self.found, before);
+                }
+                // A map of models to lists of models, or an object that describes one.
+                ("id" | "name" | "slug", Kind::String) if of == Row::Model => {
+                    self.value(cursor, &inside, Row::Model)?;
+                }
+                (word, Kind::Array) if of == Row::Model && row(word) == Row::Other => {
+                    self.value(cursor, &inside, Row::Model)?;
+                }
+                (word, _) => self.value(cursor, &inside, row(word))?,
+            }
+            Ok(())
+        })?;
+        let kind = kind.unwrap_or(Cow::Borrowed("function"));
+        if !is_callers(&kind) {
+            self.found.append(&mut of_parameters);
+        }
+        if !is_known(&kind) && Folded::of(place.name()).word() == "tools" {
+            let of_tool = self.found.iter_mut().skip(start);
+            of_tool.filter(|named| named.is_model()).for_each(|named| named.what = What::ModelOfUnknownTool);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, what: What, place: &BodyPlace<'_>, span: Span) {
+        if self.found.len() < MOST {
+            self.found.push(Named { what, param: place.shown(), span });
+        } else {
+            self.is_full = true;
+        }
+    }
+}
+
+/// Returns whether a value names anything. A container that is made for the request is none that is
+/// stored.
+fn says_something(text: &[u8], span: &Span) -> bool {
+    let value = slice(text, span);
+    if !value.starts_with(b"{") {
+        return !matches!(value, b"null" | b"\"\"" | b"[]" | b"false");
+    }
+    let (mut is_new, mut has_files) = (false, false);
+    let _read = Cursor::new(value).members(|key, member| match &*name_of(value, &key) {
+        b"type" => is_new = slice(value, &member) == br#""auto""#,
+        b"file_ids" | b"skills" => has_files |= !matches!(slice(value, &member), b"null" | b"[]"),
+        _ => {}
+    });
+    !is_new || has_files
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+use bytes::Bytes;
+
+use crate::front::references::{AllowedReferences, Urls};
+use crate::front::{Asked, CHAT, Envelope, Front, GEMINI, MESSAGES, RESPONSES};
+use crate::neutral::Refused;
+use crate::upstream::{anthropic, gemini, openai};
+use crate::{Dialect, OtherModel, Outbound, Translate};
+
+const NOTHING: AllowedReferences = AllowedReferences::NOTHING;
+
+/// A door, an account of its format if there is one, and a request for the model `m`.
+fn doors() -> [(&'static Front, Dialect, &'static str); 4] {
+    let openai = || Dialect::from(&openai::PROTOCOL);
+    [
+        (&CHAT, openai(), r#"{"model":"m","messages":[{"role":"user","content":"x"}]"#),
+        (
+            &MESSAGES,
+            Dialect::from(&anthropic::PROTOCOL),
+            r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}]"#,
+        ),
+        (&RESPONSES, openai(), r#"{"model":"m","input":"x""#),
+        (&GEMINI, Dialect::from(&gemini::PROTOCOL), r#"{"contents":[{"parts":[{"text":"x"}]}]"#),
+    ]
+}
+
+fn envelope(front: &'static Front, body: &[u8]) -> Envelope {
+    let model = (*front == GEMINI).then(|| "m".to_owned());
+    (front.envelope)(body).expect("a request").at(Asked { model, stream: false })
+}
+
+/// Writes a request for the account's model `up`. The caller may use `ours`, which is `theirs`
+/// there, and `far`, which is elsewhere.
+fn write(front: &'static Front, dialect: &Dialect, body: &str) -> Result<Outbound, Refused> {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    dialect.write(&Translate {
+        body: &body,
+        envelope: &envelope(front, &body),
+        model: "up",
+        traits: (dialect.protocol.traits)("up"),
+        default_max_tokens: None,
+        within: None,
+        hide_reasoning: false,
+        stream_usage: true,
+        kept: &|_| None,
+        sealed: crate::neutral::seal::Sealed::Closed,
+        other: &|name| match name {
+            "ours" => OtherModel::Here("theirs".into()),
+            "far" => OtherModel::Elsewhere,
+            _ => OtherModel::Forbidden,
+        },
+    })
+}
+
+fn param(refused: Refused) -> String {
+    match refused {
+        Refused::Unsupported(why) | Refused::Invalid(why) => why.param,
+    }
+}
+
+/// Every place where a request of a door can name a model, with the name that callers are told.
+const MODELS: [(&str, &str, &str); 24] = [
+    ("chat", r#""models":["m","NAME"]"#, "models[1]"),
+    ("chat", r#""fallbacks":["NAME"]"#, "fallbacks[0]"),
+    ("chat", r#""fallbacks":[{"model":"NAME","messages":[{"role":"user","content":"x"}]}]"#, "fallbacks[0].model"),
+    ("chat", r#""fallbacks":[{"m":["NAME"]}]"#, "fallbacks[0].m[0]"),
+    ("chat", r#""context_window_fallbacks":[{"m":["NAME"]}]"#, "context_window_fallbacks[0].m[0]"),
+    ("chat", r#""content_policy_fallbacks":[{"m":["NAME"]}]"#, "content_policy_fallbacks[0].m[0]"),
+    ("chat", r#""plugins":[{"id":"web","model":"NAME"}]"#, "plugins[0].model"),
+    ("chat", r#""plugins":[{"id":"auto-router","allowed_models":["NAME"]}]"#, "plugins[0].allowed_models[0]"),
+    ("chat", r#""draft_model":"NAME""#, "draft_model"),
+    ("chat", r#""adapter_id":"NAME""#, "adapter_id"),
+    ("chat", r#""extra_body":{"fallback\u005fmodels":["NAME"]}"#, "extra_body.fallback_models[0]"),
+    ("chat", r#""moderation":{"model":"NAME"}"#, "moderation.model"),
+    ("chat", r#""tools":[{"parameters":{"model":"NAME"},"type":"openrouter:advisor"}]"#, "tools[0].parameters.model"),
+    (
+        "messages",
+        r#""fallbacks":[{"model":"NAME","thinking":{"type":"adaptive"},"max_tokens":9}]"#,
+        "fallbacks[0].model",
+    ),
+    ("messages", r#""fallbacks":"NAME""#, "fallbacks"),
+    ("messages", r#""tools":[{"model":"NAME","type":"advisor_20260301","name":"a"}]"#, "tools[0].model"),
+    ("messages", r#""new_field":{"inner":[{"model":"NAME"}]}"#, "new_field.inner[0].model"),
+    ("responses", r#""tools":[{"type":"image_generation","model":"NAME"}]"#, "tools[0].model"),
+    ("responses", r#""moderation":{"model":"NAME"}"#, "moderation.model"),
+    ("gemini", r#""model":"NAME""#, "model"),
+    ("gemini", r#""model":"models/NAME""#, "model"),
+    ("gemini", r#""generateContentRequest":{"model":"models/NAME"}"#, "generateContentRequest.model"),
+    (
+        "gemini",
+        r#""generation_config":{"routingConfig":{"manualMode":{"modelName":"NAME"}}}"#,
+        "routingConfig.manualMode.modelName",
+    ),
+    ("gemini", r#""tools":[{"newTool":{"model":"NAME"}}]"#, "tools[0].newTool.model"),
+];
+
+#[test]
+fn a_model_is_that_of_the_request_or_one_that_the_key_may_use_here() {
+    for (front, dialect, base) in doors() {
+        for (_, field, expected) in MODELS.iter().filter(|(door, ..)| *door == front.name) {
+            let body = |name: &str| format!("{base},{}}}", field.replace("NAME", name));
+            assert_eq!(write(front, &dialect, &body("dear")).err().map(param).as_deref(), Some(*expected), "{field}");
+            let passes = *front != RESPONSES;
+            for (name, becomes) in [("m", "up"), ("ours", "theirs"), ("far", "")] {
+                match write(front, &dialect, &body(name)) {
+                    Ok(outbound) => {
+                        let written = String::from_utf8(outbound.body.concat()).unwrap();
+                        let is_there = written.contains(&format!(r#""{becomes}""#));
+                        assert!(is_there || !passes || *front == GEMINI, "{field} {name}: {written}");
+                        assert!(
+                            !written.contains("dear") && (name == "m" || !written.contains(&format!(r#""{name}""#)))
+                        );
+                        assert!(name != "far" || !passes, "{field}");
+                    }
+                    // What cannot be said in another format is refused for itself.
+                    Err(why) => assert!(name == "far" || !passes, "{field} {name}: {why:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_model_in_a_tool_that_nobody_knows_is_refused_even_if_it_is_allowed() {
+    for (front, dialect, base) in doors().into_iter().filter(|(front, ..)| **front != GEMINI) {
+        for name in ["m", "ours"] {
+            let body = format!(r#"{base},"tools":[{{"model":"{name}","type":"new_tool"}}]}}"#);
+            assert_eq!(write(front, &dialect, &body).err().map(param).as_deref(), Some("tools[0].model"), "{body}");
+        }
+    }
+}
+
+#[test]
+fn words_and_schemas_of_callers_name_no_model() {
+    let schema =
+        r#"{"type":"object","properties":{"model":{"type":"string","enum":["dear"]},"url":{"default":"file:///x"}}}"#;
+    for (door, field) in [
+        ("chat", format!(r#""tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}]"#)),
+        ("chat", format!(r#""functions":[{{"name":"f","parameters":{schema}}}]"#)),
+        (
+            "chat",
+            format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}"#),
+        ),
+        ("chat", r#""metadata":{"model":"dear","url":"http://10.0.0.1/"}"#.to_owned()),
+        ("chat", r#""models":[],"fallbacks":null,"draft_model":"""#.replace(r#""""#, r#""m""#)),
+        ("messages", format!(r#""tools":[{{"name":"f","input_schema":{schema}}}]"#)),
+        ("responses", format!(r#""tools":[{{"name":"f","parameters":{schema},"type":"function"}}]"#)),
+        ("responses", format!(r#""text":{{"format":{{"type":"json_schema","name":"n","schema":{schema}}}}}"#)),
+        ("gemini", format!(r#""tools":[{{"functionDeclarations":[{{"name":"f","parameters":{schema}}}]}}]"#)),
+        ("gemini", format!(r#""generationConfig":{{"responseJsonSchema":{schema}}}"#)),
+    ] {
+        for (front, dialect, base) in doors().into_iter().filter(|(front, ..)| front.name == door) {
+            let body = format!("{base},{field}}}");
+            let found = envelope(front, body.as_bytes());
+            assert!(found.named.iter().all(|named| named.is_model() && door == "chat"), "{body} {found:?}");
+            assert_eq!(found.check_references(&NOTHING, body.as_bytes()), Ok(()), "{body}");
+            if let Err(why) = write(front, &dialect, &body) {
+                assert!(!format!("{why:?}").contains("names a model"), "{why:?}");
+            }
+        }
+    }
+}
+
+/// Every place where a request of a door can name something beside its conversation, with the word
+/// that allows it.
+const STORED: [(&str, &str, &str); 21] = [
+    ("chat", r#""data_sources":[{"type":"azure_search"}]"#, "data_sources"),
+    ("chat", r#""dataSources":[{"type":"azure_search"}]"#, "data_sources"),
+    ("chat", r#""cached_content":"a""#, "cached"),
+    ("chat", r#""extra_body":{"google":{"Cached_Content":"a"}}"#, "cached"),
+    ("chat", r#""prompt":{"id":"pmpt_1"}"#, "files"),
+    ("chat", r#""api_base_url":"http://10.0.0.1/""#, "urls"),
+    ("chat", r#""callback":{"url":"http://10.0.0.1/"}"#, "urls"),
+    ("messages", r#""container":"c_1""#, "files"),
+    ("messages", r#""container":{"skills":[{"type":"custom","skill_id":"s"}]}"#, "files"),
+    ("messages", r#""thread":{"id":"t_1"}"#, "files"),
+    ("messages", r#""mcp_servers":[{"type":"url","url":"http://10.0.0.1/x","name":"a"}]"#, "urls"),
+    ("responses", r#""tools":[{"type":"file_search","vector_store_ids":["vs_1"]}]"#, "files"),
+    ("responses", r#""tools":[{"type":"code_interpreter","container":"cntr_1"}]"#, "files"),
+    (
+        "responses",
+        r#""tools":[{"type":"code_interpreter","container":{"type":"auto","file_ids":["file-1"]}}]"#,
+        "files",
+    ),
+    ("responses", r#""tools":[{"type":"mcp","server_label":"a","server_url":"http://10.0.0.1/"}]"#, "urls"),
+    ("responses", r#""tools":[{"type":"image_generation","input_image_mask":{"file_id":"file-1"}}]"#, "files"),
+    ("gemini", r#""cachedContent":"cachedContents/1""#, "cached"),
+    ("gemini", r#""cached_content":"cachedContents/1""#, "cached"),
+    ("gemini", r#""tools":[{"fileSearch":{"fileSearchStoreNames":["fileSearchStores/1"]}}]"#, "files"),
+    ("gemini", r#""tools":{"retrieval":{"vertexRagStore":{"ragCorpora":["x"]}}}"#, "data_sources"),
+    ("gemini", r#""tools":[{"mcpServers":[{"streamableHttpTransport":{"url":"http://10.0.0.1/"}}]}]"#, "urls"),
+];
+
+#[test]
+fn what_is_named_beside_the_conversation_needs_the_accounts_permission() {
+    for (front, _, base) in doors() {
+        for (_, field, word) in STORED.iter().filter(|(door, ..)| *door == front.name) {
+            let body = format!("{base},{field}}}");
+            let envelope = envelope(front, body.as_bytes());
+            for (allowed, references) in [
+                ("", NOTHING),
+                ("files", AllowedReferences { files: true, ..NOTHING }),
+                ("data_sources", AllowedReferences { data_sources: true, ..NOTHING }),
+                ("cached", AllowedReferences { cached: true, ..NOTHING }),
+                ("urls", AllowedReferences { urls: Urls::Any, ..NOTHING }),
+            ] {
+                let refused = envelope.check_references(&references, body.as_bytes()).is_err();
+                assert_eq!(refused, allowed != *word, "{body} {allowed}");
+            }
+            assert!(envelope.may_refer());
+            assert_eq!(envelope.check_references(&AllowedReferences::ALL, body.as_bytes()), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn what_is_empty_or_new_names_nothing() {
+    for (door, field) in [
+        ("chat", r#""data_sources":[],"cached_content":null"#),
+        ("messages", r#""container":null"#),
+        ("responses", r#""tools":[{"type":"code_interpreter","container":{"type":"auto"}}]"#),
+        ("gemini", r#""cachedContent":"","tools":[{"googleSearch":{}},{"urlContext":{}}]"#),
+    ] {
+        for (front, _, base) in doors().into_iter().filter(|(front, ..)| front.name == door) {
+            let body = format!("{base},{field}}}");
+            assert!(!envelope(front, body.as_bytes()).may_refer(), "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_names_more_than_a_request_needs_is_refused() {
+    let many =
+        |count: usize| format!(r#"{{"model":"m","messages":[{{}}],"models":["m"{}]}}"#, r#","m""#.repeat(count - 1));
+    assert!((CHAT.envelope)(many(super::MOST).as_bytes()).is_ok());
+    assert!((CHAT.envelope)(many(super::MOST + 1).as_bytes()).is_err());
+}
