@@ -301,11 +301,12 @@ pub struct Limits {
 #[serde(rename_all = "snake_case")]
 pub enum Reserve {
     /// The most that the request asks for, but no more than twice what 99 of 100 answers of the
-    /// model used in the last hour. Requests that use more may exceed the limit; then it holds the
-    /// next ones back.
+    /// model used in the last 30 to 60 minutes, as this gateway saw them. Requests that use more
+    /// may exceed the limit; then it holds the next ones back.
     Usual,
-    /// The most that the request asks for. The limit is not exceeded, and fewer requests run at
-    /// once.
+    /// The most that the request asks for. Fewer requests run at once. The limit is not exceeded if
+    /// three things hold: the request or the model sets `max_tokens`, no tool runs at the
+    /// provider's server, and the prompt is not longer than estimated.
     Asked,
 }
 

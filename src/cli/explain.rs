@@ -212,7 +212,7 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
             "limits",
             format!(
                 "the request asks for {} tokens; the limits reserve for an answer at most twice what 99 of 100 answers of the model used \
-                 in the last hour, and {UNKNOWN_LONGEST} while fewer than {ENOUGH} are known",
+                 in the last 30 to 60 minutes, and {UNKNOWN_LONGEST} while fewer than {ENOUGH} are known",
                 all.tokens
             ),
         );

@@ -1,6 +1,7 @@
-//! A [`TokenCount`] asks an account how many tokens a request has. It is no attempt of an exchange:
-//! whatever comes of it, nothing rests, no breaker and no time is changed, and no other model
-//! stands in. A wrong number is worse than none, so nothing is estimated.
+//! A [`TokenCount`] asks the accounts of a model, one after the other, how many tokens a request
+//! has. It is no attempt of an exchange: whatever comes of it, nothing rests, no breaker and no
+//! time is changed, and no other model stands in. A wrong number is worse than none, so nothing is
+//! estimated.
 
 use super::admission::{self, CallersRequest, EarlierThoughts};
 use super::attempt::Attempt;
