@@ -32,5 +32,8 @@ pub(super) fn append_line(mut edits: Edits<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     edits.apply_into(out);
     let written = out.get_mut(start..).unwrap_or_default();
+    if memchr::memchr2(b'\n', b'\r', written).is_none() {
+        return;
+    }
     written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }

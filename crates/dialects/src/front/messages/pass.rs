@@ -3,6 +3,8 @@
 //! thinking without a signature, and the model in the answer. So fields that nobody here knows
 //! reach the account.
 
+use std::borrow::Cow;
+
 use crate::front::PassedRequest;
 use crate::front::passing::{self, append_line, replace_member};
 use crate::neutral::{Losses, Refused};
@@ -66,10 +68,9 @@ fn message(cursor: &mut Cursor<'_>, unsigned: &mut Vec<Span>, forgets: bool) -> 
             let (mut is_thinking, mut is_signed) = (false, false);
             let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
                 b"type" => {
-                    let kind = slice(text, &value);
-                    is_thinking = kind == br#""thinking""# || (forgets && kind == br#""redacted_thinking""#);
+                    is_thinking = matches!(slice(text, &value), br#""thinking""# | br#""redacted_thinking""#);
                 }
-                b"signature" => {
+                b"signature" | b"data" => {
                     is_signed =
                         !forgets && text_of(text, &value).is_some_and(|signature| passing::is_signed(&signature))
                 }
@@ -92,12 +93,13 @@ fn message(cursor: &mut Cursor<'_>, unsigned: &mut Vec<Span>, forgets: bool) -> 
 pub(super) fn event(event: &Event<'_>, model: &str, out: &mut Vec<u8>) {
     let Event { name, data } = *event;
     // Clients drop an event without a name. Some servers have it in the data only.
-    let kind = if name.is_empty() { kind(data) } else { Some(String::from_utf8_lossy(name).into_owned()) };
+    let name = if name.is_empty() { Cow::Owned(kind(data).unwrap_or_default()) } else { String::from_utf8_lossy(name) };
     out.extend_from_slice(b"event: ");
-    out.extend_from_slice(kind.unwrap_or_default().as_bytes());
+    out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\ndata: ");
     let mut edits = Edits::new(data);
-    if memchr::memmem::find(data, b"\"message_start\"").is_some() {
+    // Nearly all events are pieces of the answer.
+    if name != "content_block_delta" && memchr::memmem::find(data, b"\"message_start\"").is_some() {
         let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
             b"message" => replace_member(cursor, "model", model, &mut edits),
             _ => cursor.value(),

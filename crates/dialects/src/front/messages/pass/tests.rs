@@ -56,6 +56,7 @@ fn thinking_without_a_signature_stays_away() {
     };
     let thought = |signature: &str| format!(r#"{{"type":"thinking","thinking":"t"{signature}}}"#);
     let (signed, empty, none) = (thought(r#","signature":"s""#), thought(r#","signature":"""#), thought(""));
+    let redacted = r#"{"type":"redacted_thinking","data":"c2lnbmVk"}"#;
     let text = r#"{"type":"text","text":"x"}"#;
     let lost = "messages[].content[].thinking";
     for (before, after, losses) in [
@@ -63,6 +64,9 @@ fn thinking_without_a_signature_stays_away() {
         (format!("{empty}, {text}"), text.to_owned(), lost),
         (format!("{text}, {none}"), text.to_owned(), lost),
         (format!("{empty},{signed},{none}"), signed.clone(), lost),
+        // What a gateway has sealed, the provider cannot read.
+        (format!(r#"{text}, {{"type":"redacted_thinking","data":"pcsealv1x"}}"#), text.to_owned(), lost),
+        (format!("{redacted},{text}"), format!("{redacted},{text}"), ""),
         // A message must not be empty.
         (empty.clone(), empty.clone(), ""),
     ] {
