@@ -32,12 +32,10 @@ pub(super) fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let Some(items) = &response.output else {
         return Err(AnswerFault::Nonsense("the answer has no output"));
     };
-    if !matches!(response.status.as_str(), "" | "completed" | "incomplete") {
-        return Err(AnswerFault::Nonsense("the response is not complete"));
-    }
+    response.check_status().map_err(AnswerFault::Nonsense)?;
     response.id.emit(Event::Id, emit);
     items.iter().for_each(|item| item.emit(emit));
-    response.end(emit);
+    response.end(false, emit);
     Ok(())
 }
 
@@ -71,18 +69,30 @@ impl Response<'_> {
         }
     }
 
-    /// Emits the counts, the reason of the end, and the end.
-    pub(super) fn end(&self, emit: Emit<'_>) {
+    /// Fails if the response says that it has not ended.
+    pub(super) fn check_status(&self) -> Result<(), &'static str> {
+        let has_ended = matches!(self.status.as_str(), "" | "completed" | "incomplete");
+        if has_ended { Ok(()) } else { Err("the response is not complete") }
+    }
+
+    /// Emits the counts.
+    pub(super) fn count(&self, emit: Emit<'_>) {
         if let Some(usage) = &self.usage {
             emit(Event::Usage(usage.tokens()));
         }
+    }
+
+    /// Emits the counts, the reason of the end, and the end. `is_cut` says that the answer is known
+    /// to be incomplete.
+    pub(super) fn end(&self, is_cut: bool, emit: Emit<'_>) {
+        self.count(emit);
         let reason = self.incomplete_details.as_ref().map(|details| details.reason.as_str());
         emit(Event::Finish(
             0,
             match reason {
                 Some("content_filter") => Finish::Filtered,
                 Some(_) => Finish::Length,
-                None if self.status.as_str() == "incomplete" => Finish::Length,
+                None if is_cut || self.status.as_str() == "incomplete" => Finish::Length,
                 None => Finish::Stop,
             },
         ));
@@ -174,11 +184,21 @@ impl OutputItem<'_> {
             "function_call" | "custom_tool_call" => self.name.as_str(),
             _ => kind.strip_suffix("_call").unwrap_or(kind),
         };
-        let is_call = self.call_id.filled().is_some() || matches!(kind, "function_call" | "custom_tool_call");
-        if is_call {
+        if self.is_call() {
             emit(Event::Call { choice: 0, id: self.call_id.filled(), name, signature: None });
         }
-        is_call
+        self.is_call()
+    }
+
+    /// Returns whether the item is a call that its caller answers.
+    pub(super) fn is_call(&self) -> bool {
+        self.call_id.filled().is_some() || matches!(self.kind.as_str(), "function_call" | "custom_tool_call")
+    }
+
+    /// Returns the arguments of a call, or its free text.
+    pub(super) fn given(&self) -> Cow<'_, str> {
+        let arguments = self.arguments.filter(|_| self.kind.as_str() != "custom_tool_call");
+        arguments.map_or(Cow::Borrowed(self.input.as_str()), unquoted)
     }
 
     /// Emits all arguments of a call.

@@ -1,5 +1,9 @@
-//! This module reads the events of a stream. Items come one after the other: each begins, comes in
-//! pieces, and ends whole. What came in pieces is not read again at the end.
+//! This module reads the events of a stream. Items begin, come in pieces, and end whole. What came
+//! in pieces is not read again at the end. A call that begins while another one is open is told
+//! when it is whole, so that no piece goes to the wrong call.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hasher};
 
 use serde::Deserialize;
 
@@ -14,26 +18,50 @@ pub(super) struct ResponsesReader {
     has_id: bool,
     /// True if some of the answer came before its last event.
     has_begun: bool,
-    /// The items that have begun and not ended, in their order.
+    /// The items that have begun and are not told to their end, in their order.
     open: Vec<OpenItem>,
+    /// The indexes of the items that have ended.
+    ended: BTreeSet<u64>,
 }
 
 /// An item that pieces belong to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct OpenItem {
     index: Option<u64>,
     kind: ItemKind,
-    /// True if a piece of it came.
+    /// True for a call of which nothing is told until it is whole.
+    is_held: bool,
+    /// True if a piece of it was told.
     is_told: bool,
+    /// What was told of a call's arguments.
+    told: DefaultHasher,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ItemKind {
-    /// A text, a thought, or what is read only when it is whole.
-    Other,
+    Message,
+    Thought,
     Call,
     /// A call with free text.
     Custom,
+    /// What is read only when it is whole.
+    Other,
+}
+
+impl ItemKind {
+    fn of(item: &OutputItem<'_>) -> Self {
+        match item.kind.as_str() {
+            "message" => Self::Message,
+            "reasoning" => Self::Thought,
+            "function_call" => Self::Call,
+            "custom_tool_call" => Self::Custom,
+            _ => Self::Other,
+        }
+    }
+
+    fn is_call(self) -> bool {
+        matches!(self, Self::Call | Self::Custom)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -61,20 +89,20 @@ impl neutral::Reader for ResponsesReader {
         // Some servers have the name in one place only.
         let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         let index = event.output_index.0;
-        if self.open.len() > MOST_OPEN {
-            return Err(StreamFault::Broken("more than 128 items are open"));
+        if self.open.len() > MOST_OPEN || self.ended.len() > MOST_ENDED {
+            return Err(StreamFault::Broken("more items than an answer can have"));
         }
         match kind {
             "response.output_text.delta" => {
-                self.tell(index, emit);
+                self.tell(index, ItemKind::Message, &event.delta);
                 event.delta.emit(|text| Event::Text(0, text), emit);
             }
             "response.refusal.delta" => {
-                self.tell(index, emit);
+                self.tell(index, ItemKind::Message, &event.delta);
                 event.delta.emit(|text| Event::Refusal(0, text), emit);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.tell(index, emit);
+                self.tell(index, ItemKind::Thought, &event.delta);
                 event.delta.emit(|text| Event::Reasoning(0, text), emit);
             }
             "response.reasoning_summary_part.added" => {
@@ -85,23 +113,29 @@ impl neutral::Reader for ResponsesReader {
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 return self.arguments(index, event.delta.as_str(), emit);
             }
-            "response.output_item.added" => self.begin(index, &event.item.unwrap_or_default(), emit),
+            "response.output_item.added" => return self.begin(index, &event.item.unwrap_or_default(), emit),
             "response.output_item.done" => return self.end(index, &event.item.unwrap_or_default(), emit),
             "response.completed" | "response.incomplete" => {
                 let Some(Object(response)) = event.response else {
                     return Err(StreamFault::Broken("the last event has no response"));
                 };
                 if let Some(error) = response.failure() {
+                    response.count(emit);
                     return Err(StreamFault::Upstream(error));
                 }
-                self.close_free(emit);
-                let items = response.output.iter().flatten().filter(|_| !self.has_begun);
-                items.for_each(|item| item.emit(emit));
-                response.end(emit);
+                response.check_status().map_err(StreamFault::Broken)?;
+                let is_cut = kind == "response.incomplete";
+                match &response.output {
+                    Some(items) if !self.has_begun => items.iter().for_each(|item| item.emit(emit)),
+                    None if !self.has_begun && !is_cut => return Err(StreamFault::Broken("the answer has no output")),
+                    items => self.rest(items.as_deref().unwrap_or_default(), is_cut, emit)?,
+                }
+                response.end(is_cut, emit);
             }
             "response.failed" => {
-                let error = event.response.as_ref().and_then(|response| response.failure());
-                return Err(StreamFault::Upstream(error.unwrap_or_else(|| failure(b"{}"))));
+                let response = event.response.unwrap_or_default();
+                response.count(emit);
+                return Err(StreamFault::Upstream(response.failure().unwrap_or_else(|| failure(b"{}"))));
             }
             "error" => return Err(StreamFault::Upstream(failure(data))),
             // `response.created`, the ends of pieces, the server's own tools, and any future event.
@@ -119,78 +153,122 @@ impl neutral::Reader for ResponsesReader {
 
 impl ResponsesReader {
     /// Notes that a piece of an item came. Some servers send no event for its beginning.
-    fn tell(&mut self, index: Option<u64>, emit: Emit<'_>) {
+    fn tell(&mut self, index: Option<u64>, kind: ItemKind, piece: &Text<'_>) {
+        if piece.filled().is_none() {
+            return;
+        }
         self.has_begun = true;
-        match self.open.iter_mut().find(|open| open.index == index) {
+        match self.open.iter_mut().find(|open| open.index == index && open.kind == kind) {
             Some(open) => open.is_told = true,
-            None => {
-                self.close_free(emit);
-                self.open.push(OpenItem { index, kind: ItemKind::Other, is_told: true });
-            }
+            None => self.open(index, kind, (false, true)),
         }
     }
 
-    fn begin(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) {
+    fn open(&mut self, index: Option<u64>, kind: ItemKind, (is_held, is_told): (bool, bool)) {
+        self.open.push(OpenItem { index, kind, is_held, is_told, told: DefaultHasher::new() });
+    }
+
+    fn begin(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+        if item.kind.filled().is_none() {
+            return Ok(());
+        }
         self.has_begun = true;
-        self.close_free(emit);
-        let kind = match item.kind.as_str() {
-            "function_call" => ItemKind::Call,
-            "custom_tool_call" => ItemKind::Custom,
-            _ => ItemKind::Other,
-        };
-        if kind != ItemKind::Other {
+        let kind = ItemKind::of(item);
+        let is_held = kind.is_call() && self.open.iter().any(|open| open.kind.is_call());
+        if is_held && self.open.iter().any(|open| open.kind.is_call() && open.index == index) {
+            return Err(StreamFault::Broken("two calls have one index"));
+        }
+        if kind.is_call() && !is_held {
             item.begin_call(emit);
         }
-        self.open.push(OpenItem { index, kind, is_told: false });
+        index.map(|index| self.ended.remove(&index));
+        self.open(index, kind, (is_held, false));
+        Ok(())
     }
 
-    /// Takes a piece of a call's arguments. Only the call that began last may get one: a guess
-    /// could destroy the arguments of two calls.
+    /// Takes a piece of a call's arguments.
     fn arguments(&mut self, index: Option<u64>, piece: &str, emit: Emit<'_>) -> Result<(), StreamFault> {
-        match self.open.last_mut().filter(|open| open.index == index) {
-            Some(open) if open.kind == ItemKind::Call => {
-                open.is_told |= !piece.is_empty();
-                emit(Event::Arguments(0, piece));
-                Ok(())
-            }
-            Some(open) if open.kind == ItemKind::Custom => {
-                if !std::mem::replace(&mut open.is_told, true) {
-                    emit(Event::Arguments(0, FREE));
-                }
-                emit(Event::Arguments(0, &inside(piece)));
-                Ok(())
-            }
-            Some(_) | None => Err(StreamFault::Broken(NO_CALL)),
+        let Some(open) = self.open.iter_mut().find(|open| open.index == index && open.kind.is_call()) else {
+            return Err(StreamFault::Broken(NO_CALL));
+        };
+        if open.is_held || piece.is_empty() {
+            return Ok(());
         }
+        piece.bytes().for_each(|byte| open.told.write_u8(byte));
+        let is_first = !std::mem::replace(&mut open.is_told, true);
+        if open.kind == ItemKind::Call {
+            emit(Event::Arguments(0, piece));
+            return Ok(());
+        }
+        if is_first {
+            emit(Event::Arguments(0, FREE));
+        }
+        emit(Event::Arguments(0, &inside(piece)));
+        Ok(())
     }
 
-    /// Ends an item, and emits what of it has not come yet.
+    /// Takes the end of an item, and emits what of it has not come yet.
     fn end(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         self.has_begun = true;
-        let Some(place) = self.open.iter().position(|open| open.index == index) else {
-            self.close_free(emit);
-            item.emit(emit);
+        let kind = ItemKind::of(item);
+        let is_same = |open: &OpenItem| open.index == index || open.index.is_none() || index.is_none();
+        let place = self.open.iter().rposition(|open| open.kind == kind && is_same(open));
+        let is_again = index.is_some_and(|index| !self.ended.insert(index));
+        let mut others = self.open.iter().enumerate().filter(|(at, _)| Some(*at) != place).map(|(_, open)| open);
+        if item.is_call() && others.any(|open| open.kind.is_call() && !open.is_held) {
+            // It would take the place of a call that is not told to its end.
+            if place.is_none() {
+                self.open(index, kind, (true, false));
+            }
             return Ok(());
-        };
-        let is_last = place + 1 == self.open.len();
-        let open = self.open.remove(place);
-        match open.kind {
-            ItemKind::Other if !open.is_told => item.emit(emit),
-            ItemKind::Other => item.seal(true, emit),
-            ItemKind::Call | ItemKind::Custom if !is_last && !open.is_told => return Err(StreamFault::Broken(NO_CALL)),
-            ItemKind::Call | ItemKind::Custom if !open.is_told => item.emit_arguments(emit),
-            ItemKind::Custom if is_last => emit(Event::Arguments(0, FREE_END)),
-            // The arguments ended when the next item began.
-            ItemKind::Call | ItemKind::Custom => {}
+        }
+        match place {
+            Some(place) => self.open.remove(place).end(item, emit),
+            None if is_again || self.open.iter().any(|open| open.kind == kind && open.is_told) => {
+                return Err(StreamFault::Broken("an item ends twice, or is not the one that began"));
+            }
+            None => item.emit(emit),
         }
         Ok(())
     }
 
-    /// Ends the arguments of a call with free text, if the call is the last item that began.
-    fn close_free(&mut self, emit: Emit<'_>) {
-        if let Some(open) = self.open.last_mut().filter(|open| open.kind == ItemKind::Custom && open.is_told) {
-            emit(Event::Arguments(0, FREE_END));
-            open.kind = ItemKind::Call;
+    /// Emits what has not come yet of the items without an end. Fails if a whole answer does not
+    /// say it, or if it is too late to say it.
+    fn rest(&mut self, items: &[Object<OutputItem<'_>>], is_cut: bool, emit: Emit<'_>) -> Result<(), StreamFault> {
+        let open = std::mem::take(&mut self.open);
+        let told = open.iter().filter(|open| open.is_told).filter_map(|open| open.index).max();
+        let last = told.max(self.ended.last().copied());
+        for open in open {
+            let index = open.index.and_then(|index| usize::try_from(index).ok());
+            let item = index.and_then(|index| items.get(index)).filter(|item| ItemKind::of(item) == open.kind);
+            match item {
+                _ if is_cut && open.is_told && open.kind == ItemKind::Custom => emit(Event::Arguments(0, FREE_END)),
+                _ if is_cut => {}
+                Some(item) if open.is_told && (!open.kind.is_call() || open.is_all(item)) => open.end(item, emit),
+                Some(item) if !open.is_told && (open.kind.is_call() || open.index > last) => open.end(item, emit),
+                None if open.is_told && !open.kind.is_call() => {}
+                Some(_) | None => return Err(StreamFault::Broken("an item has no end")),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OpenItem {
+    /// Returns whether the arguments of a call are what was told.
+    fn is_all(&self, item: &OutputItem<'_>) -> bool {
+        let mut whole = DefaultHasher::new();
+        item.given().bytes().for_each(|byte| whole.write_u8(byte));
+        whole.finish() == self.told.finish()
+    }
+
+    /// Emits what of a whole item is not told.
+    fn end(self, item: &OutputItem<'_>, emit: Emit<'_>) {
+        match self.kind {
+            ItemKind::Call | ItemKind::Custom if !self.is_told && !self.is_held => item.emit_arguments(emit),
+            _ if !self.is_told => item.emit(emit),
+            ItemKind::Custom => emit(Event::Arguments(0, FREE_END)),
+            ItemKind::Message | ItemKind::Thought | ItemKind::Call | ItemKind::Other => item.seal(true, emit),
         }
     }
 }
@@ -198,6 +276,8 @@ impl ResponsesReader {
 const NO_CALL: &str = "a part of a tool call that has not begun or has ended";
 /// The most items that may be open at once.
 const MOST_OPEN: usize = 128;
+/// The most items of an answer.
+const MOST_ENDED: usize = 8192;
 
 /// Ignores what is no event of a known kind. Fails if its kind is known.
 #[cold]
@@ -226,3 +306,6 @@ fn unreadable(data: &[u8]) -> Result<(), StreamFault> {
         Some(_) | None => Err(StreamFault::Broken("an event is not what Responses send")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use serde_json::{Value, json};
+
+use super::super::tests::told;
+
+fn added(index: u64, item: Value) -> Value {
+    json!({"type": "response.output_item.added", "output_index": index, "item": item})
+}
+
+fn done(index: Option<u64>, item: Value) -> Value {
+    json!({"type": "response.output_item.done", "output_index": index, "item": item})
+}
+
+fn piece(kind: &str, index: u64, delta: &str) -> Value {
+    json!({"type": format!("response.{kind}.delta"), "output_index": index, "delta": delta})
+}
+
+fn call(id: &str, arguments: &str) -> Value {
+    json!({"type": "function_call", "call_id": id, "name": "delete", "arguments": arguments})
+}
+
+fn message(text: &str) -> Value {
+    json!({"type": "message", "content": [{"type": "output_text", "text": text}]})
+}
+
+fn completed(output: Value) -> Value {
+    json!({"type": "response.completed", "response": {"status": "completed", "output": output}})
+}
+
+/// Reads events, and returns what was told as one line.
+fn line(events: &[Value]) -> String {
+    told(events).join(" ")
+}
+
+const ARGUMENTS: &str = "function_call_arguments";
+
+#[test]
+fn what_has_no_end_is_told_from_the_whole_answer_or_is_a_fault() {
+    let begun = [added(0, call("a", ""))];
+    let ends = |more: &[Value]| line(&[&begun, more].concat());
+    assert!(ends(&[completed(json!([call("a", "{\"id\":7}")]))]).contains(r#"Arguments(0, "{\"id\":7}")"#));
+    assert!(ends(&[completed(json!([]))]).ends_with("broken"));
+    let partly = piece(ARGUMENTS, 0, "{\"id\"");
+    assert!(ends(&[partly.clone(), completed(json!([call("a", "{\"id\":7}")]))]).ends_with("broken"));
+    let rest = piece(ARGUMENTS, 0, ":7}");
+    assert!(ends(&[partly, rest, completed(json!([call("a", "{\"id\":7}")]))]).ends_with("End"));
+    let hi = completed(json!([message("Hi")]));
+    assert_eq!(line(&[added(0, message("")), hi]), r#"Text(0, "Hi") Finish(0, Stop) End"#);
+    let late = [added(0, message("")), piece("output_text", 1, "b"), completed(json!([message("a"), message("b")]))];
+    assert!(line(&late).ends_with("broken"), "it is too late to tell the first text");
+}
+
+#[test]
+fn an_empty_piece_tells_nothing() {
+    let events = [
+        added(0, message("")),
+        piece("output_text", 0, ""),
+        done(Some(0), message("Hi")),
+        completed(json!([message("Hi")])),
+    ];
+    assert_eq!(line(&events), r#"Text(0, "Hi") Finish(0, Stop) End"#);
+}
+
+#[test]
+fn the_last_event_decides_how_an_answer_ends() {
+    let last = |kind: &str, response: Value| line(&[json!({"type": kind, "response": response})]);
+    assert_eq!(last("response.incomplete", json!({"output": []})), "Finish(0, Length) End");
+    for status in ["cancelled", "in_progress", "queued"] {
+        assert_eq!(last("response.completed", json!({"status": status, "output": []})), "broken", "{status}");
+    }
+    assert_eq!(last("response.completed", json!({"status": "completed"})), "broken");
+    let failed = json!({"status": "failed", "error": {"message": "no"}, "usage": {"input_tokens": 9}});
+    let told = last("response.failed", failed);
+    assert!(told.starts_with("Usage(") && told.contains("Some(9)") && told.ends_with("upstream None no"), "{told}");
+}
+
+#[test]
+fn nothing_is_told_twice() {
+    let begun = [added(0, message("")), piece("output_text", 0, "Hi")];
+    let ends = |more: &[Value]| line(&[&begun, more].concat());
+    assert_eq!(ends(&[done(None, message("Hi"))]), r#"Text(0, "Hi")"#);
+    assert!(ends(&[done(Some(3), message("Hi"))]).ends_with("broken"));
+    let twice = done(Some(0), message("Hi"));
+    assert!(ends(&[twice.clone(), twice]).ends_with("broken"));
+    let twice = done(Some(0), call("a", "{}"));
+    assert!(line(&[added(0, call("a", "")), twice.clone(), twice]).ends_with("broken"));
+}
+
+#[test]
+fn calls_that_come_at_once_are_told_one_after_the_other() {
+    let events = [
+        added(0, call("a", "")),
+        added(1, call("b", "")),
+        piece(ARGUMENTS, 0, "{\"a\""),
+        piece(ARGUMENTS, 1, "{}"),
+        piece(ARGUMENTS, 0, ":1}"),
+        done(Some(0), call("a", "{\"a\":1}")),
+        done(Some(1), call("b", "{}")),
+    ];
+    let expected = told(&[done(Some(0), call("a", "{\"a\":1}")), done(Some(1), call("b", "{}"))]);
+    assert_eq!(told(&events), expected);
+    let mut swapped = events.to_vec();
+    swapped.swap(5, 6);
+    swapped.push(completed(json!([call("a", "{\"a\":1}"), call("b", "{}")])));
+    assert_eq!(told(&swapped)[..4], expected[..]);
+}
