@@ -8,6 +8,8 @@ pub struct Echo {
     pub members: String,
     /// True if the caller wants to see thinking.
     pub shows_thinking: bool,
+    /// True if the caller sends back what is sealed.
+    pub carries_thoughts: bool,
     /// The tools that their caller knows by more than a name.
     pub tools: Vec<CallersTool>,
 }

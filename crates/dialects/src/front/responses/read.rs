@@ -18,7 +18,7 @@ use crate::front::FieldNames;
 use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
-use crate::neutral::{Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role};
+use crate::neutral::{Echo, Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role};
 use crate::wire::json::Kind;
 use echoed::Echoed;
 
@@ -75,6 +75,8 @@ struct ReadingItems<'a> {
     users: [Option<Cow<'a, str>>; 2],
     echoed: Echoed<'a>,
     shows_thinking: bool,
+    /// The caller sends back what is sealed.
+    carries_thoughts: bool,
 }
 
 impl<'a> ReadingItems<'a> {
@@ -105,8 +107,8 @@ impl<'a> ReadingItems<'a> {
             "reasoning" => self.reasoning(value)?,
             "include" => value.array(|_, value| {
                 let name = value.text()?.unwrap_or_default();
-                // It is there without being asked for.
                 if name == "reasoning.encrypted_content" {
+                    self.carries_thoughts = true;
                     return Ok(());
                 }
                 let others = &mut request.others;
@@ -186,7 +188,17 @@ impl<'a> ReadingItems<'a> {
     }
 
     fn end(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
-        let Self { mut request, instructions, items, mut tools, choice, users, echoed, shows_thinking } = self;
+        let Self {
+            mut request,
+            instructions,
+            items,
+            mut tools,
+            choice,
+            users,
+            echoed,
+            shows_thinking,
+            carries_thoughts,
+        } = self;
         let items::Items { mut messages, tools: shown, others } = items;
         tools.join(shown)?;
         if let Some(text) = instructions {
@@ -217,7 +229,7 @@ impl<'a> ReadingItems<'a> {
             request.others.push((Cow::Borrowed("user"), Raw("true")));
         }
         request.user = identifier.or(user);
-        names.echo = Some(Arc::new(echoed.echo(shows_thinking, known)));
+        names.echo = Some(Arc::new(Echo { carries_thoughts, ..echoed.echo(shows_thinking, known) }));
         Ok((request, names))
     }
 }

@@ -126,6 +126,10 @@ impl ResponseWriter {
 
     /// Adds what is sealed for the next call to the thinking before it.
     fn seal(&mut self, sealed: &str) {
+        // Programs that do not ask for it send back the ids of items alone.
+        if !self.echo.carries_thoughts {
+            return;
+        }
         if self.open.as_ref().is_none_or(|item| item.kind != Kind::Thinking) {
             self.close(true);
             let item = Item::new(Kind::Sealed, &self.head.tail, self.items);

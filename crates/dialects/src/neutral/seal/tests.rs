@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::front::{Front, GEMINI, MESSAGES, RESPONSES};
 use crate::neutral::answer::{AnswerHeader, AnswerOptions};
+use crate::neutral::{Echo, Undo};
 use crate::upstream::{anthropic, bedrock, gemini, openai};
 use crate::{Dialect, Protocol, Recipient, Translate};
 
@@ -78,8 +79,17 @@ fn upstreams() -> [Upstream; 3] {
 fn answered(upstream: &Upstream, front: &'static Front, hides: bool, word: Option<&'static str>) -> Value {
     let header = AnswerHeader { model: "m".into(), id: format!("{}1", front.id_prefix), ..AnswerHeader::default() };
     let seal = word.map(|word| AnswerSeal(Arc::new(Word(word))));
-    let options = AnswerOptions { hide_reasoning: hides, seal, ..AnswerOptions::default() };
-    let to = Recipient { front, header: &header, options };
+    let echo = Some(Arc::new(Echo { carries_thoughts: true, ..Echo::default() }));
+    let undo = Undo { echo, ..Undo::default() };
+    let options = AnswerOptions { hide_reasoning: hides, seal, undo, ..AnswerOptions::default() };
+    let to = Recipient { front, header: &header, options: options.clone() };
+    // Whoever does not ask for what is sealed sends back the ids of items alone.
+    if front == &RESPONSES {
+        let silent = Recipient { options: AnswerOptions { undo: Undo::default(), ..options }, ..to.clone() };
+        let (answer, _) = upstream.dialect.answer(upstream.model, &silent, upstream.answer.as_bytes()).unwrap();
+        assert_eq!(sealed_in(&answer.body).count(), 0);
+        assert!(!String::from_utf8_lossy(&answer.body).contains(r#""reasoning""#));
+    }
     let (answer, _) = upstream.dialect.answer(upstream.model, &to, upstream.answer.as_bytes()).unwrap();
     let whole: Value = serde_json::from_slice(&answer.body).unwrap();
     // A stream carries the same.

@@ -68,6 +68,11 @@ impl<'a> Echoed<'a> {
         let is_special = |tool: &CallersTool| tool.kind != CallKind::Function || tool.namespace.is_some();
         let mut tools: Vec<_> = known.into_values().filter(is_special).collect();
         tools.sort_by(|one, other| one.name.cmp(&other.name));
-        Echo { members: String::from_utf8(w.into_bytes()).unwrap_or_default(), shows_thinking, tools }
+        Echo {
+            members: String::from_utf8(w.into_bytes()).unwrap_or_default(),
+            shows_thinking,
+            carries_thoughts: false,
+            tools,
+        }
     }
 }
