@@ -194,10 +194,13 @@ impl Said {
         w.into_bytes()
     }
 
-    /// Returns the same answer as a stream, with one word or one call in each event.
+    /// Returns the same answer as a stream, with one word or one call in each event. The last event
+    /// of a long text has all that is left of it.
     fn events(&self) -> Vec<Piece> {
         let words = |text: &str, member: &'static str| -> Vec<Vec<u8>> {
-            text.split_inclusive(' ').map(|word| event(|w| w.texts([(member, word)]), None)).collect()
+            let words: Vec<_> = text.split_inclusive(' ').take(MOST_WORDS).collect();
+            let rest = text.get(words.iter().map(|word| word.len()).sum()..).filter(|rest| !rest.is_empty());
+            words.into_iter().chain(rest).map(|word| event(|w| w.texts([(member, word)]), None)).collect()
         };
         let mut events = vec![event(|w| w.texts([("role", "assistant"), ("content", "")]), None)];
         events.extend(words(self.reasoning, "reasoning_content"));
@@ -243,6 +246,8 @@ impl Said {
     }
 }
 
+/// The most words of a text that have an event each.
+const MOST_WORDS: usize = 200;
 /// The pause between words: long enough to be seen on a terminal, short enough for a test.
 const BETWEEN_WORDS: Duration = Duration::from_millis(15);
 
@@ -275,9 +280,10 @@ fn data(members: impl FnOnce(&mut Writer)) -> Vec<u8> {
 
 fn plain(request: &Request<'_>) -> String {
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let tools = match calls::harmless(request).or_else(|| calls::callable(request).next()) {
+    let tools = match calls::shown(request) {
         Some(tool) => {
-            format!(" and {}: write \"call {}\", and the demo calls it", count(request.tools.len(), "tool"), tool.name)
+            let name = calls::quoted(tool);
+            format!(" and {}: write \"call {name}\", and the demo calls it", count(request.tools.len(), "tool"))
         }
         None => String::new(),
     };

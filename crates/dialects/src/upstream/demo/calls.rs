@@ -2,8 +2,8 @@
 //!
 //! Agents send dozens of tools with every request, and run what is called. So the demo calls a tool
 //! only if the user's words ask for one, or if the request has few tools, as programs have that try
-//! tools out. It makes one round of calls at most. A tool that may change something is called only
-//! by its name.
+//! tools out. It makes one round of calls at most. Without its name in
+//! the user's words, a tool is called only if its own name says that it reads.
 
 use super::sample;
 use crate::neutral::{Message, PartKind, Request, Role, Tool, ToolChoice, ToolKind};
@@ -22,11 +22,32 @@ pub(super) enum NextAct {
 const FEW: usize = 4;
 /// The most characters of a result that are cited.
 const CITED: usize = 80;
-/// The parts of the names of tools that run commands or change something.
-const RISKY: [&str; 19] = [
-    "bash", "shell", "exec", "command", "terminal", "cmd", "run", "code", "stdin", "write", "edit", "patch", "replace",
-    "delete", "remove", "kill", "send", "create", "update",
+/// The most words of the user, and the most tools, that are looked at.
+const MOST_WORDS: usize = 200;
+const MOST_TOOLS: usize = 1_000;
+/// The most characters of a name that are quoted.
+const QUOTED: usize = 64;
+/// The first words of the names of tools that only read.
+const READS: [&str; 16] = [
+    "get",
+    "list",
+    "read",
+    "search",
+    "find",
+    "fetch",
+    "look",
+    "lookup",
+    "show",
+    "view",
+    "weather",
+    "time",
+    "query",
+    "count",
+    "describe",
+    "calculate",
 ];
+/// The parts of the names of tools that run commands.
+const SHELLS: [&str; 6] = ["bash", "shell", "exec", "terminal", "cmd", "command"];
 
 /// Decides what the demo does next.
 pub(super) fn next_act(request: &Request<'_>) -> NextAct {
@@ -48,10 +69,10 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
     let chosen = chosen(request, &Words::of(words));
     let mut calls = Vec::with_capacity(chosen.len());
     for tool in chosen {
-        let word = if is_risky(tool) { "echo demo" } else { "demo" };
+        let word = if is_shell(tool) { "echo demo" } else { "demo" };
         match arguments(tool, word) {
             Some(arguments) => calls.push((tool.name.clone().into_owned(), arguments)),
-            None => return NextAct::Say(format!("The demo cannot make up the arguments of {:?}.", tool.name)),
+            None => return NextAct::Say(format!("The demo cannot make up the arguments of {:?}.", quoted(tool))),
         }
     }
     if calls.is_empty() { NextAct::Answer } else { NextAct::Call(calls) }
@@ -65,12 +86,17 @@ pub(super) fn callable<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r
         Some(ToolChoice::Allowed(_, names)) => names.contains(&tool.name),
         Some(ToolChoice::Auto | ToolChoice::Required) | None => true,
     };
-    request.tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Function(..))).filter(allowed)
+    request.tools.iter().take(MOST_TOOLS).filter(|tool| matches!(tool.kind, ToolKind::Function(..))).filter(allowed)
 }
 
-/// Returns the first tool that neither runs nor changes anything.
-pub(super) fn harmless<'r>(request: &'r Request<'_>) -> Option<&'r Tool<'r>> {
-    callable(request).find(|tool| !is_risky(tool))
+/// Returns the tool to name to the user: the first that only reads, or the first of all.
+pub(super) fn shown<'r>(request: &'r Request<'_>) -> Option<&'r Tool<'r>> {
+    callable(request).find(|tool| reads(tool)).or_else(|| callable(request).next())
+}
+
+/// Returns a tool's name, or its beginning.
+pub(super) fn quoted(tool: &Tool<'_>) -> String {
+    tool.name.chars().take(QUOTED).collect()
 }
 
 /// Returns the tools to call: none, one, or two.
@@ -79,10 +105,14 @@ fn chosen<'r>(request: &'r Request<'_>, words: &Words<'_>) -> Vec<&'r Tool<'r>> 
         matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name) || words.name(&tool.name)
     };
     let must = matches!(request.tool_choice, Some(ToolChoice::Required | ToolChoice::Allowed(true, _)));
-    let may = must || words.ask() || callable(request).count() <= FEW;
+    let are_few = callable(request).count() <= FEW;
+    let may = must || words.ask() || are_few;
     let mut tools: Vec<_> = callable(request).filter(is_named).collect();
     if tools.is_empty() || words.say("parallel") {
-        tools.extend(callable(request).filter(|tool| may && !is_risky(tool) && !is_named(tool)));
+        tools.extend(callable(request).filter(|tool| may && reads(tool) && !is_named(tool)));
+    }
+    if tools.is_empty() && must && are_few {
+        tools.extend(callable(request).find(|tool| !is_shell(tool)));
     }
     let is_twice = words.say("parallel") && request.parallel_tool_calls != Some(false);
     match tools.first() {
@@ -102,9 +132,16 @@ fn arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
     }
 }
 
-fn is_risky(tool: &Tool<'_>) -> bool {
+/// Returns whether the first word of a tool's name says that it only reads.
+fn reads(tool: &Tool<'_>) -> bool {
+    let ends = |(at, c): (usize, char)| !c.is_alphanumeric() || at > 0 && c.is_uppercase();
+    let first = tool.name.char_indices().find(|place| ends(*place)).map_or(tool.name.len(), |(at, _)| at);
+    tool.name.get(..first).is_some_and(|word| READS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+}
+
+fn is_shell(tool: &Tool<'_>) -> bool {
     let name = tool.name.to_ascii_lowercase();
-    RISKY.iter().any(|part| name.contains(part))
+    SHELLS.iter().any(|part| name.contains(part))
 }
 
 fn texts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m str> {
@@ -120,7 +157,8 @@ struct Words<'w>(Vec<&'w str>);
 impl<'w> Words<'w> {
     fn of(text: &'w str) -> Self {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
-        Words(text.split(|c| !is_part(c)).map(|word| word.trim_matches('.')).collect())
+        let words = text.split(|c| !is_part(c)).filter(|word| !word.is_empty()).take(MOST_WORDS);
+        Words(words.map(|word| word.trim_matches('.')).collect())
     }
 
     fn say(&self, word: &str) -> bool {

@@ -3,35 +3,35 @@
 //! Properties that are not required are left out, except at the top of a schema that requires
 //! nothing. What is not understood makes no sample: it is better to make none than a wrong one.
 
+use std::borrow::Cow;
+
 use crate::neutral::schema::{Node, string};
 use crate::wire::json::quote;
 
-/// The most values that are looked at.
-const MOST_VALUES: usize = 1_000;
+/// The steps that one sample may take. Each value, each part of a schema and each look at some
+/// names is a step.
+const MOST_STEPS: usize = 1_000;
+/// The names that one step looks at.
+const NAMES_OF_A_STEP: usize = 16;
 /// The most keywords of one schema.
-const MOST_KEYWORDS: usize = 256;
+const MOST_KEYWORDS: usize = 64;
 /// The most levels of a sample.
 const MOST_LEVELS: usize = 24;
 /// The levels in which an array has an element that it need not have.
 const FULL_LEVELS: usize = 4;
 /// The most parts of a schema that together describe one value.
 const MOST_PARTS: usize = 32;
-/// The longest text that is made because a schema asks for it.
+/// The longest text that is made because a schema asks for it, and the longest that is compared.
 const LONGEST: usize = 4_096;
 /// The most bytes of all values, each counted at every level that it is in.
 const MOST_BYTES: usize = 256 * 1024;
-/// Keywords that forbid more than is looked at here.
-const UNKNOWN: [&str; 9] = [
-    "not",
-    "if",
-    "contains",
-    "minProperties",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "$dynamicRef",
-    "$recursiveRef",
-];
+/// Keywords that may stand beside a fixed value, since they forbid nothing else of it.
+const PLAIN: &str = "type const enum $ref allOf anyOf oneOf title description default example examples format nullable \
+                     deprecated readOnly writeOnly propertyOrdering $schema $comment $defs definitions";
+/// Keywords that forbid some values.
+const LIMITS: &str = "properties required additionalProperties items prefixItems additionalItems minItems maxItems \
+                      uniqueItems minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum \
+                      multipleOf";
 /// Samples of the formats of strings.
 const FORMATS: [(&str, &str); 13] = [
     ("date-time", "2026-01-01T00:00:00Z"),
@@ -53,9 +53,9 @@ const FORMATS: [(&str, &str); 13] = [
 /// understood, or asks for too much.
 pub(super) fn of_schema(schema: &str, word: &str) -> Option<String> {
     let root = Node::read(schema)?;
-    let mut maker = Maker { root: &root, left: MOST_VALUES, room: MOST_BYTES, word };
+    let mut maker = Maker { root: &root, left: MOST_STEPS, room: MOST_BYTES, word };
     let parts = maker.parts(&root, Vec::new())?;
-    maker.value(&parts, 0, 0)
+    maker.value(&parts, 0, 0).filter(|_| maker.left > 0)
 }
 
 /// All parts of a schema that together describe one value.
@@ -63,7 +63,7 @@ type Schemas<'s> = Vec<&'s Node<'s>>;
 
 struct Maker<'s> {
     root: &'s Node<'s>,
-    /// The number of values that may still be looked at.
+    /// The number of steps that are left.
     left: usize,
     /// The number of bytes that values may still have.
     room: usize,
@@ -71,14 +71,31 @@ struct Maker<'s> {
 }
 
 impl<'s> Maker<'s> {
+    /// Takes one step, and the steps that it takes to look at so many names.
+    fn look_at(&mut self, names: usize) -> Option<()> {
+        let left = self.left.checked_sub(1 + names / NAMES_OF_A_STEP);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ())
+    }
+
     /// Adds a schema to the parts, and what it refers to.
     fn parts(&mut self, schema: &'s Node<'s>, mut parts: Schemas<'s>) -> Option<Schemas<'s>> {
-        if parts.len() >= MOST_PARTS || schema.parts.len() > MOST_KEYWORDS || schema.text == "false" {
+        self.look_at(schema.parts.len())?;
+        let known = |name: &str| {
+            name.starts_with("x-") || [PLAIN, LIMITS].iter().any(|list| list.split(' ').any(|known| known == name))
+        };
+        // An id is the place from which references start, so only that of the whole is understood.
+        let is_known = |name: &str| known(name) || name == "$id" && std::ptr::eq(schema, self.root);
+        if parts.len() >= MOST_PARTS
+            || schema.parts.len() > MOST_KEYWORDS
+            || !(schema.is_object() || schema.text == "true")
+            || !schema.parts.iter().all(|(name, _)| is_known(name))
+        {
             return None;
         }
         parts.push(schema);
         if let Some(reference) = schema.get("$ref") {
-            let target = self.referred(&string(reference.text)?)?;
+            let target = self.referred(reference)?;
             parts = self.parts(target, parts)?;
         }
         for part in schema.get("allOf").into_iter().flat_map(Node::elements) {
@@ -88,9 +105,11 @@ impl<'s> Maker<'s> {
     }
 
     /// Returns the place in the schema that a reference names.
-    fn referred(&self, reference: &str) -> Option<&'s Node<'s>> {
+    fn referred(&mut self, reference: &Node<'_>) -> Option<&'s Node<'s>> {
+        let reference = short(reference)?;
         let mut place = self.root;
         for step in reference.strip_prefix('#')?.split('/').skip(1) {
+            self.look_at(place.parts.len())?;
             place = place.get(&step.replace("~1", "/").replace("~0", "~"))?;
         }
         (reference == "#" || reference.starts_with("#/")).then_some(place)
@@ -98,21 +117,33 @@ impl<'s> Maker<'s> {
 
     /// Makes a value. Of the lists of alternatives, the first `settled` ones are settled.
     fn value(&mut self, parts: &Schemas<'s>, settled: usize, level: usize) -> Option<String> {
-        self.left = self.left.checked_sub(1)?;
-        if level > MOST_LEVELS || parts.iter().any(|part| UNKNOWN.iter().any(|name| part.get(name).is_some())) {
+        self.look_at(0)?;
+        if level > MOST_LEVELS {
             return None;
         }
-        let lists = parts.iter().flat_map(|part| [part.get("anyOf"), part.get("oneOf")]).flatten();
-        if let Some(list) = lists.clone().nth(settled) {
-            return list.elements().find_map(|alternative| {
-                let parts = self.parts(alternative, parts.clone())?;
-                self.value(&parts, settled + 1, level)
-            });
+        let lists = parts.iter().flat_map(|part| ["anyOf", "oneOf"].map(|name| Some((name, part.get(name)?))));
+        if let Some((name, list)) = lists.flatten().nth(settled) {
+            for alternative in list.elements() {
+                if self.left == 0 {
+                    return None;
+                }
+                // Of `oneOf` only one may hold.
+                self.look_at(if name == "oneOf" { list.parts.len() } else { 0 })?;
+                let differs =
+                    |other: &Node<'_>| std::ptr::eq(other, alternative) || have_other_types(other, alternative);
+                if name == "oneOf" && !list.elements().all(differs) {
+                    continue;
+                }
+                let made = self.parts(alternative, parts.clone()).and_then(|all| self.value(&all, settled + 1, level));
+                if made.is_some() {
+                    return made;
+                }
+            }
+            return None;
         }
-        let find = |name: &str| parts.iter().find_map(|part| part.get(name));
-        let made = match find("const").or_else(|| find("enum")?.elements().next()) {
-            Some(value) => value.text.to_owned(),
-            None => self.of_kind(&kind(parts)?, parts, level)?,
+        let made = match (find(parts, "const")?, find(parts, "enum")?) {
+            (None, None) => self.of_kind(&kind(parts)?, parts, level)?,
+            (value, list) => fixed(parts, value, list)?.to_owned(),
         };
         self.room = self.room.checked_sub(made.len())?;
         Some(made)
@@ -131,12 +162,13 @@ impl<'s> Maker<'s> {
     }
 
     fn object(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
-        let lists = parts.iter().filter_map(|part| part.get("required")).flat_map(Node::elements);
-        let required: Vec<_> = lists.filter_map(|name| string(name.text)).collect();
+        let lists = parts.iter().filter_map(|part| part.get("required")).flat_map(|list| &list.parts);
         let known = parts.iter().filter_map(|part| part.get("properties")).flat_map(|all| &all.parts);
-        if required.len() + known.clone().count() > MOST_VALUES {
+        self.look_at(lists.clone().count() + known.clone().count())?;
+        if known.clone().any(|(name, _)| name.len() > LONGEST) {
             return None;
         }
+        let required: Vec<_> = lists.map(|(_, name)| short(name)).collect::<Option<_>>()?;
         let mut members: Vec<(&str, Option<String>)> = Vec::new();
         for name in known.map(|(name, _)| &**name).chain(required.iter().map(|name| &**name)) {
             let must = required.iter().any(|known| known == name);
@@ -165,15 +197,14 @@ impl<'s> Maker<'s> {
     }
 
     fn array(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
-        let find = |name: &str| parts.iter().find_map(|part| part.get(name));
-        let count = |name: &str| find(name).and_then(|node| node.text.parse::<usize>().ok());
-        let items = find("items");
-        let tuple = find("prefixItems").or(items.filter(|items| items.is_array()));
-        let mut kinds: Vec<_> = tuple.into_iter().flat_map(Node::elements).collect();
-        let least = count("minItems").unwrap_or(0);
-        let wished =
-            least.max(kinds.len()).max(usize::from(level < FULL_LEVELS)).min(count("maxItems").unwrap_or(LONGEST));
-        if wished < least || least > MOST_VALUES || (find("uniqueItems").is_some() && least > 1) {
+        let items = find(parts, "items")?;
+        let tuple = find(parts, "prefixItems")?.or(items.filter(|items| items.is_array()));
+        let mut kinds: Vec<_> = tuple.into_iter().flat_map(Node::elements).take(MOST_STEPS).collect();
+        let least = bound(parts, "minItems")?.unwrap_or(0);
+        let is_unique = find(parts, "uniqueItems")?.is_some_and(|node| node.text != "false");
+        let most = bound(parts, "maxItems")?.unwrap_or(LONGEST).min(if is_unique { 1 } else { LONGEST });
+        let wished = least.max(kinds.len()).max(usize::from(level < FULL_LEVELS)).min(most);
+        if wished < least || least > MOST_STEPS {
             return None;
         }
         kinds.extend(std::iter::repeat_n(items.filter(|items| !items.is_array()), wished).flatten().skip(kinds.len()));
@@ -194,14 +225,11 @@ impl<'s> Maker<'s> {
     }
 
     fn text(&self, parts: &Schemas<'s>) -> Option<String> {
-        let find = |name: &str| parts.iter().find_map(|part| part.get(name));
-        if find("pattern").is_some() {
-            let said = find("default").or_else(|| find("examples")?.elements().next());
-            return said.map(|text| text.text.to_owned()).filter(|text| text.starts_with('"'));
+        let (least, most) = (bound(parts, "minLength")?.unwrap_or(0), bound(parts, "maxLength")?.unwrap_or(usize::MAX));
+        if find(parts, "pattern")?.is_some() {
+            return None;
         }
-        let bound = |name: &str| find(name).and_then(|node| node.text.parse::<usize>().ok());
-        let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength").unwrap_or(usize::MAX));
-        let format = find("format").and_then(|format| string(format.text));
+        let format = find(parts, "format")?.and_then(short);
         let known = format.and_then(|format| FORMATS.iter().find(|(name, _)| *name == format));
         let text: String = match known {
             Some((_, sample)) => (*sample).to_owned(),
@@ -212,11 +240,67 @@ impl<'s> Maker<'s> {
     }
 }
 
+/// Returns the string that a value is, unless it is long.
+fn short<'s>(value: &Node<'s>) -> Option<Cow<'s, str>> {
+    Some(value.text).filter(|text| text.len() <= LONGEST).and_then(string)
+}
+
+/// Returns the value of a keyword. Returns `None` if two parts have different ones.
+#[expect(clippy::option_option, reason = "a keyword that is not there is no contradiction")]
+fn find<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'s>>> {
+    let mut all = parts.iter().flat_map(|part| &part.parts).filter(|(known, _)| known == name).map(|(_, node)| node);
+    let Some(first) = all.next() else { return Some(None) };
+    let is_same = |node: &Node<'_>| std::ptr::eq(node, first) || node.text.len() <= LONGEST && node.text == first.text;
+    all.all(is_same).then_some(Some(first))
+}
+
+/// Returns the number of a keyword. Returns `None` if it is none, or not the only one.
+#[expect(clippy::option_option, reason = "a keyword that is not there is no contradiction")]
+fn bound<T: std::str::FromStr>(parts: &Schemas<'_>, name: &str) -> Option<Option<T>> {
+    find(parts, name)?.map(|node| node.text.parse()).transpose().ok()
+}
+
+/// Returns the value that the schema fixes, if nothing else can forbid it.
+fn fixed<'s>(parts: &Schemas<'s>, value: Option<&'s Node<'s>>, list: Option<&'s Node<'s>>) -> Option<&'s str> {
+    let mut names = parts.iter().flat_map(|part| &part.parts);
+    if value.is_some() && list.is_some() || names.any(|(name, _)| LIMITS.split(' ').any(|limit| limit == name)) {
+        return None;
+    }
+    let said = find(parts, "type")?;
+    let is_allowed = |text: &str| said.is_none_or(|said| types(said).any(|kind| is_of_type(text, &kind)));
+    let mut values = value.into_iter().chain(list.into_iter().flat_map(Node::elements).take(MOST_KEYWORDS));
+    values.find(|value| is_allowed(value.text)).map(|value| value.text).filter(|text| text.len() <= LONGEST)
+}
+
+fn is_of_type(text: &str, kind: &str) -> bool {
+    match text.as_bytes().first() {
+        Some(b'"') => kind == "string",
+        Some(b'{') => kind == "object",
+        Some(b'[') => kind == "array",
+        Some(b't' | b'f') => kind == "boolean",
+        Some(b'n') => kind == "null",
+        Some(_) => kind == "number" || kind == "integer" && text.parse::<i64>().is_ok(),
+        None => false,
+    }
+}
+
+/// Returns the names of the types that a schema allows.
+fn types<'s>(said: &'s Node<'s>) -> impl Iterator<Item = Cow<'s, str>> {
+    said.elements().take(MOST_KEYWORDS).chain([said]).filter_map(short)
+}
+
+/// Returns whether no value is allowed by both schemas, since each names one type.
+fn have_other_types<'s>(one: &Node<'s>, other: &Node<'s>) -> bool {
+    let kind = |schema: &Node<'s>| schema.get("type").and_then(short);
+    let is_number = |kind: &str| matches!(kind, "number" | "integer");
+    let pair = kind(one).zip(kind(other));
+    pair.is_some_and(|(one, other)| one != other && !(is_number(&one) && is_number(&other)))
+}
+
 /// Returns the type of a value, also if only its keywords say it.
-fn kind<'s>(parts: &Schemas<'s>) -> Option<std::borrow::Cow<'s, str>> {
-    let find = |name: &str| parts.iter().find_map(|part| part.get(name));
-    if let Some(said) = find("type") {
-        let kinds: Vec<_> = said.elements().chain([said]).filter_map(|kind| string(kind.text)).collect();
+fn kind<'s>(parts: &Schemas<'s>) -> Option<Cow<'s, str>> {
+    if let Some(said) = find(parts, "type")? {
+        let kinds: Vec<_> = types(said).collect();
         return kinds.iter().find(|kind| **kind != "null").or(kinds.first()).cloned();
     }
     let kinds = [
@@ -224,19 +308,25 @@ fn kind<'s>(parts: &Schemas<'s>) -> Option<std::borrow::Cow<'s, str>> {
         ("array", ["items", "prefixItems", "minItems"]),
         ("number", ["minimum", "maximum", "multipleOf"]),
     ];
-    let implied = kinds.iter().find(|(_, names)| names.iter().any(|name| find(name).is_some()));
+    let implied =
+        kinds.iter().find(|(_, names)| names.iter().any(|name| parts.iter().any(|part| part.get(name).is_some())));
     Some(implied.map_or("string", |(kind, _)| kind).into())
 }
 
+/// Below this, each whole number is exact.
+const EXACT: f64 = 9e15;
+
 /// Makes a number: the first of some that is allowed.
 fn number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
-    let bound = |name: &str| parts.iter().find_map(|part| part.get(name)?.text.parse::<f64>().ok());
+    let (min, max, step): (Option<f64>, Option<f64>, Option<f64>) =
+        (bound(parts, "minimum")?, bound(parts, "maximum")?, bound(parts, "multipleOf")?);
     // In older schemas, the word says of the other bound that it is not allowed itself.
-    let is_open = |name: &str| parts.iter().any(|part| part.get(name).is_some_and(|node| node.text == "true"));
-    let (min, max) = (bound("minimum"), bound("maximum"));
-    let above = bound("exclusiveMinimum").or(min.filter(|_| is_open("exclusiveMinimum")));
-    let below = bound("exclusiveMaximum").or(max.filter(|_| is_open("exclusiveMaximum")));
-    let step = bound("multipleOf");
+    let open = |name: &str, other: Option<f64>| match find(parts, name)?.map(|node| node.text) {
+        Some("true") => Some(other),
+        Some("false") | None => Some(None),
+        Some(number) => number.parse::<f64>().ok().map(Some),
+    };
+    let (above, below) = (open("exclusiveMinimum", min)?, open("exclusiveMaximum", max)?);
     let is_allowed = |number: &f64| {
         min.is_none_or(|min| *number >= min)
             && max.is_none_or(|max| *number <= max)
@@ -257,7 +347,7 @@ fn number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
     numbers
         .into_iter()
         .chain(steps)
-        .find(|number| number.is_finite() && is_allowed(number))
+        .find(|number| number.abs() < EXACT && is_allowed(number))
         .map(|number| number.to_string())
 }
 

@@ -106,6 +106,14 @@ fn a_tool_is_called_where_the_words_ask_for_one() {
     assert_eq!(called(&json!("What is the weather?"), &["get_weather"], &none), ["get_weather"]);
     assert_eq!(called(&json!("Both, in parallel"), &["get_weather"], &none), ["get_weather", "get_weather"]);
     assert_eq!(called(&json!("hello"), &["local_shell", "exec"], &none), [""; 0]);
+    // What does not say that it reads is not called without its name.
+    for name in "move_file git_commit transfer_money upload click set_config Task rename prune getaway".split(' ') {
+        assert_eq!(called(&json!("use a tool"), &[name], &none), [""; 0], "{name}");
+        assert_eq!(called(&json!(format!("call {name}")), &[name], &none), [name]);
+    }
+    for name in ["get_zipcode", "listFiles", "Read", "search", "time-now"] {
+        assert_eq!(called(&json!("hello"), &[name], &none), [name]);
+    }
     // What an agent says beside the user's words is not the user's.
     let parts = json!([
         {"type": "text", "text": "<system-reminder>Use the Read tool.</system-reminder>"},
@@ -121,7 +129,12 @@ fn the_choice_of_the_request_holds() {
     assert_eq!(called(&json!("hello"), &AGENT, &named), ["Bash"]);
     assert_eq!(called(&json!("hello"), &AGENT, &json!({"tool_choice": "required"})), ["Read"]);
     assert_eq!(called(&json!("call Read"), &AGENT, &json!({"tool_choice": "none"})), [""; 0]);
-    assert_eq!(called(&json!("in parallel"), &["a"], &json!({"parallel_tool_calls": false})), ["a"]);
+    assert_eq!(called(&json!("in parallel"), &["get"], &json!({"parallel_tool_calls": false})), ["get"]);
+    // A call that must be made, with no tool that only reads.
+    let must = json!({"tool_choice": "required"});
+    assert_eq!(called(&json!("hello"), &["local_shell", "transfer_money"], &must), ["transfer_money"]);
+    assert_eq!(called(&json!("hello"), &["local_shell", "runInTerminal", "execCommand"], &must), [""; 0]);
+    assert_eq!(called(&json!("hello"), &["bash", "a", "b", "c", "d"], &must), [""; 0]);
 }
 
 #[test]
@@ -198,4 +211,22 @@ fn nonsense_is_answered_and_some_models_fail() {
         assert_eq!(ask("demo-slow", stream).unwrap().pieces[0].pause, SLOW);
         assert_eq!(sound.pieces[0].pause, Duration::ZERO);
     }
+}
+
+#[test]
+fn long_names_and_long_answers_stay_small() {
+    let long = "é".repeat(100_000);
+    let request = |words: &str| {
+        json!({"messages": [{"role": "user", "content": words}], "tools": [{"type": "function",
+        "function": {"name": long, "parameters": {"type": "object", "required": ["a"], "properties": {"a": {"not": {}}}}}}]})
+    };
+    for words in ["hello", &format!("call {long}")] {
+        let text = said(&request(words))["content"].as_str().unwrap().to_owned();
+        assert!(text.contains(&"é".repeat(64)) && text.len() < 600, "{}", text.len());
+    }
+    let words = "a ".repeat(2_000);
+    let schema = json!({"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": words}}});
+    let asked = json!({"messages": [{"role": "user", "content": "x"}], "response_format": schema});
+    assert_eq!(said(&asked)["content"], json!(words).to_string());
+    assert!(reply(asked.to_string().as_bytes(), true).unwrap().pieces.len() < 210);
 }

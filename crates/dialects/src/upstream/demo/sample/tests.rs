@@ -17,8 +17,12 @@ fn values_are_as_their_schemas_say() {
         (json!({"type": "string", "minLength": 6}), json!("demode")),
         (json!({"type": "string", "maxLength": 2}), json!("de")),
         (json!({"type": "string", "format": "date"}), json!("2026-01-01")),
-        (json!({"type": "string", "pattern": "^x$", "default": "x"}), json!("x")),
         (json!({"enum": ["b", "a"], "type": "string"}), json!("b")),
+        (json!({"enum": [1, "a"], "type": "string"}), json!("a")),
+        (json!({"type": "integer", "anyOf": [{"type": "string"}, {"minimum": 5}]}), json!(5)),
+        (json!({"oneOf": [{"type": "string"}, {"type": "null"}]}), json!("demo")),
+        (json!({"minimum": 2, "allOf": [{"minimum": 2}, {"maximum": 9}], "x-of-others": 1}), json!(2)),
+        (json!({"type": "array", "items": {"type": "integer"}, "uniqueItems": true}), json!([1])),
         (json!({"const": {"a": [1, "x"]}}), json!({"a": [1, "x"]})),
         (json!({"type": ["null", "boolean"]}), json!(true)),
         (json!({"type": "integer", "minimum": 10}), json!(10)),
@@ -76,6 +80,23 @@ fn what_is_not_understood_or_too_large_makes_nothing() {
         json!({"type": "string", "minLength": 1_000_000_000}),
         json!({"type": "string", "format": "uuid", "maxLength": 3}),
         json!({"type": "integer", "minimum": 3, "maximum": 2}),
+        json!({"type": "integer", "minimum": 9_007_199_254_740_993_u64}),
+        json!({"type": "string", "pattern": "^x$", "default": "y"}),
+        // Parts that say different things, and keywords that are not understood.
+        json!({"minimum": 1, "allOf": [{"minimum": 5}]}),
+        json!({"enum": [1, 2], "allOf": [{"enum": [2, 3]}]}),
+        json!({"const": 1, "enum": [1]}),
+        json!({"enum": ["a"], "type": "integer"}),
+        json!({"enum": ["a"], "minLength": 2}),
+        json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}),
+        json!({"oneOf": [{"minimum": 1}, {"maximum": 5}]}),
+        json!({"type": "object", "maxProperties": 0, "properties": {"a": {}}}),
+        json!({"type": "object", "patternProperties": {"": false}, "required": ["a"]}),
+        json!({"type": "object", "propertyNames": {"maxLength": 0}, "required": ["a"]}),
+        json!({"type": "object", "unevaluatedProperties": false, "required": ["a"]}),
+        json!({"type": "array", "minItems": "2"}),
+        json!({"type": "array", "uniqueItems": true, "prefixItems": [{"const": 1}, {"const": 1}], "minItems": 2}),
+        json!({"properties": {"a": {"$id": "https://example.com/a", "$ref": "#/$defs/b"}}, "required": ["a"], "$defs": {"b": {}}}),
         json!({"type": "array", "minItems": 1_000_000_000_000_u64}),
         json!({"type": "array", "minItems": 2, "uniqueItems": true, "items": {"type": "integer"}}),
         json!({"type": "array", "minItems": 1, "items": false}),
@@ -91,5 +112,26 @@ fn what_is_not_understood_or_too_large_makes_nothing() {
     }
     for text in ["", "{", "[1,2", "nonsense"] {
         assert_eq!(of_schema(text, "demo"), None, "{text}");
+    }
+}
+
+#[test]
+fn what_costs_much_to_look_through_is_declined_at_once() {
+    let names: serde_json::Map<String, Value> = (0..40_000).map(|n| (format!("n{n}"), json!({}))).collect();
+    let missing = vec![json!({"$ref": "#/$defs/none"}); 20_000];
+    let text = "x".repeat(4_000_000);
+    for schema in [
+        json!({"$defs": names, "type": "array", "minItems": 900, "items": {"anyOf": missing}}),
+        json!({"type": "array", "minItems": 900, "items": {"oneOf": missing}}),
+        json!({"type": "array", "minItems": 900, "items": {"anyOf": vec![json!({"$ref": "#/$defs/long"}); 900]}, "$defs": {"long": {"const": text}}}),
+        json!({"type": "array", "minItems": 900, "items": {"anyOf": vec![json!({"$ref": "#/$defs/long"}); 900]}, "$defs": {"long": {"required": [text]}}}),
+    ] {
+        let schema = schema.to_string();
+        let node = Node::read(&schema).expect("a schema");
+        let mut maker = Maker { root: &node, left: MOST_STEPS, room: MOST_BYTES, word: "demo" };
+        let begin = std::time::Instant::now();
+        let made = maker.parts(&node, Vec::new()).and_then(|parts| maker.value(&parts, 0, 0));
+        assert_eq!((made, maker.left), (None, 0));
+        assert!(begin.elapsed() < std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
     }
 }
