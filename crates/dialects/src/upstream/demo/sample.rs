@@ -82,7 +82,8 @@ impl<'s> Maker<'s> {
     fn parts(&mut self, schema: &'s Node<'s>, mut parts: Schemas<'s>) -> Option<Schemas<'s>> {
         self.look_at(schema.parts.len())?;
         let known = |name: &str| {
-            name.starts_with("x-") || [PLAIN, LIMITS].iter().any(|list| list.split(' ').any(|known| known == name))
+            name.strip_prefix('x').is_some_and(|rest| rest.starts_with('-'))
+                || [PLAIN, LIMITS].iter().any(|list| list.split(' ').any(|known| known == name))
         };
         // An id is the place from which references start, so only that of the whole is understood.
         let is_known = |name: &str| known(name) || name == "$id" && std::ptr::eq(schema, self.root);
