@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -111,7 +111,8 @@ async fn turn(client: &'static Client, row: Row, model: Option<&str>) {
     let name = row.0;
     mock.by(move |request| answer(name, client.tool, request));
     let gateway = Gateway::start(said::catalog(row, &mock, GLOBS)).await;
-    let ran = client.run(gateway.address, model, KEY, Duration::from_secs(60)).await;
+    let start = Instant::now();
+    let ran = client.run(gateway.address, model, KEY, move || start.elapsed() < Duration::from_secs(60)).await;
     let bodies: Vec<String> = mock.requests().iter().map(Request::text).collect();
     let what = format!("{name}, {model:?}, {} requests: {}", bodies.len(), ran.printed);
     assert!(ran.code == Some(0) && ran.printed.contains(LAST), "{what}");
@@ -146,7 +147,14 @@ pub struct Ran {
 
 impl Client {
     /// Runs the client in a namespace in which port 9099 of the loopback is this address.
-    pub async fn run(&self, address: SocketAddr, model: Option<&str>, key: &str, within: Duration) -> Ran {
+    /// It is stopped when `goes_on` no longer holds.
+    pub async fn run(
+        &self,
+        address: SocketAddr,
+        model: Option<&str>,
+        key: &str,
+        goes_on: impl FnMut() -> bool + Send + 'static,
+    ) -> Ran {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("portcullis-client-{}-{number}", std::process::id()));
@@ -181,7 +189,7 @@ impl Client {
         command.env(self.key, key).envs(self.variables.iter().copied());
         let wait = move || {
             let mut process = Process::spawn(&mut command);
-            let status = process.wait(within);
+            let status = process.wait_while(goes_on);
             let printed = format!("{}{}", String::from_utf8_lossy(&process.stdout()), process.stderr());
             Ran { code: status.map(|status| status.code().unwrap_or(-1)), printed }
         };

@@ -57,6 +57,11 @@ impl Process {
     /// is there afterwards.
     pub fn wait(&mut self, within: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
+        self.wait_while(|| start.elapsed() <= within)
+    }
+
+    /// Waits like `wait`, as long as the condition holds.
+    pub fn wait_while(&mut self, mut goes_on: impl FnMut() -> bool) -> Option<ExitStatus> {
         loop {
             if let Some(status) = self.exited() {
                 for reader in self.readers.drain(..) {
@@ -64,7 +69,7 @@ impl Process {
                 }
                 return Some(status);
             }
-            if start.elapsed() > within {
+            if !goes_on() {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(2));
