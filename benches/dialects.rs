@@ -104,17 +104,8 @@ fn requests(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let outbound = dialect.write(&Translate {
-                    body: black_box(&body),
-                    envelope: &envelope,
-                    model,
                     traits: (dialect.protocol.traits)(model),
-                    default_max_tokens: None,
-                    within: None,
-                    hide_reasoning: false,
-                    stream_usage: true,
-                    kept: &|_| None,
-                    sealed: dialects::neutral::seal::Sealed::Closed,
-                    other: &|_| dialects::OtherModel::Forbidden,
+                    ..Translate::new(black_box(&body), &envelope, model)
                 });
                 let outbound = outbound.expect("every dialect can say it");
                 // Without this, nothing may have been measured.

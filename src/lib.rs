@@ -9,28 +9,28 @@
 //! | Word | Definition |
 //! |---|---|
 //! | caller | a team or an app that uses the gateway; it has its own limits, and it owns keys |
-//! | key | the secret that a caller sends with a request; it allows at most what its caller may do |
+//! | key | the secret that a caller sends; it allows at most what its caller may do |
 //! | account | an address of a provider, and a credential for it |
 //! | model | an id that callers may ask for |
 //! | target | one way to serve a model: an account, and that account's name for the model |
 //! | endpoint | what an account's server is asked for: chat, or one of the other kinds |
 //! | dialect | the wire format of a provider; the crate [`dialects`] translates it |
 //! | front door | the format that a caller speaks: its ids, its errors, its streams |
-//! | catalog | all callers, keys, accounts and models at one moment; it never changes, a new one replaces it |
+//! | catalog | all callers, keys, accounts and models; it never changes, a new one replaces it |
 //! | snapshot | a catalog, and the running state that belongs to its entries |
 //! | exchange | the life of one request, from its first byte until it is settled |
 //! | attempt | one try at one target |
 //! | candidate | a target that may be tried for a request |
-//! | commit | the moment when the first data of an answer leaves for the caller; no other attempt follows it |
-//! | hedge | a second attempt beside a slow first one; the caller gets the answer that commits first |
-//! | breaker | a switch that keeps requests away from a target's endpoint that fails, and tests later whether it works again |
+//! | commit | the moment when an answer begins to leave for the caller; no other attempt follows |
+//! | hedge | a second attempt beside a slow first one; the answer that commits first counts |
+//! | breaker | a switch that keeps requests away from a target's failing endpoint, and tests it |
 //! | limit | how much a caller, a key, or a key of one model may use in a time |
 //! | scope | a caller, a key, or a key of one model, with the use that is counted for it |
-//! | reservation | what an exchange is expected to use at most; the limits hold it until the exchange is settled |
-//! | settling | the end of an exchange: what it used replaces the reservation, and is written down once |
+//! | reservation | the most that an exchange is expected to use; limits hold it until it settles |
+//! | settling | the end of an exchange: its use replaces the reservation, and is written once |
 //! | ledger | the file with one row for each settled exchange |
 //! | store | a Redis or Valkey server, through which several gateways share limits |
-//! | price | what the tokens of a target cost, for each kind of token; an unknown price is not zero |
+//! | price | what each kind of token of a target costs; an unknown price is not zero |
 //!
 //! # The way of a request
 //!
@@ -82,19 +82,19 @@
 //! | [`base::calendar`] | days and months of UTC, and times as texts |
 //! | [`base::lock`] | a mutex that a panic does not close |
 //! | [`base::memory`] | the budget of what all requests together may hold in memory |
-//! | [`base::problem`] | an error in the operator's files: file, line, cause and fix, without secrets |
+//! | [`base::problem`] | an error in the operator's files: file, line, cause, fix; no secrets |
 //! | [`base::secret`] | a text that cannot be printed |
 //! | [`base::table`] | text in columns, for the terminal |
 //! | [`base::units`] | durations, sizes, shares and times, as an operator writes them |
 //! | **[`conf`] and the catalog** | **from files to values** |
-//! | [`catalog`] | callers, keys, accounts and models: reading them, checking them, finding them, changing their files |
+//! | [`catalog`] | callers, keys, accounts, models: reading, checking, finding and changing them |
 //! | [`conf::config`] | `server.yaml`: ports, timeouts, limits of the process |
 //! | [`conf::price`] | the list of prices that comes with the program |
 //! | `conf::scribe` | the helper that reads a file's values and collects all of its errors |
 //! | [`conf::secret_ref`] | names of environment variables and files that hold a secret |
 //! | [`conf::yaml`] | the YAML reader and the editor, which know the lines of a file |
 //! | **State of accounts and limits** | **what outlives a catalog** |
-//! | [`account`] | places, rests, breakers, latencies, quotas, connections; how the next target is chosen |
+//! | [`account`] | rests, breakers, latencies, quotas, connections; the choice of a target |
 //! | [`ledger`] | the rows of settled exchanges, their sums, and reports of use and cost |
 //! | [`limits`] | what callers may use and have used: admission, reservation, settling |
 //! | [`live`] | the catalog that is served now, and the thread that watches its files |
@@ -107,7 +107,7 @@
 //! | [`signers`] | signatures for AWS, tokens for Google |
 //! | [`tls`] | which certificates are trusted, and the certificates of the listeners |
 //! | **Desk** | **the side of the callers** |
-//! | [`desk::connection`] | the cap on connections, the deadline of a head, the answer to a head that cannot be read |
+//! | [`desk::connection`] | the cap on connections, a head's deadline, the answer to a bad head |
 //! | [`desk`] | doors, keys, bodies, admission, answers, the record of an exchange |
 //! | [`error`] | everything that can go wrong for a caller: status, type and code |
 //! | [`desk::gateway`] | Pingora's phases |

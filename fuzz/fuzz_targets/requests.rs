@@ -43,20 +43,12 @@ fuzz_target!(|input: &[u8]| {
     };
     // Whatever could be refused was seen at the first look.
     assert!(envelope.may_refer() || envelope.check_references(&nothing, body).is_ok());
-    let ask = Translate {
-        body: &Bytes::copy_from_slice(body),
-        envelope: &envelope,
-        model,
+    let said = dialect.write(&Translate {
         traits: (dialect.protocol.traits)(model),
-        default_max_tokens: None,
         within: Some(std::time::Duration::from_secs(600)),
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: dialects::neutral::seal::Sealed::Closed,
-        other: &|_| dialects::OtherModel::Forbidden,
-    };
-    let Ok(said) = dialect.write(&ask) else { return };
+        ..Translate::new(&Bytes::copy_from_slice(body), &envelope, model)
+    });
+    let Ok(said) = said else { return };
     let written = said.body.concat();
     let is_read = serde_json::from_slice::<Value>(&written).is_ok();
     // Texts that serde_json refuses (numbers beyond f64, lone surrogates) pass as they are.

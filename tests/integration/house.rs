@@ -89,7 +89,9 @@ fn a_circle_would_be_seen() {
 fn no_name_is_given_to_more_than_three_types() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (_, code) in all_sources() {
-        for name in code.lines().filter_map(type_name) {
+        // An associated type has the name that its trait gives it.
+        let is_own = |line: &&str| !line.trim_start().starts_with("type ") || !line.starts_with(' ');
+        for name in code.lines().filter(is_own).filter_map(|line| type_name(line.trim_start())) {
             *counts.entry(name.to_owned()).or_default() += 1;
         }
     }
@@ -119,7 +121,7 @@ fn no_comment_is_wider_than_a_hundred_columns() {
             let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
             let comment = comment.trim_start_matches(['/', '!']).trim_start();
             in_fence ^= comment.starts_with("```");
-            if line.chars().count() > 100 && !in_fence && !comment.starts_with('|') && !comment.contains("://") {
+            if line.chars().count() > 100 && !in_fence && !comment.contains("://") {
                 wide.insert(file.display().to_string());
             }
         }
@@ -187,7 +189,7 @@ fn texts() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Returns the name of the type that a line defines at the top level of its file.
+/// Returns the name of the type that a line defines.
 fn type_name(line: &str) -> Option<&str> {
     let line = match line.strip_prefix("pub") {
         Some(line) if line.starts_with('(') => line.split_once(") ")?.1,

@@ -430,7 +430,25 @@ fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'
     headers.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect()
 }
 
-impl Translate<'_> {
+impl<'a> Translate<'a> {
+    /// Returns the job of writing a request of which no more is known than its bytes, for a model
+    /// of which nothing is known.
+    pub fn new(body: &'a Bytes, envelope: &'a Envelope, model: &'a str) -> Self {
+        Self {
+            body,
+            envelope,
+            model,
+            traits: Traits::UNKNOWN,
+            default_max_tokens: None,
+            within: None,
+            hide_reasoning: false,
+            stream_usage: true,
+            kept: &|_| None,
+            sealed: Sealed::Closed,
+            other: &|_| OtherModel::Forbidden,
+        }
+    }
+
     /// Reads the request, opens what is sealed in it, and writes it.
     fn written(
         &self,

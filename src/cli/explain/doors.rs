@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::loaded;
 use crate::catalog::load::Loaded;
 use crate::catalog::{Model, Target};
+use dialects::Translate;
 use dialects::front::{Envelope, Front};
 use dialects::neutral::Refused;
-use dialects::{OtherModel, Translate};
 
 /// What one front door loses at one target.
 #[derive(Debug, Serialize)]
@@ -72,17 +72,12 @@ fn write(body: &bytes::Bytes, envelope: &Envelope, model: &Model, target: &Targe
     let serves = |kind| account.serves.iter().any(|(served, _)| *served == kind);
     let endpoint = dialects::endpoint_for(serves, envelope.front, &target.model, &target.traits);
     let outbound = account.speaks(endpoint).write(&Translate {
-        body,
-        envelope,
-        model: &target.model,
         traits: target.traits,
         default_max_tokens: model.max_tokens,
         within: Some(target.timeouts.total),
         hide_reasoning: !model.show_reasoning,
         stream_usage: account.stream_usage,
-        kept: &|_| None,
-        sealed: dialects::neutral::seal::Sealed::Closed,
-        other: &|_| OtherModel::Forbidden,
+        ..Translate::new(body, envelope, &target.model)
     });
     let is_allowed = envelope.check_references(&account.leave, body).is_ok();
     let outbound = outbound.map_err(|_: Refused| ())?;

@@ -139,12 +139,14 @@ impl FaultCollector {
 
     /// Records an error that has no place yet as an error of this node. The node is dead from then
     /// on.
-    fn record(&self, error: Error, node: &Node<'_>, (line, column): (usize, usize), path: &Path<'_>) -> Error {
+    fn record(&self, error: ReadError, node: &Node<'_>, (line, column): (usize, usize), path: &Path<'_>) -> ReadError {
         let (path, what) = match (error, path) {
-            (Error::Recorded, _) => return Error::Recorded,
-            (Error::Fresh(what), _) => (path.to_string(), if path.hides() { in_column(&what, column) } else { what }),
-            (Error::Withheld(what), _) => (path.to_string(), in_column(&what, column)),
-            (Error::UnknownField(field, allowed), Path::In(map, _)) => {
+            (ReadError::Recorded, _) => return ReadError::Recorded,
+            (ReadError::Fresh(what), _) => {
+                (path.to_string(), if path.hides() { in_column(&what, column) } else { what })
+            }
+            (ReadError::Withheld(what), _) => (path.to_string(), in_column(&what, column)),
+            (ReadError::UnknownField(field, allowed), Path::In(map, _)) => {
                 let instead = habits::find(self.kind.habits, &field, allowed);
                 let is_shown = instead.is_some() || quoted(&field, allowed.iter().copied()).is_some();
                 let what = match instead {
@@ -155,14 +157,14 @@ impl FaultCollector {
                 (path.to_string(), if path.hides() { in_column(&what, column) } else { what })
             }
             // There is no field without a map around it.
-            (Error::UnknownField(field, allowed), Path::Root) => {
+            (ReadError::UnknownField(field, allowed), Path::Root) => {
                 (String::new(), format!("unknown field{}", hint(&field, allowed)))
             }
         };
         if self.dead.borrow_mut().insert(address(node)) {
             self.faults.borrow_mut().push(Problem::in_text(line, path, what));
         }
-        Error::Recorded
+        ReadError::Recorded
     }
 }
 
@@ -172,7 +174,7 @@ fn address(node: &Node<'_>) -> usize {
 
 /// An error, before its place is known (with a text) and after.
 #[derive(Debug)]
-enum Error {
+enum ReadError {
     Fresh(String),
     /// An error about a value that the message does not quote; the message has the value's place
     /// instead.
@@ -182,15 +184,15 @@ enum Error {
 }
 
 /// Nobody shows this text: the error is recorded as a problem.
-impl fmt::Display for Error {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("recorded")
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for ReadError {}
 
-impl de::Error for Error {
+impl de::Error for ReadError {
     fn custom<T: fmt::Display>(what: T) -> Self {
         Self::Withheld(what.to_string())
     }
@@ -235,10 +237,10 @@ struct NodeReader<'a, 't> {
 
 impl<'a, 't> NodeReader<'a, 't> {
     /// Returns the error that another kind of value was expected.
-    fn not<T>(&self, expected: impl fmt::Display) -> Result<T, Error> {
+    fn not<T>(&self, expected: impl fmt::Display) -> Result<T, ReadError> {
         let found = match &self.node.value {
             _ if self.node.is_null() => {
-                return Err(Error::Fresh("has no value: write a value, or remove the field".to_owned()));
+                return Err(ReadError::Fresh("has no value: write a value, or remove the field".to_owned()));
             }
             Value::Map(_) => "a map",
             Value::List(_) => "a list",
@@ -247,10 +249,10 @@ impl<'a, 't> NodeReader<'a, 't> {
             Value::Plain(text) if is_number(text) => "a number",
             Value::Plain(_) => "text",
         };
-        Err(Error::Fresh(format!("must be {expected}, not {found}")))
+        Err(ReadError::Fresh(format!("must be {expected}, not {found}")))
     }
 
-    fn text(&self) -> Result<&'a str, Error> {
+    fn text(&self) -> Result<&'a str, ReadError> {
         match &self.node.value {
             Value::Plain(text) | Value::Quoted(text) if reads_as_text(self.node) => Ok(text),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
@@ -299,13 +301,13 @@ fn is_number(text: &str) -> bool {
 
 macro_rules! whole_numbers {
     ($($name:ident)*) => {$(
-        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
             match &self.node.value {
                 Value::Plain(text) if is_number(text) && text.bytes().all(|b| b.is_ascii_digit()) => match text.parse() {
                     Ok(number) => visitor.visit_u64(number),
-                    Err(_) => Err(Error::Fresh("is too large".to_owned())),
+                    Err(_) => Err(ReadError::Fresh("is too large".to_owned())),
                 },
-                Value::Plain(_) if !self.node.is_null() => Err(Error::Withheld("must be a whole number, 0 or more".to_owned())),
+                Value::Plain(_) if !self.node.is_null() => Err(ReadError::Withheld("must be a whole number, 0 or more".to_owned())),
                 Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a whole number, 0 or more"),
             }
         }
@@ -313,9 +315,9 @@ macro_rules! whole_numbers {
 }
 
 impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
-    type Error = Error;
+    type Error = ReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Map(entries) => visitor.visit_map(self.fields(entries)),
             Value::List(_) => self.deserialize_seq(visitor),
@@ -323,7 +325,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Plain(text) if !self.node.is_null() => match boolean(text) {
                 Some(value) => visitor.visit_bool(value),
@@ -332,8 +334,8 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
                     let is_one = |word: &&str| word.eq_ignore_ascii_case(text);
                     let known = ["yes", "no", "on", "off", "y", "n", "1", "0"].iter().any(is_one);
                     Err(match quoted(text, ["true", "false"]).or_else(|| known.then(|| format!("{text:?}"))) {
-                        Some(quoted) => Error::Fresh(format!("must be true or false, not {quoted}")),
-                        None => Error::Withheld("must be true or false".to_owned()),
+                        Some(quoted) => ReadError::Fresh(format!("must be true or false, not {quoted}")),
+                        None => ReadError::Withheld("must be true or false".to_owned()),
                     })
                 }
             },
@@ -342,25 +344,25 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     }
 
     /// Gives serde the number's text, so that none of its decimals is lost.
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),
-            Value::Plain(_) if !self.node.is_null() => Err(Error::Withheld("must be a number".to_owned())),
+            Value::Plain(_) if !self.node.is_null() => Err(ReadError::Withheld("must be a number".to_owned())),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a number"),
         }
     }
 
     whole_numbers! { deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         visitor.visit_str(self.text()?)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         visitor.visit_str(self.text()?)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         if self.progress.is_dead(self.node) {
             visitor.visit_none()
         } else if self.node.is_null() {
@@ -370,14 +372,14 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         }
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::List(items) => visitor.visit_seq(ListReader { all: self, items, at: 0 }),
             Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => self.not("a list"),
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Map(entries) => visitor.visit_map(MapReader { are_names: true, ..self.fields(entries) }),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not("a map"),
@@ -389,7 +391,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Map(entries) => visitor.visit_map(self.fields(entries)),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) => {
@@ -403,7 +405,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, ReadError> {
         match self.text() {
             Ok(text) => visitor.visit_enum(text.into_deserializer()),
             Err(_) => self.not(format_args!("one of {}", variants.join(", "))),
@@ -412,14 +414,14 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
 
     /// Reads a value that is written as text. A number is passed on as text too, so that the
     /// value's own type says what is missing.
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => visitor.visit_str(self.text()?),
         }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         visitor.visit_unit()
     }
 

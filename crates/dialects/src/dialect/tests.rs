@@ -17,19 +17,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
     let odd = Bytes::from_static(br#"{"model":"m","messages":[{"role":"user","content":[{"type":"video_url"}]}]}"#);
     let write = |dialect: &Dialect, body: &Bytes, traits| {
         let envelope = (crate::front::CHAT.envelope)(body).unwrap();
-        let job = Translate {
-            body,
-            envelope: &envelope,
-            model: "m",
-            traits,
-            default_max_tokens: None,
-            within: None,
-            hide_reasoning: false,
-            stream_usage: true,
-            kept: &|_| None,
-            sealed: crate::neutral::seal::Sealed::Closed,
-            other: &|_| crate::OtherModel::Forbidden,
-        };
+        let job = Translate { traits, ..Translate::new(body, &envelope, "m") };
         dialect.write(&job).map(|said| said.body.concat())
     };
     let blind = Traits { images: false, ..Traits::UNKNOWN };

@@ -40,7 +40,7 @@ pub static GEMINI_ARRAY: Front = Front {
     probes: &Probes { needed: &[], parts: &[] },
     native: Some(Native { event: pass::element, around: [b"[", b",\n", b"]\n"], ..NATIVE }),
     envelope: |body| envelope::read(body, &GEMINI_ARRAY),
-    stream: |header| Box::new(write::Chunks::new(header, StreamForm::Array)),
+    stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Array))),
     ..EVENTS
 };
 
@@ -86,8 +86,8 @@ const EVENTS: Front = Front {
     read: read::read,
     field_name: fields::name,
     flaw_names: ["candidates[].content.parts[].functionCall.args", "generationConfig.responseJsonSchema"],
-    stream: |header| Box::new(write::Chunks::new(header, StreamForm::Events)),
-    whole: |header| Box::new(write::Whole::new(header)),
+    stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Events))),
+    whole: |header| Box::new(write::CandidatesWriter::new(header, None)),
 };
 
 const NATIVE: Native = Native {

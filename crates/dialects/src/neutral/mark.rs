@@ -17,6 +17,14 @@ pub(crate) fn write(source: Source, trail: Option<&str>) -> Option<String> {
     }
 }
 
+/// Appends the object as a member that is not the first, unless it would be empty.
+pub(crate) fn append(out: &mut Vec<u8>, source: Source, trail: Option<&str>) {
+    if let Some(mark) = write(source, trail) {
+        out.extend_from_slice(br#","x_portcullis":"#);
+        out.extend_from_slice(mark.as_bytes());
+    }
+}
+
 /// Returns whether this object says that the usage is an estimate. It comes from an upstream that
 /// is a gateway like this one.
 pub(crate) fn is_estimated(object: &[u8]) -> bool {

@@ -214,7 +214,7 @@ pub struct Cache<'a> {
 }
 
 /// A call that an assistant made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Call<'a> {
     /// The id. If the caller has none (`function_call`), it is made from the call's place.
     pub id: Cow<'a, str>,
@@ -370,6 +370,23 @@ pub enum Effort {
 }
 
 impl Effort {
+    /// All efforts, the least first.
+    pub(crate) const ALL: [Effort; 7] =
+        [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh, Effort::Max];
+
+    /// Returns the word for the effort.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Effort::None => "none",
+            Effort::Minimal => "minimal",
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High => "high",
+            Effort::Xhigh => "xhigh",
+            Effort::Max => "max",
+        }
+    }
+
     /// Returns the number of tokens for the effort. It is a convention, not a fact.
     pub(crate) fn budget(self) -> u64 {
         match self {

@@ -17,7 +17,7 @@ pub use kind::Kind;
 pub use pieces::Pieces;
 pub(crate) use repair::repaired;
 pub use text::{folds_to, integer_of, is_whole, name_of, one_line, quote, text_len, text_of};
-pub use write::{Writer, escape_into};
+pub use write::{Writer, escape_into, put_text};
 
 use text::code_point;
 

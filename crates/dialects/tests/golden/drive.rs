@@ -78,17 +78,10 @@ impl Dialect {
         let envelope = envelope.at(asked);
         let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
         let outbound = spoken.write(&Translate {
-            body: &body,
-            envelope: &envelope,
-            model,
             traits: (spoken.protocol.traits)(model),
-            default_max_tokens: None,
-            within: None,
-            hide_reasoning: false,
-            stream_usage: true,
             kept: &of,
-            sealed: dialects::neutral::seal::Sealed::Closed,
             other: &|_| dialects::OtherModel::Elsewhere,
+            ..Translate::new(&body, &envelope, model)
         })?;
         Ok(Sent {
             path: format!("{}{}", self.base, outbound.path),

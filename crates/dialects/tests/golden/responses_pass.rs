@@ -21,17 +21,9 @@ fn passed(dialect: &Dialect, model: &str, body: &str) -> (String, Value) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let outbound = dialect
         .write(&Translate {
-            body: &body,
-            envelope: &(RESPONSES.envelope)(&body).expect("a request"),
-            model,
             traits: (dialect.protocol.traits)(model),
-            default_max_tokens: None,
-            within: None,
-            hide_reasoning: false,
-            stream_usage: true,
-            kept: &|_| None,
-            sealed: dialects::neutral::seal::Sealed::Closed,
             other: &|_| dialects::OtherModel::Elsewhere,
+            ..Translate::new(&body, &(RESPONSES.envelope)(&body).expect("a request"), model)
         })
         .expect("it passes");
     assert_eq!(outbound.copied, 0, "nothing is written anew");

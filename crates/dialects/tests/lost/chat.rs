@@ -3,7 +3,7 @@
 use dialects::front::CHAT;
 use serde_json::{Value, json};
 
-use crate::{HIGH, MUST, Marks, ONE_BY_ONE, STRICT, Tables, UNSAID};
+use crate::{ANY_JSON, HIGH, Marks, OPENAI_WORDS, STRICT_ANSWER, Tables, UNSAID, Word, bound, with_members};
 
 pub const TABLES: Tables = Tables {
     front: &CHAT,
@@ -11,7 +11,7 @@ pub const TABLES: Tables = Tables {
     most: &[6, 3, 2, 3, 2],
     body,
     advice: ADVICE,
-    words: WORDS,
+    words: &[OPENAI_WORDS, WORDS],
     names: NAMES,
     form: &["role", "id", "tool_call_id"],
     kind: crate::kind,
@@ -116,44 +116,18 @@ const ADVICE: &[&str] = &[
 ];
 
 /// The forms of words, where a dialect has others.
-const WORDS: &[(&str, &str, &[&str])] = &[
+const WORDS: &[Word] = &[
     ("reasoning_effort", "high", HIGH),
     ("reasoning_effort", "none", UNSAID),
     ("thinking.type", "enabled", &["\"enabled\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"]),
     ("thinking.type", "disabled", UNSAID),
     ("response_format.type", "text", UNSAID),
-    (
-        "response_format.type",
-        "json_object",
-        &["\"json_object\"", "json_answer", "\"application/json\"", "\"format\":\"json\"", "give_answer"],
-    ),
+    ("response_format.type", "json_object", ANY_JSON),
     ("response_format.type", "json_schema", UNSAID),
-    (
-        "response_format.json_schema.strict",
-        "true",
-        &[
-            "\"strict\":true",
-            "output_config",
-            "outputConfig",
-            "esponseJsonSchema",
-            "\"format\":{",
-            "\"json_object\",\"json_schema\"",
-            "json_answer",
-        ],
-    ),
+    ("response_format.json_schema.strict", "true", STRICT_ANSWER),
     ("modalities[]", "text", UNSAID),
     ("n", "1", UNSAID),
-    ("service_tier", "auto", UNSAID),
-    ("tool_choice", "auto", UNSAID),
-    ("tool_choice", "none", UNSAID),
-    ("tool_choice", "required", MUST),
-    ("tool_choice.type", "function", &["only"]),
-    ("tool_choice.type", "allowed_tools", UNSAID),
     ("tool_choice.allowed_tools.mode", "auto", UNSAID),
-    ("parallel_tool_calls", "true", UNSAID),
-    ("parallel_tool_calls", "false", ONE_BY_ONE),
-    ("strict", "true", STRICT),
-    ("detail", "auto", UNSAID),
     ("format", "wav", &["wav"]),
     ("messages[].content[].file.file_data", "data:text/plain;base64,aGVsbG8=", &["aGVsbG8=", "hello"]),
     // A function without parameters.
@@ -169,11 +143,7 @@ const NAMES: &[(&str, &str)] = &[
 
 fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
     let [settings, users, assistants, calls, systems] = rows else { panic!("five tables") };
-    let mut body = json!({"model": "m"});
-    let all = body.as_object_mut().expect("an object");
-    for members in settings {
-        all.extend(members.as_object().expect("members").clone());
-    }
+    let mut all = with_members(json!({"model": "m"}), settings);
     let mut user = vec![json!({"type": "text", "text": "hi"})];
     user.extend(users.iter().cloned());
     let mut messages = systems.clone();
@@ -185,18 +155,11 @@ fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
         messages.push(json!({"role": "user", "content": "so?"}));
     }
     if !calls.is_empty() {
-        let (mut made, mut results) = (Vec::new(), Vec::new());
-        for (number, pair) in calls.iter().enumerate() {
-            let [mut call, mut result] = [pair[0].clone(), pair[1].clone()];
-            call["id"] = format!("call_{number}").into();
-            result["tool_call_id"] = call["id"].clone();
-            result["role"] = "tool".into();
-            made.push(call);
-            results.push(result);
-        }
+        let (made, mut results) = bound(calls, "id", "tool_call_id");
+        results.iter_mut().for_each(|result| result["role"] = "tool".into());
         messages.push(json!({"role": "assistant", "content": null, "tool_calls": made}));
         messages.append(&mut results);
     }
     all.insert("messages".into(), messages.into());
-    body
+    all.into()
 }

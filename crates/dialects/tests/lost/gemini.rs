@@ -3,7 +3,7 @@
 use dialects::front::GEMINI;
 use serde_json::{Map, Value, json};
 
-use crate::{HIGH, MUST, Marks, Tables, UNSAID};
+use crate::{HIGH, MUST, Marks, Tables, UNSAID, Word};
 
 pub const TABLES: Tables = Tables {
     front: &GEMINI,
@@ -11,7 +11,7 @@ pub const TABLES: Tables = Tables {
     most: &[5, 4, 3, 3, 3],
     body,
     advice: ADVICE,
-    words: WORDS,
+    words: &[WORDS],
     names: NAMES,
     form: &["role", "id"],
     kind,
@@ -136,7 +136,7 @@ const ADVICE: &[&str] = &[
 ];
 
 /// The forms of words, where a dialect has others.
-const WORDS: &[(&str, &str, &[&str])] = &[
+const WORDS: &[Word] = &[
     ("generationConfig.thinkingConfig.thinkingLevel", "HIGH", HIGH),
     // Who does not think need not be told, and who thinks as it likes either.
     ("generationConfig.thinkingConfig.thinkingBudget", "0", UNSAID),

@@ -37,9 +37,8 @@ struct Tables {
     /// Names of members that need not be named: what is in them says nothing to a model of another
     /// provider.
     advice: &'static [&'static str],
-    /// The forms of words, where a dialect has others: the path, or its end; the word; its forms,
-    /// of which one must be there, or not be there after a `!`.
-    words: &'static [(&'static str, &'static str, &'static [&'static str])],
+    /// The forms of words, where a dialect has others.
+    words: &'static [&'static [Word]],
     /// Names of losses that stand for other paths than their own.
     names: &'static [(&'static str, &'static str)],
     /// Members that only say what something is, or bind a result to its call. The form says that.
@@ -50,6 +49,37 @@ struct Tables {
     spelled: fn(&str) -> String,
 }
 
+/// The path, or its end; the word; its forms, of which one must be there, or not be there after a
+/// `!`.
+type Word = (&'static str, &'static str, &'static [&'static str]);
+
+/// The forms of the words that both of OpenAI's formats have.
+const OPENAI_WORDS: &[Word] = &[
+    ("tool_choice", "auto", UNSAID),
+    ("tool_choice", "none", UNSAID),
+    ("tool_choice", "required", MUST),
+    ("tool_choice.type", "function", &["only"]),
+    ("tool_choice.type", "allowed_tools", UNSAID),
+    ("parallel_tool_calls", "true", UNSAID),
+    ("parallel_tool_calls", "false", ONE_BY_ONE),
+    ("strict", "true", STRICT),
+    ("service_tier", "auto", UNSAID),
+    ("detail", "auto", UNSAID),
+];
+
+/// How a dialect asks for an answer that is some JSON.
+const ANY_JSON: &[&str] =
+    &["\"json_object\"", "json_answer", "\"application/json\"", "\"format\":\"json\"", "give_answer"];
+/// How a dialect holds an answer to its schema.
+const STRICT_ANSWER: &[&str] = &[
+    "\"strict\":true",
+    "output_config",
+    "outputConfig",
+    "esponseJsonSchema",
+    "\"format\":{",
+    "\"json_object\",\"json_schema\"",
+    "json_answer",
+];
 /// The words that a model is told to think hard by.
 const HIGH: &[&str] = &["\"high\"", "\"HIGH\"", "thinkingBudget", "budget_tokens", "\"think\":"];
 /// How a dialect says that it must call a tool.
@@ -137,18 +167,11 @@ impl Tables {
         let envelope = (self.front.envelope)(&body).unwrap_or_else(|why| panic!("{why:?}"));
         let model_of_path = envelope.model.is_empty().then(|| "m".to_owned());
         let outbound = Dialect::new(protocol, settings).write(&Translate {
-            body: &body,
-            envelope: &envelope.at(Asked { model: model_of_path, stream: false }),
-            model,
             traits: (protocol.traits)(model),
-            default_max_tokens: None,
-            within: None,
             // Where thinking is hidden, nothing passes: what is translated may lose something.
             hide_reasoning: dialect != "anthropic",
-            stream_usage: true,
-            kept: &|_| None,
-            sealed: dialects::neutral::seal::Sealed::Closed,
             other: &|_| dialects::OtherModel::Elsewhere,
+            ..Translate::new(&body, &envelope.at(Asked { model: model_of_path, stream: false }), model)
         })?;
         let written = String::from_utf8(outbound.body.concat()).expect("UTF-8");
         Ok((written, outbound.losses.names().iter().map(|name| name.to_string()).collect()))
@@ -197,13 +220,14 @@ impl Tables {
             || self.advice.contains(&&*leaf.path)
             || matches!(leaf.path.as_str(), "model" | "stream")
             || self.form.contains(&last)
-            || last == "type" && !is_schema && !self.words.iter().any(|(path, ..)| *path == leaf.path)
+            || last == "type"
+                && !is_schema
+                && !self.words.iter().copied().flatten().any(|(path, ..)| *path == leaf.path)
     }
 
     fn is_said(&self, leaf: &Leaf, written: &str) -> bool {
-        let is_of =
-            |(path, text, _): &&(&str, &str, _)| (*path == leaf.path || *path == leaf.last()) && *text == leaf.text;
-        let mut words = self.words.iter().filter(is_of).flat_map(|(.., words)| *words).peekable();
+        let is_of = |(path, text, _): &&Word| (*path == leaf.path || *path == leaf.last()) && *text == leaf.text;
+        let mut words = self.words.iter().copied().flatten().filter(is_of).flat_map(|(.., words)| *words).peekable();
         if words.peek().is_some() {
             return words.any(|word| match word.strip_prefix('!') {
                 Some(word) => !written.contains(word),
@@ -280,6 +304,26 @@ impl Leaf {
     fn last(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or_default()
     }
+}
+
+/// Returns a request with the members of these rows.
+fn with_members(mut body: Value, rows: &[Value]) -> Map<String, Value> {
+    let mut all = std::mem::take(body.as_object_mut().expect("an object"));
+    for members in rows {
+        all.extend(members.as_object().expect("members").clone());
+    }
+    all
+}
+
+/// Returns the calls and their results, bound to each other by ids under these names.
+fn bound(pairs: &[Value], of_call: &str, of_result: &str) -> (Vec<Value>, Vec<Value>) {
+    let one = |(number, pair): (usize, &Value)| {
+        let [mut call, mut result] = [pair[0].clone(), pair[1].clone()];
+        call[of_call] = format!("call_{number}").into();
+        result[of_result] = call[of_call].clone();
+        (call, result)
+    };
+    pairs.iter().enumerate().map(one).unzip()
 }
 
 /// Returns the type of an object.

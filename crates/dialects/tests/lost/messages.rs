@@ -3,7 +3,7 @@
 use dialects::front::MESSAGES;
 use serde_json::{Value, json};
 
-use crate::{HIGH, MUST, Marks, ONE_BY_ONE, STRICT, Tables, UNSAID};
+use crate::{HIGH, MUST, Marks, ONE_BY_ONE, STRICT, Tables, UNSAID, Word, with_members};
 
 pub const TABLES: Tables = Tables {
     front: &MESSAGES,
@@ -11,7 +11,7 @@ pub const TABLES: Tables = Tables {
     most: &[6, 3, 4, 3, 2],
     body,
     advice: ADVICE,
-    words: WORDS,
+    words: &[WORDS],
     names: NAMES,
     form: &["role", "id", "tool_use_id"],
     kind: crate::kind,
@@ -127,7 +127,7 @@ const ADVICE: &[&str] = &[
 ];
 
 /// The forms of words, where a dialect has others.
-const WORDS: &[(&str, &str, &[&str])] = &[
+const WORDS: &[Word] = &[
     ("output_config.effort", "high", HIGH),
     ("messages[].output_config.effort", "high", HIGH),
     ("thinking.type", "enabled", &["\"enabled\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"]),
@@ -178,11 +178,7 @@ const NAMES: &[(&str, &str)] = &[
 
 fn body(rows: &[Vec<Value>], marks: &mut Marks) -> Value {
     let [settings, users, assistants, results, systems] = rows else { panic!("five tables") };
-    let mut body = json!({"model": "m", "max_tokens": 32_123});
-    let all = body.as_object_mut().expect("an object");
-    for members in settings {
-        all.extend(members.as_object().expect("members").clone());
-    }
+    let mut all = with_members(json!({"model": "m", "max_tokens": 32_123}), settings);
     // Nobody writes a format at both places.
     if all.get("output_config").is_some_and(|config| config.get("format").is_some()) {
         all.remove("output_format");
@@ -215,7 +211,7 @@ fn body(rows: &[Vec<Value>], marks: &mut Marks) -> Value {
     if !results.is_empty() && !all.contains_key("tools") {
         all.insert("tools".into(), json!([{"name": "only", "input_schema": {"type": "object"}}]));
     }
-    body
+    all.into()
 }
 
 /// Only Claude knows the settings of thinking. For others they come to an effort, or are named.

@@ -3,7 +3,7 @@
 use dialects::front::RESPONSES;
 use serde_json::{Map, Value, json};
 
-use crate::{HIGH, MUST, Marks, ONE_BY_ONE, STRICT, Tables, UNSAID};
+use crate::{ANY_JSON, HIGH, Marks, OPENAI_WORDS, STRICT_ANSWER, Tables, UNSAID, Word, bound, with_members};
 
 pub const TABLES: Tables = Tables {
     front: &RESPONSES,
@@ -11,7 +11,7 @@ pub const TABLES: Tables = Tables {
     most: &[6, 4, 3, 3],
     body,
     advice: ADVICE,
-    words: WORDS,
+    words: &[OPENAI_WORDS, WORDS],
     names: NAMES,
     form: &["role", "id", "call_id", "status"],
     kind,
@@ -152,7 +152,7 @@ const ADVICE: &[&str] = &[
 ];
 
 /// The forms of words, where a dialect has others.
-const WORDS: &[(&str, &str, &[&str])] = &[
+const WORDS: &[Word] = &[
     ("reasoning.effort", "high", HIGH),
     // Who does not think need not be told.
     ("reasoning.effort", "none", UNSAID),
@@ -160,41 +160,15 @@ const WORDS: &[(&str, &str, &[&str])] = &[
     ("include[]", "reasoning.encrypted_content", UNSAID),
     ("text.verbosity", "medium", UNSAID),
     ("text.format.type", "text", UNSAID),
-    (
-        "text.format.type",
-        "json_object",
-        &["\"json_object\"", "json_answer", "\"application/json\"", "\"format\":\"json\"", "give_answer"],
-    ),
+    ("text.format.type", "json_object", ANY_JSON),
     ("text.format.type", "json_schema", UNSAID),
-    (
-        "text.format.strict",
-        "true",
-        &[
-            "\"strict\":true",
-            "output_config",
-            "outputConfig",
-            "esponseJsonSchema",
-            "\"format\":{",
-            "\"json_object\",\"json_schema\"",
-            "json_answer",
-        ],
-    ),
-    ("tool_choice", "auto", UNSAID),
-    ("tool_choice", "none", UNSAID),
-    ("tool_choice", "required", MUST),
-    ("tool_choice.type", "function", &["only"]),
-    ("tool_choice.type", "allowed_tools", UNSAID),
+    ("text.format.strict", "true", STRICT_ANSWER),
     ("tool_choice.mode", "auto", UNSAID),
-    ("parallel_tool_calls", "true", UNSAID),
-    ("parallel_tool_calls", "false", ONE_BY_ONE),
-    ("strict", "true", STRICT),
     // What every provider does who is told nothing.
     ("strict", "false", UNSAID),
-    ("service_tier", "auto", UNSAID),
     ("store", "false", UNSAID),
     ("background", "false", UNSAID),
     ("truncation", "disabled", UNSAID),
-    ("detail", "auto", UNSAID),
     // No other server knows the largest detail.
     ("detail", "original", &["\"high\""]),
     ("input[].content[].file_data", "data:text/plain;base64,aGVsbG8=", &["aGVsbG8=", "hello"]),
@@ -217,11 +191,7 @@ fn kind(members: &Map<String, Value>) -> Option<&str> {
 
 fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
     let [settings, items, parts, calls] = rows else { panic!("four tables") };
-    let mut body = json!({"model": "m"});
-    let all = body.as_object_mut().expect("an object");
-    for members in settings {
-        all.extend(members.as_object().expect("members").clone());
-    }
+    let mut all = with_members(json!({"model": "m"}), settings);
     // Without tools that can be called there is nothing to call at once.
     let is_callable = |tool: &Value| tool["type"] != "tool_search" || tool["execution"] == "client";
     let is_own = |tool: &Value| !tool["type"].as_str().is_some_and(|kind| kind.starts_with("web_search"));
@@ -233,16 +203,10 @@ fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
     let mut input = vec![json!({"role": "user", "content": [{"type": "input_text", "text": "hi"}]})];
     input[0]["content"].as_array_mut().expect("a list").extend(parts.iter().cloned());
     input.extend(items.iter().cloned());
-    let mut outputs = Vec::new();
-    for (number, pair) in calls.iter().enumerate() {
-        let [mut call, mut output] = [pair[0].clone(), pair[1].clone()];
-        call["call_id"] = format!("call_{number}").into();
-        output["call_id"] = call["call_id"].clone();
-        input.push(call);
-        outputs.push(output);
-    }
+    let (mut made, mut outputs) = bound(calls, "call_id", "call_id");
+    input.append(&mut made);
     input.append(&mut outputs);
     input.push(json!({"role": "user", "content": "so?"}));
     all.insert("input".into(), input.into());
-    body
+    all.into()
 }

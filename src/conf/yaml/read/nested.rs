@@ -2,7 +2,7 @@
 
 use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess};
 
-use super::{Error, NodeReader};
+use super::{NodeReader, ReadError};
 use crate::conf::yaml::{Entry, Node, Path, Step};
 
 /// A map that is being read. The first of `left` is the entry whose key or value comes next.
@@ -22,16 +22,16 @@ impl<'a> MapReader<'a, '_> {
 }
 
 impl<'de> MapAccess<'de> for MapReader<'_, '_> {
-    type Error = Error;
+    type Error = ReadError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
         let progress = self.all.progress;
         while let Some((entry, rest)) = self.left.split_first() {
             if progress.is_dead(&entry.node) {
                 self.left = rest;
                 continue;
             }
-            let key: de::value::StrDeserializer<'_, Error> = (*entry.key).into_deserializer();
+            let key: de::value::StrDeserializer<'_, ReadError> = (*entry.key).into_deserializer();
             let path = self.path(&entry.key);
             let place = (entry.line, entry.column);
             return seed.deserialize(key).map(Some).map_err(|error| progress.record(error, &entry.node, place, &path));
@@ -39,8 +39,8 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
         Ok(None)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let Some((entry, rest)) = self.left.split_first() else { return Err(Error::Recorded) };
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+        let Some((entry, rest)) = self.left.split_first() else { return Err(ReadError::Recorded) };
         let NodeReader { progress, .. } = self.all;
         let path = self.path(&entry.key);
         let before = progress.count();
@@ -73,9 +73,9 @@ pub(super) struct ListReader<'a, 't> {
 }
 
 impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
-    type Error = Error;
+    type Error = ReadError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
         let NodeReader { path, progress, .. } = self.all;
         let Some(node) = self.items.get(self.at) else { return Ok(None) };
         let path = Path::In(path, Step::Index(self.at));

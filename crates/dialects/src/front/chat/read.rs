@@ -31,41 +31,9 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     // Room for ordinary messages, so that the list does not grow step by step; a body of pictures
     // has few.
     reading.request.messages.reserve((body.len() / 256).clamp(4, 128));
-    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
+    value::body(body, |name, value| reading.field(name, value))?;
     reading.request()
 }
-
-const FIELDS: [&str; 29] = [
-    "model",
-    "messages",
-    "stream",
-    "temperature",
-    "max_tokens",
-    "tools",
-    "tool_choice",
-    "stream_options",
-    "top_p",
-    "max_completion_tokens",
-    "stop",
-    "response_format",
-    "parallel_tool_calls",
-    "reasoning_effort",
-    "user",
-    "seed",
-    "n",
-    "frequency_penalty",
-    "presence_penalty",
-    "top_k",
-    "logprobs",
-    "top_logprobs",
-    "metadata",
-    "service_tier",
-    "safety_identifier",
-    "modalities",
-    "audio",
-    "functions",
-    "function_call",
-];
 
 /// What several fields decide together.
 #[derive(Default)]
@@ -114,7 +82,7 @@ impl<'a> Reading<'a> {
             "n" => request.n = value.count(1, &[])?.filter(|n| *n > 1),
             "logprobs" => self.logprobs = value.flag()?.unwrap_or(false),
             "top_logprobs" => self.top_logprobs = value.count(0, &[])?,
-            "reasoning_effort" => request.thinking.effort = effort(value)?,
+            "reasoning_effort" => request.thinking.effort = value.effort(Effort::None)?,
             "modalities" => request.wants_audio |= beyond_text(value)?,
             "audio" => request.wants_audio |= value.raw_object()?.is_some(),
             "safety_identifier" => self.safety_identifier = value.text()?,
@@ -188,7 +156,7 @@ impl<'a> Reading<'a> {
 fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
     let (mut kind, mut schema) = (None, None);
-    let is_there = value.object(&["type", "json_schema"], |name, value| {
+    let is_there = value.object(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
             "json_schema" => schema = json_schema(value, others)?,
@@ -215,7 +183,7 @@ fn json_schema<'a>(
 ) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
     let (mut name, mut description, mut schema, mut strict) = (None, None, None, None);
-    let is_there = value.object(&["name", "description", "schema", "strict"], |key, value| {
+    let is_there = value.object(|key, value| {
         match &**key {
             "name" => name = value.text()?,
             "description" => description = value.text()?,
@@ -235,11 +203,7 @@ fn json_schema<'a>(
 /// A string or several.
 fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<(), ReadFault> {
     match value.kind()? {
-        Kind::Array => value.array(|_, value| {
-            let place = value.place;
-            list.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
-            Ok(())
-        }),
+        Kind::Array => value.strings(list),
         Kind::String | Kind::Null => {
             list.extend(value.text()?);
             Ok(())
@@ -256,23 +220,6 @@ const ALL_TOKENS: [i64; 2] = [-1, 0];
 /// The value of `max_tokens` that means no limit to llama.cpp, Ollama and their clients, which is
 /// the same as silence.
 const NO_LIMIT: [i64; 1] = [-1];
-
-fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
-    let place = value.place;
-    Ok(Some(match value.text()?.as_deref() {
-        None => return Ok(None),
-        Some("none") => Effort::None,
-        Some("minimal") => Effort::Minimal,
-        Some("low") => Effort::Low,
-        Some("medium") => Effort::Medium,
-        Some("high") => Effort::High,
-        Some("xhigh") => Effort::Xhigh,
-        Some("max") => Effort::Max,
-        Some(_) => {
-            return Err(place.refuse("must be one of `none`, `minimal`, `low`, `medium`, `high`, `xhigh` and `max`"));
-        }
-    }))
-}
 
 /// Whether `modalities` names something else than text.
 fn beyond_text(value: Value<'_, '_>) -> Result<bool, ReadFault> {

@@ -25,12 +25,9 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = ReadSoFar::default();
     reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
-    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
+    value::body(body, |name, value| reading.field(name, value))?;
     Ok((reading.request()?, FieldNames::new(fields::name)))
 }
-
-const FIELDS: [&str; 7] =
-    ["contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "cachedContent", "serviceTier"];
 
 /// What several fields decide together.
 #[derive(Default)]
@@ -115,10 +112,9 @@ fn each<'a>(
 /// Reads an object whose members may be written in either way.
 fn members<'a>(
     value: Value<'_, 'a>,
-    known: &[&'static str],
     mut read: impl FnMut(&str, &Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<bool, ReadFault> {
-    value.object(known, |name, value| read(&camel(name), name, value))
+    value.object(|name, value| read(&camel(name), name, value))
 }
 
 /// Returns whether a value says nothing but a default.

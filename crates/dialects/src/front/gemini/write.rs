@@ -1,16 +1,13 @@
-//! [`Event`](crate::neutral::Event)s → a response of Gemini's, in chunks ([`Chunks`]) or whole
-//! ([`Whole`]).
+//! [`Event`](crate::neutral::Event)s → a response of Gemini's, in the chunks of a stream or whole.
 
 mod calls;
-mod chunks;
-mod whole;
+mod candidates;
 
-pub(super) use chunks::Chunks;
-pub(super) use whole::Whole;
+pub(super) use candidates::CandidatesWriter;
 
 use crate::neutral::answer::Tally;
 use crate::neutral::{AnswerHeader, Call, Finish};
-use crate::wire::json::escape_into;
+use crate::wire::json::put_text;
 
 /// The form of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,33 +27,25 @@ fn reason(finish: Finish) -> &'static str {
     }
 }
 
-/// Appends a string, after what comes before it.
-fn text(out: &mut Vec<u8>, before: &str, text: &str) {
-    out.extend_from_slice(before.as_bytes());
-    out.push(b'"');
-    escape_into(text, out);
-    out.push(b'"');
-}
-
 /// Appends a part that is a call.
 fn call(out: &mut Vec<u8>, call: &Call<'_>) {
-    text(out, r#"{"functionCall":{"id":"#, &call.id);
-    text(out, r#","name":"#, &call.name);
+    put_text(out, r#"{"functionCall":{"id":"#, &call.id);
+    put_text(out, r#","name":"#, &call.name);
     out.extend_from_slice(br#","args":"#);
     // Between its values JSON may have line ends, which would end an event.
     let arguments = call.object().unwrap_or("{}");
     out.extend(arguments.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
     out.push(b'}');
     if let Some(sealed) = &call.signature {
-        text(out, r#","thoughtSignature":"#, sealed);
+        put_text(out, r#","thoughtSignature":"#, sealed);
     }
     out.push(b'}');
 }
 
 /// Appends a part that is a picture or another file.
 fn media(out: &mut Vec<u8>, mime: &str, data: &str) {
-    text(out, r#"{"inlineData":{"mimeType":"#, mime);
-    text(out, r#","data":"#, data);
+    put_text(out, r#"{"inlineData":{"mimeType":"#, mime);
+    put_text(out, r#","data":"#, data);
     out.extend_from_slice(b"}}");
 }
 
@@ -82,17 +71,14 @@ fn usage(out: &mut Vec<u8>, tally: &Tally) {
             before = ",";
         }
     }
-    if let Some(cost) = tally.cost() {
-        out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
-    }
-    out.push(b'}');
+    tally.end_usage(out);
 }
 
 /// Returns what every chunk ends with: who answers, and the answer's id.
 fn tail(header: &AnswerHeader) -> Vec<u8> {
     let mut out = Vec::new();
-    text(&mut out, r#","modelVersion":"#, &header.model);
-    text(&mut out, r#","responseId":"#, &header.id);
+    put_text(&mut out, r#","modelVersion":"#, &header.model);
+    put_text(&mut out, r#","responseId":"#, &header.id);
     out.push(b'}');
     out
 }

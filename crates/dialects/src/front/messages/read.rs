@@ -24,7 +24,7 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = Reading::default();
     reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
-    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
+    value::body(body, |name, value| reading.field(name, value))?;
     let mut names = FieldNames::new(fields::name);
     if reading.has_old_format {
         names.write(Field::Format, "output_format");
@@ -38,29 +38,6 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     }
     Ok((request, names))
 }
-
-const FIELDS: [&str; 20] = [
-    "model",
-    "messages",
-    "system",
-    "max_tokens",
-    "stream",
-    "tools",
-    "tool_choice",
-    "thinking",
-    "output_config",
-    "output_format",
-    "metadata",
-    "stop_sequences",
-    "temperature",
-    "top_p",
-    "top_k",
-    "service_tier",
-    "cache_control",
-    "mcp_servers",
-    "container",
-    "thread",
-];
 
 /// What several fields decide together.
 #[derive(Default)]
@@ -98,11 +75,7 @@ impl<'a> Reading<'a> {
                 let [user] = value.texts(["user_id"], other)?.unwrap_or_default();
                 request.user = user;
             }
-            "stop_sequences" => value.array(|_, value| {
-                let place = value.place;
-                request.stop.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
-                Ok(())
-            })?,
+            "stop_sequences" => value.strings(&mut request.stop)?,
             "temperature" => request.temperature = value.number()?,
             "top_p" => request.top_p = value.number()?,
             "top_k" => request.top_k = value.count(0, &[])?,
@@ -129,7 +102,7 @@ impl<'a> Reading<'a> {
         let place = value.place;
         let mut read = blocks::Blocks::at(index);
         let mut role = None;
-        value.element(&["role", "content"], |name, mut value| {
+        value.element(|name, mut value| {
             match &**name {
                 "role" => role = value.text()?,
                 "content" => read.content(value)?,
@@ -187,9 +160,9 @@ fn check_choice(request: &Request<'_>) -> Result<(), ReadFault> {
 
 /// Reads the effort, and the format.
 fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
-    value.object(&["effort", "format"], |name, value| {
+    value.object(|name, value| {
         match &**name {
-            "effort" => request.thinking.effort = effort(value)?,
+            "effort" => request.thinking.effort = value.effort(Effort::Low)?,
             "format" => drop(format(value, "output_config.format.", request)?),
             _ => others::inner(&mut request.others, "output_config.", name, value)?,
         }
@@ -198,25 +171,12 @@ fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<
     Ok(())
 }
 
-fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
-    let place = value.place;
-    Ok(Some(match value.text()?.as_deref() {
-        None => return Ok(None),
-        Some("low") => Effort::Low,
-        Some("medium") => Effort::Medium,
-        Some("high") => Effort::High,
-        Some("xhigh") => Effort::Xhigh,
-        Some("max") => Effort::Max,
-        Some(_) => return Err(place.refuse("must be one of `low`, `medium`, `high`, `xhigh` and `max`")),
-    }))
-}
-
 /// Reads `{type: json_schema, schema}`; returns whether it is there. `prefix` stands before the
 /// names of its other members.
 fn format<'a>(value: Value<'_, 'a>, prefix: &str, request: &mut Request<'a>) -> Result<bool, ReadFault> {
     let place = value.place;
     let (mut kind, mut schema, mut name) = (None, None, None);
-    let is_there = value.object(&["type", "schema", "name"], |key, value| {
+    let is_there = value.object(|key, value| {
         match &**key {
             "type" => kind = value.text()?,
             "schema" => schema = value.raw_object()?,

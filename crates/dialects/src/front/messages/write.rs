@@ -8,8 +8,7 @@ pub(super) use events::Events;
 pub(super) use whole::Whole;
 
 use crate::neutral::Finish;
-use crate::neutral::answer::{Tally, is_picture};
-use crate::wire::json::escape_into;
+use crate::neutral::answer::Tally;
 
 /// Returns the word for why the answer ended. `refuses` says that the model refused in words of its
 /// own.
@@ -21,14 +20,6 @@ fn reason(finish: Finish, refuses: bool) -> &'static str {
         Finish::Length => "max_tokens",
         Finish::Filtered => "refusal",
     }
-}
-
-/// Appends a string, after what comes before it.
-fn text(out: &mut Vec<u8>, before: &str, text: &str) {
-    out.extend_from_slice(before.as_bytes());
-    out.push(b'"');
-    escape_into(text, out);
-    out.push(b'"');
 }
 
 /// Appends the usage. The tokens of the prompt are told apart by where they came from.
@@ -48,16 +39,7 @@ fn usage(out: &mut Vec<u8>, tally: &Tally) {
         let details = format!(r#","output_tokens_details":{{"thinking_tokens":{}}}"#, usage.reasoning);
         out.extend_from_slice(details.as_bytes());
     }
-    if let Some(cost) = tally.cost() {
-        out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
-    }
-    out.push(b'}');
-}
-
-/// Returns the text that stands for media, which a message cannot hold.
-fn omitted(mime: &str) -> String {
-    let what = if is_picture(mime) { "a picture" } else { "a file" };
-    format!("[The model sent {what} here ({mime}). This format cannot carry it.]")
+    tally.end_usage(out);
 }
 
 #[cfg(test)]

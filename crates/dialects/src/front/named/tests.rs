@@ -33,21 +33,13 @@ fn envelope(front: &'static Front, body: &[u8]) -> Envelope {
 fn write(front: &'static Front, dialect: &Dialect, body: &str) -> Result<Outbound, Refused> {
     let body = Bytes::copy_from_slice(body.as_bytes());
     dialect.write(&Translate {
-        body: &body,
-        envelope: &envelope(front, &body),
-        model: "up",
         traits: (dialect.protocol.traits)("up"),
-        default_max_tokens: None,
-        within: None,
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: crate::neutral::seal::Sealed::Closed,
         other: &|name| match name {
             "ours" => OtherModel::Here("theirs".into()),
             "far" => OtherModel::Elsewhere,
             _ => OtherModel::Forbidden,
         },
+        ..Translate::new(&body, &envelope(front, &body), "up")
     })
 }
 

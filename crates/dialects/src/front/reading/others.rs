@@ -41,10 +41,18 @@ pub(in crate::front) fn inner<'a>(
     mut value: Value<'_, 'a>,
 ) -> Result<(), ReadFault> {
     let raw = value.ahead()?;
-    if value.says_something()? && others.len() < MOST && !others.iter().any(|(noted, _)| is(noted, prefix, name)) {
-        others.push((Cow::Owned(format!("{prefix}{name}")), raw));
+    if value.says_something()? {
+        lose(others, format!("{prefix}{name}"), raw);
     }
     Ok(())
+}
+
+/// Notes what is lost, with its value.
+pub(in crate::front) fn lose<'a>(others: &mut Vec<(Name<'a>, Raw<'a>)>, name: impl Into<Name<'a>>, raw: Raw<'a>) {
+    let name = name.into();
+    if others.len() < MOST && !others.iter().any(|(noted, _)| *noted == name) {
+        others.push((name, raw));
+    }
 }
 
 fn is(noted: &str, prefix: &str, name: &str) -> bool {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write;
 
-use crate::neutral::{Number, Raw, Refused};
+use crate::neutral::{Effort, Number, Raw, Refused};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
 /// A value not yet read.
@@ -15,6 +15,8 @@ pub(in crate::front) struct Value<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
     /// The number of array elements read so far, in the whole body.
     elements: &'c Cell<usize>,
+    /// True if a member of the same name came before. Such a value can be skipped, but not read.
+    is_second: bool,
     /// Where it stands.
     pub(in crate::front) place: Place<'c>,
 }
@@ -37,33 +39,36 @@ enum Step<'p> {
 /// a small one is many times its text.
 pub(in crate::front) const MOST: usize = 100_000;
 
+/// Of so many names of an object it is known whether they come twice.
+const MOST_NAMES: usize = 64;
+
 /// A refusal, boxed: it is rare, and results are everywhere.
 pub(in crate::front) type ReadFault = Box<Refused>;
 
 /// The name of a member.
 pub(in crate::front) type Name<'a> = Cow<'a, str>;
 
-/// Reads a body, which is an object with these fields.
+/// Reads a body, which is an object.
 pub(in crate::front) fn body<'a>(
     body: &'a [u8],
-    fields: &[&'static str],
     read: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<(), ReadFault> {
     let (mut cursor, elements) = (Cursor::new(body), Cell::new(0));
     let place = Place { up: None, step: Step::Body };
-    Value { cursor: &mut cursor, elements: &elements, place }.element(fields, read)?;
+    Value { cursor: &mut cursor, elements: &elements, is_second: false, place }.element(read)?;
     cursor.end().map_err(syntax)
 }
 
 impl<'c, 'a> Value<'c, 'a> {
     /// Returns the kind of the value, without consuming the value.
     pub(in crate::front) fn kind(&mut self) -> Result<Kind, ReadFault> {
+        self.once()?;
         self.cursor.kind().map_err(syntax)
     }
 
     /// Returns the text of the value, without consuming the value.
     pub(in crate::front) fn ahead(&mut self) -> Result<Raw<'a>, ReadFault> {
-        Value { cursor: &mut self.cursor.clone(), elements: self.elements, place: self.place }.raw()
+        self.cursor.clone().value().map(|span| Raw(str_of(json::slice(self.cursor.text(), &span)))).map_err(syntax)
     }
 
     /// Skips the value.
@@ -87,12 +92,14 @@ impl<'c, 'a> Value<'c, 'a> {
         Ok(text.and_then(|text| json::text_of(text, &(0..text.len()))))
     }
 
-    /// Reads a string. For another kind, returns `None` and whether the value says something.
-    pub(in crate::front) fn text_or_not(mut self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
-        if self.kind()? == Kind::String {
-            return self.text().map(|text| (text, false));
+    /// Reads a string. For another kind, returns `None` and whether the value says something. No
+    /// value is refused.
+    pub(in crate::front) fn text_or_not(self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
+        let once = Value { is_second: false, ..self };
+        if once.cursor.kind().map_err(syntax)? == Kind::String {
+            return once.text().map(|text| (text, false));
         }
-        self.says_something().map(|says| (None, says))
+        once.says_something().map(|says| (None, says))
     }
 
     /// Reads `true` or `false`.
@@ -128,6 +135,25 @@ impl<'c, 'a> Value<'c, 'a> {
         }
     }
 
+    /// Reads the word for an effort. Less than `least` is none.
+    pub(in crate::front) fn effort(self, least: Effort) -> Result<Option<Effort>, ReadFault> {
+        let place = self.place;
+        let Some(word) = self.text()? else { return Ok(None) };
+        let found = Effort::ALL.into_iter().find(|effort| *effort >= least && effort.word() == word);
+        let less = if least > Effort::None { "" } else { "`none`, `minimal`, " };
+        let refuse = || place.refuse(&format!("must be one of {less}`low`, `medium`, `high`, `xhigh` and `max`"));
+        found.map(Some).ok_or_else(refuse)
+    }
+
+    /// Reads an array of strings to the end of a list.
+    pub(in crate::front) fn strings(self, list: &mut Vec<Cow<'a, str>>) -> Result<(), ReadFault> {
+        self.array(|_, value| {
+            let place = value.place;
+            list.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
+            Ok(())
+        })
+    }
+
     /// Reads an object as it is written.
     pub(in crate::front) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
         if self.begins(Kind::Object, "an object")? { self.raw().map(Some) } else { self.skip().map(|()| None) }
@@ -141,7 +167,7 @@ impl<'c, 'a> Value<'c, 'a> {
         mut other: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<Option<[Option<Cow<'a, str>>; N]>, ReadFault> {
         let mut texts = [const { None }; N];
-        let is_there = self.object(&names, |name, value| {
+        let is_there = self.object(|name, value| {
             match names.iter().zip(&mut texts).find(|(known, _)| *known == name) {
                 Some((_, text)) => *text = value.text()?,
                 None => other(name, value)?,
@@ -151,38 +177,24 @@ impl<'c, 'a> Value<'c, 'a> {
         Ok(is_there.then_some(texts))
     }
 
-    /// Reads an object: `each` reads the value of every member. Returns false for `null`. Refuses a
-    /// member of `known` that comes twice. `known` has at most 64 names.
+    /// Reads an object: `each` reads the value of every member. Returns false for `null`.
     pub(in crate::front) fn object(
         mut self,
-        known: &[&'static str],
         mut each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<bool, ReadFault> {
         if !self.begins(Kind::Object, "an object")? {
             return self.skip().map(|()| false);
         }
-        let Self { cursor, elements, place } = self;
-        let mut seen: u64 = 0;
+        let Self { cursor, elements, place, .. } = self;
+        let mut seen: Vec<Name<'a>> = Vec::new();
         let mut member = |cursor: &mut Cursor<'a>, key: Span| {
-            let mut bit = 0;
-            let mut find = |key: &[u8]| {
-                let (name, number) = known.iter().zip(0..).find(|(name, _)| name.as_bytes() == key)?;
-                bit = 1u64.checked_shl(number).unwrap_or_default();
-                Some(Cow::Borrowed(*name))
-            };
-            let literal = json::slice(cursor.text(), &key);
-            let as_written = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
-            let name = find(as_written).unwrap_or_else(|| {
-                let key = json::name_of(cursor.text(), &key);
-                find(&key).unwrap_or_else(|| utf8(key))
-            });
-            let is_second = seen & bit != 0;
-            seen |= bit;
-            let place = Place { up: Some(&place), step: Step::Field(&name) };
-            if is_second {
-                return Err(place.refuse("is given more than once"));
+            let name = utf8(json::name_of(cursor.text(), &key));
+            let is_second = seen.contains(&name);
+            if !is_second && seen.len() < MOST_NAMES {
+                seen.push(name.clone());
             }
-            each(&name, Value { cursor, elements, place })
+            let place = Place { up: Some(&place), step: Step::Field(&name) };
+            each(&name, Value { cursor, elements, is_second, place })
         };
         let mut refused = None;
         let scanned = cursor.object(|cursor, key| member(cursor, key).map_err(|why| stop(&mut refused, why)));
@@ -192,11 +204,10 @@ impl<'c, 'a> Value<'c, 'a> {
     /// Reads an object that must not be `null`: an element of an array.
     pub(in crate::front) fn element(
         self,
-        known: &[&'static str],
         each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<(), ReadFault> {
         let place = self.place;
-        if self.object(known, each)? { Ok(()) } else { Err(place.wrong("an object", Kind::Null)) }
+        if self.object(each)? { Ok(()) } else { Err(place.wrong("an object", Kind::Null)) }
     }
 
     /// Reads an array: `each` reads every element, with its index.
@@ -207,7 +218,7 @@ impl<'c, 'a> Value<'c, 'a> {
         if !self.begins(Kind::Array, "an array")? {
             return self.skip();
         }
-        let Self { cursor, elements, place } = self;
+        let Self { cursor, elements, place, .. } = self;
         let mut refused = None;
         let scanned = cursor.array(|cursor, index| {
             let place = Place { up: Some(&place), step: Step::Index(index) };
@@ -215,22 +226,29 @@ impl<'c, 'a> Value<'c, 'a> {
             if elements.get() > MOST {
                 return Err(stop(&mut refused, too_many()));
             }
-            each(index, Value { cursor, elements, place }).map_err(|why| stop(&mut refused, why))
+            each(index, Value { cursor, elements, is_second: false, place }).map_err(|why| stop(&mut refused, why))
         });
         scanned.map(drop).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
 
     /// Returns whether the value is of this kind; false for `null`. Refuses all other kinds.
     fn begins(&mut self, wanted: Kind, name: &str) -> Result<bool, ReadFault> {
-        self.place.check(self.cursor.kind().map_err(syntax)?, wanted, name)
+        let kind = self.kind()?;
+        self.place.check(kind, wanted, name)
     }
 
     /// Reads the text of a value of this kind; `None` for `null`. Refuses all other kinds.
     fn of_kind(self, wanted: Kind, name: &str) -> Result<Option<&'a [u8]>, ReadFault> {
+        self.once()?;
         let place = self.place;
         let text = self.scan()?;
         let kind = text.first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null);
         Ok(place.check(kind, wanted, name)?.then_some(text))
+    }
+
+    /// Refuses a value that is given more than once.
+    fn once(&self) -> Result<(), ReadFault> {
+        if self.is_second { Err(self.place.refuse("is given more than once")) } else { Ok(()) }
     }
 
     fn scan(self) -> Result<&'a [u8], ReadFault> {

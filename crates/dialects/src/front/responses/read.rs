@@ -30,39 +30,9 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = ReadingItems::default();
     reading.items.messages.reserve((body.len() / 1024).clamp(4, 128));
-    value::body(body, &FIELDS, |name, value| reading.field(name, value))?;
+    value::body(body, |name, value| reading.field(name, value))?;
     reading.end()
 }
-
-const FIELDS: [&str; 27] = [
-    "model",
-    "input",
-    "instructions",
-    "stream",
-    "stream_options",
-    "max_output_tokens",
-    "max_tool_calls",
-    "parallel_tool_calls",
-    "tools",
-    "tool_choice",
-    "text",
-    "reasoning",
-    "include",
-    "previous_response_id",
-    "conversation",
-    "background",
-    "prompt",
-    "service_tier",
-    "temperature",
-    "top_p",
-    "metadata",
-    "user",
-    "safety_identifier",
-    "prompt_cache_key",
-    "store",
-    "truncation",
-    "top_logprobs",
-];
 
 /// What several fields decide together.
 #[derive(Default)]
@@ -111,11 +81,7 @@ impl<'a> ReadingItems<'a> {
                     self.carries_thoughts = true;
                     return Ok(());
                 }
-                let others = &mut request.others;
-                let path = Cow::Owned(format!("include[].{name}"));
-                if others.len() < 64 && !others.iter().any(|(noted, _)| *noted == path) {
-                    others.push((path, Raw("true")));
-                }
+                others::lose(&mut request.others, format!("include[].{name}"), Raw("true"));
                 Ok(())
             })?,
             "service_tier" => request.service_tier = value.text()?.filter(|tier| tier != "auto"),
@@ -137,7 +103,7 @@ impl<'a> ReadingItems<'a> {
     /// Reads the format of the answer's text.
     fn text(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let (request, echoed) = (&mut self.request, &mut self.echoed);
-        value.object(&["format", "verbosity"], |name, mut value| {
+        value.object(|name, mut value| {
             match &**name {
                 "format" => {
                     echoed.format = Some(value.ahead()?);
@@ -161,12 +127,12 @@ impl<'a> ReadingItems<'a> {
     /// Reads how to think, and what to show of it.
     fn reasoning(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let (request, echoed) = (&mut self.request, &mut self.echoed);
-        value.object(&["effort", "summary", "generate_summary", "context"], |name, mut value| {
+        value.object(|name, mut value| {
             let raw = value.ahead()?;
             match &**name {
                 "effort" => {
                     echoed.effort = Some(raw);
-                    request.thinking.effort = effort(value)?;
+                    request.thinking.effort = value.effort(Effort::None)?;
                 }
                 "summary" | "generate_summary" => {
                     let place = value.place;
@@ -234,29 +200,11 @@ impl<'a> ReadingItems<'a> {
     }
 }
 
-fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
-    let place = value.place;
-    Ok(Some(match value.text()?.as_deref() {
-        None => return Ok(None),
-        Some("none") => Effort::None,
-        Some("minimal") => Effort::Minimal,
-        Some("low") => Effort::Low,
-        Some("medium") => Effort::Medium,
-        Some("high") => Effort::High,
-        Some("xhigh") => Effort::Xhigh,
-        Some("max") => Effort::Max,
-        Some(_) => {
-            let why = "must be one of `none`, `minimal`, `low`, `medium`, `high`, `xhigh` and `max`";
-            return Err(place.refuse(why));
-        }
-    }))
-}
-
 /// Reads `text`, `json_object`, or a schema that stands beside its name.
 fn format<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
     let (mut kind, mut name, mut description, mut schema, mut strict) = (None, None, None, None, None);
-    let is_there = value.object(&["type", "name", "description", "schema", "strict"], |key, value| {
+    let is_there = value.object(|key, value| {
         match &**key {
             "type" => kind = value.text()?,
             "name" => name = value.text()?,

@@ -8,7 +8,7 @@ mod response;
 
 use std::sync::Arc;
 
-use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, is_picture};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
 use crate::neutral::{AnswerHeader, CallKind, Echo, Finish, mark};
 use crate::wire::json::Writer;
 use item::{CallOfItem, Item, Kind};
@@ -236,9 +236,7 @@ impl AnswerWriter for ResponseWriter {
     }
 
     fn media(&mut self, choice: usize, _number: usize, mime: &str, _data: &str) {
-        let what = if is_picture(mime) { "a picture" } else { "a file" };
-        let text = format!("[The model sent {what} here ({mime}). This format cannot carry it.]");
-        self.say(choice, TextKind::Content, &text);
+        self.say(choice, TextKind::Content, &omitted(mime));
     }
 
     fn finish(&mut self, choice: usize, reason: Finish) {

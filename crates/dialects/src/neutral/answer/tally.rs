@@ -124,6 +124,14 @@ impl Tally {
     pub(crate) fn cost(&self) -> Option<Usd> {
         self.cost.of(&self.usage())
     }
+
+    /// Appends the end of the usage object, with the cost if it is shown.
+    pub(crate) fn end_usage(&self, out: &mut Vec<u8>) {
+        if let Some(cost) = self.cost() {
+            out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
+        }
+        out.push(b'}');
+    }
 }
 
 /// Returns the name, as callers know it, of the first count that is too large for tokens. A sum of

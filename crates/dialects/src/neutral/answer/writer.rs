@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::tally::Tally;
-use crate::neutral::{Echo, Finish};
+use crate::neutral::{Call, Echo, Finish};
 
 /// Writes an answer in the format of one front door. The calls come in the order in which a caller
 /// may see their results.
@@ -103,6 +103,18 @@ pub(crate) struct NewCall<'c> {
     pub(crate) signature: Option<&'c str>,
 }
 
+impl NewCall<'_> {
+    /// Returns the call, whose arguments are still to come.
+    pub(crate) fn begun(&self) -> Call<'static> {
+        Call {
+            id: self.id.to_owned().into(),
+            name: self.name.to_owned().into(),
+            signature: self.signature.map(|signature| signature.to_owned().into()),
+            ..Call::default()
+        }
+    }
+}
+
 /// Where callers carry what an upstream must get back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carries {
@@ -125,4 +137,10 @@ pub(crate) enum TextKind {
 /// Returns whether media of this type goes where clients look for pictures.
 pub(crate) fn is_picture(mime: &str) -> bool {
     mime.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("image/"))
+}
+
+/// Returns the text that stands for media where a format cannot hold them.
+pub(crate) fn omitted(mime: &str) -> String {
+    let what = if is_picture(mime) { "a picture" } else { "a file" };
+    format!("[The model sent {what} here ({mime}). This format cannot carry it.]")
 }

@@ -147,17 +147,10 @@ fn written(
     let body = Bytes::from(body.to_string());
     let outbound = dialect
         .write(&Translate {
-            body: &body,
-            envelope: &(front.envelope)(&body).unwrap(),
-            model,
             traits: (dialect.protocol.traits)(model),
-            default_max_tokens: None,
-            within: None,
             hide_reasoning: hides,
-            stream_usage: true,
-            kept: &|_| None,
             sealed,
-            other: &|_| crate::OtherModel::Forbidden,
+            ..Translate::new(&body, &(front.envelope)(&body).unwrap(), model)
         })
         .unwrap();
     (serde_json::from_slice(&outbound.body.concat()).unwrap(), outbound.losses.names().join(" "))

@@ -64,7 +64,7 @@ mod tests {
     use crate::neutral::AnswerHeader;
     use crate::neutral::answer::AnswerOptions;
     use crate::wire::frames::frame;
-    use crate::{Dialect, Recipient};
+    use crate::{Dialect, Recipient, Translate};
 
     const MODEL: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
     const EVENTS: [&str; 5] = [
@@ -130,20 +130,12 @@ mod tests {
         let path = |front: &'static Front, model: &str, hides: bool| {
             let body = br#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
             let body = bytes::Bytes::from_static(body);
-            let job = crate::Translate {
-                body: &body,
-                envelope: &(front.envelope)(&body).unwrap(),
-                model,
+            let outbound = Dialect::from(&PROTOCOL).write(&Translate {
                 traits: (PROTOCOL.traits)(model),
-                default_max_tokens: None,
-                within: None,
                 hide_reasoning: hides,
-                stream_usage: true,
-                kept: &|_| None,
-                sealed: crate::neutral::seal::Sealed::Closed,
-                other: &|_| crate::OtherModel::Forbidden,
-            };
-            let outbound = Dialect::from(&PROTOCOL).write(&job).unwrap();
+                ..Translate::new(&body, &(front.envelope)(&body).unwrap(), model)
+            });
+            let outbound = outbound.unwrap();
             outbound.path.rsplit('/').next().unwrap().to_owned()
         };
         assert_eq!(path(&MESSAGES, MODEL, false), "invoke");

@@ -148,17 +148,8 @@ mod tests {
             let body = bytes::Bytes::from(body);
             let settings = Settings { project: Some("p".into()), place: Some("eu".into()), ..Settings::NONE };
             let outbound = Dialect::new(&VERTEX, settings).write(&Translate {
-                body: &body,
-                envelope: &(front.envelope)(&body).unwrap(),
-                model,
                 traits: (VERTEX.traits)(model),
-                default_max_tokens: None,
-                within: None,
-                hide_reasoning: false,
-                stream_usage: true,
-                kept: &|_| None,
-                sealed: crate::neutral::seal::Sealed::Closed,
-                other: &|_| crate::OtherModel::Forbidden,
+                ..Translate::new(&body, &(front.envelope)(&body).unwrap(), model)
             });
             let outbound = outbound.unwrap();
             (outbound.path.into_owned(), String::from_utf8(outbound.body.concat()).unwrap())

@@ -105,20 +105,7 @@ fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, loss
         losses.add_if(effort != Effort::None, Field::Effort);
         return;
     }
-    w.key("reasoning_effort").text(word_of(effort));
-}
-
-/// Returns the word for an effort.
-pub(super) fn word_of(effort: Effort) -> &'static str {
-    match effort {
-        Effort::None => "none",
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Xhigh => "xhigh",
-        Effort::Max => "max",
-    }
+    w.key("reasoning_effort").text(effort.word());
 }
 
 /// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most

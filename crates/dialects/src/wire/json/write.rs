@@ -162,6 +162,15 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a string, after what comes before it.
+#[inline]
+pub fn put_text(out: &mut Vec<u8>, before: &str, text: &str) {
+    out.extend_from_slice(before.as_bytes());
+    out.push(b'"');
+    escape_into(text, out);
+    out.push(b'"');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,24 +20,6 @@ pub(super) struct Pending<'a> {
     pub(super) has_details: bool,
 }
 
-const MESSAGE: [&str; 15] = [
-    "role",
-    "content",
-    "tool_calls",
-    "tool_call_id",
-    "name",
-    "cache_control",
-    "reasoning_content",
-    "reasoning",
-    "refusal",
-    "thinking_blocks",
-    "reasoning_details",
-    "function_call",
-    "prompt_cache_breakpoint",
-    "annotations",
-    "audio",
-];
-
 /// Reads a message to the end of the list.
 pub(super) fn message<'a>(
     value: Value<'_, 'a>,
@@ -47,7 +29,7 @@ pub(super) fn message<'a>(
     let place = value.place;
     let mut message = Message { place: Some(list.len()), ..Message::default() };
     let (mut role, mut refusal, mut reasoning, mut function_call, mut details) = (None, None, None, None, Vec::new());
-    value.element(&MESSAGE, |key, value| {
+    value.element(|key, value| {
         match &**key {
             "role" => role = self::role(value)?,
             "content" => parts::content(value, &mut message)?,
@@ -83,7 +65,7 @@ pub(super) fn message<'a>(
         message.thoughts = details;
     }
     if let Some((name, arguments)) = function_call {
-        message.calls.push(Call { id: "".into(), name, arguments, signature: None, is_custom: false });
+        message.calls.push(Call { name, arguments, ..Call::default() });
     }
     match message.role {
         Role::Assistant => {
@@ -142,7 +124,7 @@ fn lose<const N: usize>(message: &mut Message<'_>, fields: [(&'static str, bool)
 fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
     let (mut id, mut function, mut custom, mut signature) = (None, None, None, None);
-    value.element(&["id", "type", "function", "custom", "extra_content", "index"], |name, value| {
+    value.element(|name, value| {
         match &**name {
             "id" => id = value.text()?,
             "function" => function = self::function(value, "tool_calls[].function.", &mut message.others)?,
@@ -161,16 +143,16 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
 }
 
 /// A name and arguments.
-type Named<'a> = (Cow<'a, str>, Cow<'a, str>);
+type NameAndArguments<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 fn function<'a>(
     value: Value<'_, 'a>,
     prefix: &str,
     others: &mut Vec<Name<'a>>,
-) -> Result<Option<Named<'a>>, ReadFault> {
+) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
     let place = value.place;
     let (mut name, mut arguments) = (None, None);
-    let is_there = value.object(&["name", "arguments"], |key, mut value| {
+    let is_there = value.object(|key, mut value| {
         match &**key {
             "name" => name = value.text()?,
             // Some send what it means, not what the model wrote.
@@ -183,14 +165,18 @@ fn function<'a>(
     if is_there { named(name, arguments, place).map(Some) } else { Ok(None) }
 }
 
-fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<Named<'a>>, ReadFault> {
+fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
     let place = value.place;
     let other = |name: &_, value: Value<'_, 'a>| others::field(others, "tool_calls[].custom.", name, value);
     let Some([name, input]) = value.texts(["name", "input"], other)? else { return Ok(None) };
     named(name, input, place).map(Some)
 }
 
-fn named<'a>(name: Option<Cow<'a, str>>, said: Option<Cow<'a, str>>, place: Place<'_>) -> Result<Named<'a>, ReadFault> {
+fn named<'a>(
+    name: Option<Cow<'a, str>>,
+    said: Option<Cow<'a, str>>,
+    place: Place<'_>,
+) -> Result<NameAndArguments<'a>, ReadFault> {
     let place = place.field("name");
     let name = name.ok_or_else(|| place.missing())?;
     if name.is_empty() {
@@ -206,7 +192,7 @@ fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFaul
     if value.kind()? != Kind::Object {
         return value.skip().map(|()| None);
     }
-    value.object(&["google"], |name, mut value| {
+    value.object(|name, mut value| {
         if name != "google" || value.kind()? != Kind::Object {
             return value.skip();
         }
@@ -217,7 +203,7 @@ fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFaul
             signature = filled(value.text_or_not()?.0);
             Ok(())
         };
-        value.object(&["thought_signature"], read).map(drop)
+        value.object(read).map(drop)
     })?;
     Ok(signature)
 }

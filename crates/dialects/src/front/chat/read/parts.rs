@@ -40,7 +40,7 @@ pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, ReadF
 /// Reads one of an assistant's `thinking_blocks`.
 pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let (mut thought, mut text) = (Thought::default(), None);
-    value.element(&["type", "thinking", "signature", "data", "cache_control"], |name, value| {
+    value.element(|name, value| {
         match &**name {
             "thinking" => text = value.text()?,
             "signature" => thought.signature = filled(value.text()?),
@@ -72,7 +72,7 @@ pub(super) fn reasoning_details<'a>(
                 return value.skip().map(|()| is_lost = true);
             }
             let (mut thought, mut is_claudes) = (Thought::default(), true);
-            value.object(&[], |name, value| {
+            value.object(|name, value| {
                 let text = value.text_or_not()?.0;
                 match &**name {
                     "text" => thought.text = text.unwrap_or_default(),
@@ -102,20 +102,6 @@ pub(super) fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     text.filter(|text| !text.is_empty())
 }
 
-const PART: [&str; 11] = [
-    "type",
-    "text",
-    "image_url",
-    "file",
-    "input_audio",
-    "refusal",
-    "cache_control",
-    "prompt_cache_breakpoint",
-    "thinking",
-    "signature",
-    "data",
-];
-
 /// The types of parts that are shown. Each is also the name of the member that holds the part.
 const SHOWN: [&str; 5] = ["text", "refusal", "image_url", "input_audio", "file"];
 
@@ -125,7 +111,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
     let (mut kind, mut cache, mut thought, mut has_thinking) = (None, None, Thought::default(), false);
     let mut members = [const { None }; SHOWN.len()];
     let [text, refusal, image, audio, file] = &mut members;
-    value.element(&PART, |name, value| {
+    value.element(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
             "text" => *text = value.text()?.map(PartKind::Text),

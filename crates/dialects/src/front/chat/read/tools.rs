@@ -28,21 +28,18 @@ impl<'a> Tools<'a> {
             self.are_functions = false;
             let place = value.place;
             let (mut kind, mut cache, mut function, mut custom) = (None, None, None, None);
-            value.element(
-                &["type", "function", "custom", "cache_control", "prompt_cache_breakpoint"],
-                |name, mut value| {
-                    match &**name {
-                        "type" => kind = value.text()?,
-                        "function" => function = self.function("tools[].function.", value)?,
-                        // Of a provider's own tool these may be anything: it is refused for its
-                        // type.
-                        "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
-                        "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
-                        _ => others::inner(&mut self.others, "tools[].", name, value)?,
-                    }
-                    Ok(())
-                },
-            )?;
+            value.element(|name, mut value| {
+                match &**name {
+                    "type" => kind = value.text()?,
+                    "function" => function = self.function("tools[].function.", value)?,
+                    // Of a provider's own tool these may be anything: it is refused for its
+                    // type.
+                    "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
+                    "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
+                    _ => others::inner(&mut self.others, "tools[].", name, value)?,
+                }
+                Ok(())
+            })?;
             let (read, field) = match kind.as_deref() {
                 Some("function") => (function, "function"),
                 Some("custom") => (custom, "custom"),
@@ -74,9 +71,7 @@ impl<'a> Tools<'a> {
     fn function(&mut self, prefix: &str, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
         let (mut name, mut description, mut parameters, mut strict, mut cache) = (None, None, None, None, None);
-        const FIELDS: [&str; 6] =
-            ["name", "description", "parameters", "strict", "cache_control", "prompt_cache_breakpoint"];
-        let is_there = value.object(&FIELDS, |key, value| {
+        let is_there = value.object(|key, value| {
             match &**key {
                 "name" => name = value.text()?,
                 "description" => description = value.text()?,
@@ -139,7 +134,7 @@ pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoic
 fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
     let place = value.place;
     let (mut kind, mut function, mut custom, mut some) = (None, None, None, None);
-    value.object(&["type", "function", "custom", "allowed_tools"], |name, value| {
+    value.object(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
             "function" => function = named(value)?,
@@ -166,7 +161,7 @@ fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>
 fn allowed<'a>(value: Value<'_, 'a>) -> Result<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>, ReadFault> {
     let place = value.place;
     let (mut mode, mut tools) = (None, None);
-    let is_there = value.object(&["mode", "tools"], |name, value| {
+    let is_there = value.object(|name, value| {
         match &**name {
             "mode" => mode = value.text()?,
             "tools" => {
@@ -193,7 +188,7 @@ fn allowed<'a>(value: Value<'_, 'a>) -> Result<Option<(ToolChoice<'a>, Vec<Named
 fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
     let place = value.place;
     let (mut function, mut custom) = (None, None);
-    value.element(&["type", "function", "custom"], |name, value| {
+    value.element(|name, value| {
         match &**name {
             "function" => function = named(value)?,
             "custom" => custom = named(value)?,

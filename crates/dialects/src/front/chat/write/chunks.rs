@@ -6,6 +6,7 @@
 use super::words::{self, Head};
 use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind};
 use crate::neutral::{AnswerHeader, Finish, mark};
+use crate::wire::json::put_text;
 
 /// Writes the chunks of a stream.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl AnswerWriter for Chunks {
             TextKind::Reasoning => r#""reasoning_content":"#,
             TextKind::Refusal => r#""refusal":"#,
         };
-        words::text(&mut self.out, key, text);
+        put_text(&mut self.out, key, text);
         self.after();
     }
 
@@ -86,7 +87,7 @@ impl AnswerWriter for Chunks {
         self.before(choice);
         self.out.extend_from_slice(br#""tool_calls":[{"index":"#);
         words::number(&mut self.out, number);
-        words::text(&mut self.out, r#","function":{"arguments":"#, text);
+        put_text(&mut self.out, r#","function":{"arguments":"#, text);
         self.out.extend_from_slice(b"}}]");
         self.after();
     }
@@ -104,7 +105,7 @@ impl AnswerWriter for Chunks {
 
     fn finish(&mut self, choice: usize, reason: Finish) {
         self.before(choice);
-        words::text(&mut self.out, r#"},"logprobs":null,"finish_reason":"#, words::reason(reason));
+        put_text(&mut self.out, r#"},"logprobs":null,"finish_reason":"#, words::reason(reason));
         let usage = if self.show_usage { &b"}],\"usage\":null}\n\n"[..] } else { b"}]}\n\n" };
         self.out.extend_from_slice(usage);
     }
@@ -112,10 +113,7 @@ impl AnswerWriter for Chunks {
     fn end(&mut self, tally: &Tally, trail: Option<&str>) {
         if self.show_usage {
             self.out.extend_from_slice(self.head.bytes());
-            if let Some(mark) = mark::write(tally.usage().source, trail) {
-                self.out.extend_from_slice(br#","x_portcullis":"#);
-                self.out.extend_from_slice(mark.as_bytes());
-            }
+            mark::append(&mut self.out, tally.usage().source, trail);
             self.out.extend_from_slice(br#","choices":[],"usage":"#);
             words::usage(&mut self.out, tally);
             self.out.extend_from_slice(b"}\n\n");

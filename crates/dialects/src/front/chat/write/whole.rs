@@ -3,6 +3,7 @@
 use super::words::{self, Head};
 use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind, is_picture};
 use crate::neutral::{AnswerHeader, Call, Finish};
+use crate::wire::json::put_text;
 
 /// Writes a whole answer, once all of it was told.
 #[derive(Debug)]
@@ -55,15 +56,15 @@ impl ChoiceText {
         if self.content.is_empty() && !self.calls.is_empty() {
             out.extend_from_slice(br#","content":null"#);
         } else {
-            words::text(out, r#","content":"#, &self.content);
+            put_text(out, r#","content":"#, &self.content);
         }
         if !self.reasoning.is_empty() {
-            words::text(out, r#","reasoning_content":"#, &self.reasoning);
+            put_text(out, r#","reasoning_content":"#, &self.reasoning);
         }
         if self.refusal.is_empty() {
             out.extend_from_slice(br#","refusal":null"#);
         } else {
-            words::text(out, r#","refusal":"#, &self.refusal);
+            put_text(out, r#","refusal":"#, &self.refusal);
         }
         let mut before = r#","tool_calls":["#;
         for call in &self.calls {
@@ -82,7 +83,7 @@ impl ChoiceText {
                 out.push(b']');
             }
         }
-        words::text(out, r#"},"logprobs":null,"finish_reason":"#, words::reason(self.reason.unwrap_or(Finish::Stop)));
+        put_text(out, r#"},"logprobs":null,"finish_reason":"#, words::reason(self.reason.unwrap_or(Finish::Stop)));
         out.push(b'}');
     }
 }
@@ -109,14 +110,7 @@ impl AnswerWriter for Whole {
     }
 
     fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
-        let call = Call {
-            id: call.id.to_owned().into(),
-            name: call.name.to_owned().into(),
-            arguments: "".into(),
-            signature: call.signature.map(|signature| signature.to_owned().into()),
-            is_custom: false,
-        };
-        self.with(choice, |choice| choice.calls.push(call));
+        self.with(choice, |choice| choice.calls.push(call.begun()));
     }
 
     fn arguments(&mut self, choice: usize, number: usize, text: &str) {

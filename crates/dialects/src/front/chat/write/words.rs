@@ -3,7 +3,7 @@
 use crate::front::CHAT;
 use crate::neutral::answer::{Tally, is_picture};
 use crate::neutral::{AnswerHeader, Finish};
-use crate::wire::json::{Span, escape_into};
+use crate::wire::json::{Span, escape_into, put_text};
 
 /// What every answer, and every chunk of one, begins with: from the id to the model.
 #[derive(Debug)]
@@ -21,9 +21,9 @@ impl Head {
         let mut bytes = open.to_vec();
         escape_into(&header.id, &mut bytes);
         let id = open.len()..bytes.len();
-        text(&mut bytes, r#"","object":"#, object);
+        put_text(&mut bytes, r#"","object":"#, object);
         bytes.extend_from_slice(format!(r#","created":{}"#, header.created).as_bytes());
-        text(&mut bytes, r#","model":"#, &header.model);
+        put_text(&mut bytes, r#","model":"#, &header.model);
         Self { bytes, id, has_id: false }
     }
 
@@ -81,19 +81,7 @@ pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
         number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, usage.reasoning);
         out.push(b'}');
     }
-    if let Some(cost) = tally.cost() {
-        out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
-    }
-    out.push(b'}');
-}
-
-/// Appends a string, after what comes before it.
-#[inline]
-pub(super) fn text(out: &mut Vec<u8>, before: &str, text: &str) {
-    out.extend_from_slice(before.as_bytes());
-    out.push(b'"');
-    escape_into(text, out);
-    out.push(b'"');
+    tally.end_usage(out);
 }
 
 /// Appends a small number.
@@ -107,15 +95,15 @@ pub(super) fn number(out: &mut Vec<u8>, number: usize) {
 
 /// Appends what a call is, from its id on, and closes its object.
 pub(super) fn call(out: &mut Vec<u8>, id: &str, name: &str, arguments: &str, signature: Option<&str>) {
-    text(out, r#""id":"#, id);
+    put_text(out, r#""id":"#, id);
     out.extend_from_slice(br#","type":"function""#);
     if let Some(signature) = signature {
         // As Google's own server for OpenAI's clients shows it.
-        text(out, r#","extra_content":{"google":{"thought_signature":"#, signature);
+        put_text(out, r#","extra_content":{"google":{"thought_signature":"#, signature);
         out.extend_from_slice(b"}}");
     }
-    text(out, r#","function":{"name":"#, name);
-    text(out, r#","arguments":"#, arguments);
+    put_text(out, r#","function":{"name":"#, name);
+    put_text(out, r#","arguments":"#, arguments);
     out.extend_from_slice(b"}}");
 }
 

@@ -20,7 +20,7 @@ impl<'a> Blob<'a> {
     /// Reads the object of this name; `None` for `null`. `lost` gets what nobody understands.
     fn read(value: Value<'_, 'a>, of: &str, lost: &mut Vec<Name<'a>>) -> Result<Option<Self>, ReadFault> {
         let mut blob = Self::default();
-        let is_there = members(value, &["mimeType", "data", "fileUri", "displayName"], |known, name, value| {
+        let is_there = members(value, |known, name, value| {
             match known {
                 "mimeType" => blob.kind = value.text()?.filter(|kind| !kind.is_empty()),
                 "data" => blob.data = value.text()?,

@@ -24,20 +24,6 @@ struct ToolOutcome<'a> {
     content: Vec<Part<'a>>,
 }
 
-const CONTENT: [&str; 2] = ["role", "parts"];
-
-const PART: [&str; 9] = [
-    "text",
-    "thought",
-    "thoughtSignature",
-    "inlineData",
-    "fileData",
-    "functionCall",
-    "functionResponse",
-    "executableCode",
-    "codeExecutionResult",
-];
-
 impl<'a> Parts<'a> {
     /// Returns the parts of the content at this index.
     pub(super) fn new(place: Option<usize>) -> Self {
@@ -47,7 +33,7 @@ impl<'a> Parts<'a> {
     /// Reads a content, and returns its role.
     pub(super) fn content(&mut self, value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
         let mut role = None;
-        value.element(&CONTENT, |name, value| {
+        value.element(|name, value| {
             match &**name {
                 "role" => role = value.text()?,
                 "parts" => each(value, |_, value| self.part(value))?,
@@ -125,7 +111,7 @@ impl<'a> Parts<'a> {
         let (mut text, mut is_thought, mut signature) = (None, false, None);
         let calls_before = said.calls.len();
         let place = value.place;
-        let is_there = members(value, &PART, |known, name, value| {
+        let is_there = members(value, |known, name, value| {
             match known {
                 "text" => text = value.text()?,
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
@@ -221,7 +207,7 @@ fn push<'a>(message: &mut Message<'a>, kind: Option<PartKind<'a>>) {
 fn call<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Call<'a>>, ReadFault> {
     let place = value.place;
     let (mut id, mut function, mut args) = (None, None, None);
-    let is_there = members(value, &["id", "name", "args"], |known, name, value| {
+    let is_there = members(value, |known, name, value| {
         match known {
             "id" => id = value.text()?,
             "name" => function = value.text()?,
@@ -238,8 +224,7 @@ fn call<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Cal
         id: id.unwrap_or_default(),
         name: function.ok_or_else(|| place.field("name").missing())?,
         arguments: args.map_or(Cow::Borrowed("{}"), Cow::from),
-        signature: None,
-        is_custom: false,
+        ..Call::default()
     }))
 }
 
@@ -248,7 +233,7 @@ fn outcome<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<
     let place = value.place;
     let (mut id, mut function, mut response) = (None, None, None);
     let mut inside = Parts::new(None);
-    let is_there = members(value, &["id", "name", "response", "parts"], |known, name, value| {
+    let is_there = members(value, |known, name, value| {
         match known {
             "id" => id = value.text()?.filter(|id| !id.is_empty()),
             "name" => function = value.text()?,

@@ -6,26 +6,6 @@ use super::{is_idle, members, schema};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::{Effort, Format, Raw, Request};
-use crate::wire::json::Kind;
-
-const SETTINGS: [&str; 16] = [
-    "temperature",
-    "topP",
-    "topK",
-    "candidateCount",
-    "maxOutputTokens",
-    "stopSequences",
-    "seed",
-    "presencePenalty",
-    "frequencyPenalty",
-    "responseMimeType",
-    "responseSchema",
-    "responseJsonSchema",
-    "thinkingConfig",
-    "responseModalities",
-    "speechConfig",
-    "imageConfig",
-];
 
 /// What several settings decide together.
 #[derive(Default)]
@@ -38,7 +18,7 @@ struct Wanted<'a> {
 pub(super) fn read<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     let mut wanted = Wanted::default();
     let place = value.place;
-    members(value, &SETTINGS, |known, name, value| {
+    members(value, |known, name, value| {
         let place = value.place;
         match known {
             "temperature" => request.temperature = value.number()?,
@@ -46,11 +26,7 @@ pub(super) fn read<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Resul
             "topK" => request.top_k = value.count(0, &[])?,
             "candidateCount" => request.n = value.count(1, &[0])?.filter(|count| *count > 1),
             "maxOutputTokens" => request.max_tokens = value.count(1, &[0])?,
-            "stopSequences" => value.array(|_, value| {
-                let place = value.place;
-                request.stop.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
-                Ok(())
-            })?,
+            "stopSequences" => value.strings(&mut request.stop)?,
             "seed" => request.seed = value.integer()?,
             "presencePenalty" => request.penalties.presence = value.number()?,
             "frequencyPenalty" => request.penalties.frequency = value.number()?,
@@ -107,7 +83,7 @@ fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>
 /// Reads the effort of thinking. Whether thoughts are shown, the envelope says.
 fn thinking<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Effort>, ReadFault> {
     let (mut level, mut budget) = (None, None);
-    members(value, &["includeThoughts", "thinkingLevel", "thinkingBudget"], |known, name, mut value| {
+    members(value, |known, name, mut value| {
         let place = value.place;
         match known {
             "includeThoughts" => value.skip()?,

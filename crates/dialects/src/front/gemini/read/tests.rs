@@ -159,7 +159,17 @@ fn no_body_panics() {
         }
     }
     for value in ["null", "0", "true", "\"x\"", "[]", "{}", "[null]", "[[]]", "[{}]", "{\"parts\":[[]]}"] {
-        for name in FIELDS.into_iter().chain(["safetySettings", "x"]) {
+        for name in [
+            "contents",
+            "systemInstruction",
+            "tools",
+            "toolConfig",
+            "generationConfig",
+            "cachedContent",
+            "serviceTier",
+            "safetySettings",
+            "x",
+        ] {
             try_it(format!(r#"{{"contents":[{{"parts":[{{}}]}}],"{name}":{value}}}"#).as_bytes());
             try_it(format!(r#"{{"{name}":{value}}}"#).as_bytes());
         }
@@ -395,21 +405,15 @@ fn settings_of_the_answer() {
 
 /// What is written for a target, and what is lost.
 fn written(dialect: &Dialect, body: &str, model: &str) -> (serde_json::Value, String) {
-    let envelope = (GEMINI.envelope)(body.as_bytes()).unwrap();
+    let body = bytes::Bytes::copy_from_slice(body.as_bytes());
+    let envelope = (GEMINI.envelope)(&body).unwrap();
     let envelope = envelope.at(Asked { model: Some("callers".into()), stream: true });
     let job = Translate {
-        body: &bytes::Bytes::copy_from_slice(body.as_bytes()),
-        envelope: &envelope,
-        model,
         traits: (dialect.protocol.traits)(model),
         default_max_tokens: Some(100),
-        within: None,
         // Where thinking is hidden, nothing passes.
         hide_reasoning: true,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: crate::neutral::seal::Sealed::Closed,
-        other: &|_| crate::OtherModel::Forbidden,
+        ..Translate::new(&body, &envelope, model)
     };
     let outbound = dialect.write(&job).unwrap_or_else(|why| panic!("{why:?}"));
     (serde_json::from_slice(&outbound.body.concat()).unwrap(), outbound.losses.names().join(" "))

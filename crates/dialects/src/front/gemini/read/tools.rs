@@ -33,7 +33,7 @@ impl<'a> DeclaredTools<'a> {
     /// Reads `tools`.
     pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         each(value, |_, value| {
-            members(value, &["functionDeclarations"], |known, _, mut value| match known {
+            members(value, |known, _, mut value| match known {
                 "functionDeclarations" => each(value, |_, value| self.function(value)),
                 // An empty object asks for the tool, too.
                 _ if value.kind()? != Kind::Null => Err(value.place.unsupported(
@@ -48,8 +48,7 @@ impl<'a> DeclaredTools<'a> {
     fn function(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let (mut name, mut description, mut parameters, mut open_api) = (None, None, None, None);
-        let known = ["name", "description", "parameters", "parametersJsonSchema"];
-        let is_there = members(value, &known, |known, written, value| {
+        let is_there = members(value, |known, written, value| {
             match known {
                 "name" => name = value.text()?,
                 "description" => description = value.text()?,
@@ -78,7 +77,7 @@ impl<'a> DeclaredTools<'a> {
         value: Value<'_, 'a>,
         lost: &mut Vec<(Name<'a>, Raw<'a>)>,
     ) -> Result<(), ReadFault> {
-        members(value, &["functionCallingConfig"], |known, name, value| match known {
+        members(value, |known, name, value| match known {
             "functionCallingConfig" => {
                 let calling = |known: &str, name: &Name<'a>, mut value: Value<'_, 'a>| match known {
                     "mode" => {
@@ -96,7 +95,7 @@ impl<'a> DeclaredTools<'a> {
                     }),
                     _ => others::inner(lost, "toolConfig.functionCallingConfig.", name, value),
                 };
-                members(value, &["mode", "allowedFunctionNames"], calling).map(drop)
+                members(value, calling).map(drop)
             }
             _ => others::inner(lost, "toolConfig.", name, value),
         })?;

@@ -28,15 +28,8 @@ impl WaitingCalls {
         if self.open.len() <= choice {
             self.open.resize_with(choice + 1, || None);
         }
-        let call = Call {
-            id: call.id.to_owned().into(),
-            name: call.name.to_owned().into(),
-            arguments: "".into(),
-            signature: call.signature.map(|sealed| sealed.to_owned().into()),
-            is_custom: false,
-        };
         if let Some(place) = self.open.get_mut(choice) {
-            *place = Some(Waiting { call, arguments: Pieces::default() });
+            *place = Some(Waiting { call: call.begun(), arguments: Pieces::default() });
         }
     }
 

@@ -93,7 +93,7 @@ impl<'a> Blocks<'a> {
     fn block(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let mut block = ReadBlock::default();
-        value.element(&BLOCK, |name, value| block.field(name, value))?;
+        value.element(|name, value| block.field(name, value))?;
         let kind = block.kind.take().ok_or_else(|| place.field("type").missing())?;
         self.others(&block);
         match &*kind {
@@ -122,8 +122,7 @@ impl<'a> Blocks<'a> {
                     id: block.id.ok_or_else(|| place.field("id").missing())?,
                     name: name.ok_or_else(|| place.field("name").missing())?,
                     arguments: block.input.unwrap_or(Cow::Borrowed("{}")),
-                    signature: None,
-                    is_custom: false,
+                    ..Call::default()
                 });
             }
             "tool_result" => {
@@ -189,26 +188,6 @@ fn say<'a>(message: &mut Message<'a>, said: Cow<'a, str>, cache: Option<Cache<'a
 fn text(text: Cow<'_, str>) -> Option<Part<'_>> {
     (!text.is_empty()).then_some(Part { kind: PartKind::Text(text), cache: None })
 }
-
-const BLOCK: [&str; 17] = [
-    "type",
-    "text",
-    "source",
-    "title",
-    "thinking",
-    "signature",
-    "data",
-    "id",
-    "name",
-    "input",
-    "tool_use_id",
-    "tool_name",
-    "is_error",
-    "content",
-    "cache_control",
-    "citations",
-    "caller",
-];
 
 /// The members of a block of any type. Its type may come last.
 #[derive(Default)]
@@ -292,7 +271,7 @@ impl<'a> ReadBlock<'a> {
                 }
                 let place = value.place;
                 let mut block = ReadBlock::default();
-                value.element(&BLOCK, |name, value| block.field(name, value))?;
+                value.element(|name, value| block.field(name, value))?;
                 block.others.iter().for_each(|name| others::note(&mut self.others, "content[].", name));
                 match block.kind.as_deref() {
                     Some("text") => {
@@ -325,50 +304,41 @@ impl<'a> ReadBlock<'a> {
 /// The source of a picture or a document.
 #[derive(Default)]
 struct Source<'a> {
-    kind: Option<Cow<'a, str>>,
-    media_type: Option<Cow<'a, str>>,
-    data: Option<Cow<'a, str>>,
-    url: Option<Cow<'a, str>>,
-    file_id: Option<Cow<'a, str>>,
+    /// Its type, media type, data, URL and id of a file.
+    texts: [Option<Cow<'a, str>>; 5],
     content: Vec<Part<'a>>,
 }
 
 impl<'a> Source<'a> {
     /// Reads a source. What is lost of it goes to `lost`.
     fn read(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Self>, ReadFault> {
-        let mut source = Self::default();
-        let is_there = value.object(&["type", "media_type", "data", "url", "file_id", "content"], |name, value| {
-            match &**name {
-                "type" => source.kind = value.text()?,
-                "media_type" => source.media_type = value.text()?,
-                "data" => source.data = value.text()?,
-                "url" => source.url = value.text()?,
-                "file_id" => source.file_id = value.text()?,
-                "content" => {
-                    let mut inside = ReadBlock::default();
-                    inside.inside(value)?;
-                    source.content = inside.content;
-                    inside.others.iter().for_each(|name| others::note(lost, "source.", name));
-                }
-                _ => others::field(lost, "source.", name, value)?,
+        let mut content = Vec::new();
+        let texts = value.texts(["type", "media_type", "data", "url", "file_id"], |name, value| {
+            if name != "content" {
+                return others::field(lost, "source.", name, value);
             }
+            let mut inside = ReadBlock::default();
+            inside.inside(value)?;
+            content = inside.content;
+            inside.others.iter().for_each(|name| others::note(lost, "source.", name));
             Ok(())
         })?;
-        Ok(is_there.then_some(source))
+        Ok(texts.map(|texts| Self { texts, content }))
     }
 
     fn parts(self, of: &str, title: Option<Cow<'a, str>>, place: Place<'_>) -> Result<Vec<Part<'a>>, ReadFault> {
         let place = place.field("source");
-        let media = match self.kind.as_deref() {
+        let [kind, media_type, data, url, file_id] = self.texts;
+        let media = match kind.as_deref() {
             Some("base64") => {
-                let data = self.data.ok_or_else(|| place.field("data").missing())?;
-                let kind = self.media_type.ok_or_else(|| place.field("media_type").missing())?;
+                let data = data.ok_or_else(|| place.field("data").missing())?;
+                let kind = media_type.ok_or_else(|| place.field("media_type").missing())?;
                 url::inline(kind, data, place.field("media_type"))?
             }
-            Some("url") => Media::Url(self.url.ok_or_else(|| place.field("url").missing())?),
-            Some("file") => Media::Id(self.file_id.ok_or_else(|| place.field("file_id").missing())?),
+            Some("url") => Media::Url(url.ok_or_else(|| place.field("url").missing())?),
+            Some("file") => Media::Id(file_id.ok_or_else(|| place.field("file_id").missing())?),
             Some("text") => {
-                let data = self.data.ok_or_else(|| place.field("data").missing())?;
+                let data = data.ok_or_else(|| place.field("data").missing())?;
                 return Ok(title.into_iter().chain([data]).filter_map(text).collect());
             }
             Some("content") => return Ok(title.into_iter().filter_map(text).chain(self.content).collect()),

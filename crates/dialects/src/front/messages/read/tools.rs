@@ -16,19 +16,6 @@ pub(super) struct ToolList<'a> {
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
 }
 
-const TOOL: [&str; 10] = [
-    "type",
-    "name",
-    "description",
-    "input_schema",
-    "strict",
-    "cache_control",
-    "defer_loading",
-    "allowed_callers",
-    "eager_input_streaming",
-    "input_examples",
-];
-
 impl<'a> ToolList<'a> {
     /// Reads `tools`.
     pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
@@ -39,7 +26,7 @@ impl<'a> ToolList<'a> {
         let place = value.place;
         let (mut kind, mut name, mut description, mut schema, mut strict) = (None, None, None, None, None);
         let (mut cache, mut is_deferred, mut callers) = (None, false, None);
-        value.element(&TOOL, |key, value| {
+        value.element(|key, value| {
             match &**key {
                 "type" => kind = value.text()?,
                 "name" => name = value.text()?,
@@ -101,7 +88,7 @@ impl<'a> ToolList<'a> {
 pub(super) fn choice<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     let place = value.place;
     let (mut kind, mut name, mut is_single) = (None, None, None);
-    let is_there = value.object(&["type", "name", "disable_parallel_tool_use"], |key, value| {
+    let is_there = value.object(|key, value| {
         match &**key {
             "type" => kind = value.text()?,
             "name" => name = value.text()?,

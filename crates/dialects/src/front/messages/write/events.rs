@@ -1,9 +1,10 @@
 //! An answer's events → the events of a stream. Blocks come one after the other, numbered without
 //! a gap.
 
-use super::{omitted, reason, text, usage};
-use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
+use super::{reason, usage};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
 use crate::neutral::{AnswerHeader, Finish, mark};
+use crate::wire::json::put_text;
 
 /// Writes the events of a stream.
 #[derive(Debug)]
@@ -55,8 +56,8 @@ impl Events {
             return;
         }
         let out = &mut self.out;
-        text(out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":", &self.id);
-        text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
+        put_text(out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":", &self.id);
+        put_text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
         out.extend_from_slice(
             br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}"#,
         );
@@ -94,7 +95,7 @@ impl Events {
     fn piece(&mut self, piece: &str) {
         self.out.reserve(self.delta.len() + piece.len() + 16);
         self.out.extend_from_slice(&self.delta);
-        text(&mut self.out, "", piece);
+        put_text(&mut self.out, "", piece);
         self.out.extend_from_slice(b"}}\n\n");
     }
 
@@ -147,14 +148,14 @@ impl AnswerWriter for Events {
         self.think();
         self.out.extend_from_slice(b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":");
         self.out.extend_from_slice((self.blocks - 1).to_string().as_bytes());
-        text(&mut self.out, r#","delta":{"type":"signature_delta","signature":"#, signature);
+        put_text(&mut self.out, r#","delta":{"type":"signature_delta","signature":"#, signature);
         self.out.extend_from_slice(b"}}\n\n");
         self.stop();
     }
 
     fn redacted(&mut self, data: &str) {
         self.start(Open::Thinking, "", |out| {
-            text(out, r#"{"type":"redacted_thinking","data":"#, data);
+            put_text(out, r#"{"type":"redacted_thinking","data":"#, data);
             out.push(b'}');
         });
         self.stop();
@@ -166,8 +167,8 @@ impl AnswerWriter for Events {
         }
         call.signature.into_iter().for_each(|sealed| self.redacted(sealed));
         self.start(Open::Call, r#","delta":{"type":"input_json_delta","partial_json":"#, |out| {
-            text(out, r#"{"type":"tool_use","id":"#, call.id);
-            text(out, r#","name":"#, call.name);
+            put_text(out, r#"{"type":"tool_use","id":"#, call.id);
+            put_text(out, r#","name":"#, call.name);
             out.extend_from_slice(br#","input":{}}"#);
         });
         self.has_input = false;
@@ -211,10 +212,7 @@ impl AnswerWriter for Events {
         out.extend_from_slice(reason(self.reason, self.refuses).as_bytes());
         out.extend_from_slice(br#"","stop_sequence":null},"usage":"#);
         usage(out, tally);
-        if let Some(mark) = mark::write(tally.usage().source, trail) {
-            out.extend_from_slice(br#","x_portcullis":"#);
-            out.extend_from_slice(mark.as_bytes());
-        }
+        mark::append(out, tally.usage().source, trail);
         out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
     }
 }

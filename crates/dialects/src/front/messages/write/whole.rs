@@ -1,9 +1,9 @@
 //! An answer's events → a whole message.
 
-use super::{omitted, reason, text, usage};
-use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
+use super::{reason, usage};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
 use crate::neutral::{AnswerHeader, Call, Finish, Thought};
-use crate::wire::json::Pieces;
+use crate::wire::json::{Pieces, put_text};
 
 /// Gathers a message.
 #[derive(Debug)]
@@ -99,13 +99,7 @@ impl AnswerWriter for Whole {
     fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
         if choice == 0 {
             call.signature.into_iter().for_each(|sealed| self.redacted(sealed));
-            self.blocks.push(WrittenBlock::Call(Call {
-                id: call.id.to_owned().into(),
-                name: call.name.to_owned().into(),
-                arguments: "".into(),
-                signature: None,
-                is_custom: false,
-            }));
+            self.blocks.push(WrittenBlock::Call(call.begun()));
         }
     }
 
@@ -133,8 +127,8 @@ impl AnswerWriter for Whole {
 
     fn end(&mut self, tally: &Tally, _trail: Option<&str>) {
         let out = &mut self.out;
-        text(out, r#"{"id":"#, &self.id);
-        text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
+        put_text(out, r#"{"id":"#, &self.id);
+        put_text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
         let mut before = r#","content":["#;
         for block in &self.blocks {
             let input = if let WrittenBlock::Call(call) = block { input(call, self.reason) } else { Some("") };
@@ -142,17 +136,17 @@ impl AnswerWriter for Whole {
             out.extend_from_slice(before.as_bytes());
             before = ",";
             match block {
-                WrittenBlock::Text(said) => text(out, r#"{"type":"text","text":"#, said),
+                WrittenBlock::Text(said) => put_text(out, r#"{"type":"text","text":"#, said),
                 WrittenBlock::Thinking(Thought { redacted: Some(data), .. }, _) => {
-                    text(out, r#"{"type":"redacted_thinking","data":"#, data);
+                    put_text(out, r#"{"type":"redacted_thinking","data":"#, data);
                 }
                 WrittenBlock::Thinking(thought, _) => {
-                    text(out, r#"{"type":"thinking","thinking":"#, &thought.text);
-                    text(out, r#","signature":"#, thought.signature.as_deref().unwrap_or_default());
+                    put_text(out, r#"{"type":"thinking","thinking":"#, &thought.text);
+                    put_text(out, r#","signature":"#, thought.signature.as_deref().unwrap_or_default());
                 }
                 WrittenBlock::Call(call) => {
-                    text(out, r#"{"type":"tool_use","id":"#, &call.id);
-                    text(out, r#","name":"#, &call.name);
+                    put_text(out, r#"{"type":"tool_use","id":"#, &call.id);
+                    put_text(out, r#","name":"#, &call.name);
                     out.extend_from_slice(br#","input":"#);
                     out.extend_from_slice(input.as_bytes());
                 }
@@ -162,7 +156,7 @@ impl AnswerWriter for Whole {
         if before != "," {
             out.extend_from_slice(br#","content":["#);
         }
-        text(out, r#"],"stop_reason":"#, reason(self.reason, self.refuses));
+        put_text(out, r#"],"stop_reason":"#, reason(self.reason, self.refuses));
         out.extend_from_slice(br#","stop_sequence":null,"usage":"#);
         usage(out, tally);
         out.push(b'}');

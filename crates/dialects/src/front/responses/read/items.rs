@@ -24,23 +24,6 @@ pub(super) struct Items<'a> {
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
 }
 
-const ITEM: [&str; 14] = [
-    "type",
-    "id",
-    "role",
-    "content",
-    "call_id",
-    "name",
-    "namespace",
-    "arguments",
-    "input",
-    "output",
-    "action",
-    "operation",
-    "tools",
-    "status",
-];
-
 /// The members of an item of any type. Its type may come last.
 #[derive(Default)]
 struct Item<'a> {
@@ -70,7 +53,7 @@ impl<'a> Items<'a> {
     pub(super) fn item(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let mut item = Item::default();
-        value.element(&ITEM, |name, value| item.field(name, value, &mut self.tools))?;
+        value.element(|name, value| item.field(name, value, &mut self.tools))?;
         let kind = match item.kind.take() {
             Some(kind) => kind,
             None if item.role.is_some() => Cow::Borrowed("message"),
@@ -211,7 +194,7 @@ impl<'a> Items<'a> {
         let id = item.call_id.filter(|id| !id.is_empty()).ok_or_else(|| place.field("call_id").missing())?;
         let name = item.name.filter(|name| !name.is_empty()).ok_or_else(|| place.field("name").missing())?;
         let name = name_in(item.namespace.as_deref(), name);
-        let call = Call { id, name, arguments, signature: None, is_custom: false };
+        let call = Call { id, name, arguments, ..Call::default() };
         self.turn(index, item.others.into_iter(), |turn| turn.calls.push(call));
         Ok(())
     }
@@ -245,10 +228,7 @@ impl<'a> Items<'a> {
     }
 
     fn lose(&mut self, kind: &str) {
-        let name = format!("input[].{kind}");
-        if self.others.len() < 64 && !self.others.iter().any(|(noted, _)| *noted == name) {
-            self.others.push((name.into(), Raw("true")));
-        }
+        others::lose(&mut self.others, format!("input[].{kind}"), Raw("true"));
     }
 }
 

@@ -19,7 +19,8 @@ pub(super) struct Parts<'a> {
     pub(super) refused: Option<ReadFault>,
 }
 
-const PART: [&str; 9] =
+/// The members of parts of any type that are strings.
+const TEXTS: [&str; 9] =
     ["type", "text", "refusal", "image_url", "detail", "file_data", "file_url", "file_id", "filename"];
 
 impl<'a> Parts<'a> {
@@ -57,40 +58,62 @@ impl<'a> Parts<'a> {
     /// Reads a part. Its type may come last, so the members of all types are kept until then.
     fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let mut part = PartOfItem::default();
-        value.element(&PART, |name, value| part.field(name, value))?;
-        if let Err(why) = self.add(part, place) {
-            self.refused.get_or_insert(why);
+        let (mut audio, mut others) = (None, Vec::new());
+        let texts = value.texts(TEXTS, |name, value| {
+            match &**name {
+                "input_audio" => {
+                    let other =
+                        |name: &_, value: Value<'_, 'a>| others::field(&mut others, "input_audio.", name, value);
+                    audio = value.texts(["data", "format"], other)?;
+                }
+                // Where a text comes from, no model need be told.
+                "annotations" | "logprobs" => value.skip()?,
+                _ => others::field(&mut others, "", name, value)?,
+            }
+            Ok(())
+        })?;
+        match self.add(texts.unwrap_or_default(), audio, place) {
+            Ok(()) => {
+                let prefix = if self.is_output { "output[]." } else { "content[]." };
+                others.iter().for_each(|name| others::note(&mut self.others, prefix, name));
+            }
+            Err(why) => drop(self.refused.get_or_insert(why)),
         }
         Ok(())
     }
 
-    fn add(&mut self, mut part: PartOfItem<'a>, place: Place<'_>) -> Result<(), ReadFault> {
-        let kind = part.kind.take().ok_or_else(|| place.field("type").missing())?;
+    fn add(
+        &mut self,
+        texts: [Option<Cow<'a, str>>; TEXTS.len()],
+        audio: Option<[Option<Cow<'a, str>>; 2]>,
+        place: Place<'_>,
+    ) -> Result<(), ReadFault> {
+        let [kind, text, refusal, image_url, detail, file_data, file_url, file_id, filename] = texts;
+        let kind = kind.ok_or_else(|| place.field("type").missing())?;
         let missing = |name: &str| place.field(name).missing();
         let media = match &*kind {
             "input_text" | "output_text" | "text" => {
-                self.say(part.text.ok_or_else(|| missing("text"))?);
+                self.say(text.ok_or_else(|| missing("text"))?);
                 None
             }
             "refusal" => {
-                self.say(part.refusal.ok_or_else(|| missing("refusal"))?);
+                self.say(refusal.ok_or_else(|| missing("refusal"))?);
                 None
             }
-            "input_image" | "input_file" if part.file_id.is_some() => {
+            "input_image" | "input_file" if file_id.is_some() => {
                 let why = "files that were uploaded to OpenAI are known to its own servers only: send the data itself";
                 return Err(place.field("file_id").unsupported(why));
             }
             "input_image" => {
                 let place = place.field("image_url");
-                let url = part.image_url.filter(|url| !url.is_empty()).ok_or_else(|| place.missing())?;
+                let url = image_url.filter(|url| !url.is_empty()).ok_or_else(|| place.missing())?;
                 // No other server knows the largest detail.
-                let detail = part.detail.map(|detail| if detail == "original" { "high".into() } else { detail });
+                let detail = detail.map(|detail| if detail == "original" { "high".into() } else { detail });
                 Some(PartKind::Image(url::media(url, place)?, detail))
             }
             "input_file" => {
-                let kind_of_name = part.filename.as_deref().and_then(url::media_type).unwrap_or_default();
-                let media = match (part.file_data, part.file_url) {
+                let kind_of_name = filename.as_deref().and_then(url::media_type).unwrap_or_default();
+                let media = match (file_data, file_url) {
                     (Some(data), _) => match url::media(data, place.field("file_data"))? {
                         Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
                         Media::Inline(kind, data) if kind.is_empty() => Media::Inline(kind_of_name.into(), data),
@@ -99,10 +122,10 @@ impl<'a> Parts<'a> {
                     (None, Some(url)) => url::media(url, place.field("file_url"))?,
                     (None, None) => return Err(place.refuse("must have `file_data` or `file_url`")),
                 };
-                Some(PartKind::File(media, part.filename))
+                Some(PartKind::File(media, filename))
             }
             "input_audio" => {
-                let [data, format] = part.audio.ok_or_else(|| missing("input_audio"))?;
+                let [data, format] = audio.ok_or_else(|| missing("input_audio"))?;
                 let place = place.field("input_audio");
                 let data = data.ok_or_else(|| place.field("data").missing())?;
                 let data = match url::media(data, place.field("data"))? {
@@ -116,49 +139,6 @@ impl<'a> Parts<'a> {
             }
         };
         self.list.extend(media.map(|kind| Part { kind, cache: None }));
-        let prefix = if self.is_output { "output[]." } else { "content[]." };
-        part.others.iter().for_each(|name| others::note(&mut self.others, prefix, name));
-        Ok(())
-    }
-}
-
-/// The members of a part of any type.
-#[derive(Default)]
-struct PartOfItem<'a> {
-    kind: Option<Cow<'a, str>>,
-    text: Option<Cow<'a, str>>,
-    refusal: Option<Cow<'a, str>>,
-    image_url: Option<Cow<'a, str>>,
-    detail: Option<Cow<'a, str>>,
-    file_data: Option<Cow<'a, str>>,
-    file_url: Option<Cow<'a, str>>,
-    file_id: Option<Cow<'a, str>>,
-    filename: Option<Cow<'a, str>>,
-    audio: Option<[Option<Cow<'a, str>>; 2]>,
-    others: Vec<Name<'a>>,
-}
-
-impl<'a> PartOfItem<'a> {
-    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
-        match &**name {
-            "type" => self.kind = value.text()?,
-            "text" => self.text = value.text()?,
-            "refusal" => self.refusal = value.text()?,
-            "image_url" => self.image_url = value.text()?,
-            "detail" => self.detail = value.text()?,
-            "file_data" => self.file_data = value.text()?,
-            "file_url" => self.file_url = value.text()?,
-            "file_id" => self.file_id = value.text()?,
-            "filename" => self.filename = value.text()?,
-            "input_audio" => {
-                let lost = &mut self.others;
-                let other = |name: &Name<'a>, value: Value<'_, 'a>| others::field(lost, "input_audio.", name, value);
-                self.audio = value.texts(["data", "format"], other)?;
-            }
-            // Where a text comes from, no model need be told.
-            "annotations" | "logprobs" => value.skip()?,
-            _ => others::field(&mut self.others, "", name, value)?,
-        }
         Ok(())
     }
 }

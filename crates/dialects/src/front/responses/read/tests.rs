@@ -3,7 +3,6 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::dialect::{Dialect, Translate};
-use crate::neutral::traits::Traits;
 use crate::neutral::{CallKind, Echo};
 use crate::upstream::{Protocol, anthropic, openai};
 
@@ -14,19 +13,7 @@ fn written(protocol: &'static Protocol, fields: &Json) -> (Json, Vec<String>, Ec
     body["model"] = json!("m");
     let body = Bytes::from(serde_json::to_vec_pretty(&body).unwrap());
     let envelope = (crate::front::RESPONSES.envelope)(&body).expect("a request");
-    let job = Translate {
-        body: &body,
-        envelope: &envelope,
-        model: "m",
-        traits: Traits::UNKNOWN,
-        default_max_tokens: Some(100),
-        within: None,
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: crate::neutral::seal::Sealed::Closed,
-        other: &|_| crate::OtherModel::Forbidden,
-    };
+    let job = Translate { default_max_tokens: Some(100), ..Translate::new(&body, &envelope, "m") };
     let outbound = Dialect::from(protocol).write(&job).unwrap_or_else(|why| panic!("{why:?}"));
     let names = outbound.losses.names().iter().map(|name| name.clone().into_owned()).collect();
     let echo = outbound.undo.echo.expect("an echo");
@@ -430,19 +417,7 @@ fn a_dialects_refusal_names_the_item() {
             {"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]}"#,
     );
     let envelope = (crate::front::RESPONSES.envelope)(&body).unwrap();
-    let job = Translate {
-        body: &body,
-        envelope: &envelope,
-        model: "m",
-        traits: Traits::UNKNOWN,
-        default_max_tokens: None,
-        within: None,
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: crate::neutral::seal::Sealed::Closed,
-        other: &|_| crate::OtherModel::Forbidden,
-    };
+    let job = Translate::new(&body, &envelope, "m");
     let refused = Dialect::from(&openai::PROTOCOL).write(&job).err();
     assert!(matches!(refused, Some(Refused::Invalid(why)) if why.param == "input[1]"));
 }

@@ -18,9 +18,6 @@ const FREE: Raw<'static> = Raw(
     r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#,
 );
 
-/// More names than this are not noted: they come from the caller, and go into logs.
-const MOST_OTHERS: usize = 64;
-
 /// The tools of a request.
 #[derive(Default)]
 pub(super) struct CallableTools<'a> {
@@ -54,19 +51,6 @@ struct Declared<'a> {
     is_barred: bool,
     others: Vec<(Name<'a>, Raw<'a>)>,
 }
-
-const TOOL: [&str; 10] = [
-    "type",
-    "name",
-    "description",
-    "parameters",
-    "strict",
-    "format",
-    "tools",
-    "execution",
-    "defer_loading",
-    "allowed_callers",
-];
 
 /// Returns the name of a tool in the request. Clients know the tools of the namespace `functions`
 /// by their names alone.
@@ -197,18 +181,12 @@ impl<'a> CallableTools<'a> {
 
     /// Notes the members of a tool that nobody understands.
     fn lose_inside(&mut self, others: Vec<(Name<'a>, Raw<'a>)>) {
-        for (name, raw) in others {
-            if self.others.len() < MOST_OTHERS && !self.others.iter().any(|(noted, _)| *noted == name) {
-                self.others.push((name, raw));
-            }
-        }
+        others.into_iter().for_each(|(name, raw)| others::lose(&mut self.others, name, raw));
     }
 
     /// Notes what is lost. It stands for no tool.
     fn lose(&mut self, name: &'static str) -> Vec<String> {
-        if !self.others.iter().any(|(noted, _)| noted == name) {
-            self.others.push((Cow::Borrowed(name), Raw("true")));
-        }
+        others::lose(&mut self.others, name, Raw("true"));
         Vec::new()
     }
 }
@@ -216,7 +194,7 @@ impl<'a> CallableTools<'a> {
 impl<'a> Declared<'a> {
     fn read(value: Value<'_, 'a>) -> Result<Self, ReadFault> {
         let mut read = Self::default();
-        value.element(&TOOL, |name, value| read.field(name, value))?;
+        value.element(|name, value| read.field(name, value))?;
         Ok(read)
     }
 
@@ -270,70 +248,43 @@ pub(super) fn choice<'a>(
 ) -> Result<Option<ReadChoice<'a>>, ReadFault> {
     ReadChoice::read(value, choice::word, |value| {
         let place = value.place;
-        let (mut named, mut mode, mut tools) = (Named::default(), None, Vec::new());
-        value.object(&["type", "name", "namespace", "mode", "tools"], |name, value| {
-            match &**name {
-                "mode" => mode = value.text()?,
-                "tools" => value.array(|_, value| {
-                    let (place, mut inside) = (value.place, Named::default());
-                    value.element(&["type", "name", "namespace"], |name, value| inside.field(name, value, lost))?;
-                    // A tool that is dropped cannot be called.
-                    if !inside.is_dropped() {
-                        tools.push(inside.tool(place)?);
-                    }
-                    Ok(())
-                })?,
-                _ => named.field(name, value, lost)?,
-            }
-            Ok(())
+        let mut tools = Vec::new();
+        let texts = value.texts(["type", "name", "namespace", "mode"], |name, value| match &**name {
+            "tools" => value.array(|_, value| {
+                let place = value.place;
+                let other = |name: &Name<'a>, value: Value<'_, 'a>| others::inner(lost, "tool_choice.", name, value);
+                let tool = value.texts(["type", "name", "namespace"], other)?;
+                let tool = tool.ok_or_else(|| place.wrong("an object", Kind::Null))?;
+                // A tool that is dropped cannot be called.
+                if !tool[0].as_deref().is_some_and(|kind| kind.starts_with("web_search")) {
+                    tools.push(named_tool(tool, place)?);
+                }
+                Ok(())
+            }),
+            _ => others::inner(lost, "tool_choice.", name, value),
         })?;
-        if named.kind.as_deref() != Some("allowed_tools") {
-            return named.tool(place).map(choice::one);
+        let [kind, name, namespace, mode] = texts.unwrap_or_default();
+        if kind.as_deref() != Some("allowed_tools") {
+            return named_tool([kind, name, namespace], place).map(choice::one);
         }
         choice::some(mode.as_deref(), tools, "must hold at least one tool that this model can call", place)
     })
 }
 
-/// What names a tool.
-#[derive(Default)]
-struct Named<'a> {
-    kind: Option<Cow<'a, str>>,
-    name: Option<Cow<'a, str>>,
-    namespace: Option<Cow<'a, str>>,
-}
-
-impl<'a> Named<'a> {
-    fn field(
-        &mut self,
-        name: &Name<'a>,
-        value: Value<'_, 'a>,
-        lost: &mut Vec<(Name<'a>, Raw<'a>)>,
-    ) -> Result<(), ReadFault> {
-        match &**name {
-            "type" => self.kind = value.text()?,
-            "name" => self.name = value.text()?,
-            "namespace" => self.namespace = value.text()?,
-            _ => others::inner(lost, "tool_choice.", name, value)?,
+/// Returns the tool's name in the request, and where it stands.
+fn named_tool<'a>(
+    [kind, name, namespace]: [Option<Cow<'a, str>>; 3],
+    place: Place<'_>,
+) -> Result<NamedTool<'a>, ReadFault> {
+    match kind.as_deref() {
+        Some("function" | "custom") => {}
+        Some(_) => {
+            let why = "this model's provider does not support choices of this type";
+            return Err(place.field("type").unsupported(why));
         }
-        Ok(())
+        None => return Err(place.field("type").missing()),
     }
-
-    fn is_dropped(&self) -> bool {
-        self.kind.as_deref().is_some_and(|kind| kind.starts_with("web_search"))
-    }
-
-    /// Returns the tool's name in the request, and where it stands.
-    fn tool(self, place: Place<'_>) -> Result<NamedTool<'a>, ReadFault> {
-        match self.kind.as_deref() {
-            Some("function" | "custom") => {}
-            Some(_) => {
-                let why = "this model's provider does not support choices of this type";
-                return Err(place.field("type").unsupported(why));
-            }
-            None => return Err(place.field("type").missing()),
-        }
-        let place = place.field("name");
-        let name = self.name.ok_or_else(|| place.missing())?;
-        Ok((name_in(self.namespace.as_deref(), name), place.path()))
-    }
+    let place = place.field("name");
+    let name = name.ok_or_else(|| place.missing())?;
+    Ok((name_in(namespace.as_deref(), name), place.path()))
 }

@@ -262,7 +262,7 @@ impl Item {
 
 /// Returns the arguments on one line, if they are an object.
 fn object(arguments: &str) -> Option<String> {
-    let call = Call { id: "".into(), name: "".into(), arguments: arguments.into(), signature: None, is_custom: false };
+    let call = Call { arguments: arguments.into(), ..Call::default() };
     call.object().map(json::one_line)
 }
 

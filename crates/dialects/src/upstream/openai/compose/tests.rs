@@ -20,19 +20,7 @@ fn asked(members: &Value) -> Bytes {
 fn outbound(model: &str, traits: Traits, members: &Value) -> Result<Outbound, Refused> {
     let body = asked(members);
     let envelope = (MESSAGES.envelope)(&body).unwrap();
-    Dialect::from(&PROTOCOL).write(&Translate {
-        body: &body,
-        envelope: &envelope,
-        model,
-        traits,
-        default_max_tokens: None,
-        within: None,
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: crate::neutral::seal::Sealed::Closed,
-        other: &|_| crate::OtherModel::Forbidden,
-    })
+    Dialect::from(&PROTOCOL).write(&Translate { traits, ..Translate::new(&body, &envelope, model) })
 }
 
 /// What the server gets beside what every request has, and what is lost.
@@ -209,19 +197,7 @@ fn tools_are_functions_and_schemas_stay_as_they_are() {
     );
     let body = Bytes::from(text);
     let envelope = (MESSAGES.envelope)(&body).unwrap();
-    let job = Translate {
-        body: &body,
-        envelope: &envelope,
-        model: "m",
-        traits: Traits::UNKNOWN,
-        default_max_tokens: None,
-        within: None,
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: crate::neutral::seal::Sealed::Closed,
-        other: &|_| crate::OtherModel::Forbidden,
-    };
+    let job = Translate::new(&body, &envelope, "m");
     let sent = String::from_utf8(Dialect::from(&PROTOCOL).write(&job).unwrap().body.concat()).unwrap();
     let expected = format!(
         r#""tools":[{{"type":"function","function":{{"name":"f","description":"d","parameters":{schema},"strict":true}}}},{{"type":"function","function":{{"name":"g"}}}}]"#
@@ -437,19 +413,7 @@ fn what_a_server_does_not_take_is_named_in_the_callers_words() {
     let envelope = (MESSAGES.envelope)(&body).unwrap();
     let named = quirks::ALL.iter().map(|quirks| {
         let settings = Settings { quirks, ..Settings::NONE };
-        let outbound = Dialect::new(&PROTOCOL, settings).write(&Translate {
-            body: &body,
-            envelope: &envelope,
-            model: "gpt-5",
-            traits: Traits::UNKNOWN,
-            default_max_tokens: None,
-            within: None,
-            hide_reasoning: false,
-            stream_usage: true,
-            kept: &|_| None,
-            sealed: crate::neutral::seal::Sealed::Closed,
-            other: &|_| crate::OtherModel::Forbidden,
-        });
+        let outbound = Dialect::new(&PROTOCOL, settings).write(&Translate::new(&body, &envelope, "gpt-5"));
         let words = match outbound {
             Ok(outbound) => outbound.losses.names().join(" "),
             Err(Refused::Unsupported(why) | Refused::Invalid(why)) => format!("refused {}", why.param),
@@ -482,19 +446,7 @@ fn a_picture_that_a_server_does_not_fetch_is_refused_in_the_callers_message() {
     ]}));
     let envelope = (MESSAGES.envelope)(&body).unwrap();
     let settings = Settings { quirks: &crate::upstream::quirks::OLLAMA, ..Settings::NONE };
-    let refused = Dialect::new(&PROTOCOL, settings).write(&Translate {
-        body: &body,
-        envelope: &envelope,
-        model: "m",
-        traits: Traits::UNKNOWN,
-        default_max_tokens: None,
-        within: None,
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| None,
-        sealed: crate::neutral::seal::Sealed::Closed,
-        other: &|_| crate::OtherModel::Forbidden,
-    });
+    let refused = Dialect::new(&PROTOCOL, settings).write(&Translate::new(&body, &envelope, "m"));
     let Some(Refused::Unsupported(why)) = refused.err() else { panic!("it is sent") };
     assert_eq!(why.param, "messages[2].content", "{}", why.message);
 }

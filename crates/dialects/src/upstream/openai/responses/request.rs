@@ -1,9 +1,9 @@
-//! A request of another format → a request for a response. Items of one turn follow each other: the
-//! thoughts, the text, the calls.
+//! Writes a request of another format as a request for a response. Items of one turn follow each
+//! other: the thoughts, the text, the calls.
 
 use std::borrow::Cow;
 
-use super::super::compose::{TIERS, is_medium, most_output, texts, thinks, word_of};
+use super::super::compose::{TIERS, is_medium, most_output, texts, thinks};
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
@@ -119,7 +119,7 @@ fn write_reasoning(w: &mut Writer, request: &Request<'_>, thinks: bool, losses: 
         return;
     }
     w.key("reasoning").object(|w| {
-        w.optional("effort", effort.map(word_of), Writer::text);
+        w.optional("effort", effort.map(Effort::word), Writer::text);
         if shows {
             w.key("summary").text("auto");
         }

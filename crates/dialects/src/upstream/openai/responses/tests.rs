@@ -17,19 +17,7 @@ fn outbound(front: &'static Front, model: &str, body: &Value, kept: Option<Kept>
     let body = Bytes::from(body.to_string());
     let asked = crate::front::Asked { model: front.name.starts_with("gemini").then(|| "m".to_owned()), stream: false };
     let envelope = (front.envelope)(&body).expect("a request").at(asked);
-    responses().write(&Translate {
-        body: &body,
-        envelope: &envelope,
-        model,
-        traits: Traits::UNKNOWN,
-        default_max_tokens: None,
-        within: None,
-        hide_reasoning: false,
-        stream_usage: true,
-        kept: &|_| kept.clone(),
-        sealed: crate::neutral::seal::Sealed::Closed,
-        other: &|_| crate::OtherModel::Forbidden,
-    })
+    responses().write(&Translate { kept: &|_| kept.clone(), ..Translate::new(&body, &envelope, model) })
 }
 
 /// Writes a request for the model `gpt-5`; returns it, and what is lost of it.

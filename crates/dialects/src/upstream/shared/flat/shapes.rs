@@ -71,8 +71,8 @@ impl<T> Default for Several<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+        struct ReadSeveral<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ReadSeveral<T> {
             type Value = Several<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object, or a list of them")
@@ -91,6 +91,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
                 Ok(Several::default())
             }
         }
-        from.deserialize_any(Read(PhantomData))
+        from.deserialize_any(ReadSeveral(PhantomData))
     }
 }
