@@ -190,7 +190,9 @@ fn another_account_answers_before_the_commit_and_the_trail_says_so() {
                 let answer = gateway.raw(door.request("m", stream, &[("x-api-key", "sk-CaNaRy-caller-debug")])).await;
                 assert_eq!(answer.status, 200, "{} {stream}: {}", door.name, answer.text());
                 let trail = answer.field("x-portcullis-attempts").unwrap();
-                assert!(trail.starts_with("a;") && trail.contains(", b;ok;"), "{}: {trail}", door.name);
+                // The head of a stream may leave before its end has come.
+                let is_good = trail.contains(", b;ok;") || stream && trail.contains(", b;running;");
+                assert!(trail.starts_with("a;") && is_good, "{}: {trail}", door.name);
                 let line = gateway.line_of(&answer).await;
                 assert_eq!((&line["account"], &line["outcome"]), (&json!("b"), &json!("ok")), "{line}");
                 gateway.reset("a");
