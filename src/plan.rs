@@ -147,7 +147,7 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
         // A value that is no count, such as -1, uses the model's default too.
         let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
-        let answers = each.min(longest).saturating_mul(envelope.choices);
+        let answers = each.min(longest).max(candidate.track.endpoint.least_tokens()).saturating_mul(envelope.choices);
         let said = envelope.most_tokens.unwrap_or(1).min(longest).saturating_mul(envelope.choices);
         let cost = |prompt: u64, answers: u64| candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers));
         most.tokens = most.tokens.max(prompt.saturating_add(answers));

@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use track::TargetHealth;
 
+/// The most counts of tokens that an account has in flight.
+const MOST_COUNTS: usize = 32;
+
 /// The running state of one account.
 // The default is for `new` alone: it admits nothing.
 #[derive(Default)]
@@ -40,6 +43,8 @@ pub struct State {
     /// The account's id.
     pub id: Arc<str>,
     in_flight: AtomicUsize,
+    /// The counts of tokens in flight. They take no places of requests.
+    counts: AtomicUsize,
     /// The most requests that the account may have, as the newest catalog says. It also counts for
     /// exchanges that began with an older catalog.
     most: AtomicUsize,
@@ -84,10 +89,12 @@ impl State {
     /// Takes a place for one more request, if the cap allows it.
     pub fn admit(self: &Arc<State>) -> Option<Permit> {
         let most = self.most.load(Ordering::Acquire);
-        self.in_flight
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < most).then_some(n + 1))
-            .ok()
-            .map(|_| Permit(self.clone()))
+        take(&self.in_flight, most).then(|| Permit { state: self.clone(), is_count: false })
+    }
+
+    /// Takes a place for one more count of tokens. It is none of the places of requests.
+    pub fn admit_count(self: &Arc<State>) -> Option<Permit> {
+        take(&self.counts, MOST_COUNTS).then(|| Permit { state: self.clone(), is_count: true })
     }
 
     /// Sets the most requests that may be in flight from now on.
@@ -151,14 +158,26 @@ impl State {
     }
 }
 
-/// One place at an account.
-pub struct Permit(Arc<State>);
+/// One place at an account, for a request or for a count of tokens.
+pub struct Permit {
+    state: Arc<State>,
+    is_count: bool,
+}
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
-        self.0.freed.notify_waiters();
+        if self.is_count {
+            self.state.counts.fetch_sub(1, Ordering::AcqRel);
+            return;
+        }
+        self.state.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.state.freed.notify_waiters();
     }
+}
+
+/// Takes one of the places. Returns whether there was one.
+fn take(taken: &AtomicUsize, most: usize) -> bool {
+    taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < most).then_some(n + 1)).is_ok()
 }
 
 /// The states of all accounts. They belong to the catalogs and exchanges that hold them. So an

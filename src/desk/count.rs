@@ -53,6 +53,9 @@ impl Desk {
             biased;
             answer = count.ask(&candidates, &mut record.facts) => answer,
             () = self.books.drain.cutting() => Err(ask::shutting_down()),
+            _ = session.as_downstream_mut().read_body_or_idle(true) => {
+                Err(Refusal::new(What::CallerLeft, "The caller left before its request was counted."))
+            }
         }?;
         let losses = record.facts.served.losses.names();
         let dropped = (!losses.is_empty()).then(|| losses.join(", "));

@@ -1,7 +1,8 @@
 //! A [`TokenCount`] asks the accounts of a model, one after the other, how many tokens a request
 //! has. It is no attempt of an exchange: whatever comes of it, nothing rests, no breaker and no
-//! time is changed, and no other model stands in. A wrong number is worse than none, so nothing is
-//! estimated.
+//! time is changed, and no other model stands in. Only a token that was refused is forgotten. A
+//! count takes no place of the account's `concurrency`. A wrong number is worse than none, so
+//! nothing is estimated.
 
 use super::admission::{self, CallersRequest, EarlierThoughts};
 use super::attempt::Attempt;
@@ -9,7 +10,7 @@ use super::backends::Backends;
 use super::credential;
 use super::outgoing::Outgoing;
 use crate::account::Permit;
-use crate::account::failure::Failure;
+use crate::account::failure::{Class, Failure};
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
 use crate::catalog::Key;
@@ -25,7 +26,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// The longest time for a count, with all its tries.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of an answer: it is hardly more than a number.
 const MOST: usize = 64 * 1024;
 
@@ -74,7 +75,9 @@ impl TokenCount<'_> {
             let began = Instant::now();
             let counted = self.ask_one(candidate, &said, (&facts.request.id, due), Arc::new(permit)).await;
             drop(held);
-            facts.attempts.trail.push(tried(candidate, began, counted.as_ref().err()));
+            let token = place.state.tokens.present();
+            let secrets = place.secrets(token.as_ref());
+            facts.attempts.trail.push(tried(candidate, began, counted.as_ref().err(), &secrets));
             let failure = match counted {
                 Ok(answer) => {
                     facts.served.losses = said.losses;
@@ -82,10 +85,13 @@ impl TokenCount<'_> {
                 }
                 Err(failure) => failure,
             };
+            if failure.class() == Class::Credential {
+                place.state.tokens.forget();
+            }
             let is_nobody = matches!(failure, Failure::Status { seen: 404 | 405 | 501, .. });
             let is_unreachable =
                 matches!(failure, Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Tls { .. });
-            let why = if is_nobody { nobody() } else { failure.refusal(1, &place.account.secrets()) };
+            let why = if is_nobody { nobody() } else { failure.refusal(1, &secrets) };
             if !is_nobody && !is_unreachable {
                 return Err(why);
             }
@@ -150,12 +156,12 @@ async fn begun(
     head.ok_or(Failure::TotalTimeout)?.map(|()| attempt)
 }
 
-/// Takes a place at a candidate's account, if nothing rests there.
+/// Takes a place for a count at a candidate's account, if nothing rests there.
 fn free(candidate: &Candidate) -> Option<Permit> {
     let (now, clock, place) = (std::time::Instant::now(), SystemTime::now(), &candidate.place);
     let is_fit =
         place.state.health.rest(now).is_none() && candidate.track.standing(false, place.account.probe, now, clock).fit;
-    is_fit.then(|| place.state.admit()).flatten()
+    is_fit.then(|| place.state.admit_count()).flatten()
 }
 
 /// Makes the refusal for a model of which nobody counts.
@@ -165,7 +171,7 @@ pub fn nobody() -> Refusal {
     Refusal::new(What::NobodyCounts, message).in_vain()
 }
 
-fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>) -> Tried {
+fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>, secrets: &[&str]) -> Tried {
     let facts = failure.map(Failure::facts);
     Tried {
         account: candidate.place.account.id.clone(),
@@ -179,6 +185,6 @@ fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>) -> Tr
         prompt_tokens: None,
         completion_tokens: None,
         cost: None,
-        detail: failure.and_then(Failure::detail).map(|detail| scrub(&detail, &candidate.place.account.secrets())),
+        detail: failure.and_then(Failure::detail).map(|detail| scrub(&detail, secrets).chars().take(200).collect()),
     }
 }

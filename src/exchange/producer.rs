@@ -240,7 +240,16 @@ impl<'x> Producer<'x> {
             && let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None))
         {
             self.attempts.maybe_billed = true;
+            self.measure();
             self.note(&live.attempt, why, Some(200), None);
+        }
+    }
+
+    /// Notes the length of an answer, be it whole or not, for what later requests reserve.
+    fn measure(&self) {
+        if self.usage.source != Source::None {
+            let each = self.usage.completion / self.request.envelope.choices;
+            self.request.demand.answered(each, std::time::Instant::now());
         }
     }
 
@@ -289,9 +298,8 @@ impl<'x> Producer<'x> {
         self.usage = usage;
         self.served.flaws = flaws;
         self.request.envelope.front.flaws(flaws).for_each(|name| self.served.losses.add(name));
-        let now = std::time::Instant::now();
-        self.request.demand.answered(usage.completion / self.request.envelope.choices, now);
-        attempt.guard.whole(now);
+        self.measure();
+        attempt.guard.whole(std::time::Instant::now());
         self.keep(kept);
         self.note(&attempt, "ok", Some(200), None);
         self.commit(ProducerState::Over(connection));

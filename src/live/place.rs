@@ -42,6 +42,12 @@ impl Place {
             .map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
         Place { account, state, head, issuer, trust }
     }
+
+    /// Returns the secrets that must not appear in a text about the account. `token` is the token
+    /// that it had when it answered.
+    pub fn secrets<'a>(&'a self, token: Option<&'a Secret>) -> Vec<&'a str> {
+        self.account.secrets().into_iter().chain(token.map(Secret::expose)).collect()
+    }
 }
 
 /// Returns the issuer of tokens as an account: it is called like any other.

@@ -26,6 +26,12 @@ fn hello() -> Value {
     json!({"model": "m", "system": "Be brief.", "tools": tools, "messages": [{"role": "user", "content": "hello"}]})
 }
 
+/// The answer to a request that is no count.
+fn said() -> Value {
+    json!({"id": "i", "type": "message", "role": "assistant", "model": "c", "content": [{"type": "text", "text": "Hi"}],
+        "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 1}})
+}
+
 fn contents() -> Value {
     json!([{"role": "user", "parts": [{"text": "hello"}]}])
 }
@@ -164,16 +170,19 @@ fn where_nobody_counts_no_number_is_made_up() {
 }
 
 #[test]
-fn a_count_takes_nothing_of_the_limits_and_ten_run_at_once() {
+fn a_count_takes_nothing_of_the_limits_and_no_place_and_ten_run_at_once() {
     run_within(Duration::from_secs(60), async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.by({
             let gate = gate.clone();
-            move |_| Script::new().wait(&gate).and(Script::json(200, &json!({"input_tokens": 7})))
+            move |request| match request.target.contains("count_tokens") {
+                true => Script::new().wait(&gate).and(Script::json(200, &json!({"input_tokens": 7}))),
+                false => Script::json(200, &said()),
+            }
         });
         let limits = "limits: { requests_per_day: 1, concurrency: 1, tokens_per_minute: 1, usd_per_day: 0.000001 }";
         let catalog = Catalog::new()
-            .account_with("a", &mock, "dialect: anthropic")
+            .account_with("a", &mock, "dialect: anthropic, concurrency: 1")
             .model_with("m", &[CLAUDE], "price: { input: 3, output: 15 }")
             .caller_with("counts", "", &[("prod", KEY, limits)]);
         let gateway = Gateway::start(catalog).await;
@@ -192,6 +201,16 @@ fn a_count_takes_nothing_of_the_limits_and_ten_run_at_once() {
         let mut other = gateway.connect().await;
         other.send(sent(ACME, MESSAGES, &hello())).await;
         mock.request(10).await;
+        // Eleven slow counts leave the only place of the account to requests.
+        let mut body = hello();
+        body["max_tokens"] = json!(100);
+        assert_eq!(count(&gateway, "/v1/messages", &body).await.status, 200);
+        // A caller who leaves waits no longer.
+        drop(running.pop());
+        eventually("the line of the caller who left", || {
+            gateway.lines().into_iter().find(|line| line["door"] == "count" && line["outcome"] == "client_left")
+        })
+        .await;
         gate.open();
         for connection in running.iter_mut().chain([&mut other]) {
             let answer = connection.response().await;
@@ -207,7 +226,7 @@ fn a_count_takes_nothing_of_the_limits_and_ten_run_at_once() {
             );
         }
         gateway.idle().await;
-        assert_eq!(gateway.status()["ledger"]["rows"], 0);
+        assert_eq!(gateway.status()["ledger"]["rows"], 1, "the request alone");
     });
 }
 
@@ -217,11 +236,7 @@ fn a_count_that_fails_rests_nothing_and_only_who_cannot_be_reached_is_passed_ove
         let (first, second) = (Mock::start().await, Mock::start().await);
         first.by(|request| match request.target.contains("count_tokens") {
             true => Script::json([401, 429, 500, 529][request.number % 4], &json!({"error": {"message": "no"}})),
-            false => Script::json(
-                200,
-                &json!({"id": "i", "type": "message", "role": "assistant", "model": "c", "content": [{"type": "text", "text": "Hi"}],
-                    "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 1}}),
-            ),
+            false => Script::json(200, &said()),
         });
         second.always(Script::json(200, &json!({"input_tokens": 8})));
         let catalog = Catalog::new()

@@ -132,12 +132,13 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         Some(failure) if failure.class() == Class::Caller => trial.is_back(now),
         Some(failure) => {
             if failure.class() == Class::Credential {
+                let token = candidate.place.state.tokens.present();
                 candidate.place.state.tokens.forget();
                 if candidate.place.state.health.failed(now).is_some() {
                     log::warn!(
                         "account {}: {}",
                         account.id,
-                        advice::on_credential(&failure, account, &account.secrets())
+                        advice::on_credential(&failure, account, &candidate.place.secrets(token.as_ref()))
                     );
                 }
             }

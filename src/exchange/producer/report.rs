@@ -7,11 +7,9 @@ use crate::account::breaker::BreakerState;
 use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trouble};
-use crate::base::secret::Secret;
 use crate::error::{Refusal, What, scrub, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
-use crate::live::place::Place;
 use crate::plan::Candidate;
 use crate::settled::{Tried, millis};
 use dialects::Endpoint;
@@ -121,7 +119,7 @@ impl Producer<'_> {
         }
         let place = self.candidate().map(|c| &c.place);
         let token = place.and_then(|place| place.state.tokens.present());
-        let secrets = place.map(|place| secrets(place, token.as_ref())).unwrap_or_default();
+        let secrets = place.map(|place| place.secrets(token.as_ref())).unwrap_or_default();
         let refusal = failure.refusal(self.search.tries, &secrets);
         // Another account may be back sooner than the last one that was tried.
         if let Some(wait) = self.soonest().filter(|_| failure.class() == Class::Rate) {
@@ -155,7 +153,7 @@ impl Producer<'_> {
             self.failures.limited = Some(self.failures.limited.map_or(wait, |sooner| sooner.min(wait)));
         }
         self.failures.hope |= matches!(facts.class, Class::Rate | Class::Refused | Class::Transient);
-        let secrets = secrets(&candidate.place, token.as_ref());
+        let secrets = candidate.place.secrets(token.as_ref());
         let refused = news.rest.is_some_and(|rest| rest.why == Why::Credential);
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
         let detail: Option<String> = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
@@ -248,9 +246,4 @@ impl Producer<'_> {
         let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
         self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);
     }
-}
-
-/// Returns the secrets that must not appear in a text about an account.
-fn secrets<'a>(place: &'a Place, token: Option<&'a Secret>) -> Vec<&'a str> {
-    place.account.secrets().into_iter().chain(token.map(Secret::expose)).collect()
 }

@@ -79,6 +79,7 @@ impl<'x> Producer<'x> {
         mut reading: Reading,
     ) -> Result<Option<Piece>, Refusal> {
         (self.usage, self.told) = (reading.stream.usage_so_far(), reading.stream.so_far());
+        self.measure();
         self.failed(&failure, &mut attempt, false);
         self.stop_race();
         self.commit(ProducerState::Over(None));

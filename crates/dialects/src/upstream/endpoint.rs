@@ -24,6 +24,15 @@ impl Endpoint {
             Endpoint::Responses => "responses",
         }
     }
+
+    /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
+    /// gets as many.
+    pub fn least_tokens(self) -> u64 {
+        match self {
+            Endpoint::Chat => 1,
+            Endpoint::Responses => 16,
+        }
+    }
 }
 
 impl fmt::Display for Endpoint {

@@ -147,6 +147,7 @@ impl AnswerProgress {
             Event::Refusal(index, text) => self.refusal(index, text, writer)?,
             Event::Signed(signature) => {
                 self.opened = true;
+                self.tally.think_sealed(signature);
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
                 if !self.hide_reasoning {
                     self.interrupt();
@@ -155,6 +156,7 @@ impl AnswerProgress {
             }
             Event::Redacted(data) => {
                 self.opened = true;
+                self.tally.think_sealed(data);
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
                 if !self.hide_reasoning {
                     self.interrupt();
@@ -274,7 +276,7 @@ impl AnswerProgress {
     }
 
     fn reasoning(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        self.tally.say(text);
+        self.tally.think(text);
         let (at, _) = self.choice(index)?;
         if let Some(thoughts) = self.thoughts.as_mut().filter(|_| at == 0) {
             thoughts.thought(text);

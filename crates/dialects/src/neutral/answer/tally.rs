@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     prompt_bytes: u64,
     /// The UTF-8 bytes of the text so far, shown or not.
     said: u64,
+    /// The bytes of the thought so far that was said as text.
+    thought: u64,
     /// The part of `said` that the upstream's count of the completion covers.
     covered: u64,
     /// True if the counts are an estimate that was made before.
@@ -32,6 +34,23 @@ impl Tally {
     #[inline]
     pub(crate) fn say(&mut self, text: &str) {
         self.said = self.said.saturating_add(text.len() as u64);
+    }
+
+    /// Counts a piece of a thought.
+    #[inline]
+    pub(crate) fn think(&mut self, text: &str) {
+        self.say(text);
+        self.thought = self.thought.saturating_add(text.len() as u64);
+    }
+
+    /// Counts a thought that came in base64, as long as the upstream has counted nothing. Its text,
+    /// or a part of it, may have been said before.
+    pub(crate) fn think_sealed(&mut self, base64: &str) {
+        let said = std::mem::take(&mut self.thought);
+        if !self.is_counted() {
+            let bytes = base64.len() as u64 / 4 * 3;
+            self.said = self.said.saturating_add(bytes.saturating_sub(said));
+        }
     }
 
     /// Takes the upstream's counts; the last ones count. If prompt and completion are both zero,

@@ -10,14 +10,13 @@ use crate::neutral::{
     Call, ENCRYPTED, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request,
     Role, Target, Thought, ToolChoice, ToolKind, Undo, Written,
 };
+use crate::upstream::Endpoint;
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
 /// What every encrypted thought of OpenAI's begins with. Another text would be refused.
 const SEAL: &str = "gAAAA";
-/// The fewest tokens that may be asked for.
-const LEAST_TOKENS: u64 = 16;
 /// The longest name of an end user.
 const MAX_USER: usize = 64;
 
@@ -43,8 +42,9 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
         let max_output = target.traits.max_output.or_else(|| most_output(target.model));
         let traits = Traits { max_output, ..target.traits };
         let most = options::max_tokens(request, target.default_max_tokens, &traits, &mut losses);
-        losses.add_if(most.is_some_and(|most| most < LEAST_TOKENS), Field::MaxTokens);
-        w.optional("max_output_tokens", most.map(|most| most.max(LEAST_TOKENS)), Writer::number);
+        let least = Endpoint::Responses.least_tokens();
+        losses.add_if(most.is_some_and(|most| most < least), Field::MaxTokens);
+        w.optional("max_output_tokens", most.map(|most| most.max(least)), Writer::number);
         write_sampling(w, request, &target.traits, is_thinker, &mut losses);
         write_reasoning(w, request, is_thinker, &mut losses);
         let user = request.user.as_deref().filter(|user| user.len() <= MAX_USER);
