@@ -253,25 +253,40 @@ impl Refusal {
     /// Writes the refusal as the end of a stream that cannot go on. `answer` says what was written
     /// of it.
     pub fn event(&self, front: &Front, request_id: &str, answer: AnswerSoFar<'_>) -> Vec<u8> {
-        (front.errors.event)(&self.told(front, request_id, answer))
+        let told = self.told(front, request_id, answer);
+        // The status of the answer has left: this one says only what happened.
+        let status = if self.is_of_upstream() { self.what.row().status } else { told.status };
+        (front.errors.event)(&CallerError { status, ..told })
+    }
+
+    /// Returns whether an upstream that took the request has failed.
+    fn is_of_upstream(&self) -> bool {
+        matches!(self.what, What::BadUpstreamResponse | What::UpstreamTimeout)
     }
 
     /// Returns the status for callers of a front door.
     pub fn status(&self, front: &Front) -> u16 {
-        let is_unavailable = matches!(self.what, What::NoCapacity | What::UpstreamUnavailable);
         let counting = front.counting.as_ref().filter(|_| self.what == What::NobodyCounts);
-        match (is_unavailable, self.retry_after) {
-            (false, _) => counting.map_or(self.what.row().status, |form| form.nobody),
-            (true, None) if !self.retry_helps => front.errors.hopeless,
-            (true, _) => front.errors.unavailable,
+        match self.what.row().status {
+            503 if self.retry_after.is_none() && !self.retry_helps => front.errors.hopeless,
+            503 => front.errors.unavailable,
+            status if self.is_of_upstream() => front.errors.failed.unwrap_or(status),
+            status => counting.map_or(status, |form| form.nobody),
         }
+    }
+
+    /// Returns the seconds until another try makes sense, for callers of a front door.
+    fn wait(&self, front: &Front) -> Option<u64> {
+        // Without a time, these clients would not try again.
+        let soon = self.retry_helps && self.is_of_upstream() && front.errors.failed.is_some();
+        self.retry_after.or(soon.then_some(1))
     }
 
     /// Returns the headers of the refusal for callers of a front door, besides those of every
     /// answer.
     pub fn headers(&self, front: &Front) -> Vec<(&'static str, Cow<'static, str>)> {
         let allow = if let What::MethodNotSupported { allow } = self.what { Some(allow) } else { None };
-        let wait = self.retry_after.filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_waits);
+        let wait = self.wait(front).filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_waits);
         let headers = [
             ("allow", allow.map(Cow::Borrowed)),
             ("www-authenticate", (self.what == What::InvalidKey).then_some("Bearer".into())),
@@ -283,7 +298,7 @@ impl Refusal {
 
     fn told<'r>(&'r self, front: &Front, request_id: &'r str, answer: AnswerSoFar<'r>) -> CallerError<'r> {
         let (ErrorRow { kind, code, .. }, status) = (self.what.row(), self.status(front));
-        let (param, message, retry_after) = (self.param.as_deref(), &*self.message, self.retry_after);
+        let (param, message, retry_after) = (self.param.as_deref(), &*self.message, self.wait(front));
         CallerError { status, kind, code, param, message, request_id, retry_after, answer }
     }
 
@@ -313,6 +328,7 @@ impl Refusal {
                 Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param)
             }
             Refused::Unsupported(complaint) => {
+                let model = shown(model);
                 let message = format!("No upstream account of the model `{model}` can do this: {}", complaint.message);
                 Refusal::new(What::Unsupported, message).param(complaint.param)
             }
@@ -321,11 +337,11 @@ impl Refusal {
 
     /// Makes the refusal for a model that is unknown or forbidden.
     pub fn model_not_found(model: &str) -> Refusal {
-        let shown: String = cut_keys(model).chars().take(80).collect();
+        let model = shown(model);
         Refusal::new(
             What::ModelNotFound,
             format!(
-                "The model `{shown}` does not exist, or this key may not use it. GET /v1/models lists the models of this key."
+                "The model `{model}` does not exist, or this key may not use it. GET /v1/models lists the models of this key."
             ),
         )
         .param("model")
@@ -339,6 +355,11 @@ impl Refusal {
         )
         .retry_after(1)
     }
+}
+
+/// Returns the name that a caller wrote for a model, as texts show it.
+fn shown(model: &str) -> String {
+    cut_keys(model).chars().take(80).collect()
 }
 
 /// Returns a wait in whole seconds, as callers are told it: rounded up, and at least one.
@@ -392,11 +413,19 @@ mod tests {
         for (front, expected) in [
             (&CHAT, [503, 503, 503, 504]),
             (&MESSAGES, [503, 503, 503, 504]),
-            (&RESPONSES, [429, 429, 429, 504]),
+            (&RESPONSES, [429, 429, 429, 429]),
             (&GEMINI, [503, 503, 400, 504]),
         ] {
             assert_eq!([&later, &tried, &never, &other].map(|refusal| refusal.status(front)), expected, "{front:?}");
         }
+        let down = Refusal::new(What::StoreDown, "").retry_after(1);
+        let failed = Refusal::new(What::BadUpstreamResponse, "");
+        assert_eq!([&down, &failed].map(|refusal| refusal.status(&RESPONSES)), [429, 429]);
+        let waits = |refusal: &Refusal, front: &Front| {
+            refusal.headers(front).into_iter().find(|(name, _)| *name == "retry-after").map(|(_, value)| value)
+        };
+        assert_eq!(waits(&failed, &RESPONSES).as_deref(), Some("1"), "without a time, its clients give up");
+        assert_eq!((waits(&failed, &CHAT), waits(&other, &RESPONSES)), (None, None));
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn entry<'m>(id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<
     let targets = || model.targets.iter().filter(|target| target.account.enabled);
     // What one target lacks, callers cannot rely on. `None`, which is unknown, is the least.
     let least = |value: fn(&Target) -> Option<u64>| targets().map(value).min().flatten();
-    let thinks = |target: &Target| match target.traits.thinking {
+    let thinks = |target: &Target| match target.sure.thinking {
         Thinking::Unknown => None,
         Thinking::None => Some(false),
         Thinking::Budget | Thinking::Effort => Some(true),
@@ -78,8 +78,8 @@ fn entry<'m>(id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<
         created: model.created,
         created_at,
         owned_by: &model.owned_by,
-        context: least(|target| target.traits.context),
-        max_output: least(|target| target.traits.max_output),
+        context: least(|target| target.sure.context),
+        max_output: least(|target| target.sure.max_output),
         thinks: first.filter(|_| targets().all(|target| thinks(target) == first)),
     }
 }

@@ -11,8 +11,8 @@ use crate::account::track::TargetHealth;
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::conf::price::{Price, Usd};
 use crate::limits::{Ask, Reserve};
-use crate::live::Snapshot;
 use crate::live::place::Place;
+use crate::live::{Route, Snapshot};
 use crate::seal;
 use dialects::front::{Envelope, Front};
 use dialects::traits::Traits;
@@ -40,6 +40,9 @@ pub struct Candidate {
     pub model: Arc<Model>,
     /// The requests that may try it.
     pub reach: Reach,
+    /// The target's usual endpoint, if this is another one: it is asked only where the usual one
+    /// refuses the model.
+    pub instead_of: Option<Arc<TargetHealth>>,
 }
 
 impl Candidate {
@@ -60,7 +63,13 @@ impl Candidate {
             price: target.price,
             model: model.clone(),
             reach,
+            instead_of: None,
         })
+    }
+
+    /// Returns whether the candidate may be asked as things stand.
+    pub fn is_open(&self) -> bool {
+        self.instead_of.as_ref().is_none_or(|usual| usual.is_refused())
     }
 
     /// Returns the wire format in which the candidate is asked.
@@ -158,6 +167,9 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
     most
 }
 
+/// A target, and the health of the endpoint that its requests are sent to.
+type Usable<'t> = (&'t Target, &'t Arc<TargetHealth>);
+
 /// A planner puts the candidates of a request in order.
 struct Planner<'s> {
     snapshot: &'s Snapshot,
@@ -178,16 +190,32 @@ impl Planner<'_> {
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
             self.candidates.extend(usable().filter_map(candidate));
-            return;
+        } else {
+            self.order(model, route, usable().collect(), candidate);
         }
-        let usable: Vec<_> = usable().collect();
+        for (target, tracks) in targets() {
+            let Some(usual) = endpoint(front, target, tracks) else { continue };
+            let others = tracks.iter().filter(|track| !Arc::ptr_eq(track, usual));
+            let others = others.filter_map(|track| candidate((target, track)));
+            self.candidates.extend(others.map(|other| Candidate { instead_of: Some(usual.clone()), ..other }));
+        }
+    }
+
+    /// Adds a model's targets in the order of its strategy.
+    fn order<'t>(
+        &mut self,
+        model: &Model,
+        route: &Route,
+        usable: Vec<Usable<'t>>,
+        candidate: impl Fn(Usable<'t>) -> Option<Candidate>,
+    ) {
         let (now, clock) = (Instant::now(), SystemTime::now());
         let views: Vec<View> = usable.iter().map(|(target, track)| self.view(target, track, now, clock)).collect();
         let order = route.demand.order(model.strategy, &views, self.ties.conversation.filter(|_| model.sticky));
         let mut ordered: Vec<_> = order.into_iter().filter_map(|place| usable.get(place)).collect();
         // Elsewhere the thoughts that the request carries would be lost.
         if let Some(boundary) = self.ties.boundary {
-            ordered.sort_by_key(|(target, _)| seal::boundary(&target.account) != boundary);
+            ordered.sort_by_cached_key(|(target, _)| seal::boundary(&target.account) != boundary);
         }
         self.candidates.extend(ordered.into_iter().filter_map(|target| candidate(*target)));
     }

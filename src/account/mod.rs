@@ -26,6 +26,7 @@ use crate::base::lock::Lock;
 use crate::catalog::{Account, Catalog};
 use demand::Demand;
 use dialects::Endpoint;
+use failure::{Class, Failure};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -120,6 +121,18 @@ impl State {
     fn each_track(&self, each: impl Fn(&TargetHealth)) {
         let tracks = self.tracks.lock();
         tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
+    }
+
+    /// Returns the class of a failure at a kind of endpoint. If the account's other kinds take the
+    /// credential, the account rather does not serve this kind.
+    pub fn class_of(&self, failure: &Failure, endpoint: Endpoint, now: Instant) -> Class {
+        let works = || {
+            let tracks = self.tracks.lock();
+            let mut others = tracks.iter().filter(|((_, kind), _)| *kind != endpoint);
+            others.any(|(_, track)| track.upgrade().is_some_and(|track| track.has_worked(now)))
+        };
+        let (class, is_of_kind) = (failure.class(), failure.facts().status == Some(401));
+        if class == Class::Credential && is_of_kind && works() { Class::Refused } else { class }
     }
 
     /// Notes that a catalog has the account. If its settings changed, the failures with the old
@@ -261,7 +274,7 @@ mod tests {
     fn each_kind_of_endpoint_has_a_health_of_its_own() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
         let [chat, responses] = Endpoint::ALL.map(|kind| state.track(&model, kind));
-        let setback = failure::Setback { class: failure::Class::Refused, retry_after: None };
+        let setback = failure::Setback { class: Class::Refused, retry_after: None };
         for _ in 0..failure::REFUSALS_IN_A_ROW {
             let admitted = responses.admit(true, false, now);
             assert!(admitted.map(|mut attempt| attempt.failed(setback, false, Duration::ZERO, now)).is_ok());
@@ -271,6 +284,29 @@ mod tests {
         assert_eq!((&*chat.name(&model), &*responses.name(&model)), ("m", "m (responses)"));
         state.reset();
         assert_eq!(responses.rest(now), None);
+    }
+
+    #[test]
+    fn a_credential_that_another_kind_of_endpoint_takes_is_good() {
+        let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
+        let [chat, responses] = Endpoint::ALL.map(|kind| state.track(&model, kind));
+        let status = |status| Failure::Status { status, seen: status, error: Box::default(), retry_after: None };
+        let admitted =
+            |track: &Arc<TargetHealth>| track.admit(true, false, now).unwrap_or_else(|_| panic!("kept away"));
+        let class = |number, kind, at| state.class_of(&status(number), kind, at);
+        assert_eq!(class(401, Endpoint::Responses, now), Class::Credential, "nothing is known of chat");
+        admitted(&chat).answered(false, Duration::ZERO, now);
+        assert_eq!(class(401, Endpoint::Responses, now), Class::Refused);
+        assert_eq!(class(402, Endpoint::Responses, now), Class::Credential, "money is for all kinds");
+        assert_eq!(class(401, Endpoint::Chat, now), Class::Credential);
+        assert_eq!(class(401, Endpoint::Responses, now + Duration::from_secs(3600)), Class::Credential);
+        let setback = failure::Setback { class: Class::Credential, retry_after: None };
+        admitted(&chat).failed(setback, false, Duration::ZERO, now);
+        assert_eq!(class(401, Endpoint::Responses, now), Class::Credential);
+        admitted(&responses).answered(false, Duration::ZERO, now);
+        assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
+        [chat, responses].iter().for_each(|track| track.settings_changed());
+        assert_eq!(class(401, Endpoint::Chat, now), Class::Credential, "it may be another credential");
     }
 
     #[test]

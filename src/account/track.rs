@@ -34,6 +34,8 @@ struct Memory {
     breaker: Breaker,
     rest: Option<Rest>,
     refusals: u32,
+    /// The time of the last answer, unless the credential has failed since.
+    answered: Option<Instant>,
     /// The expected times to a whole answer, and to a stream's first token.
     peaks: [Peak; 2],
     headroom: Option<Headroom>,
@@ -61,6 +63,8 @@ struct Hint {
     refuted: bool,
 }
 
+/// The time for which an answer shows that the credential is good.
+const PROVEN: Duration = Duration::from_secs(600);
 /// If a hint ends at most this much later than the one before, it is the same hint, told again.
 const SAME_HINT: Duration = Duration::from_secs(2);
 
@@ -210,6 +214,18 @@ impl TargetHealth {
         self.memory.lock().peak(stream).at(now, false)
     }
 
+    /// Returns whether the target has refused requests since it last answered: the account does not
+    /// serve the model there.
+    pub fn is_refused(&self) -> bool {
+        let memory = self.memory.lock();
+        memory.refusals > 0 || memory.rest.is_some_and(|rest| rest.why == Why::Refused)
+    }
+
+    /// Returns whether the target has answered of late, so that the account's credential is good.
+    pub fn has_worked(&self, now: Instant) -> bool {
+        self.memory.lock().answered.is_some_and(|at| now.saturating_duration_since(at) < PROVEN)
+    }
+
     /// Returns the target's own rest, without the account's.
     pub fn rest(&self, now: Instant) -> Option<Rest> {
         self.memory.lock().rest(now)
@@ -303,6 +319,7 @@ impl Memory {
     fn forget(&mut self) {
         self.breaker.reset();
         self.refusals = 0;
+        self.answered = None;
         self.trouble = None;
     }
 
@@ -322,178 +339,4 @@ impl Memory {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::account::failure::{Class, REFUSED_COOL, Setback};
-
-    fn setback(class: Class, retry_after: Option<Duration>) -> Setback {
-        Setback { class, retry_after }
-    }
-
-    fn admitted(track: &Arc<TargetHealth>, now: Instant) -> AttemptGuard {
-        track.admit(true, false, now).unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
-    }
-
-    fn fail(track: &Arc<TargetHealth>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
-        admitted(track, now).failed(
-            setback(class, retry_after.map(Duration::from_secs)),
-            true,
-            Duration::from_millis(5),
-            now,
-        )
-    }
-
-    fn succeed(track: &Arc<TargetHealth>, now: Instant) {
-        admitted(track, now).answered(true, Duration::from_millis(5), now);
-    }
-
-    #[test]
-    fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
-        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        let mut late = admitted(&track, now);
-        assert_eq!(fail(&track, Class::Rate, Some(7), now).rest.map(|rest| rest.why), Some(Why::Rate));
-        late.failed(setback(Class::Rate, Some(Duration::from_secs(1))), true, Duration::ZERO, now);
-        assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Unavailable::Resting(_))));
-        assert!(track.admit(false, false, now + Duration::from_secs(7)).is_ok());
-        assert_eq!(track.status(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
-    }
-
-    #[test]
-    fn what_another_found_broken_is_not_fit_until_it_answers() {
-        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
-        let until = now + Duration::from_secs(5);
-        track.hint(Some(until), now);
-        assert!(!fit(now) && fit(until) && track.admit(false, false, now).is_ok());
-        succeed(&track, now);
-        assert!(fit(now));
-        track.hint(Some(until + Duration::from_millis(3)), now);
-        assert!(fit(now), "it is the same one");
-        track.hint(Some(until + Duration::from_secs(9)), now);
-        assert!(!fit(now), "and another");
-        track.hint(None, now);
-        assert!(fit(now));
-    }
-
-    #[test]
-    fn how_it_failed_last_is_known_until_it_answers() {
-        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        let trouble = |detail: &str| Trouble { outcome: "tls", detail: Some(detail.to_owned()), at: now };
-        assert!(track.troubled(trouble("expired")) && !track.troubled(trouble("expired")), "told once");
-        assert!(track.troubled(trouble("unknown issuer")));
-        assert_eq!(track.trouble(), Some(trouble("unknown issuer")));
-        assert!(!track.is_out_of_reach());
-        for outcome in OUT_OF_REACH {
-            track.troubled(Trouble { outcome, detail: None, at: now });
-            assert!(track.is_out_of_reach());
-        }
-        succeed(&track, now);
-        assert_eq!(track.trouble(), None);
-        assert!(track.troubled(trouble("expired")), "and told again");
-        track.settings_changed();
-        assert_eq!(track.trouble(), None);
-    }
-
-    #[test]
-    fn three_refusals_in_a_row_rest_it() {
-        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        fail(&track, Class::Refused, None, now);
-        fail(&track, Class::Refused, None, now);
-        succeed(&track, now);
-        fail(&track, Class::Refused, None, now);
-        fail(&track, Class::Refused, None, now);
-        assert_eq!(track.rest(now), None);
-        assert_eq!(fail(&track, Class::Refused, None, now).rest.map(|rest| rest.why), Some(Why::Refused));
-        assert_eq!(track.rest(now + REFUSED_COOL), None);
-        track.reset();
-        assert_eq!(track.rest(now), None);
-    }
-
-    #[test]
-    fn nothing_is_awaited_twice_and_nothing_for_ever() {
-        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        let awaited = || track.status(now, SystemTime::now()).awaited;
-        let mut trial = admitted(&track, now);
-        let other = admitted(&track, now);
-        assert_eq!(awaited(), 2);
-        trial.answered(true, Duration::from_millis(9), now);
-        assert_eq!(awaited(), 1);
-        trial.failed(setback(Class::Transient, None), true, Duration::from_secs(9), now);
-        assert_eq!(
-            track.status(now, SystemTime::now()).expected,
-            [None, Some(Duration::from_millis(9))],
-            "a cut is not slowness"
-        );
-        drop((trial, other));
-        assert_eq!((awaited(), track.status(now, SystemTime::now()).calls), (0, (1, 1)));
-    }
-
-    #[test]
-    fn answers_that_begin_and_never_end_open_the_breaker() {
-        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        let mut cut = |ends: bool| {
-            let mut trial = admitted(&track, now);
-            trial.answered(true, Duration::from_millis(9), now);
-            if ends {
-                trial.whole(now);
-                return None;
-            }
-            trial.failed(setback(Class::Transient, None), true, Duration::from_secs(9), now).breaker
-        };
-        assert!(
-            [false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none)
-        );
-        assert!(matches!(cut(false), Some(BreakerState::Open(_))), "five in a row");
-    }
-
-    #[test]
-    fn what_is_told_of_a_target_is_recalled() {
-        let (track, now, clock) = (Arc::new(TargetHealth::default()), Instant::now(), SystemTime::now());
-        let soon = now + Duration::from_secs(9);
-        let status = TrackStatus {
-            breaker: BreakerState::Open(soon),
-            calls: (0, 0),
-            rest: Some(Rest { until: soon, why: Why::Refused }),
-            expected: [None, Some(Duration::from_millis(70))],
-            awaited: 3,
-            headroom: Some(0.25),
-        };
-        track.recall(&status, now, clock);
-        let again = track.status(now, clock);
-        assert_eq!(
-            (again.breaker, again.rest, again.awaited, again.headroom),
-            (status.breaker, status.rest, 3, Some(0.25))
-        );
-        assert_eq!(again.expected, status.expected);
-        track.recall(
-            &TrackStatus { breaker: BreakerState::HalfOpen { probing: true }, rest: None, ..status },
-            now,
-            clock,
-        );
-        assert!(matches!(track.admit(false, false, now), Err(Unavailable::Broken(_))));
-        track.recall(
-            &TrackStatus { breaker: BreakerState::HalfOpen { probing: false }, rest: None, ..status },
-            now,
-            clock,
-        );
-        assert!(track.admit(false, false, now).is_ok_and(|trial| trial.is_probe()));
-        track.recall(&TrackStatus { breaker: BreakerState::Closed, rest: None, ..status }, now, clock);
-        assert!(track.admit(false, false, now).is_ok_and(|trial| !trial.is_probe()));
-    }
-
-    #[test]
-    fn a_probed_target_is_for_its_probe_alone() {
-        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        for _ in 0..5 {
-            fail(&track, Class::Transient, None, now);
-        }
-        let later = now + Duration::from_secs(7);
-        assert!(track.probe(now).is_none() && !track.standing(true, true, later, SystemTime::now()).fit);
-        assert!(track.standing(true, false, later, SystemTime::now()).fit);
-        assert!(matches!(track.admit(false, true, later), Err(Unavailable::Broken(_))));
-        let mut probe = track.probe(later).expect("due");
-        assert!(track.probe(later).is_none() && track.admit(false, false, later).is_err());
-        assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(BreakerState::Closed));
-        assert!(track.admit(false, true, later).is_ok());
-    }
-}
+mod tests;

@@ -76,8 +76,13 @@ impl Catalog {
 
     /// Finds a model by its id or one of its aliases. A glob counts last.
     pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
-        let by_glob = || self.globs.iter().find(|(glob, _)| globs::matches(glob, id)).map(|(_, model)| model);
-        self.names.get(id).or_else(by_glob)
+        self.meant(id, |_| true)
+    }
+
+    /// Finds a model in the same way. Of the models of globs, only some may be meant.
+    fn meant(&self, id: &str, is_meant: impl Fn(&Model) -> bool) -> Option<&Arc<Model>> {
+        let mut globs = self.globs.iter().filter(|(glob, _)| globs::matches(glob, id)).map(|(_, model)| model);
+        self.names.get(id).or_else(|| globs.find(|model| is_meant(model)))
     }
 
     /// Returns the model that `id`, canonical or an alias, means for this key. The key may see the
@@ -86,8 +91,8 @@ impl Catalog {
     /// keys whose models are listed: others ask for a real model by that name.
     pub fn visible(&self, key: &Key, id: &str) -> Option<&Arc<Model>> {
         let permissions = &key.permissions;
-        let is_meant = |model: &Model| !model.is_demo() || permissions.are_listed() || model.is_called(id);
-        self.model(id).filter(|model| permissions.allow(&model.id) && model.served() && is_meant(model))
+        let is_meant = |model: &Model| !model.is_demo() || permissions.are_listed();
+        self.meant(id, is_meant).filter(|model| permissions.allow(&model.id) && model.served())
     }
 
     /// Returns all models, sorted by id.

@@ -124,6 +124,9 @@ pub struct Target {
     pub timeouts: Timeouts,
     /// The features of this model.
     pub traits: Traits,
+    /// The features that are known for sure, or that the operator has written. Lists of models show
+    /// no others.
+    pub sure: Traits,
     /// The target's price; `None` = unknown, which is not zero.
     pub price: Option<Price>,
     /// The origin of the price, if there is one.

@@ -12,9 +12,9 @@ use crate::account::{Permit, quota};
 use crate::base::alarm::Alarm;
 use crate::live::place::Place;
 use bytes::Bytes;
-use dialects::ErrorHead;
 use dialects::front::Front;
 use dialects::upstream::demo;
+use dialects::{Dialect, ErrorHead};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use pingora::protocols::Stream;
@@ -293,10 +293,9 @@ impl Attempt {
     }
 
     /// Reads the answer of an upstream that refused the request: an answer with another status than
-    /// 200.
-    pub async fn refused(mut self, front: &Front, total: Instant, alarm: &mut Alarm) -> Failure {
-        let account = self.place.account.clone();
-        let (dialect, error_type) = (&account.dialect, account.dialect.protocol.error_type);
+    /// 200. It is in the dialect that the upstream was asked in.
+    pub async fn refused(mut self, dialect: &Dialect, front: &Front, total: Instant, alarm: &mut Alarm) -> Failure {
+        let error_type = dialect.protocol.error_type;
         let Some((status, headers)) = self.response() else { return Failure::Reset };
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         let (seen, retry_after) = (status.as_u16(), quota::retry_after(text, SystemTime::now()));

@@ -3,7 +3,8 @@
 //! attempt, and `explain` uses it as if each attempt failed.
 //!
 //! It reads no clock. Of a candidate's live state it reads only whether the target was out of
-//! reach; its user asks the candidate for all else, and tells it the result.
+//! reach, or its endpoint refused the model; its user asks the candidate for all else, and tells it
+//! the result.
 
 use crate::account::failure::UNREACHABLE;
 use crate::account::track::Unavailable;
@@ -119,7 +120,7 @@ impl<'c> Search<'c> {
     /// Returns whether a candidate for such requests may still be tried.
     pub fn has(&self, reach: Reach) -> bool {
         let mut places = self.candidates.iter().zip(&self.struck);
-        places.any(|(candidate, struck)| !struck && candidate.reach == reach) && !self.is_exhausted()
+        places.any(|(one, struck)| !struck && one.reach == reach && one.is_open()) && !self.is_exhausted()
     }
 
     /// Returns the candidates that may still be tried.
@@ -135,7 +136,8 @@ impl<'c> Search<'c> {
             first.place.account.id != candidate.place.account.id && first.model.id == candidate.model.id
         };
         let is_struck = self.struck.get(place).is_none_or(|struck| *struck);
-        (candidate.reach == self.reach && !is_struck && beside.is_none_or(may_join)).then_some(candidate)
+        let is_here = candidate.reach == self.reach && !is_struck && beside.is_none_or(may_join);
+        (is_here && candidate.is_open()).then_some(candidate)
     }
 
     /// Strikes out the candidate at a place: it is not tried again.

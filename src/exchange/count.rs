@@ -91,10 +91,15 @@ impl TokenCount<'_> {
             let is_nobody = matches!(failure, Failure::Status { seen: 404 | 405 | 501, .. });
             let is_unreachable =
                 matches!(failure, Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Tls { .. });
-            let why = if is_nobody { nobody() } else { failure.refusal(1, &secrets) };
-            if !is_nobody && !is_unreachable {
+            if is_nobody {
+                refusal.get_or_insert_with(nobody);
+                continue;
+            }
+            let why = failure.refusal(1, &secrets);
+            if !is_unreachable {
                 return Err(why);
             }
+            // It may count later, whoever else cannot.
             refusal = Some(why);
         }
         Err(refusal.unwrap_or_else(nobody))
@@ -123,12 +128,16 @@ impl TokenCount<'_> {
         let (path, body, timeouts) = (&*said.path, &*said.body, candidate.timeouts);
         let outgoing =
             |fresh| Outgoing { request_id, path, headers: &headers, body, stream: false, timeouts, total, fresh };
-        let mut attempt = match begun(self.shared, candidate, &permit, &outgoing(false), &mut alarm).await {
+        let attempt = match begun(self.shared, candidate, &permit, &outgoing(false), &mut alarm).await {
             Err(Failure::Stale) => begun(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await,
             other => other,
-        }?;
+        };
+        let mut attempt =
+            attempt.map_err(|failure| if failure == Failure::Stale { Failure::unread() } else { failure })?;
         if attempt.head().await?.0 != http::StatusCode::OK {
-            return Err(attempt.refused(self.asked.envelope.front, total, &mut alarm).await);
+            return Err(attempt
+                .refused(&candidate.place.account.dialect, self.asked.envelope.front, total, &mut alarm)
+                .await);
         }
         let mut answer = Vec::new();
         while let Some(chunk) = alarm.until(total, pin!(attempt.read())).await.ok_or(Failure::TotalTimeout)?? {

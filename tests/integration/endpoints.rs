@@ -49,15 +49,42 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
             "/v1/chat/completions" => Script::answer("here"),
             _ => Script::error(404, "no such path"),
         });
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, BOTH).model("m", &["a=gpt-5"])).await;
-        let body = json!({"model": "m", "input": "x"});
-        for _ in 0..3 {
-            assert_eq!(ask(&gateway, "/v1/responses", &body).await.status, 502);
+        let catalog = Catalog::new()
+            .account_with("a", &mock, BOTH)
+            .account_with("b", &mock, "serves: [responses]")
+            .model("m", &["a=gpt-5"])
+            .model("only", &["b=gpt-5"]);
+        let gateway = Gateway::start(catalog).await;
+        // The conversation has a thought that chat has no place for.
+        let body = json!({"model": "m", "max_tokens": 50, "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "gAAAAsealed"}, {"type": "text", "text": "y"}]},
+            {"role": "user", "content": "z"}]});
+        // The other endpoint answers the same request, and then the next ones at once.
+        for paths in [2, 2, 2, 1, 1] {
+            let asked = mock.count();
+            let answer = ask(&gateway, "/v1/messages", &body).await;
+            assert_eq!(answer.json()["content"][0]["text"], "here", "{}", answer.text());
+            assert_eq!(answer.field("x-portcullis-dropped"), Some("messages[].content[].thinking"));
+            assert_eq!(mock.count() - asked, paths);
+            let tried = gateway.line_of(&answer).await["attempts"].as_array().unwrap().clone();
+            let tried: Vec<_> = tried.iter().map(|one| (&one["endpoint"], &one["outcome"])).collect();
+            let refused = (&json!("responses"), &json!("refused"));
+            let expected = [refused, (&Value::Null, &json!("ok"))];
+            assert_eq!(tried, expected[2 - paths..]);
         }
         assert_eq!(rests(&gateway), [("chat".to_owned(), Value::Null), ("responses".to_owned(), json!("refused"))]);
+        let passed = ask(&gateway, "/v1/responses", &json!({"model": "m", "input": "x"})).await;
+        assert_eq!(passed.json()["output"][0]["content"][0]["text"], "here", "{}", passed.text());
+        // Where there is no other endpoint, nobody is asked.
+        let body = json!({"model": "only", "input": "x"});
+        for _ in 0..3 {
+            ask(&gateway, "/v1/responses", &body).await.is_error(429, "bad_upstream_response");
+        }
         let asked = mock.count();
-        let resting = ask(&gateway, "/v1/responses", &body).await;
-        assert_eq!((resting.status, mock.count()), (429, asked), "{}", resting.text());
+        ask(&gateway, "/v1/responses", &body).await.is_error(429, "no_capacity");
+        assert_eq!(mock.count(), asked);
         for _ in 0..3 {
             assert_eq!(said(&gateway.post(&chat("m")).await), "here");
         }
@@ -66,6 +93,81 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
             gateway.metrics().sum("portcullis_breaker_state", &labels)
         };
         assert_eq!((states("chat"), states("responses")), (1.0, 1.0));
+    });
+}
+
+#[test]
+fn a_key_that_may_not_ask_one_endpoint_is_good_for_the_other() {
+    run(async {
+        let [scoped, strict, poor] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let chat_only = |mock: &Mock, error: Value| {
+            mock.by(move |request| match request.target.as_str() {
+                "/v1/chat/completions" => Script::answer("here"),
+                _ => Script::json(401, &json!({"error": error})),
+            });
+        };
+        let message = "You have insufficient permissions for this operation. Missing scopes: api.responses.write.";
+        chat_only(&scoped, json!({"message": message, "type": "invalid_request_error", "code": null, "param": null}));
+        chat_only(&strict, json!({"message": "Not for this path.", "code": "unauthorized"}));
+        poor.always(Script::json(
+            401,
+            &json!({"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}),
+        ));
+        let catalog = Catalog::new()
+            .account_with("a", &scoped, BOTH)
+            .account_with("b", &strict, BOTH)
+            .account_with("c", &poor, BOTH)
+            .model("scoped", &["a=gpt-5"])
+            .model("strict", &["b=gpt-5"])
+            .model("poor", &["c=gpt-5"]);
+        let gateway = Gateway::start(catalog).await;
+        let asks = |model: &str| json!({"model": model, "input": "x"});
+        let rest = |place: usize| gateway.status()["accounts"][place]["targets"][0]["rest"]["why"].clone();
+        for _ in 0..5 {
+            let answer = ask(&gateway, "/v1/responses", &asks("scoped")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        let line = &gateway.access_lines(5).await[0];
+        assert_eq!(line["attempts"][0]["detail"], "type=invalid_request_error code=missing_scopes", "{line}");
+        // Of a 401 without such words, it must be known that the key works.
+        assert_eq!(said(&gateway.post(&chat("strict")).await), "here");
+        for _ in 0..5 {
+            assert_eq!(ask(&gateway, "/v1/responses", &asks("strict")).await.status, 200);
+        }
+        assert_eq!((rest(0), rest(1)), (Value::Null, Value::Null));
+        // A key that works nowhere rests the account.
+        assert_eq!(ask(&gateway, "/v1/responses", &asks("poor")).await.status, 429);
+        assert_eq!((poor.count(), &rest(2)), (1, &json!("credential")));
+        assert_eq!(gateway.post(&chat("poor")).await.status, 503);
+        assert_eq!(poor.count(), 1);
+    });
+}
+
+#[test]
+fn errors_name_the_fields_of_the_caller() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway =
+            Gateway::start(Catalog::new().account_with("a", &mock, "serves: [responses]").model("m", &["a=gpt-5"]))
+                .await;
+        let chat = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
+        let native = json!({"model": "m", "input": "x"});
+        for (param, in_chat) in [
+            ("max_output_tokens", "max_tokens"),
+            ("input[0].content", "messages"),
+            ("reasoning.effort", "reasoning_effort"),
+            ("text.format.schema", "response_format.json_schema.schema"),
+            ("tools[0].parameters", "tools[].function.parameters"),
+        ] {
+            let error =
+                json!({"message": "no", "type": "invalid_request_error", "code": "invalid_value", "param": param});
+            for (path, body, expected) in [("/v1/responses", &native, param), ("/v1/chat/completions", &chat, in_chat)]
+            {
+                mock.push(Script::json(400, &json!({"error": error})));
+                let refused = ask(&gateway, path, body).await;
+                assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!(expected)), "{path}");
+            }
+        }
     });
 }
 

@@ -294,16 +294,118 @@ fn an_open_breaker_and_a_model_that_stands_in_are_the_same_at_every_door() {
                 catalog.account(&id, &dead).model_with(&format!("m-{id}"), &[&id], "fallbacks: [spare]")
             });
         let gateway = Gateway::start(catalog).await;
-        for (nth, door) in DOORS.iter().enumerate() {
-            let model = format!("m-{}", door.name.replace('_', "-"));
+        for door in &DOORS {
+            let (model, before) = (format!("m-{}", door.name.replace('_', "-")), dead.count());
             for _ in 0..12 {
                 let answer = door.ask(&gateway, &model, false).await;
                 assert_eq!(answer.status, 200, "{}: {}", door.name, answer.text());
                 assert_eq!(answer.field("x-portcullis-model"), Some("spare"));
             }
             // The breaker opened before the last request, and spared the account.
-            let asked = dead.count();
-            assert!(asked < (nth + 1) * 12, "{}: {asked}", door.name);
+            let asked = dead.count() - before;
+            assert!((1..12).contains(&asked), "{}: {asked}", door.name);
+        }
+    });
+}
+
+/// The key of a caller that is called like the door.
+fn own_key(door: &Door) -> String {
+    format!("sk-CaNaRy-caller-own-{}", door.name)
+}
+
+/// A catalog in which each door has a caller of its own, with these limits.
+fn with_callers(catalog: Catalog, limits: &str) -> Catalog {
+    DOORS.iter().fold(catalog, |catalog, door| {
+        catalog.caller(&door.name.replace('_', "-"), &own_key(door), &format!("limits: {{ {limits} }}"))
+    })
+}
+
+/// What the ledger has of a door's own caller: the requests, and their cost in dollars.
+fn ledger(gateway: &Gateway, door: &Door) -> (Value, f64) {
+    let caller = door.name.replace('_', "-");
+    let told: Value = serde_json::from_str(&gateway.admin(&format!("/usage?by=caller&caller={caller}")).1).unwrap();
+    let cost = told["total"]["cost_usd"].as_str().unwrap_or("0").parse().unwrap();
+    (told["total"]["requests"].clone(), cost)
+}
+
+/// The dollars that count against the limit of a door's own caller.
+fn spent(gateway: &Gateway, door: &Door) -> f64 {
+    let caller = door.name.replace('_', "-");
+    let told: Value = serde_json::from_str(&gateway.admin(&format!("/limits?caller={caller}")).1).unwrap();
+    told["limits"][0]["used"]["usd_per_day"].as_f64().unwrap_or_else(|| panic!("{told}"))
+}
+
+const PRICE: &str = "price: { input: 3, output: 15 }";
+
+#[test]
+fn a_second_attempt_that_wins_is_all_that_the_caller_pays_for() {
+    run(async {
+        let (slow, fast) = (Mock::start().await, Mock::start().await);
+        slow.always(Script::stream(2));
+        fast.always(Script::stream(2));
+        let catalog = Catalog::new().account("a", &slow).account("b", &fast);
+        let catalog = catalog.model_with("m", &["a", "b"], &format!("hedge: {{ at_most: 100% }}, {PRICE}"));
+        let gateway = Gateway::start(with_callers(catalog, "usd_per_day: 5")).await;
+        // So many are enough to tell what is slow.
+        for _ in 0..20 {
+            assert_eq!(DOORS[0].ask(&gateway, "m", true).await.status, 200);
+        }
+        assert_eq!((slow.count(), fast.count()), (20, 0));
+        slow.always(Script::sse().event(chunk(&json!({"role": "assistant", "content": ""}), None)).stall());
+        for (nth, door) in DOORS.iter().enumerate() {
+            let key = own_key(door);
+            let answer = gateway.raw(door.request("m", true, &[("x-api-key", &key)])).await;
+            assert_eq!(answer.status, 200, "{}: {}", door.name, answer.text());
+            assert!(answer.text().contains("w1"), "{}: {}", door.name, answer.text());
+            slow.left(20 + nth).await;
+            assert_eq!((slow.count(), fast.count()), (21 + nth, 1 + nth), "{}", door.name);
+            let line = gateway.line_of(&answer).await;
+            let mut attempts = line["attempts"].as_array().unwrap().clone();
+            attempts.sort_by_key(|attempt| attempt["account"].to_string());
+            assert_eq!((&attempts[0]["outcome"], &attempts[1]["outcome"]), (&json!("slower"), &json!("ok")), "{line}");
+            assert!(attempts[0]["prompt_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{line}");
+            assert_eq!((&line["account"], &line["completion_tokens"]), (&json!("b"), &json!(2)), "{line}");
+            // What the first one may have cost is not the caller's.
+            let cost = (line["prompt_tokens"].as_f64().unwrap() * 3.0 + 2.0 * 15.0) / 1e6;
+            let paid = || (ledger(&gateway, door) == (json!(1), cost) && spent(&gateway, door) == cost).then_some(());
+            eventually("the winner alone is paid", paid).await;
+            gateway.idle().await;
+        }
+        assert_eq!(gateway.metrics().sum("portcullis_hedges_total", &[("outcome", "won")]), 5.0);
+    });
+}
+
+#[test]
+fn money_that_is_spent_is_refused_in_the_doors_words_and_the_ledger_agrees() {
+    run(async {
+        let mock = Mock::start().await;
+        let mut dear = completion("hi");
+        dear["usage"] = json!({"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100});
+        mock.always(Script::json(200, &dear));
+        let catalog = Catalog::new().account("a", &mock).model_with("m", &["a"], PRICE);
+        let gateway = Gateway::start(with_callers(catalog, "usd_per_day: 0.001")).await;
+        for (nth, door) in DOORS.iter().enumerate() {
+            let key = own_key(door);
+            let mine = [("x-api-key", key.as_str())];
+            let first = gateway.raw(door.request("m", false, &mine)).await;
+            assert_eq!(first.status, 200, "{}: {}", door.name, first.text());
+            for stream in [false, true] {
+                let refused = gateway.raw(door.request("m", stream, &mine)).await;
+                let why = match door.name {
+                    "chat" | "responses" => "insufficient_quota",
+                    "messages" => "rate_limit_error",
+                    _ => "RESOURCE_EXHAUSTED",
+                };
+                // An array has the error as its first element.
+                let found = if refused.json().is_array() { why.to_owned() } else { door.why(&refused) };
+                assert_eq!((refused.status, found.as_str()), (429, why), "{}", refused.text());
+                assert!(refused.text().contains(why), "{}", refused.text());
+                assert_eq!(refused.field("x-should-retry"), Some("false"), "{}", door.name);
+            }
+            assert_eq!(mock.count(), nth + 1, "{}", door.name);
+            let cost = (1000.0 * 3.0 + 100.0 * 15.0) / 1e6;
+            let agrees = || (ledger(&gateway, door) == (json!(1), cost) && spent(&gateway, door) == cost).then_some(());
+            eventually("the ledger and the limit agree", agrees).await;
         }
     });
 }

@@ -254,6 +254,8 @@ fn three_formats_share_a_path() {
         for (target, fields) in [
             ("/v1beta/models?pageSize=50", &[("authorization", bearer.as_str())][..]),
             ("/v1beta/models", &[("x-goog-api-key", KEY)]),
+            // An empty key in the query is none.
+            ("/v1beta/models?key=", &[("x-goog-api-key", KEY)]),
             ("/v1/models", &[("x-goog-api-key", KEY)]),
             ("/models", &[("x-goog-api-key", KEY)]),
             ("/v1/models", &by_client),
@@ -274,6 +276,32 @@ fn three_formats_share_a_path() {
         assert_eq!(none.json(), json!({"data": [], "has_more": false, "first_id": null, "last_id": null}));
         assert_eq!(ask("/v1beta/models", &[("x-goog-api-key", key)]).await.json(), json!({"models": []}));
         assert_eq!(ids(&ask("/v1/models", &[("x-api-key", key)]).await), [""; 0]);
+    });
+}
+
+#[test]
+fn of_a_name_that_nobody_knows_a_list_says_only_what_the_operator_wrote() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .model("claude-sonnet-4-5", &["a"])
+            .model("claude-next", &["a"])
+            .model_of("claude-said", &["{ account: a, traits: { max_output: 9000 } }"], "");
+        let gateway = Gateway::start(catalog).await;
+        for (id, most, thinks) in [
+            ("claude-sonnet-4-5", json!(64_000), json!(true)),
+            ("claude-next", Value::Null, Value::Null),
+            ("claude-said", json!(9000), Value::Null),
+        ] {
+            let ask = async |name: &str| {
+                let fields = [(name, "x"), ("authorization", &format!("Bearer {KEY}"))];
+                gateway.raw(request("GET", &format!("/v1/models/{id}"), &fields, b"")).await.json()
+            };
+            assert_eq!(ask("anthropic-version").await["max_tokens"], most, "{id}");
+            let shown = ask("x-goog-api-client").await;
+            assert_eq!((&shown["outputTokenLimit"], &shown["thinking"]), (&most, &thinks), "{id}");
+        }
     });
 }
 

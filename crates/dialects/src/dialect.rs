@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, FieldNames, Front, NEWER, Native, NewWriter, PassedRequest, STANDARD, standard_field};
+use crate::front::{Envelope, FieldNames, Front, NEWER, Native, NewWriter, PassedRequest, STANDARD};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
@@ -260,7 +260,7 @@ impl Dialect {
             fill_max_tokens: None,
             quirks: self.settings.quirks,
         };
-        let in_words = |name: &str| names.name(&request, &standard_field(name)).into_owned();
+        let in_words = |name: &str| names.name(&request, &STANDARD.field(name)).into_owned();
         let (body, lost) = openai::request(&body, &envelope, &to).map_err(|why| why.about(in_words))?;
         lost.names().iter().for_each(|name| losses.add(in_words(name)));
         let copied = body.iter().map(Bytes::len).sum();
@@ -330,7 +330,7 @@ impl Dialect {
             Ok((answer, kept))
         });
         read.map_err(|fault| match fault {
-            AnswerFault::Upstream(error) => AnswerFault::Upstream(front.named(error)),
+            AnswerFault::Upstream(error) => AnswerFault::Upstream(front.named(protocol.of_front(), error)),
             nonsense @ AnswerFault::Nonsense(_) => nonsense,
         })
     }
@@ -360,7 +360,7 @@ impl Dialect {
             Some(translation) => {
                 let writer = if native.is_some() { Box::new(Nothing::default()) } else { (front.stream)(header) };
                 let draft = Draft::new(header, options, writer);
-                let translated = Translated::new(front, (translation.reader)(model), draft);
+                let translated = Translated::new((front, protocol.of_front()), (translation.reader)(model), draft);
                 match native {
                     Some(native) => {
                         let model = json::quote(&header.model);
@@ -382,12 +382,7 @@ impl Dialect {
 
     /// Reads an answer whose status says that it is an error, for the callers of a front door.
     pub fn error(&self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
-        let mut error = (self.protocol.error)(&self.settings, head, body);
-        // A server that speaks OpenAI's format names the fields of what was composed for it.
-        if self.protocol.translation.is_none() && !front.passes() {
-            error.field = error.param.take().map(|param| standard_field(&param).into());
-        }
-        front.named(error)
+        front.named(self.protocol.of_front(), (self.protocol.error)(&self.settings, head, body))
     }
 
     /// Returns the family of a model whose signed thoughts go back.
@@ -421,6 +416,13 @@ struct Way {
     protocol: &'static Protocol,
     /// How bodies pass, if they do.
     native: Option<&'static Native>,
+}
+
+impl Protocol {
+    /// Returns the front door whose callers name the fields of a request as the servers do.
+    fn of_front(&self) -> Option<&'static Front> {
+        if self.passes() { Some(STANDARD) } else { Front::of_format(self.format()) }
+    }
 }
 
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;

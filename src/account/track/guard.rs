@@ -43,6 +43,7 @@ impl AttemptGuard {
         memory.peak_mut(stream).observe(took, now);
         // An answer shows that the account serves the model.
         memory.refusals = 0;
+        memory.answered = Some(now);
         memory.trouble = None;
         if let Some(hint) = &mut memory.hint {
             hint.refuted = true;
@@ -94,7 +95,11 @@ impl AttemptGuard {
                 memory.refusals += 1;
                 (memory.refusals >= REFUSALS_IN_A_ROW).then(|| Rest { until: now + REFUSED_COOL, why: Why::Refused })
             }
-            Class::Caller | Class::Credential | Class::Transient | Class::Ours => None,
+            Class::Credential => {
+                memory.answered = None;
+                None
+            }
+            Class::Caller | Class::Transient | Class::Ours => None,
         };
         let news = rest.filter(|_| memory.rest(now).is_none());
         // A longer rest is never cut short by a later, milder failure.

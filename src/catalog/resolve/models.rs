@@ -172,8 +172,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 let what = "becomes a part of the request's path in this account's dialect, so it cannot hold \
                             `?`, `#`, `\\`, or an empty, `.` or `..` part between slashes";
                 at.key("model").problem_if(account.dialect.cannot_address(model), what);
-                let traits =
-                    traits((account.dialect.protocol.traits)(model), target.traits.as_ref()).at(account.server);
+                let known = (account.dialect.protocol.traits)(model);
+                let sure = traits(if known.guessed { Traits::UNKNOWN } else { known }, target.traits.as_ref());
+                let traits = traits(known, target.traits.as_ref()).at(account.server);
                 at.key("traits").key("context").problem_if(traits.context == Some(0), "must be at least 1");
                 at.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
                 let tier = target.tier.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
@@ -185,6 +186,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                     weight: target.weight.unwrap_or(1),
                     tier,
                     traits,
+                    sure,
                     price,
                     price_from,
                 })
@@ -296,6 +298,7 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         server: known.server,
         images: written.images.unwrap_or(known.images),
         prefill: written.prefill.unwrap_or(known.prefill),
+        guessed: known.guessed,
     }
 }
 

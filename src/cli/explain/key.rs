@@ -65,7 +65,7 @@ fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
 
 /// Returns the model that this id means for the key.
 pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mut Report) -> Option<Arc<Model>> {
-    let Some(model) = catalog.model(id) else {
+    let Some(model) = catalog.visible(key, id).or_else(|| catalog.model(id)) else {
         let ids =
             catalog.models().iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).map(|id| &**id);
         let meant = nearest(id, ids).map(|meant| format!("; did you mean \"{meant}\"?")).unwrap_or_default();

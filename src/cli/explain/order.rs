@@ -44,7 +44,11 @@ impl Order {
         // A fixed seed gives the same question the same answer.
         fastrand::seed(0);
         let ties = Ties { conversation, boundary: None };
-        let plan = || plan::plan(snapshot, key, model, envelope, ties).map(|plan| plan.candidates);
+        let plan = || {
+            let mut candidates = plan::plan(snapshot, key, model, envelope, ties)?.candidates;
+            candidates.retain(Candidate::is_open);
+            Some(candidates)
+        };
         let candidates = plan()?;
         let mut counts = vec![Count::default(); candidates.len()];
         for _ in 0..DRAWS {
@@ -103,9 +107,7 @@ fn of_group(candidate: &Candidate) -> (*const Model, Reach) {
 }
 
 fn is_same(one: &Candidate, other: &Candidate) -> bool {
-    of_group(one) == of_group(other)
-        && Arc::ptr_eq(&one.place, &other.place)
-        && one.upstream_model == other.upstream_model
+    of_group(one) == of_group(other) && Arc::ptr_eq(&one.place, &other.place) && Arc::ptr_eq(&one.track, &other.track)
 }
 
 /// Returns the reason for the order of a model's targets.

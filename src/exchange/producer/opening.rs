@@ -116,7 +116,7 @@ impl Opening<'_> {
         if status != StatusCode::OK {
             // An attempt that was refused is not charged for.
             self.progress.lock().sent = false;
-            return Err(attempt.refused(self.request.envelope.front, total, &mut alarm).await.into());
+            return Err(attempt.refused(dialect, self.request.envelope.front, total, &mut alarm).await.into());
         }
         if compressed {
             return Err(

@@ -243,7 +243,7 @@ impl<'x> Producer<'x> {
         let end = Box::pin(opening.open(held));
         let attempt = Try { candidate, began: Instant::now(), guard, progress };
         if let Some(race) = self.state.race() {
-            race.add(Running { attempt, is_hedge, losses, end });
+            race.add(Running { attempt, is_hedge, no_thoughts: self.no_thoughts, losses, end });
         }
     }
 

@@ -114,7 +114,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         other: &|_| dialects::OtherModel::Forbidden,
     });
     let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else { return };
-    let began = Instant::now();
+    let (began, name) = (Instant::now(), candidate.track.name(model));
     let opening = Opening {
         shared: backends,
         request,
@@ -131,7 +131,8 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         // A target that finds fault with the request works again.
         Some(failure) if failure.class() == Class::Caller => trial.is_back(now),
         Some(failure) => {
-            if failure.class() == Class::Credential {
+            let class = candidate.place.state.class_of(&failure, candidate.track.endpoint, now);
+            if class == Class::Credential {
                 let token = candidate.place.state.tokens.present();
                 candidate.place.state.tokens.forget();
                 if candidate.place.state.health.failed(now).is_some() {
@@ -142,10 +143,10 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
                     );
                 }
             }
-            let setback = Setback { class: failure.class(), retry_after: failure.retry_after() };
+            let setback = Setback { class, retry_after: failure.retry_after() };
             trial.failed(setback, false, began.elapsed(), now);
             log::info!(
-                "account {} still fails for {model}, as its probe found: {}",
+                "account {} still fails for {name}, as its probe found: {}",
                 account.id,
                 Failure::name(&failure)
             );
@@ -153,5 +154,5 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         }
     }
     candidate.place.state.freed.notify_waiters();
-    log::info!("account {} works again for {model}, as its probe found", account.id);
+    log::info!("account {} works again for {name}, as its probe found", account.id);
 }

@@ -106,11 +106,12 @@ impl<'x> Producer<'x> {
     /// Handles an attempt that failed before its gate was open, or with its first events.
     fn lose(&mut self, running: Running<'x>, failed: FailedAttempt) -> Result<Option<Piece>, Refusal> {
         let FailedAttempt { failure, salvage } = failed;
-        let Running { mut attempt, losses, .. } = running;
+        let Running { mut attempt, losses, no_thoughts, .. } = running;
         self.answers(&attempt, losses);
         let mut then = failure.next_step();
-        if !self.no_thoughts && failure.refuses_thoughts() {
-            // Without them the same request is a good one.
+        if !no_thoughts && failure.refuses_thoughts() {
+            // Without them the same request is a good one. Of two attempts that race, each may find
+            // this out.
             self.no_thoughts = true;
             self.search.again(attempt.candidate);
             then = NextStep::Another;

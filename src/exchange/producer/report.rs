@@ -141,11 +141,14 @@ impl Producer<'_> {
         let given = if stream { candidate.timeouts.total_stream } else { candidate.timeouts.total };
         let hurried = *failure == Failure::TotalTimeout
             && self.total(candidate).saturating_duration_since(attempt.began) < given.mul_f64(0.9);
-        let class = if hurried { Class::Ours } else { facts.class };
+        let class = state.class_of(failure, candidate.track.endpoint, now);
+        let class = if hurried { Class::Ours } else { class };
         let mut news = attempt.guard.failed(Setback { class, retry_after }, stream, attempt.began.elapsed(), now);
         let token = state.tokens.present();
         if facts.class == Class::Credential {
             state.tokens.forget();
+        }
+        if class == Class::Credential {
             news.rest = state.health.failed(now);
         }
         if facts.class == Class::Rate {

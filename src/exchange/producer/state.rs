@@ -54,6 +54,8 @@ pub(super) struct Running<'x> {
     pub(super) attempt: Try<'x>,
     /// True if the attempt began beside a slow one.
     pub(super) is_hedge: bool,
+    /// True if the thoughts of earlier answers were left out.
+    pub(super) no_thoughts: bool,
     pub(super) losses: Losses,
     pub(super) end: Pin<Box<dyn Future<Output = Result<Opened, FailedAttempt>> + Send + 'x>>,
 }

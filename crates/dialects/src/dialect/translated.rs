@@ -11,13 +11,19 @@ use crate::wire::json::{self, repaired};
 /// What turns a dialect's events into the caller's.
 pub(super) struct Translated {
     front: &'static Front,
+    /// The front door whose format the upstream speaks.
+    of: Option<&'static Front>,
     reader: Box<dyn Reader>,
     draft: Draft,
 }
 
 impl Translated {
-    pub(super) fn new(front: &'static Front, reader: Box<dyn Reader>, draft: Draft) -> Self {
-        Self { front, reader, draft }
+    pub(super) fn new(
+        (front, of): (&'static Front, Option<&'static Front>),
+        reader: Box<dyn Reader>,
+        draft: Draft,
+    ) -> Self {
+        Self { front, of, reader, draft }
     }
 
     /// Works with `out` as the buffer that is written to.
@@ -30,7 +36,7 @@ impl Translated {
 
     /// Takes an event; returns whether the answer is told.
     pub(super) fn event(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
-        let Self { front, reader, draft } = self;
+        let Self { front, of, reader, draft } = self;
         let mut read = reader.event(name, data, &mut |event| draft.take(event));
         if let Err(StreamFault::Broken(_)) = read
             && let Some(repaired) = repaired(data)
@@ -39,7 +45,7 @@ impl Translated {
         }
         match read {
             Ok(()) => self.is_told(),
-            Err(StreamFault::Upstream(error)) => Err(StreamFault::Upstream(front.named(error))),
+            Err(StreamFault::Upstream(error)) => Err(StreamFault::Upstream(front.named(*of, error))),
             Err(fault) => Err(fault),
         }
     }

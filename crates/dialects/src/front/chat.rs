@@ -22,6 +22,7 @@ pub static CHAT: Front = Front {
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
+        failed: None,
         cuts: false,
         obeys_waits: false,
         asks_upgrade: false,

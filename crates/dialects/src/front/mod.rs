@@ -26,7 +26,6 @@ use std::fmt;
 use bytes::Bytes;
 
 pub use chat::CHAT;
-pub(crate) use chat::fields::of_name as standard_field;
 pub use contents::Contents;
 pub use envelope::{Envelope, Fault};
 pub use gemini::{GEMINI, GEMINI_ARRAY};
@@ -171,6 +170,9 @@ pub struct ErrorForm {
     pub unavailable: u16,
     /// The same if only the operator can end that.
     pub hopeless: u16,
+    /// The same if the account that was asked has failed. `None` if clients know what to do after
+    /// the usual status.
+    pub failed: Option<u16>,
     /// True if clients take a stream for whole that ends properly after its error. Then the
     /// connection ends there.
     pub cuts: bool,
@@ -239,11 +241,12 @@ impl Front {
         owner().or_else(asks).unwrap_or(STANDARD)
     }
 
-    /// Returns each key that a query has. A key that cannot be decoded is empty.
+    /// Returns each key that a query has. One that is empty is none; a key that cannot be decoded
+    /// is returned as an empty one.
     pub fn keys_in_query(&self, query: Option<&str>) -> Vec<Vec<u8>> {
         let name = self.heard.query_key;
         let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let keys = pairs.filter(|(found, _)| Some(*found) == name);
+        let keys = pairs.filter(|(found, key)| Some(*found) == name && !key.is_empty());
         keys.map(|(_, key)| percent::decode(key).unwrap_or_default()).collect()
     }
 
@@ -263,14 +266,84 @@ impl Front {
         }
     }
 
-    /// Names the field that an upstream's error is about, where the dialect found out which it is.
-    pub(crate) fn named(&self, mut error: UpstreamError) -> UpstreamError {
+    /// Returns the front door whose format a protocol has, by the name of the format.
+    pub(crate) fn of_format(format: &str) -> Option<&'static Front> {
+        FRONTS.into_iter().find(|front| front.native.as_ref().is_some_and(|native| native.format == format))
+    }
+
+    /// Returns the field that callers call so, or which this is a part of.
+    pub(crate) fn field(&self, name: &str) -> Field {
+        let without_numbers: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let known = |name: &str| {
+            let same = SAME.iter().find(|(other, _)| *other == name).map(|(_, field)| field);
+            same.or_else(|| NAMED.iter().find(|field| (self.field_name)(&Request::default(), field) == name)).cloned()
+        };
+        let first = |end: char| name.split(end).next().unwrap_or_default();
+        let found = known(name).or_else(|| known(&without_numbers)).or_else(|| known(first('[')));
+        found.or_else(|| known(first('.'))).unwrap_or_else(|| Field::other(name))
+    }
+
+    /// Names the field that an upstream's error is about in the callers' words. A server that
+    /// speaks the format of a front door, `of`, calls it as the callers of that door do.
+    pub(crate) fn named(&self, of: Option<&Front>, mut error: UpstreamError) -> UpstreamError {
+        if let Some(of) = of.filter(|of| *of != self)
+            && let Some(param) = error.param.take()
+        {
+            error.field = Some(of.field(&param).into());
+        }
         if let Some(field) = error.field.take() {
             error.param = Some((self.field_name)(&Request::default(), &field).into());
         }
         error
     }
 }
+
+/// The fields that have a name of their own in several formats.
+const NAMED: [Field; 34] = [
+    Field::Messages,
+    Field::ParticipantName,
+    Field::Reasoning,
+    Field::Thoughts,
+    Field::CallSignature,
+    Field::CallArguments,
+    Field::CustomCall,
+    Field::ImageDetail,
+    Field::FileName,
+    Field::Tools,
+    Field::ToolParameters,
+    Field::ToolStrict,
+    Field::ToolChoice,
+    Field::ParallelCalls,
+    Field::Format,
+    Field::FormatDescription,
+    Field::FormatSchema,
+    Field::FormatStrict,
+    Field::MaxTokens,
+    Field::Temperature,
+    Field::TopP,
+    Field::TopK,
+    Field::FrequencyPenalty,
+    Field::PresencePenalty,
+    Field::Stop,
+    Field::Seed,
+    Field::Choices,
+    Field::Logprobs,
+    Field::Audio,
+    Field::Effort,
+    Field::Thinking,
+    Field::User,
+    Field::Metadata,
+    Field::ServiceTier,
+];
+
+/// Older and newer names of some, and what holds them.
+const SAME: [(&str, Field); 5] = [
+    ("max_completion_tokens", Field::MaxTokens),
+    ("reasoning", Field::Effort),
+    ("safety_identifier", Field::User),
+    ("text", Field::Format),
+    ("user", Field::User),
+];
 
 /// Each has a name of its own.
 impl PartialEq for Front {

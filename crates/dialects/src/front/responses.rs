@@ -20,10 +20,12 @@ pub static RESPONSES: Front = Front {
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
     heard: Heard { sessions: &["session-id", "session_id", "thread-id"], passed: &[], query_key: None },
-    // Codex sends thirty requests after each 503, and few after 429.
+    // Codex sends thirty requests after each status of 500 and more. After 429 it sends few, and
+    // none without a time to wait.
     errors: ErrorForm {
         unavailable: 429,
         hopeless: 429,
+        failed: Some(429),
         cuts: false,
         obeys_waits: true,
         asks_upgrade: true,

@@ -44,6 +44,9 @@ pub struct Traits {
     pub images: bool,
     /// True if the conversation may end with the assistant's own words.
     pub prefill: bool,
+    /// True if the model's name is not known. It is asked as the newest ones of its kind are, and
+    /// no list of models says that it is like them.
+    pub guessed: bool,
 }
 
 impl Traits {
@@ -65,6 +68,7 @@ impl Traits {
         server: Server::OWN,
         images: true,
         prefill: true,
+        guessed: false,
     };
 
     /// Returns the traits of the same model at a server that reads only these fields.

@@ -63,46 +63,6 @@ pub(crate) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
     })
 }
 
-/// Returns the field that has this name here.
-pub(crate) fn of_name(name: &str) -> Field {
-    const FIELDS: [Field; 27] = [
-        Field::Messages,
-        Field::ParticipantName,
-        Field::Reasoning,
-        Field::Tools,
-        Field::ToolStrict,
-        Field::ToolChoice,
-        Field::ParallelCalls,
-        Field::Format,
-        Field::FormatDescription,
-        Field::FormatSchema,
-        Field::FormatStrict,
-        Field::MaxTokens,
-        Field::Temperature,
-        Field::TopP,
-        Field::TopK,
-        Field::FrequencyPenalty,
-        Field::PresencePenalty,
-        Field::Stop,
-        Field::Seed,
-        Field::Choices,
-        Field::Logprobs,
-        Field::Audio,
-        Field::Effort,
-        Field::Thinking,
-        Field::User,
-        Field::Metadata,
-        Field::ServiceTier,
-    ];
-    let same = match name {
-        "max_completion_tokens" => "max_tokens",
-        "safety_identifier" => "user",
-        name => name,
-    };
-    let known = FIELDS.into_iter().find(|field| self::name(&Request::default(), field) == same);
-    known.unwrap_or_else(|| Field::other(name))
-}
-
 fn kind(part: &Part<'_>) -> &'static str {
     match part.kind {
         PartKind::Text(_) => "text",

@@ -66,7 +66,7 @@ mod tests {
             ("x-api-key", None, false),
             ("", Some("key=x"), true),
             ("", Some("pageSize=5&key=x"), true),
-            ("", Some("key="), true),
+            ("", Some("key="), false),
             ("", Some("key"), false),
             ("", Some("apikey=x&monkey=y"), false),
         ] {
@@ -75,6 +75,7 @@ mod tests {
         let keys = |query| GEMINI.keys_in_query(Some(query));
         assert_eq!(keys("key=a%2Bb&alt=sse&key=c"), [b"a+b".to_vec(), b"c".to_vec()]);
         assert_eq!(keys("key=%zz"), [b"".to_vec()]);
+        assert_eq!(keys("key=&key=a"), [b"a".to_vec()], "an empty one is none");
         assert_eq!(crate::front::CHAT.keys_in_query(Some("key=a")), [b""; 0]);
     }
 }

@@ -3,7 +3,7 @@ use bytes::Bytes;
 use crate::front::references::{AllowedReferences, Urls};
 use crate::front::{Asked, CHAT, Envelope, Front, GEMINI, MESSAGES, RESPONSES};
 use crate::neutral::Refused;
-use crate::upstream::{anthropic, gemini, openai};
+use crate::upstream::{Endpoint, anthropic, gemini, openai};
 use crate::{Dialect, OtherModel, Outbound, Translate};
 
 const NOTHING: AllowedReferences = AllowedReferences::NOTHING;
@@ -117,6 +117,36 @@ fn a_model_in_a_tool_that_nobody_knows_is_refused_even_if_it_is_allowed() {
         for name in ["m", "ours"] {
             let body = format!(r#"{base},"tools":[{{"model":"{name}","type":"new_tool"}}]}}"#);
             assert_eq!(write(front, &dialect, &body).err().map(param).as_deref(), Some("tools[0].model"), "{body}");
+        }
+    }
+}
+
+/// Tools may stand in items of the conversation too, and in namespaces.
+#[test]
+fn tools_of_items_and_namespaces_are_judged_like_all_others() {
+    let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses);
+    for (place, param_ends) in [
+        (r#""input":[{"type":"additional_tools","role":"developer","tools":[TOOL]}]"#, "tools[0].model"),
+        (r#""input":[{"tools":[TOOL],"type":"tool_search_output","call_id":"c"}]"#, "tools[0].model"),
+        (
+            r#""input":[{"type":"additional_tools","tools":[{"type":"namespace","name":"n","tools":[TOOL]}]}]"#,
+            "tools[0].tools[0].model",
+        ),
+        (r#""input":"x","tools":[{"type":"namespace","name":"n","tools":[TOOL]}]"#, "tools[0].tools[0].model"),
+    ] {
+        let body = |kind: &str, name: &str| {
+            let tool = format!(r#"{{"model":"{name}","type":"{kind}"}}"#);
+            format!(r#"{{"model":"m",{}}}"#, place.replace("TOOL", &tool))
+        };
+        let refused = |body: String| write(&RESPONSES, &dialect, &body).err().map(param).unwrap_or_default();
+        assert!(refused(body("image_generation", "dear")).ends_with(param_ends), "{place}");
+        assert!(refused(body("new_tool", "ours")).ends_with(param_ends), "{place}");
+        for (name, becomes) in [("m", "up"), ("ours", "theirs")] {
+            let written =
+                write(&RESPONSES, &dialect, &body("image_generation", name)).expect("it passes").body.concat();
+            let expected = body("image_generation", becomes);
+            let tool = expected.split_once(place.split("TOOL").next().unwrap()).unwrap().1;
+            assert!(String::from_utf8_lossy(&written).contains(tool), "{place}");
         }
     }
 }

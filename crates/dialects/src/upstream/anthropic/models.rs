@@ -14,10 +14,10 @@ pub fn traits(model: &str) -> Traits {
         Some((family, version)) => {
             let row =
                 TABLE.iter().find(|(families, versions, _)| families.contains(&family) && versions.contains(&version));
-            row.map_or(NEWEST, |(.., traits)| *traits)
+            row.map_or(UNLISTED, |(.., traits)| *traits)
         }
         None if contains(model, "claude") && LEGACY.iter().any(|name| contains(model, name)) => CLAUDE_2,
-        None if contains(model, "claude") => NEWEST,
+        None if contains(model, "claude") => UNLISTED,
         None => Traits { structured: false, ..Traits::UNKNOWN },
     }
 }
@@ -64,6 +64,7 @@ const CLAUDE_3: Traits = Traits {
     structured_with_tools: false,
     images: true,
     prefill: true,
+    guessed: false,
 };
 
 const CLAUDE_4: Traits = Traits { max_output: Some(32_000), thinking: Thinking::Budget, ..CLAUDE_3 };
@@ -98,6 +99,9 @@ const CLAUDE_5: Traits = Traits { forced_while_thinking: true, ..CLAUDE_4_7 };
 /// conversation before a thought is the one in which it was thought.
 const NEWEST: Traits =
     Traits { thinking_off: false, forced_tools: false, forced_while_thinking: false, bound_thoughts: true, ..CLAUDE_5 };
+
+/// The traits of models that the table does not have.
+const UNLISTED: Traits = Traits { guessed: true, ..NEWEST };
 
 /// Returns the family and the version in a name. The version is the number after the family
 /// (`opus-4-1`), else the one before it (`3-5-sonnet`), else 0.0.
@@ -193,7 +197,7 @@ mod tests {
     fn an_unknown_claude_is_taken_for_a_new_one_and_others_for_imitators() {
         check(
             &["claude-opus-6", "claude-sonnet-4-7", "claude-next", "claude-haiku-latest", "claude-opus", "opus-9"],
-            NEWEST,
+            UNLISTED,
         );
         check(&["", "glm-4.6", "kimi-k2", "x", "é-3"], Traits { structured: false, ..Traits::UNKNOWN });
     }

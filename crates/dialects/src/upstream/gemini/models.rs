@@ -32,6 +32,7 @@ pub fn traits(model: &str) -> Traits {
             max_output: (major == 3 && minor <= 1).then_some(65_536),
             thinking: Thinking::Effort,
             thinking_off: false,
+            guessed: (major, minor) > (3, 1),
             ..Traits::UNKNOWN
         },
     };
@@ -199,6 +200,8 @@ mod tests {
     fn traits_by_name() {
         assert_eq!(traits("my-tuned-model"), Traits::UNKNOWN);
         assert_eq!(traits("gemma-4-31b-it"), Traits::UNKNOWN);
+        let guessed = ["gemini-3.1-pro", "gemini-3.8-flash", "gemini-flash-latest"].map(|name| traits(name).guessed);
+        assert_eq!(guessed, [false, true, true]);
         let check = |name, max_output, thinking, thinking_off, tools, with_tools| {
             let it = traits(name);
             let found = (it.max_output, it.thinking, it.thinking_off, it.tools, it.structured_with_tools);

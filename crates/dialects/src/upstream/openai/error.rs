@@ -148,6 +148,9 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
     } else if error.message.starts_with("Incorrect API key") {
         // xAI answers 400, as if the caller were at fault.
         error.status = Some(401);
+    } else if error.message.contains("Missing scopes: ") {
+        // OpenAI answers 401 also if the key is good, and only may not do this.
+        error.set(403, "missing_scopes");
     }
     error
 }
