@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use crate::neutral::StreamFault;
+use crate::neutral::{StreamFault, UpstreamError};
 use crate::upstream::Framing;
 use crate::upstream::openai::Strays;
-use crate::wire::json::slice;
+use crate::wire::sse::Piece;
 use crate::wire::{Event, frames, lines, sse};
 
 /// What cuts a stream into events.
@@ -98,18 +98,16 @@ impl EventDecoder {
         bytes: &[u8],
         each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
     ) -> Result<bool, StreamFault> {
+        let Self { events, strays } = self;
         let mut taker = Taker { each, is_told: false, fault: None };
-        // What is no event is only seen here, and counts at its place among the events.
-        let stray = self.strays.watch(bytes);
-        let end = stray.as_ref().map_or(bytes.len(), |(_, end)| *end);
-        let fed = self.events.feed(slice(bytes, &(0..end)), |event| taker.take(event));
-        match (taker.fault, fed, stray) {
-            (None, Ok(_), None) => Ok(taker.is_told),
-            (None, Ok(_), Some((found, _))) if !taker.is_told => Err(StreamFault::Upstream(*found)),
-            (None, Ok(_), Some(_)) => Ok(true),
-            (Some(fault), ..) => Err(fault),
-            (None, Err(_), _) => Err(StreamFault::Broken(TOO_LARGE)),
-        }
+        let fed = events.pieces(bytes, |piece| match piece {
+            Piece::Event(event) => {
+                strays.forget();
+                taker.take(event)
+            }
+            Piece::Stray(line) => taker.fail(strays.line(line)),
+        });
+        taker.end(fed.map_err(|_| TOO_LARGE))
     }
 
     /// Does what [`Decoder::finish`] does.
@@ -117,8 +115,10 @@ impl EventDecoder {
         &mut self,
         each: impl FnOnce(&[u8], &[u8]) -> Result<bool, StreamFault>,
     ) -> Result<bool, StreamFault> {
-        let is_told = self.events.finish(|event| each(event.name, event.data)).unwrap_or(Ok(false))?;
-        match self.strays.end_line() {
+        let Self { events, strays } = self;
+        let found = events.end_line(|line| strays.line(line)).flatten();
+        let is_told = events.finish(|event| each(event.name, event.data)).unwrap_or(Ok(false))?;
+        match found {
             Some(found) if !is_told => Err(StreamFault::Upstream(found)),
             Some(_) | None => Ok(is_told),
         }
@@ -142,6 +142,12 @@ impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> Taker<F> {
             Err(fault) => self.fault = Some(fault),
         }
         ControlFlow::Break(())
+    }
+
+    /// Takes the error that stands between the events, if there is one.
+    fn fail(&mut self, error: Option<UpstreamError>) -> ControlFlow<()> {
+        self.fault = error.map(StreamFault::Upstream);
+        if self.fault.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     #[inline]

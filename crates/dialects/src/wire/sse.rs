@@ -17,6 +17,15 @@ use super::Event;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
+/// What a stream holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// An event that has ended.
+    Event(Event<'a>),
+    /// A line that is no part of an event: no field of the specification has its name.
+    Stray(&'a [u8]),
+}
+
 /// The decoder's place in the stream, and the parts of an event whose end has not come yet.
 #[derive(Debug)]
 pub struct Decoder {
@@ -64,6 +73,19 @@ impl Decoder {
         bytes: &[u8],
         mut event: impl FnMut(Event<'_>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, TooLarge> {
+        self.pieces(bytes, |piece| match piece {
+            Piece::Event(ended) => event(ended),
+            Piece::Stray(_) => ControlFlow::Continue(()),
+        })
+    }
+
+    /// Does the same, and hands over strays too.
+    #[inline]
+    pub fn pieces<B>(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(Piece<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, TooLarge> {
         let mut rest = bytes;
         // The pending event's only data line so far, if it is in this read.
         let mut borrowed: Option<&[u8]> = None;
@@ -94,32 +116,32 @@ impl Decoder {
                 [] => &[],
             };
 
-            if !self.line.is_empty() {
+            let found = if !self.line.is_empty() {
                 append(&mut self.line, line, self.limit);
                 if let Some(earlier) = borrowed.take() {
                     self.data.push(earlier, self.limit);
                 }
-                if self.end_of_gathered_line() {
-                    self.dispatch(None, |_| ());
-                }
-                continue;
-            }
-            let line = without_mark(&mut self.first_line, line);
-            if line.is_empty() {
-                if let Some(ControlFlow::Break(value)) = self.dispatch(borrowed.take(), &mut event) {
-                    return Ok(ControlFlow::Break(value));
-                }
-            } else if let Some(value) = value_of(line, b"data") {
-                if let Some(earlier) = borrowed.take() {
-                    self.data.push(earlier, self.limit);
-                }
-                if self.data.any_line {
-                    self.data.push(value, self.limit);
-                } else {
-                    borrowed = Some(value);
-                }
+                self.end_of_gathered_line(&mut each)
             } else {
-                self.field(line);
+                let line = without_mark(&mut self.first_line, line);
+                if line.is_empty() {
+                    self.dispatch(borrowed.take(), |event| each(Piece::Event(event)))
+                } else if let Some(value) = value_of(line, b"data") {
+                    if let Some(earlier) = borrowed.take() {
+                        self.data.push(earlier, self.limit);
+                    }
+                    if self.data.any_line {
+                        self.data.push(value, self.limit);
+                    } else {
+                        borrowed = Some(value);
+                    }
+                    None
+                } else {
+                    self.field(line).map(|stray| each(Piece::Stray(stray)))
+                }
+            };
+            if let Some(ControlFlow::Break(value)) = found {
+                return Ok(ControlFlow::Break(value));
             }
         }
         if let Some(unfinished) = borrowed {
@@ -128,22 +150,34 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Ends the last line at the end of the stream. Returns it if it is a stray.
+    pub fn end_line<R>(&mut self, stray: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        if self.line.is_empty() { None } else { self.end_of_gathered(stray) }
+    }
+
     /// Calls `event`, at the end of the stream, for an event with data that still waits for its
     /// empty line. The specification drops such an event, but several servers omit the last line
     /// end. The caller must check if the data is whole.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
-        if !self.line.is_empty() {
-            self.end_of_gathered_line();
-        }
+        self.end_line(|_| ());
         self.dispatch(None, event)
     }
 
-    /// Ends the line that was gathered in pieces. Returns true if the line has nothing but the byte
-    /// order mark.
-    fn end_of_gathered_line(&mut self) -> bool {
+    /// Ends the line that was gathered in pieces. A line that has nothing but the byte order mark
+    /// is an empty one.
+    fn end_of_gathered_line<R>(&mut self, mut each: impl FnMut(Piece<'_>) -> R) -> Option<R> {
+        let is_mark = self.first_line && self.line == MARK;
+        let found = self.end_of_gathered(|stray| each(Piece::Stray(stray)));
+        if is_mark {
+            self.dispatch(None, |_| ());
+        }
+        found
+    }
+
+    fn end_of_gathered<R>(&mut self, stray: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let mut line = std::mem::take(&mut self.line);
         let content = without_mark(&mut self.first_line, &line);
-        let is_empty = content.is_empty();
+        let mut found = None;
         match value_of(content, b"data") {
             Some(value) if self.data.any_line => self.data.push(value, self.limit),
             Some(value) => {
@@ -151,19 +185,24 @@ impl Decoder {
                 self.data.any_line = true;
                 std::mem::swap(&mut self.data.buffer, &mut line);
             }
-            None => self.field(content),
+            None => found = self.field(content).map(stray),
         }
         empty(&mut line);
         self.line = line;
-        is_empty
+        found
     }
 
-    /// Takes a line other than `data`. Only `event` has an effect.
-    fn field(&mut self, line: &[u8]) {
+    /// Takes a line other than `data`. Only `event` has an effect. Returns a line that is a stray.
+    fn field<'l>(&mut self, line: &'l [u8]) -> Option<&'l [u8]> {
         if let Some(name) = value_of(line, b"event") {
             self.name.clear();
             self.name.extend_from_slice(name);
+            return None;
         }
+        let is_field = matches!(line.first(), None | Some(b':'))
+            || value_of(line, b"id").is_some()
+            || value_of(line, b"retry").is_some();
+        (!is_field).then_some(line)
     }
 
     /// Ends the pending event, and calls `event` if it has data.
@@ -206,12 +245,15 @@ pub(super) fn check(length: usize, limit: usize) -> Result<(), TooLarge> {
     if length > limit { Err(TooLarge) } else { Ok(()) }
 }
 
+/// The byte order mark.
+const MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// Returns a line without the byte order mark that may stand before the first line of a stream.
 pub(super) fn without_mark<'l>(is_first: &mut bool, line: &'l [u8]) -> &'l [u8] {
     if !std::mem::take(is_first) {
         return line;
     }
-    line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
+    line.strip_prefix(MARK).unwrap_or(line)
 }
 
 /// Returns the value of a line if its field has this name. The value is the text after the first

@@ -107,8 +107,6 @@ const SYSTEMS: &[&str] = &[
 
 /// Advice, and what says nothing here.
 const ADVICE: &[&str] = &[
-    // Where a prompt cache may end.
-    "cache_control",
     // Whether the counts come in a chunk of their own, which the writer of the answer knows.
     "stream_options",
     // What the schema of an answer is called.

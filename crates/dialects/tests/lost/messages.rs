@@ -108,9 +108,9 @@ const SYSTEMS: &[&str] = &[
 
 /// Advice: it helps Anthropic's own servers, and says nothing to a model.
 const ADVICE: &[&str] = &[
-    // Where a prompt cache may end. Where an upstream has such caches, it is said; else it need not
-    // be named.
-    "cache_control",
+    // How long a prompt cache is kept: it is lost with the `cache_control` around it, which is
+    // named.
+    "ttl",
     // Where a text comes from, or that the answer shall say so.
     "citations",
     // Who called a tool, and from which set: the model itself, always.

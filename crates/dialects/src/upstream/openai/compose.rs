@@ -62,6 +62,7 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
         w.optional("metadata", request.metadata, |w, Raw(metadata)| w.raw(metadata));
         w.optional("service_tier", options::tier(request, &TIERS, &mut losses), Writer::text);
         write_format(w, request, &mut losses);
+        options::lose_cache_hints(request, &mut losses);
         write_tools(w, request, &names);
         w.key("messages").array(|w| {
             let mut messages = Messages { w, names: &names, losses: &mut losses, media: Vec::new(), refused: None };

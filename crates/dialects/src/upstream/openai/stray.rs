@@ -1,23 +1,18 @@
 //! A stray is a line in an event stream that belongs to no event. A server that fails in the middle
 //! of a stream may write its error as a plain line of JSON, or as a field `error` (old llama.cpp).
 //!
-//! The decoder drops such lines, as the specification requires. This module looks for them at the
-//! same time. It keeps only lines that begin like an error, up to a limit.
+//! The specification requires that such lines are dropped. This module keeps those that begin like
+//! an error, up to a limit.
 
-use memchr::memchr2;
 use serde::de::IgnoredAny;
 
 use super::error;
 use crate::neutral::UpstreamError;
 
-/// The search for strays in one stream.
+/// The search for errors in the strays of one stream.
 #[derive(Debug, Default)]
 pub struct Strays {
-    /// True if a part of the current line was seen.
-    inside: bool,
-    /// True if the current line is kept.
-    keeps: bool,
-    /// The lines that are kept: one line, or the start of a JSON text over several lines.
+    /// The start of a JSON text over several lines.
     text: Vec<u8>,
 }
 
@@ -25,58 +20,20 @@ pub struct Strays {
 const LIMIT: usize = 16 * 1024;
 
 impl Strays {
-    /// Looks through one network read. Returns the first error that is a stray, and the place in
-    /// the read where it ends.
-    pub fn watch(&mut self, bytes: &[u8]) -> Option<(Box<UpstreamError>, usize)> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let end = memchr2(b'\n', b'\r', rest);
-            let (line, after) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
-            self.piece(line);
-            if end.is_some()
-                && let Some(found) = self.end_line()
-            {
-                return Some((Box::new(found), bytes.len() - after.len()));
-            }
-            rest = after.get(1..).unwrap_or_default();
+    /// Takes a stray. Returns the error that it is, or that it ends.
+    pub fn line(&mut self, line: &[u8]) -> Option<UpstreamError> {
+        if let Some(reason) = line.strip_prefix(b"error:") {
+            self.forget();
+            return Some(error::error(reason, None));
         }
-        None
-    }
-
-    fn piece(&mut self, piece: &[u8]) {
-        let Some(first) = piece.first() else { return };
-        if !self.inside {
-            self.inside = true;
-            // `e` may begin `error:`. A JSON text over several lines goes on until a line of an
-            // event comes.
-            let begins = matches!(first, b'{' | b'[' | b'e');
-            let goes_on = !self.text.is_empty() && !matches!(first, b'd' | b'e' | b':' | b'i' | b'r');
-            if !goes_on {
-                self.text.clear();
-            }
-            self.keeps = begins || goes_on;
-        }
-        if self.keeps {
-            if self.text.len() + piece.len() > LIMIT {
-                self.forget();
-                return;
-            }
-            self.text.extend_from_slice(piece);
-        }
-    }
-
-    /// Ends the current line. Returns the error that the kept lines are. At the end of the stream,
-    /// the last line may have no line end.
-    pub fn end_line(&mut self) -> Option<UpstreamError> {
-        self.inside = false;
-        if !std::mem::take(&mut self.keeps) {
+        if self.text.is_empty() && !matches!(line.first(), Some(b'{' | b'[')) {
             return None;
         }
-        if self.text.starts_with(b"e") {
-            let found = self.text.strip_prefix(b"error:").map(|reason| error::error(reason, None));
+        if self.text.len() + line.len() > LIMIT {
             self.forget();
-            return found;
+            return None;
         }
+        self.text.extend_from_slice(line);
         let found = error::hidden(&self.text);
         if found.is_some() || serde_json::from_slice::<IgnoredAny>(&self.text).is_ok() {
             self.forget();
@@ -84,23 +41,41 @@ impl Strays {
         found
     }
 
-    fn forget(&mut self) {
-        self.keeps = false;
-        self.text = Vec::new();
+    /// Forgets what was kept: an event has come between.
+    #[inline]
+    pub fn forget(&mut self) {
+        if !self.text.is_empty() {
+            self.text = Vec::new();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
+    use crate::wire::sse::{Decoder, Piece};
+
+    fn watch(decoder: &mut Decoder, strays: &mut Strays, read: &[u8]) -> Option<UpstreamError> {
+        let fed = decoder.pieces(read, |piece| match piece {
+            Piece::Event(_) => {
+                strays.forget();
+                ControlFlow::Continue(())
+            }
+            Piece::Stray(line) => strays.line(line).map_or(ControlFlow::Continue(()), ControlFlow::Break),
+        });
+        fed.expect("lines that are short enough").break_value()
+    }
 
     #[track_caller]
     fn check(stream: &str, message: Option<&str>) {
         for cut in 0..=stream.len() {
             let (head, tail) = stream.as_bytes().split_at(cut);
-            let mut strays = Strays::default();
-            let watched = strays.watch(head).or_else(|| strays.watch(tail));
-            let found = watched.map(|(error, _)| *error).or_else(|| strays.end_line());
+            let (mut decoder, mut strays) = (Decoder::new(1 << 20), Strays::default());
+            let found = watch(&mut decoder, &mut strays, head)
+                .or_else(|| watch(&mut decoder, &mut strays, tail))
+                .or_else(|| decoder.end_line(|line| strays.line(line)).flatten());
             assert_eq!(found.map(|error| error.message).as_deref(), message, "{stream:?} cut at {cut}");
         }
     }
@@ -118,11 +93,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_not_kept() {
+    fn a_long_text_is_not_kept() {
         let mut strays = Strays::default();
-        strays.watch(b"{");
+        assert!(strays.line(b"{").is_none());
         for _ in 0..1000 {
-            assert_eq!(strays.watch(&[b'x'; 100]), None);
+            assert!(strays.line(&[b'x'; 100]).is_none());
         }
         assert!(strays.text.capacity() <= LIMIT * 2);
     }

@@ -91,7 +91,7 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
 /// Notes the fields that neither dialect can send, and without which the answer is still useful.
 pub(crate) fn lost(request: &Request<'_>, losses: &mut LostFields) {
     request.messages.iter().for_each(|message| of_message(message, losses));
-    losses.add_if(request.tools.iter().any(|tool| tool.cache.is_some()), Field::CacheHint);
+    options::lose_cache_hints(request, losses);
     losses.add_if(request.parallel_tool_calls == Some(false) && !request.tools.is_empty(), Field::ParallelCalls);
     losses.add_if(request.user.is_some(), Field::User);
     losses.add_if(request.metadata.is_some(), Field::Metadata);
@@ -101,11 +101,9 @@ pub(crate) fn lost(request: &Request<'_>, losses: &mut LostFields) {
 
 fn of_message(message: &Message<'_>, losses: &mut LostFields) {
     let is_result = matches!(message.role, Role::Tool | Role::Function);
-    let has_cache_hint = message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some());
     let has_signed_call = message.calls.iter().any(|call| call.signature.is_some());
     // A result has the name of its function.
     losses.add_if(message.name.is_some() && !is_result, Field::ParticipantName);
-    losses.add_if(has_cache_hint, Field::CacheHint);
     // Signatures are another provider's. A thought without its signature has no value.
     losses.add_if(!message.thoughts.is_empty(), Field::Thoughts);
     losses.add_if(has_signed_call, Field::CallSignature);

@@ -3,7 +3,7 @@
 //! are here.
 
 use crate::neutral::traits::{Sampling, Traits};
-use crate::neutral::{Field, LostFields, Number, Request};
+use crate::neutral::{Field, LostFields, Message, Number, Request};
 use crate::wire::json::Writer;
 
 /// The range of a number that a provider takes.
@@ -88,6 +88,14 @@ pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
     // Only a word for the effort says anything of the settings of thinking.
     losses.add_if(request.thinking.settings.is_some() && request.effort().is_none(), Field::Thinking);
     request.others.iter().for_each(|(name, _)| losses.add(Field::other(name)));
+}
+
+/// Notes the hints where a prompt cache may end as lost.
+pub(crate) fn lose_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
+    let of_message =
+        |message: &Message<'_>| message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some());
+    let is_there = request.messages.iter().any(of_message) || request.tools.iter().any(|tool| tool.cache.is_some());
+    losses.add_if(is_there, Field::CacheHint);
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use memchr::memchr;
 
 /// The text with U+FFFD for all that is half a character; `None` if there was nothing to repair.
 pub(crate) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
-    if memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok() {
+    // Most texts are ASCII without escapes. All of such a text is looked at in large steps.
+    let is_odd = |odd, byte: &u8| odd | !byte.is_ascii() | (*byte == b'\\');
+    if !text.iter().fold(false, is_odd) || (memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok()) {
         return None;
     }
     let utf8 = String::from_utf8_lossy(text);

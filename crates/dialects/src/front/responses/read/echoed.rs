@@ -22,6 +22,10 @@ const ALWAYS: [(&str, &str); 9] = [
 /// The fields that are there if the request says them.
 const SAID: [&str; 5] = ["max_tool_calls", "prompt_cache_key", "safety_identifier", "top_logprobs", "user"];
 
+/// The longest field that is repeated: a stream says each of them three times, and no program needs
+/// to be told what it sent.
+const LONGEST: usize = 64 * 1024;
+
 /// The fields that an answer repeats.
 #[derive(Default)]
 pub(super) struct Echoed<'a> {
@@ -45,11 +49,10 @@ impl<'a> Echoed<'a> {
 
     /// Writes the fields, with the tools that are called by more than a name.
     pub(super) fn echo(self, shows_thinking: bool, known: HashMap<String, CallersTool>) -> Echo {
-        let raw =
-            |w: &mut Writer, value: Option<Raw<'_>>, default: &str| match value.filter(|Raw(text)| *text != "null") {
-                Some(Raw(text)) => w.raw(&json::one_line(text)),
-                None => w.raw(default),
-            };
+        let raw = |w: &mut Writer, value: Option<Raw<'_>>, default: &str| match value {
+            Some(Raw(text)) if text != "null" && text.len() <= LONGEST => w.raw(&json::one_line(text)),
+            Some(_) | None => w.raw(default),
+        };
         let mut w = Writer::default();
         for ((name, default), value) in ALWAYS.into_iter().zip(self.always) {
             raw(w.key(name), value, default);

@@ -439,6 +439,9 @@ fn an_answer_repeats_the_request() {
         "reasoning": {"effort": "low", "summary": "auto"}, "user": "u", "prompt_cache_key": "k",
     });
     assert_eq!(members, expected);
+    let long = "x".repeat(100_000);
+    let (_, _, echo) = written(&openai::PROTOCOL, &json!({"input": "x", "instructions": long}));
+    assert!(echo.members.starts_with(r#""instructions":null,"#), "what is long is not said three times");
     for (reasoning, shows) in [
         (json!({"effort": "low"}), false),
         (json!({"summary": null}), false),

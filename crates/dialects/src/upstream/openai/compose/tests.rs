@@ -268,7 +268,7 @@ fn messages_keep_their_places() {
             {"role": "user", "content": [{"type": "text", "text": "d"}, {"type": "text", "text": "e"}]},
             {"role": "user", "content": ""},
         ]),
-        &[],
+        &["cache_control"],
     );
 }
 

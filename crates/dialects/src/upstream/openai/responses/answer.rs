@@ -4,6 +4,7 @@
 //! Every field is optional, `null` counts as absent, and items of unknown types are ignored.
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -193,6 +194,13 @@ impl OutputItem<'_> {
     /// Returns whether the item is a call that its caller answers.
     pub(super) fn is_call(&self) -> bool {
         self.call_id.filled().is_some() || matches!(self.kind.as_str(), "function_call" | "custom_tool_call")
+    }
+
+    /// Returns a hash of the call's id.
+    pub(super) fn id_hash(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        self.call_id.as_str().hash(&mut hash);
+        hash.finish()
     }
 
     /// Returns the arguments of a call, or its free text.

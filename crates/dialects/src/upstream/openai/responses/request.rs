@@ -90,6 +90,7 @@ fn lose(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(!request.stop.is_empty(), Field::Stop);
     losses.add_if(request.seed.is_some(), Field::Seed);
     losses.add_if(request.top_k.is_some(), Field::TopK);
+    options::lose_cache_hints(request, losses);
     options::lose_others(request, losses);
 }
 

@@ -22,6 +22,10 @@ pub(super) struct ResponsesReader {
     open: Vec<OpenItem>,
     /// The indexes of the items that have ended.
     ended: BTreeSet<u64>,
+    /// True if a message has begun.
+    has_message: bool,
+    /// Hashes of the ids of the calls that have begun.
+    calls: BTreeSet<u64>,
 }
 
 /// An item that pieces belong to.
@@ -33,6 +37,8 @@ struct OpenItem {
     is_held: bool,
     /// True if a piece of it was told.
     is_told: bool,
+    /// True if its end has come, and it is held all the same.
+    has_ended: bool,
     /// What was told of a call's arguments.
     told: DefaultHasher,
 }
@@ -89,7 +95,7 @@ impl neutral::Reader for ResponsesReader {
         // Some servers have the name in one place only.
         let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         let index = event.output_index.0;
-        if self.open.len() > MOST_OPEN || self.ended.len() > MOST_ENDED {
+        if self.open.len() > MOST_OPEN || self.ended.len().max(self.calls.len()) > MOST_ENDED {
             return Err(StreamFault::Broken("more items than an answer can have"));
         }
         match kind {
@@ -158,6 +164,7 @@ impl ResponsesReader {
             return;
         }
         self.has_begun = true;
+        self.has_message |= kind == ItemKind::Message;
         match self.open.iter_mut().find(|open| open.index == index && open.kind == kind) {
             Some(open) => open.is_told = true,
             None => self.open(index, kind, (false, true)),
@@ -165,14 +172,14 @@ impl ResponsesReader {
     }
 
     fn open(&mut self, index: Option<u64>, kind: ItemKind, (is_held, is_told): (bool, bool)) {
-        self.open.push(OpenItem { index, kind, is_held, is_told, told: DefaultHasher::new() });
+        self.open.push(OpenItem { index, kind, is_held, is_told, has_ended: false, told: DefaultHasher::new() });
     }
 
     fn begin(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         if item.kind.filled().is_none() {
             return Ok(());
         }
-        self.has_begun = true;
+        self.note(item);
         let kind = ItemKind::of(item);
         let is_held = kind.is_call() && self.open.iter().any(|open| open.kind.is_call());
         if is_held && self.open.iter().any(|open| open.kind.is_call() && open.index == index) {
@@ -209,7 +216,7 @@ impl ResponsesReader {
 
     /// Takes the end of an item, and emits what of it has not come yet.
     fn end(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
-        self.has_begun = true;
+        self.note(item);
         let kind = ItemKind::of(item);
         let is_same = |open: &OpenItem| open.index == index || open.index.is_none() || index.is_none();
         let place = self.open.iter().rposition(|open| open.kind == kind && is_same(open));
@@ -220,6 +227,8 @@ impl ResponsesReader {
             if place.is_none() {
                 self.open(index, kind, (true, false));
             }
+            let place = place.unwrap_or(self.open.len().saturating_sub(1));
+            self.open.get_mut(place).into_iter().for_each(|held| held.has_ended = true);
             return Ok(());
         }
         match place {
@@ -230,6 +239,28 @@ impl ResponsesReader {
             None => item.emit(emit),
         }
         Ok(())
+    }
+
+    /// Notes that an item has begun, or has come whole.
+    fn note(&mut self, item: &OutputItem<'_>) {
+        self.has_begun = true;
+        self.has_message |= ItemKind::of(item) == ItemKind::Message;
+        if item.is_call() {
+            self.calls.insert(item.id_hash());
+        }
+    }
+
+    /// Emits the items of a whole answer that had no events of their own: some servers stream the
+    /// text only.
+    fn silent(&self, items: &[Object<OutputItem<'_>>], emit: Emit<'_>) {
+        let calls = || items.iter().filter(|item| item.is_call());
+        for item in items.iter().filter(|item| !self.has_message && ItemKind::of(item) == ItemKind::Message) {
+            item.emit(emit);
+        }
+        // Where no call is missing, an id only has another form.
+        if calls().count() > self.calls.len() {
+            calls().filter(|item| !self.calls.contains(&item.id_hash())).for_each(|item| item.emit(emit));
+        }
     }
 
     /// Emits what has not come yet of the items without an end. Fails if a whole answer does not
@@ -243,12 +274,15 @@ impl ResponsesReader {
             let item = index.and_then(|index| items.get(index)).filter(|item| ItemKind::of(item) == open.kind);
             match item {
                 _ if is_cut && open.is_told && open.kind == ItemKind::Custom => emit(Event::Arguments(0, FREE_END)),
-                _ if is_cut => {}
+                _ if is_cut && !open.has_ended => {}
                 Some(item) if open.is_told && (!open.kind.is_call() || open.is_all(item)) => open.end(item, emit),
                 Some(item) if !open.is_told && (open.kind.is_call() || open.index > last) => open.end(item, emit),
                 None if open.is_told && !open.kind.is_call() => {}
                 Some(_) | None => return Err(StreamFault::Broken("an item has no end")),
             }
+        }
+        if !is_cut {
+            self.silent(items, emit);
         }
         Ok(())
     }

@@ -103,3 +103,36 @@ fn calls_that_come_at_once_are_told_one_after_the_other() {
     swapped.push(completed(json!([call("a", "{\"a\":1}"), call("b", "{}")])));
     assert_eq!(told(&swapped)[..4], expected[..]);
 }
+
+#[test]
+fn what_stands_in_the_last_event_only_is_not_lost() {
+    let text = [added(0, message("")), piece("output_text", 0, "Hi"), done(Some(0), message("Hi"))];
+    let all = |output: Value| line(&[&text[..], &[completed(output)]].concat());
+    let called = |id: &str| {
+        format!(r#"Call {{ choice: 0, id: Some("{id}"), name: "delete", signature: None }} Arguments(0, "{{}}")"#)
+    };
+    let hi = r#"Text(0, "Hi")"#;
+    let end = "Finish(0, Stop) End";
+    assert_eq!(all(json!([message("Hi")])), format!("{hi} {end}"));
+    let both = all(json!([message("Hi"), call("a", "{}"), call("b", "{}")]));
+    assert_eq!(both, format!("{hi} {} {} {end}", called("a"), called("b")));
+    // The items of the stream may have other places there.
+    assert_eq!(all(json!([{"type": "reasoning", "summary": []}, message("Hi")])), format!("{hi} {end}"));
+    let streamed = [added(0, call("a", "")), done(Some(0), call("a", "{}"))];
+    let all = |output: Value| line(&[&streamed[..], &[completed(output)]].concat());
+    assert_eq!(all(json!([message("Hi"), call("a", "{}")])), format!("{} {hi} {end}", called("a")));
+    assert_eq!(all(json!([call("fc_a", "{}")])), format!("{} {end}", called("a")), "only its id has another form");
+}
+
+#[test]
+fn a_call_that_had_ended_is_not_lost_with_the_cut_of_another() {
+    let events = [
+        added(0, call("a", "")),
+        piece(ARGUMENTS, 0, "{\"id\""),
+        added(1, call("b", "")),
+        done(Some(1), call("b", "{}")),
+        json!({"type": "response.incomplete", "response": {"status": "incomplete", "output": [call("a", "{\"id\""), call("b", "{}")]}}),
+    ];
+    let told = line(&events);
+    assert!(told.contains(r#"id: Some("b"), name: "delete", signature: None } Arguments(0, "{}")"#), "{told}");
+}
