@@ -4,7 +4,8 @@
 //! A sealed text is authenticated encryption (AES-256-GCM) over a version, the caller, the time,
 //! the family of the model, the boundary and the thoughts. The boundary is the account's address
 //! and credential: at another one the thoughts mean nothing. Each text has a key of its own, made
-//! from a random salt, so no nonce comes twice.
+//! from a salt that is a keyed hash of all that is sealed. So no nonce comes twice, and what is
+//! sealed twice for one answer becomes the same text: some formats say a thought several times.
 //!
 //! **Invariant:** a text that was changed, forged, sealed for another caller or long ago opens to
 //! nothing, and nobody is told which of these it was.
@@ -17,10 +18,10 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use dialects::Family;
 use dialects::neutral::Thought;
 use dialects::neutral::answer::Kept;
-use dialects::neutral::seal::{MARK, Seal, sealed_in};
+use dialects::neutral::seal::{LONGEST, MARK, Seal, sealed_in};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac::{self, HMAC_SHA256};
-use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::rand::SystemRandom;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -36,7 +37,6 @@ const SALT: usize = 16;
 pub struct Seals {
     /// The first key seals, and all open.
     keys: Vec<hmac::Key>,
-    random: SystemRandom,
 }
 
 /// What is sealed into one text.
@@ -68,13 +68,13 @@ pub fn read((text, signature, redacted, of_call): WrittenThought) -> Thought<'st
 impl Seals {
     /// Makes the seals of a process. Without a key they have one that ends with the process.
     pub fn new(secrets: &[Secret]) -> Result<Seals, String> {
-        let random = SystemRandom::new();
         let mut keys: Vec<_> = secrets.iter().map(|key| hmac::Key::new(HMAC_SHA256, key.expose().as_bytes())).collect();
         if keys.is_empty() {
-            let key = hmac::Key::generate(HMAC_SHA256, &random).map_err(|_| "the system gives no random bytes")?;
+            let key = hmac::Key::generate(HMAC_SHA256, &SystemRandom::new())
+                .map_err(|_| "the system gives no random bytes")?;
             keys.push(key);
         }
-        Ok(Seals { keys, random })
+        Ok(Seals { keys })
     }
 
     /// Returns the boundary of the newest thoughts in a body that were sealed for this caller.
@@ -89,16 +89,17 @@ impl Seals {
         while !(plain.len() + SALT + AES_256_GCM.tag_len()).is_multiple_of(3) {
             plain.push(b' ');
         }
-        let mut salt = [0; SALT];
-        self.random.fill(&mut salt).ok()?;
-        key(self.keys.first()?, &salt)?.seal_in_place_append_tag(nonce(), aad(caller), &mut plain).ok()?;
+        let master = self.keys.first()?;
+        let salt = salt(master, caller, &plain);
+        let salt = salt.as_ref().get(..SALT)?;
+        key(master, salt)?.seal_in_place_append_tag(nonce(), aad(caller), &mut plain).ok()?;
         let mut text = MARK.to_owned();
-        BASE64.encode_string([&salt[..], &plain].concat(), &mut text);
+        BASE64.encode_string([salt, &plain].concat(), &mut text);
         Some(text)
     }
 
     fn open(&self, caller: &str, text: &str, now: u64) -> Option<SealedThoughts> {
-        let text = text.strip_prefix(MARK).filter(|text| text.len() <= 2 * MOST)?;
+        let text = text.strip_prefix(MARK).filter(|text| text.len() <= LONGEST)?;
         // Some programs write the other alphabet of base64.
         let bytes = BASE64.decode(text.replace('-', "+").replace('_', "/")).ok()?;
         let (salt, closed) = bytes.split_at_checked(SALT)?;
@@ -109,6 +110,15 @@ impl Seals {
         })?;
         (now.abs_diff(sealed.at) < KEPT_FOR).then_some(sealed)
     }
+}
+
+/// Returns the salt of one text. It is never a hash of as few bytes as [`key`] is.
+fn salt(master: &hmac::Key, caller: &str, plain: &[u8]) -> hmac::Tag {
+    let mut all = hmac::Context::with_key(master);
+    all.update(&(caller.len() as u64).to_be_bytes());
+    all.update(caller.as_bytes());
+    all.update(plain);
+    all.sign()
 }
 
 /// Returns the key of one text.
@@ -150,19 +160,22 @@ pub struct AccountSeal {
     caller: Arc<str>,
     family: Family,
     boundary: String,
+    /// When it was made, in milliseconds of Unix time. It is used for one request or one answer.
+    at: u64,
 }
 
 impl AccountSeal {
     /// Returns the seal of a caller's thoughts of this family at an account.
     pub fn new(seals: &Arc<Seals>, caller: &Arc<str>, family: Family, account: &Account) -> AccountSeal {
-        AccountSeal { seals: seals.clone(), caller: caller.clone(), family, boundary: boundary(account) }
+        let (seals, caller) = (seals.clone(), caller.clone());
+        AccountSeal { seals, caller, family, boundary: boundary(account), at: calendar::now() }
     }
 }
 
 impl Seal for AccountSeal {
     fn seal(&self, kept: &Kept) -> Option<String> {
         let sealed = SealedThoughts {
-            at: calendar::now(),
+            at: self.at,
             family: self.family.name().to_owned(),
             boundary: self.boundary.clone(),
             call: kept.call.clone(),
@@ -172,7 +185,7 @@ impl Seal for AccountSeal {
     }
 
     fn open(&self, text: &str) -> Option<Kept> {
-        let sealed = self.seals.open(&self.caller, text, calendar::now())?;
+        let sealed = self.seals.open(&self.caller, text, self.at)?;
         let is_own = sealed.family == self.family.name() && sealed.boundary == self.boundary;
         let thoughts = sealed.thoughts.into_iter().map(read).collect();
         is_own.then_some(Kept { call: sealed.call, thoughts })
@@ -204,7 +217,7 @@ mod tests {
         let (old, both, new) = (seals(&["old"]), seals(&["new", "old"]), seals(&["new"]));
         let text = old.seal("acme", &thoughts("hm")).unwrap();
         assert!(text.starts_with(MARK) && text.len() % 4 == 0, "{text}");
-        assert!(!text.contains("hm") && text != old.seal("acme", &thoughts("hm")).unwrap());
+        assert!(!text.contains("hm"));
         let found = opened(&old, "acme", &text, NOW + KEPT_FOR - 1).unwrap();
         assert_eq!((&*found[0].text, found[0].signature.as_deref()), ("hm", Some("sig==")));
         assert_eq!(opened(&both, "acme", &text, NOW), Some(found.clone()));
@@ -218,6 +231,20 @@ mod tests {
         let (one, other) = (seals(&[]), seals(&[]));
         let text = one.seal("acme", &thoughts("hm")).unwrap();
         assert!(opened(&one, "acme", &text, NOW).is_some() && opened(&other, "acme", &text, NOW).is_none());
+    }
+
+    #[test]
+    fn the_same_thoughts_of_one_answer_become_the_same_text_and_no_others_do() {
+        let seals = seals(&["key"]);
+        let sealed = |caller: &str, text: &str, at: u64| {
+            let text = seals.seal(caller, &SealedThoughts { at, ..thoughts(text) }).unwrap();
+            BASE64.decode(text.strip_prefix(MARK).unwrap()).unwrap()[..SALT].to_vec()
+        };
+        let first = sealed("acme", "hm", NOW);
+        assert_eq!(first, sealed("acme", "hm", NOW));
+        for other in [sealed("acme", "hn", NOW), sealed("acm", "hm", NOW), sealed("acme", "hm", NOW + 1)] {
+            assert_ne!(first, other, "the salt, and so the key");
+        }
     }
 
     #[test]
@@ -251,15 +278,18 @@ mod tests {
     #[test]
     fn the_other_alphabet_and_escaped_slashes_are_read_too() {
         let seals = seals(&["key"]);
-        let text = (0..).map(|_| seals.seal("acme", &thoughts("hm")).unwrap()).find(|text| text.contains('/')).unwrap();
+        let tries = (0..).map(|at| seals.seal("acme", &SealedThoughts { at: NOW + at, ..thoughts("hm") }).unwrap());
+        let text = tries.into_iter().find(|text| text.contains('/') && text.contains('+')).unwrap();
         assert!(opened(&seals, "acme", &text.replace('+', "-").replace('/', "_"), NOW).is_some());
         let sealed = SealedThoughts { at: calendar::now(), ..thoughts("hm") };
-        let text = seals.seal("acme", &sealed).unwrap();
+        let text =
+            (0..).map(|at| seals.seal("acme", &SealedThoughts { at: sealed.at - at, ..thoughts("hm") }).unwrap());
+        let text = text.into_iter().find(|text| text.contains('/') && text.contains('+')).unwrap();
         let forged = format!("{MARK}AAAA");
         for body in [
             format!(r#"{{"signature":"{text}"}}"#),
             format!(r#"{{"signature":"{text}","data":"{forged}"}}"#),
-            format!(r#"{{"signature":"{}"}}"#, text.replace('/', "\\/")),
+            format!(r#"{{"signature":"{}"}}"#, text.replace('/', "\\/").replace('+', "\\u002B")),
         ] {
             assert_eq!(seals.newest("acme", body.as_bytes()).as_deref(), Some("b"), "{body}");
             assert_eq!(seals.newest("other", body.as_bytes()), None);

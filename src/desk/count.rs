@@ -11,6 +11,7 @@ use crate::exchange::admission;
 use crate::exchange::count::{self, TokenCount};
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
+use crate::seal;
 use bytes::Bytes;
 use dialects::front::Asked;
 use pingora_proxy::Session;
@@ -42,9 +43,13 @@ impl Desk {
         let model = ask::model(session, record, (&snapshot, key), &mut envelope)?;
         let tracks = snapshot.routes.get(model.index).map(|route| route.tracks.as_slice()).unwrap_or_default();
         let targets = model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled);
-        let candidates: Vec<Candidate> = targets
+        let mut candidates: Vec<Candidate> = targets
             .filter_map(|(target, of)| Candidate::of(&snapshot, model, target, of.first()?, Reach::Any))
             .collect();
+        // Elsewhere the thoughts that the request carries would not be counted.
+        if let Some(boundary) = self.backends.seals.newest(&key.caller.id, &body) {
+            candidates.sort_by_key(|candidate| seal::boundary(&candidate.place.account) != boundary);
+        }
         let permissions = &*key.permissions;
         let asked =
             admission::CallersRequest { body: &body, envelope: &envelope, catalog: &snapshot.catalog, permissions };

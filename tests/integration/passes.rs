@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::messages::{ask as ask_messages, events};
+use crate::sealed::unsealed;
 use crate::support::canary::KEY;
 use crate::support::client::{self, End, Response};
 use crate::support::{Catalog, Gateway, Mock, Script, frames, run};
@@ -61,12 +62,12 @@ fn a_request_of_geminis_passes_to_gemini() {
         assert_eq!((seen.target.as_str(), seen.json()), ("/v1/models/gemini-2.5-flash:generateContent", sent));
         let expected: Vec<Value> = chunks.iter().map(asked).collect();
         let stream = ask_gemini(&gateway, "streamGenerateContent?alt=sse", &body).await;
-        let text = stream.text();
+        let text = unsealed(&stream.text(), "c2ln");
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
         let data: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
         assert_eq!((data, stream.end), (expected.clone(), Some(End::Whole)));
         let array = ask_gemini(&gateway, "streamGenerateContent", &body).await;
-        assert_eq!(array.json(), Value::from(expected));
+        assert_eq!(unsealed(&array.text(), "c2ln").parse::<Value>().unwrap(), Value::from(expected));
         for line in gateway.access_lines(3).await {
             assert_eq!((&line["prompt_tokens"], &line["completion_tokens"]), (&json!(9), &json!(2)), "{line}");
         }

@@ -12,9 +12,24 @@ const LOST: &str = "input[].reasoning";
 const MARK: &str = "pcsealv1";
 
 async fn ask(gateway: &Gateway, key: &str, body: &Value) -> Response {
+    ask_at(gateway, "/v1/responses", key, body).await
+}
+
+async fn ask_at(gateway: &Gateway, path: &str, key: &str, body: &Value) -> Response {
     let key = format!("Bearer {key}");
     let fields = [("authorization", &*key), ("content-type", "application/json")];
-    gateway.raw(client::request("POST", "/v1/responses", &fields, body.to_string().as_bytes())).await
+    gateway.raw(client::request("POST", path, &fields, body.to_string().as_bytes())).await
+}
+
+/// A text with the account's own text in place of each sealed one.
+pub fn unsealed(text: &str, own: &str) -> String {
+    let mut parts = text.split(MARK);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/'));
+        assert!(part.len() > rest.len() + 100, "a sealed text is long: {part}");
+        text + own + rest
+    })
 }
 
 /// An answer of Claude's that thinks and calls.
@@ -163,5 +178,169 @@ fn thoughts_that_an_upstream_refuses_are_left_out_once() {
         let answer = ask(&gateway, KEY, &next).await;
         assert_eq!(answer.status, 400, "{}", answer.text());
         assert_eq!(mock.count(), 5);
+    });
+}
+
+/// A door whose requests pass to accounts of its own format.
+struct Pass {
+    path: &'static str,
+    account: &'static str,
+    model: &'static str,
+    /// An answer that thinks and calls.
+    answer: Value,
+    /// The request, whose conversation goes on with what was answered.
+    turn: fn(Option<&Value>) -> Value,
+    lost: &'static str,
+    /// What the account says to a thought that it cannot read.
+    refusal: Value,
+}
+
+/// What an account signs in the tests of passes.
+const OWN: &str = "T3du";
+
+fn passes() -> [Pass; 3] {
+    let claudes = json!([{"type": "thinking", "thinking": "Rome?", "signature": OWN},
+        {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}}]);
+    let parts = json!([{"functionCall": {"name": "weather", "args": {"city": "Rome"}}, "thoughtSignature": OWN}]);
+    let items = json!([{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": OWN},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather", "arguments": "{}"}]);
+    [
+        Pass {
+            path: "/v1/messages",
+            account: "dialect: anthropic",
+            model: "claude-sonnet-4-5",
+            answer: json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "up", "content": claudes, "stop_reason": "tool_use",
+                "stop_sequence": null, "usage": {"input_tokens": 3, "output_tokens": 3}}),
+            turn: |answer| {
+                let mut messages = vec![json!({"role": "user", "content": "Weather in Rome?"})];
+                if let Some(answer) = answer {
+                    let result = json!([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "sun"}]);
+                    messages.push(json!({"role": "assistant", "content": answer["content"]}));
+                    messages.push(json!({"role": "user", "content": result}));
+                }
+                json!({"model": "m", "max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 2000}, "messages": messages,
+                    "tools": [{"name": "weather", "input_schema": {"type": "object"}}]})
+            },
+            lost: "messages[].content[].thinking",
+            refusal: json!({"type": "error", "error": {"type": "invalid_request_error",
+                "message": "messages.1.content.0: Invalid `signature` in `thinking` block"}}),
+        },
+        Pass {
+            path: "/v1beta/models/m:generateContent",
+            account: "dialect: gemini",
+            model: "gemini-3-pro",
+            answer: json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 3, "totalTokenCount": 6}}),
+            turn: |answer| {
+                let mut contents = vec![json!({"role": "user", "parts": [{"text": "Weather in Rome?"}]})];
+                if let Some(answer) = answer {
+                    let result = json!([{"functionResponse": {"name": "weather", "response": {"output": "sun"}}}]);
+                    contents.push(answer["candidates"][0]["content"].clone());
+                    contents.push(json!({"role": "user", "parts": result}));
+                }
+                json!({"contents": contents, "tools": [{"functionDeclarations": [{"name": "weather"}]}]})
+            },
+            lost: "contents[].parts[].thoughtSignature",
+            refusal: json!({"error": {"code": 400, "message": "Thought signature is not valid.", "status": "INVALID_ARGUMENT"}}),
+        },
+        Pass {
+            path: "/v1/responses",
+            account: "serves: [chat, responses]",
+            model: "gpt-5",
+            answer: json!({"id": "resp_up", "object": "response", "status": "completed", "model": "up", "output": items,
+                "usage": {"input_tokens": 3, "output_tokens": 3}}),
+            turn: |answer| {
+                let result = json!({"type": "function_call_output", "call_id": "call_1", "output": "sun"});
+                let output = answer.map(|answer| answer["output"].as_array().unwrap().clone());
+                turn(&output.map(|items| [items, vec![result]].concat()).unwrap_or_default())
+            },
+            lost: LOST,
+            refusal: json!({"error": {"message": "The encrypted content could not be verified.", "type": "invalid_request_error",
+                "param": null, "code": "invalid_encrypted_content"}}),
+        },
+    ]
+}
+
+#[test]
+fn what_an_account_signs_goes_back_to_it_where_bodies_pass() {
+    run(async {
+        for pass in passes() {
+            let Pass { path, account, model, answer, turn, lost, refusal } = pass;
+            let (first, second) = (Mock::start().await, Mock::start().await);
+            let catalog = Catalog::new().account_with("a", &first, account).account_with("b", &second, account);
+            let gateway = Gateway::start(
+                catalog.model("m", &[&format!("a={model}"), &format!("b={model}")]).caller("other", OTHER, ""),
+            )
+            .await;
+            let answers = || Script::json(200, &answer);
+            first.push(Script::error(500, "broken"));
+            second.push(answers());
+            let thought = ask_at(&gateway, path, KEY, &turn(None)).await;
+            assert_eq!(thought.status, 200, "{}", thought.text());
+            let mut expected = answer.clone();
+            if let Some(model) = expected.get_mut("model") {
+                *model = json!("m");
+            }
+            assert_eq!(unsealed(&thought.text(), OWN), expected.to_string(), "nothing else is changed");
+            assert!(thought.text().contains(MARK) && !thought.text().contains(OWN), "{}", thought.text());
+            let next = turn(Some(&thought.json()));
+
+            // Its account is asked first, and gets what it said.
+            second.push(answers());
+            let back = ask_at(&gateway, path, KEY, &next).await;
+            assert_eq!((back.status, back.field("x-portcullis-dropped")), (200, None), "{}", back.text());
+            let sent = second.request(1).await.text();
+            assert!(sent.contains(OWN) && !sent.contains(MARK), "{sent}");
+
+            // Another caller has nothing of it, and nor has another account.
+            let is_without = async |mock: &Mock, nth: usize, answer: &Response| {
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                let dropped = answer.field("x-portcullis-dropped").unwrap_or_default();
+                assert!(dropped.split(", ").any(|name| name == lost), "{dropped}");
+                let sent = mock.request(nth).await.text();
+                assert!(!sent.contains(OWN) && !sent.contains(MARK) && sent.contains("sun"), "{sent}");
+            };
+            first.push(answers());
+            is_without(&first, 1, &ask_at(&gateway, path, OTHER, &next).await).await;
+            second.push(Script::error(503, "gone"));
+            first.push(answers());
+            is_without(&first, 2, &ask_at(&gateway, path, KEY, &next).await).await;
+
+            // What the account itself refuses is left out once.
+            second.push(Script::json(400, &refusal));
+            second.push(answers());
+            is_without(&second, 4, &ask_at(&gateway, path, KEY, &next).await).await;
+        }
+    });
+}
+
+#[test]
+fn every_event_of_a_stream_says_the_same_of_a_thought() {
+    run(async {
+        let mock = Mock::start().await;
+        let item = json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": OWN});
+        let said = json!({"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "hm"}]});
+        let place = |kind: &str, index: u64, item: &Value| json!({"type": kind, "output_index": index, "item": item});
+        let events = [
+            json!({"type": "response.created", "response": {"id": "resp_up", "output": []}}),
+            place("response.output_item.added", 0, &item),
+            place("response.output_item.done", 0, &item),
+            place("response.output_item.added", 1, &json!({"type": "message", "id": "msg_1", "content": []})),
+            json!({"type": "response.output_text.delta", "output_index": 1, "delta": "hm"}),
+            place("response.output_item.done", 1, &said),
+            json!({"type": "response.completed", "response": {"id": "resp_up", "status": "completed", "output": [item, said]}}),
+        ];
+        mock.push(events.iter().fold(Script::sse(), Script::named).end());
+        let catalog = Catalog::new().account_with("a", &mock, "serves: [chat, responses]").model("m", &["a=gpt-5"]);
+        let gateway = Gateway::start(catalog).await;
+        let mut body = turn(&[]);
+        body["stream"] = json!(true);
+        let answer = ask(&gateway, KEY, &body).await;
+        let text = answer.text();
+        let sealed: Vec<&str> = text.split(MARK).skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert!(sealed.len() == 3 && sealed.iter().all(|one| *one == sealed[0]), "{text}");
+        let told = unsealed(&text, OWN);
+        let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
+        assert_eq!(data.map(|data| data.parse::<Value>().unwrap()).collect::<Vec<_>>(), events);
     });
 }

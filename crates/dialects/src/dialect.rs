@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, FieldNames, Front, NEWER, Native, NewWriter, PassedRequest, STANDARD};
+use crate::front::{Envelope, FieldNames, Front, NEWER, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
@@ -27,7 +27,7 @@ use crate::neutral::{
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Endpoint, Prices, Protocol, Settings, Translation, openai};
 use crate::wire::json::{self, repaired};
-use crate::wire::splice::{Edits, Part};
+use crate::wire::splice::Edits;
 use translated::{Translated, repairing};
 
 pub use stream::Stream;
@@ -220,20 +220,15 @@ impl Dialect {
         let Translate { body, envelope, model, traits, .. } = *job;
         self.check(job)?;
         let mut edits = Edits::new(body);
-        let (thinks, forgets) = (openai::thinks(model, &traits), matches!(job.sealed, Sealed::LeftOut));
-        let passed = PassedRequest { envelope, model, max_output: traits.max_output, thinks, forgets };
+        let thinks = openai::thinks(model, &traits);
+        let passed = PassedRequest { envelope, model, traits, thinks, sealed: job.sealed };
         let mut losses = (native.request)(&passed, &mut edits)?;
         let mut headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
         if let Some(cloud) = protocol.translation.and_then(|translation| translation.cloud) {
             headers = cloud.fit(&mut edits, headers, &mut losses);
         }
-        let mut parts = Vec::new();
-        edits.apply(|part| match part {
-            Part::Old(span) if span.is_empty() => {}
-            Part::Old(span) => parts.push(body.slice(span)),
-            Part::New(bytes) => parts.push(Bytes::copy_from_slice(bytes)),
-        });
-        Ok(Outbound { path, body: parts, headers, copied: 0, losses, undo: Undo::default() })
+        let (parts, copied) = edits.parts(body);
+        Ok(Outbound { path, body: parts, headers, copied, losses, undo: Undo::default() })
     }
 
     /// Refuses what the model cannot do at all. What cannot be read here is for the account's
@@ -325,7 +320,7 @@ impl Dialect {
             if let Some(native) = native {
                 let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
                 let clean = repaired(body);
-                answer.body = (native.whole)(clean.as_deref().unwrap_or(body), &json::quote(&header.model));
+                answer.body = (native.whole)(clean.as_deref().unwrap_or(body), &PassedAnswer::new(header, options));
             }
             Ok((answer, kept))
         });
@@ -359,13 +354,11 @@ impl Dialect {
             None => Stream::passed(header, self.settings.quirks, !options.hide_reasoning, event_limit),
             Some(translation) => {
                 let writer = if native.is_some() { Box::new(Nothing::default()) } else { (front.stream)(header) };
+                let passed = PassedAnswer::new(header, &options);
                 let draft = Draft::new(header, options, writer);
                 let translated = Translated::new((front, protocol.of_front()), (translation.reader)(model), draft);
                 match native {
-                    Some(native) => {
-                        let model = json::quote(&header.model);
-                        Stream::native(protocol, (translated, native, model), event_limit)
-                    }
+                    Some(native) => Stream::native(protocol, (translated, native, passed), event_limit),
                     None => Stream::translated(protocol.framing, translated, event_limit),
                 }
             }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::decoder::{Decoder, EventDecoder};
 use super::translated::Translated;
-use crate::front::Native;
+use crate::front::{Native, PassedAnswer};
 use crate::neutral::answer::{Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerHeader, Flaws, StreamFault};
@@ -51,8 +51,7 @@ struct Passing {
     native: &'static Native,
     /// Returns the event of the format that is inside an event, if one is.
     inner: fn(&[u8]) -> Option<Vec<u8>>,
-    /// The caller's name for the model, as a JSON text.
-    model: String,
+    answer: PassedAnswer,
     /// The number of events that were written.
     events: u64,
     /// The last event of those with which the answer may end. It leaves when another follows, or
@@ -71,6 +70,7 @@ impl NativeStream {
         let inner = (passing.inner)(event.data);
         let event = inner.as_deref().map_or(*event, |data| Event { name: b"", data });
         let is_told = translated.event(event.name, event.data)?;
+        passing.answer.has_signed = translated.has_signed();
         // Proxies say it at the end of every stream.
         if event.data.trim_ascii() == b"[DONE]" {
             return Ok(is_told);
@@ -83,7 +83,7 @@ impl NativeStream {
         let [before, between, _] = passing.native.around;
         out.extend_from_slice(if passing.events > 0 { between } else { before });
         passing.events += 1;
-        (passing.native.event)(&event, &passing.model, out);
+        (passing.native.event)(&event, &passing.answer, out);
         Ok(is_told)
     }
 }
@@ -149,18 +149,17 @@ impl Stream {
         Self::new(Conversion::Composed(Box::new(Composed { decoder, chunks, standard: Vec::new(), reader, draft })))
     }
 
-    /// Returns a stream at its start that passes in another format than OpenAI's, with the model's
-    /// name as a JSON text.
+    /// Returns a stream at its start that passes in another format than OpenAI's.
     pub(super) fn native(
         protocol: &Protocol,
-        (translated, native, model): (Translated, &'static Native, String),
+        (translated, native, answer): (Translated, &'static Native, PassedAnswer),
         event_limit: usize,
     ) -> Self {
         let decoder = Decoder::new(protocol.framing, event_limit);
         let passing = Passing {
             native,
             inner: protocol.translation.map_or(|_: &[u8]| None, |translation| translation.inner),
-            model,
+            answer,
             events: 0,
             last: Vec::new(),
         };

@@ -89,6 +89,11 @@ impl Translated {
         &self.draft.progress
     }
 
+    /// Returns whether the events since the last call of this function signed a thought.
+    pub(super) fn has_signed(&mut self) -> bool {
+        std::mem::take(&mut self.draft.progress.has_signed)
+    }
+
     pub(super) fn kept(&mut self) -> Vec<Kept> {
         self.draft.progress.kept()
     }

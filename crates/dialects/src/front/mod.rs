@@ -33,11 +33,14 @@ pub use messages::MESSAGES;
 pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
 pub use named::Named;
 pub use names::FieldNames;
+pub(crate) use passing::PassedAnswer;
 pub use probes::Probes;
 pub use responses::RESPONSES;
 pub use route::Asked;
 
 use crate::neutral::answer::AnswerWriter;
+use crate::neutral::seal::Sealed;
+use crate::neutral::traits::Traits;
 use crate::neutral::{AnswerHeader, Field, Flaws, Losses, Refused, Request, UpstreamError};
 use crate::wire::splice::Edits;
 use crate::wire::{Event, percent};
@@ -99,12 +102,12 @@ pub struct Native {
     pub format: &'static str,
     /// Changes what must change in a request. What is weakened is a loss.
     pub(crate) request: fn(&PassedRequest<'_>, &mut Edits<'_>) -> Result<Losses, Refused>,
-    /// Writes an event of a stream: its name, its data, and the model as a JSON text.
-    pub(crate) event: fn(&Event<'_>, &str, &mut Vec<u8>),
+    /// Writes an event of a stream: its name, and its data.
+    pub(crate) event: fn(&Event<'_>, &PassedAnswer, &mut Vec<u8>),
     /// Stands before the first event of a stream, between two, and after the last.
     pub(crate) around: [&'static [u8]; 3],
-    /// Writes a whole answer, with the model as a JSON text.
-    pub(crate) whole: fn(&[u8], &str) -> Vec<u8>,
+    /// Writes a whole answer.
+    pub(crate) whole: fn(&[u8], &PassedAnswer) -> Vec<u8>,
 }
 
 /// How callers ask for the number of a request's tokens.
@@ -128,12 +131,12 @@ pub(crate) struct PassedRequest<'a> {
     pub(crate) envelope: &'a Envelope,
     /// The account's name for the model.
     pub(crate) model: &'a str,
-    /// The most tokens that an answer of the model may have.
-    pub(crate) max_output: Option<u64>,
+    /// What the model can do.
+    pub(crate) traits: Traits,
     /// True if it is known that the model thinks.
     pub(crate) thinks: bool,
-    /// True if no thought of an earlier answer goes back, since the account has refused them.
-    pub(crate) forgets: bool,
+    /// The treatment of the thoughts of earlier answers.
+    pub(crate) sealed: Sealed<'a>,
 }
 
 /// Every front door.

@@ -4,8 +4,6 @@
 //! A name of a member decides what its value is ([`row`]), wherever it stands in the settings: so a
 //! place that is new today is judged too.
 
-use std::borrow::Cow;
-
 use super::place::{BodyPlace, Folded};
 use super::references::{AllowedReferences, Judgement, names_file, names_place};
 use crate::neutral::Refused;
@@ -102,7 +100,10 @@ fn is_callers(kind: &str) -> bool {
 
 /// Tools of providers of which it is known what they do with a model.
 fn is_known(kind: &str) -> bool {
-    is_callers(kind) || kind == "image_generation" || ["advisor_", "openrouter:"].iter().any(|of| kind.starts_with(of))
+    // In a namespace, each tool is judged by itself.
+    is_callers(kind)
+        || matches!(kind, "image_generation" | "namespace")
+        || ["advisor_", "openrouter:"].iter().any(|of| kind.starts_with(of))
 }
 
 /// No request needs more. The bound keeps the list small beside the body.
@@ -185,19 +186,28 @@ impl Finder {
     /// Consumes an object. Its type may come last, so it is judged at its end.
     fn object(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>, of: Row) -> Result<(), Broken> {
         let (text, start) = (cursor.text(), self.found.len());
-        let (mut kind, mut of_parameters): (Option<Cow<'_, str>>, Vec<Named>) = (None, Vec::new());
+        let is_tool = || Folded::of(place.name()).word() == "tools";
+        // Each server reads a type in its own way, so all of them count.
+        let (mut is_typed, mut is_all_callers, mut is_all_known) = (false, true, true);
+        let (mut has_skipped, mut of_parameters) = (false, Vec::new());
         cursor.object(|cursor, key| {
             let name = name_of(text, &key);
             let (folded, inside) = (Folded::of(&name), place.member(&name));
             match (folded.word(), cursor.kind()?) {
-                ("type", Kind::String) => kind = text_of(text, &cursor.value()?),
-                ("parameters", _) if kind.as_deref().is_some_and(is_callers) => {
+                ("type", Kind::String) => {
+                    let kind = text_of(text, &cursor.value()?).unwrap_or_default();
+                    is_typed = true;
+                    is_all_callers &= is_callers(&kind);
+                    is_all_known &= is_known(&kind);
+                }
+                ("parameters", _) if is_typed && is_all_callers && is_tool() => {
+                    has_skipped = true;
                     cursor.value()?;
                 }
                 ("parameters", _) => {
-                    let before = std::mem::take(&mut self.found);
+                    let before = self.found.len();
                     self.value(cursor, &inside, Row::Other)?;
-                    of_parameters = std::mem::replace(&mut self.found, before);
+                    of_parameters.push(before..self.found.len());
                 }
                 // A map of models to lists of models, or an object that describes one.
                 ("id" | "name" | "slug", Kind::String) if of == Row::Model => {
@@ -210,11 +220,12 @@ impl Finder {
             }
             Ok(())
         })?;
-        let kind = kind.unwrap_or(Cow::Borrowed("function"));
-        if !is_callers(&kind) {
-            self.found.append(&mut of_parameters);
+        // What was skipped is a schema only if every type says so.
+        self.is_full |= has_skipped && !is_all_callers;
+        if is_all_callers && of_parameters.iter().any(|found| !found.is_empty()) && is_tool() {
+            of_parameters.into_iter().rev().for_each(|found| drop(self.found.drain(found)));
         }
-        if !is_known(&kind) && Folded::of(place.name()).word() == "tools" {
+        if !is_all_known && is_tool() {
             let of_tool = self.found.iter_mut().skip(start);
             of_tool.filter(|named| named.is_model()).for_each(|named| named.what = What::ModelOfUnknownTool);
         }

@@ -1,29 +1,116 @@
 //! What passes of one format to an account of the same format: the parts that several front doors
 //! share.
 
-use crate::neutral::seal::is_sealed;
-use crate::wire::json::{Broken, Cursor, Span, name_of};
+use std::borrow::Cow;
+
+use crate::neutral::answer::AnswerOptions;
+use crate::neutral::seal::{AnswerSeal, Sealed, is_sealed};
+use crate::neutral::{AnswerHeader, Thought};
+use crate::wire::Event;
+use crate::wire::json::{Broken, Cursor, Span, name_of, quote, text_of};
 use crate::wire::splice::Edits;
 
-/// Returns whether a signature that a caller sends back means something to the provider. It means
-/// nothing if it is empty, or sealed by a gateway.
-pub(super) fn is_signed(signature: &str) -> bool {
-    !signature.is_empty() && !is_sealed(signature)
+/// What the callers of an answer that passes see in place of what the account says.
+pub(crate) struct PassedAnswer {
+    /// The model, as a JSON text.
+    model: String,
+    /// Seals what they carry. Without it they carry what the account says.
+    seal: Option<AnswerSeal>,
+    /// True if the event at hand signs a thought, as far as its reader knows.
+    pub(crate) has_signed: bool,
 }
 
-/// Consumes an object, and replaces the member of this name.
-pub(super) fn replace_member(
-    cursor: &mut Cursor<'_>,
-    name: &str,
-    with: &str,
-    edits: &mut Edits<'_>,
-) -> Result<Span, Broken> {
-    let text = cursor.text();
-    cursor.maybe_members(|key, value| {
-        if *name_of(text, &key) == *name.as_bytes() {
-            edits.replace(value, with.as_bytes().to_vec());
+impl PassedAnswer {
+    /// Returns what the callers of an answer see.
+    pub(crate) fn new(header: &AnswerHeader, options: &AnswerOptions) -> Self {
+        Self { model: quote(&header.model), seal: options.seal.clone(), has_signed: false }
+    }
+
+    /// Consumes the name of the model, and replaces it.
+    pub(super) fn model(&self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+        let value = cursor.value()?;
+        edits.replace(value.clone(), self.model.clone().into_bytes());
+        Ok(value)
+    }
+
+    /// Seals the text of a value. A text that is empty, or too long to be sealed, stays.
+    pub(super) fn seal(
+        &self,
+        value: Option<Span>,
+        edits: &mut Edits<'_>,
+        seal: fn(&AnswerSeal, &str) -> Option<String>,
+    ) {
+        let Some((value, with)) = value.zip(self.seal.as_ref()) else { return };
+        let text = text_of(edits.text(), &value).filter(|text| !text.is_empty());
+        if let Some(sealed) = text.and_then(|text| seal(with, &text)) {
+            edits.replace(value, quote(&sealed).into_bytes());
         }
-    })
+    }
+}
+
+/// What becomes of a text that a caller carries for the account.
+pub(super) enum Carried {
+    /// It is the account's own.
+    Stays,
+    /// It was sealed. The account gets its own text, which is a JSON text here.
+    Opens(String),
+    /// It means nothing to the account, which would refuse it.
+    IsLost,
+}
+
+impl Carried {
+    /// Returns what becomes of a text. `own` finds the account's own text in what was sealed.
+    pub(super) fn of(
+        text: &str,
+        sealed: Sealed<'_>,
+        own: impl FnOnce(Thought<'static>) -> Option<Cow<'static, str>>,
+    ) -> Self {
+        match sealed {
+            Sealed::LeftOut => Self::IsLost,
+            Sealed::Closed | Sealed::Opened(_) if is_sealed(text) => {
+                sealed.one(text).and_then(own).map_or(Self::IsLost, |own| Self::Opens(quote(&own)))
+            }
+            Sealed::Closed | Sealed::Opened(_) if text.is_empty() => Self::IsLost,
+            Sealed::Closed | Sealed::Opened(_) => Self::Stays,
+        }
+    }
+}
+
+/// Returns a whole answer after some edits.
+pub(super) fn edited<'t>(
+    body: &'t [u8],
+    edit: impl FnOnce(&mut Cursor<'t>, &mut Edits<'t>) -> Result<Span, Broken>,
+) -> Vec<u8> {
+    let (mut edits, mut out) = (Edits::new(body), Vec::new());
+    // The answer was read before.
+    let _read = edit(&mut Cursor::new(body), &mut edits);
+    edits.apply_into(&mut out);
+    out
+}
+
+/// Appends an event after some edits to its data. Clients drop an event without a name, and some
+/// servers have the name in the data only.
+pub(super) fn append_event<'d>(event: &Event<'d>, edit: impl FnOnce(&str, &mut Edits<'d>), out: &mut Vec<u8>) {
+    let Event { name, data } = *event;
+    let name = if name.is_empty() { Cow::Owned(kind(data).unwrap_or_default()) } else { String::from_utf8_lossy(name) };
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\ndata: ");
+    let mut edits = Edits::new(data);
+    edit(&name, &mut edits);
+    append_line(edits, out);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Returns the type of an event, if it can be a name.
+fn kind(data: &[u8]) -> Option<String> {
+    let mut kind = None;
+    let _read = Cursor::new(data).maybe_members(|key, value| {
+        if *name_of(data, &key) == *b"type" {
+            kind = text_of(data, &value).map(Cow::into_owned);
+        }
+    });
+    kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')))
 }
 
 /// Appends an event's data after the edits, on one line: between its values JSON may have line
@@ -37,3 +124,6 @@ pub(super) fn append_line(mut edits: Edits<'_>, out: &mut Vec<u8>) {
     }
     written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,11 +39,11 @@ pub use field::Field;
 pub use flaws::Flaws;
 pub use losses::{Losses, LostFields};
 pub use refused::{Complaint, FieldRefused, Refused};
-pub(crate) use request::ENCRYPTED;
 pub use request::{
     AskedThinking, Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw,
     Request, Role, Thought, Tool, ToolChoice, ToolKind,
 };
+pub(crate) use request::{ENCRYPTED, NO_SIGNATURE};
 pub use shown::looks_secret;
 pub(crate) use shown::shown;
 pub use target::{Kept, Target, Undo, Written};

@@ -268,6 +268,10 @@ pub struct Thought<'a> {
 /// nothing is stored.
 pub(crate) const ENCRYPTED: &str = "reasoning.encrypted_content";
 
+/// A text that Google accepts in place of a missing signature. It is for calls of another model,
+/// and for calls whose thoughts were not kept.
+pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
 /// The family of models that signed a thought. Thoughts of one family mean nothing to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {

@@ -12,9 +12,13 @@ use std::sync::Arc;
 use super::field::Field;
 use super::request::{Request, Role, Thought};
 use super::target;
+use crate::wire::json::text_of;
 
 /// The beginning of every sealed text. A signature of a provider never begins so.
 pub const MARK: &str = "pcsealv1";
+
+/// The most bytes of a sealed text.
+pub const LONGEST: usize = 2 << 20;
 
 /// The thoughts that must come back with a call, and those that a caller carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +53,11 @@ impl AnswerSeal {
     /// Seals a redacted thought.
     pub(crate) fn redacted(&self, text: &str) -> Option<String> {
         self.one(Thought { redacted: Some(text.to_owned().into()), ..Thought::default() })
+    }
+
+    /// Seals the signature of a call, with which it comes back.
+    pub(crate) fn signature_of_call(&self, text: &str) -> Option<String> {
+        self.one(Thought { signature: Some(text.to_owned().into()), of_call: true, ..Thought::default() })
     }
 
     fn one(&self, thought: Thought<'static>) -> Option<String> {
@@ -92,6 +101,12 @@ pub enum Sealed<'a> {
 }
 
 impl Sealed<'_> {
+    /// Returns the thought in a sealed text, if it is only one.
+    pub(crate) fn one(&self, text: &str) -> Option<Thought<'static>> {
+        let thoughts: [_; 1] = self.open(text)?.thoughts.try_into().ok()?;
+        thoughts.into_iter().next()
+    }
+
     /// Opens a text, if there is a seal for that.
     pub(crate) fn open(&self, text: &str) -> Option<Kept> {
         match self {
@@ -111,10 +126,9 @@ pub fn sealed_in(body: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     // The search from the front is many times as fast, and most bodies have none.
     let there = memchr::memmem::find(body, MARK.as_bytes()).map(|_| memchr::memmem::rfind_iter(body, MARK));
     there.into_iter().flatten().take(4).filter_map(|start| {
-        let text = body.get(start..)?;
-        let text = std::str::from_utf8(text.get(..memchr::memchr(b'"', text)?)?).ok()?;
-        // Some programs escape the slash.
-        Some(if text.contains('\\') { text.replace('\\', "").into() } else { Cow::Borrowed(text) })
+        let length = memchr::memchr(b'"', body.get(start..body.len().min(start + LONGEST))?)?;
+        // Some programs escape the slash and the plus.
+        text_of(body, &(start.checked_sub(1)?..start + length + 1))
     })
 }
 

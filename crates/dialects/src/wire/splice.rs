@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+
 use super::json::{Cursor, Span, name_of, slice};
 
 /// Edits to one text, in any order.
@@ -106,6 +108,28 @@ impl<'e> Edits<'e> {
             }
         }
         put(Part::Old(copied..text.len()));
+    }
+
+    /// Returns the edited text in parts, and how much of it is copied. `body` is the text before.
+    /// Short parts are put together, since each part is sent by itself.
+    pub fn parts(mut self, body: &Bytes) -> (Vec<Bytes>, usize) {
+        const SHORT: usize = 4096;
+        let (mut parts, mut short, mut copied) = (Vec::new(), Vec::new(), 0);
+        self.apply(|part| {
+            let bytes = match &part {
+                Part::Old(span) if span.len() > SHORT => {
+                    parts.push(Bytes::from(std::mem::take(&mut short)));
+                    return parts.push(body.slice(span.clone()));
+                }
+                Part::Old(span) => slice(body, span),
+                Part::New(bytes) => bytes,
+            };
+            copied += bytes.len();
+            short.extend_from_slice(bytes);
+        });
+        parts.push(short.into());
+        parts.retain(|part| !part.is_empty());
+        (parts, copied)
     }
 }
 

@@ -1,16 +1,19 @@
 //! A request that passes to an account that has Gemini's format, and its answer. What is changed
-//! is: a maximum of tokens above the model's, signatures that mean nothing to Google, and the model
-//! in the answer. A model in the body is left out: the path names it. So fields that nobody here
-//! knows reach the account, and Google's own tools too.
+//! is: a maximum of tokens above the model's, signatures that are sealed or mean nothing to Google,
+//! and the model in the answer. A model in the body is left out: the path names it. So fields that
+//! nobody here knows reach the account, and Google's own tools too.
 
 use std::borrow::Cow;
 
 use super::camel;
-use crate::front::PassedRequest;
-use crate::front::passing::{self, append_line, replace_member};
-use crate::neutral::{Losses, Refused};
+use crate::front::passing::{self, Carried, append_line};
+use crate::front::reading::scan::number;
+use crate::front::{PassedAnswer, PassedRequest};
+use crate::neutral::seal::AnswerSeal;
+use crate::neutral::traits::Thinking;
+use crate::neutral::{Losses, NO_SIGNATURE, Refused};
 use crate::wire::Event;
-use crate::wire::json::{Broken, Cursor, Kind, Span, integer_of, name_of, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote, text_of};
 use crate::wire::splice::Edits;
 
 /// Changes what must change in a request.
@@ -26,13 +29,13 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
         }
         "contents" => each(cursor, &mut |cursor| {
             cursor.maybe_object(|cursor, key| match &*name(text, &key) {
-                "parts" => each(cursor, &mut |cursor| part(cursor, edits, job.forgets)),
+                "parts" => each(cursor, &mut |cursor| part(cursor, job, edits, &mut losses)),
                 _ => cursor.value(),
             })
         }),
         "generationConfig" => cursor.maybe_members(|key, value| {
             if name(text, &key) == "maxOutputTokens"
-                && let (Some(asked), Some(most)) = (integer_of(text, &value), job.max_output)
+                && let (Some(asked), Some(most)) = (number(&Cursor::new(text), &value), job.traits.max_output)
                 && asked > most
             {
                 edits.replace(value, most.to_string().into_bytes());
@@ -52,16 +55,35 @@ fn each<'a>(
     if cursor.kind()? == Kind::Array { cursor.array(|cursor, _| item(cursor)) } else { item(cursor) }
 }
 
-/// Consumes a part, and removes a signature that means nothing to Google.
-fn part(cursor: &mut Cursor<'_>, edits: &mut Edits<'_>, forgets: bool) -> Result<Span, Broken> {
+/// Consumes a part, and opens its signature. Leaves out a signature that means nothing to Google.
+fn part(
+    cursor: &mut Cursor<'_>,
+    job: &PassedRequest<'_>,
+    edits: &mut Edits<'_>,
+    losses: &mut Losses,
+) -> Result<Span, Broken> {
     let text = cursor.text();
-    cursor.maybe_members(|key, value| {
-        if name(text, &key) == "thoughtSignature"
-            && (forgets || text_of(text, &value).is_some_and(|signature| !passing::is_signed(&signature)))
-        {
-            edits.remove_member(&key, &value);
+    let (mut carried, mut calls) = (None, false);
+    let span = cursor.maybe_members(|key, value| match &*name(text, &key) {
+        "thoughtSignature" => carried = text_of(text, &value).map(|signature| (key, value, signature)),
+        "functionCall" => calls = true,
+        _ => {}
+    })?;
+    let Some((key, value, signature)) = carried else { return Ok(span) };
+    let carried = Carried::of(&signature, job.sealed, |thought| thought.signature);
+    if matches!(carried, Carried::IsLost) && !signature.is_empty() {
+        losses.add("contents[].parts[].thoughtSignature");
+    }
+    match carried {
+        Carried::Stays => {}
+        Carried::Opens(own) => edits.replace(value, own.into_bytes()),
+        // Newer models refuse a call without any.
+        Carried::IsLost if calls && matches!(job.traits.thinking, Thinking::Effort | Thinking::Unknown) => {
+            edits.replace(value, quote(NO_SIGNATURE).into_bytes());
         }
-    })
+        Carried::IsLost => edits.remove_member(&key, &value),
+    }
+    Ok(span)
 }
 
 /// Returns a member's name as it is usually written.
@@ -76,32 +98,60 @@ fn name<'t>(text: &'t [u8], key: &Span) -> Cow<'t, str> {
     }
 }
 
-/// Writes an event of a stream, with the model as a JSON text.
-pub(super) fn event(event: &Event<'_>, model: &str, out: &mut Vec<u8>) {
+/// Writes an event of a stream.
+pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
-    element(event, model, out);
+    element(event, answer, out);
     out.extend_from_slice(b"\n\n");
 }
 
-/// Writes an element of a stream that is an array, with the model as a JSON text.
-pub(super) fn element(event: &Event<'_>, model: &str, out: &mut Vec<u8>) {
+/// Writes an element of a stream that is an array.
+pub(super) fn element(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     let mut edits = Edits::new(event.data);
-    let _read = replace_member(&mut Cursor::new(event.data), "modelVersion", model, &mut edits);
+    let _read = response(&mut Cursor::new(event.data), answer, &mut edits);
     append_line(edits, out);
 }
 
-/// Writes a whole answer, with the model as a JSON text.
-pub(super) fn whole(body: &[u8], model: &str) -> Vec<u8> {
-    let (mut edits, mut out) = (Edits::new(body), Vec::new());
-    let _read = replace_member(&mut Cursor::new(body), "modelVersion", model, &mut edits);
-    edits.apply_into(&mut out);
-    out
+/// Writes a whole answer.
+pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edited(body, |cursor, edits| response(cursor, answer, edits))
+}
+
+/// Consumes an answer, or a piece of one. Replaces its model, and seals what each part has signed.
+fn response(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+    let text = cursor.text();
+    cursor.maybe_object(|cursor, key| match &*name(text, &key) {
+        "modelVersion" => answer.model(cursor, edits),
+        "candidates" => each(cursor, &mut |cursor| {
+            cursor.maybe_object(|cursor, key| match &*name(text, &key) {
+                "content" => cursor.maybe_object(|cursor, key| match &*name(text, &key) {
+                    "parts" => each(cursor, &mut |cursor| {
+                        let mut signature = None;
+                        let part = cursor.maybe_members(|key, value| {
+                            if name(text, &key) == "thoughtSignature" {
+                                signature = Some(value);
+                            }
+                        })?;
+                        answer.seal(signature, edits, AnswerSeal::signature_of_call);
+                        Ok(part)
+                    }),
+                    _ => cursor.value(),
+                }),
+                _ => cursor.value(),
+            })
+        }),
+        _ => cursor.value(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::front::{Asked, GEMINI};
+    use crate::neutral::AnswerHeader;
+    use crate::neutral::answer::AnswerOptions;
+    use crate::neutral::seal::Sealed;
+    use crate::neutral::traits::Traits;
 
     /// The most tokens of an answer.
     const MOST: u64 = 4000;
@@ -110,8 +160,8 @@ mod tests {
     fn passed(body: &str) -> (String, String) {
         let envelope = (GEMINI.envelope)(body.as_bytes()).expect("a request");
         let envelope = envelope.at(Asked { model: Some("m".to_owned()), stream: false });
-        let job =
-            PassedRequest { envelope: &envelope, model: "up", max_output: Some(MOST), thinks: false, forgets: false };
+        let traits = Traits { max_output: Some(MOST), ..Traits::UNKNOWN };
+        let job = PassedRequest { envelope: &envelope, model: "up", traits, thinks: false, sealed: Sealed::Closed };
         let (mut edits, mut out) = (Edits::new(body.as_bytes()), Vec::new());
         let losses = request(&job, &mut edits).expect("it passes");
         edits.apply_into(&mut out);
@@ -136,6 +186,9 @@ mod tests {
         }
         let lost = "generationConfig.maxOutputTokens";
         assert_eq!(passed(&body("", "4001", "")), (body("", "4000", ""), lost.to_owned()));
+        for most in ["\"65536\"", "1e6", "4000.5"] {
+            assert_eq!(passed(&body("", most, "")), (body("", "4000", ""), lost.to_owned()));
+        }
         assert_eq!(passed(&body("", "1", r#""model":"models/m", "#)), (body("", "1", ""), String::new()));
         let snake = r#"{"generation_config":{"max_output_tokens":9000},"contents":{"parts":[]}}"#;
         assert_eq!(passed(snake), (snake.replace("9000", "4000"), lost.to_owned()));
@@ -146,11 +199,13 @@ mod tests {
         let before = r#"{"candidates":[{"new":{"modelVersion":"x"}}],
  "modelVersion" :"up"}"#;
         let after = before.replace(r#""up""#, r#""m""#);
-        assert_eq!(String::from_utf8(super::whole(before.as_bytes(), r#""m""#)).unwrap(), after);
+        let header = AnswerHeader { model: "m".to_owned(), ..AnswerHeader::default() };
+        let answer = PassedAnswer::new(&header, &AnswerOptions::default());
+        assert_eq!(String::from_utf8(super::whole(before.as_bytes(), &answer)).unwrap(), after);
         let (mut one, mut other) = (Vec::new(), Vec::new());
         let data = Event { name: b"x", data: before.as_bytes() };
-        super::event(&data, r#""m""#, &mut one);
-        super::element(&data, r#""m""#, &mut other);
+        super::event(&data, &answer, &mut one);
+        super::element(&data, &answer, &mut other);
         let line = after.replace('\n', " ");
         assert_eq!(String::from_utf8(one).unwrap(), format!("data: {line}\n\n"));
         assert_eq!(String::from_utf8(other).unwrap(), line);

@@ -1,12 +1,13 @@
 //! A request that passes to an account that has Anthropic's format, and its answer. What is changed
 //! is: the model, a maximum of tokens above the model's with the budget of thinking below it,
-//! thinking without a signature, and the model in the answer. So fields that nobody here knows
-//! reach the account.
+//! thinking without a signature, what is sealed, and the model in the answer. So fields that nobody
+//! here knows reach the account.
 
 use std::borrow::Cow;
 
-use crate::front::PassedRequest;
-use crate::front::passing::{self, append_line, replace_member};
+use crate::front::passing::{self, Carried};
+use crate::front::{PassedAnswer, PassedRequest};
+use crate::neutral::seal::{AnswerSeal, Sealed};
 use crate::neutral::{Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Span, slice, text_of};
@@ -19,20 +20,31 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
     if envelope.model != job.model {
         edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
     }
-    let (mut unsigned, mut budget) = (Vec::new(), None);
+    let (mut budget, mut enabled, mut context) = (None, None, None);
+    let mut thoughts = PassedThoughts { sealed: job.sealed, edits, has_lost: false, is_broken: false };
     // The body was read before.
     let _read = Cursor::new(body).object(|cursor, key| match &*json::name_of(body, &key) {
-        b"messages" => cursor.maybe_array(|cursor, _| message(cursor, &mut unsigned, job.forgets)).map(drop),
-        b"thinking" => cursor
-            .maybe_members(|key, value| {
-                if *json::name_of(body, &key) == *b"budget_tokens" {
-                    budget = json::integer_of(body, &value).map(|tokens| (tokens, value));
-                }
-            })
-            .map(drop),
-        _ => cursor.value().map(drop),
+        b"messages" => cursor.maybe_array(|cursor, _| thoughts.message(cursor)),
+        b"thinking" => {
+            let mut is_enabled = false;
+            let span = cursor.maybe_members(|key, value| match &*json::name_of(body, &key) {
+                b"budget_tokens" => budget = json::integer_of(body, &value).map(|tokens| (tokens, value)),
+                b"type" => is_enabled = slice(body, &value) == br#""enabled""#,
+                _ => {}
+            })?;
+            enabled = is_enabled.then(|| span.clone());
+            Ok(span)
+        }
+        b"context_management" => {
+            let value = cursor.value()?;
+            context = Some((key, value.clone()));
+            Ok(value)
+        }
+        _ => cursor.value(),
     });
-    if let (Some(asked), Some(most), Some(span)) = (envelope.most_tokens, job.max_output, &envelope.places.most_tokens)
+    let PassedThoughts { edits, has_lost, is_broken, .. } = thoughts;
+    if let (Some(asked), Some(most), Some(span)) =
+        (envelope.most_tokens, job.traits.max_output, &envelope.places.most_tokens)
         && asked > most
     {
         edits.replace(span.clone(), most.to_string().into_bytes());
@@ -44,9 +56,18 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
             losses.add("thinking.budget_tokens");
         }
     }
-    for span in &unsigned {
-        edits.remove_member(span, span);
+    if has_lost {
         losses.add("messages[].content[].thinking");
+    }
+    // With a budget, the API wants the thoughts that led to the current calls.
+    if let Some(span) = enabled.filter(|_| is_broken) {
+        edits.replace(span, &br#"{"type":"disabled"}"#[..]);
+        losses.add("thinking");
+        let clears = |value: &Span| memchr::memmem::find(slice(body, value), b"clear_thinking").is_some();
+        if let Some((key, value)) = context.filter(|(_, value)| clears(value)) {
+            edits.remove_member(&key, &value);
+            losses.add("context_management");
+        }
     }
     Ok(losses)
 }
@@ -54,77 +75,142 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
 /// The least budget that the API takes.
 const LEAST_BUDGET: u64 = 1024;
 
-/// Finds thinking without a signature, which the API refuses. A message that has nothing else keeps
-/// it.
-fn message(cursor: &mut Cursor<'_>, unsigned: &mut Vec<Span>, forgets: bool) -> Result<(), Broken> {
-    let text = cursor.text();
-    let read = cursor.maybe_object(|cursor, key| {
-        if *json::name_of(text, &key) != *b"content" {
-            return cursor.value();
-        }
-        let (mut found, mut count) = (Vec::new(), 0);
-        let span = cursor.maybe_array(|cursor, _| {
-            count += 1;
-            let (mut is_thinking, mut is_signed) = (false, false);
-            let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
-                b"type" => {
-                    is_thinking = matches!(slice(text, &value), br#""thinking""# | br#""redacted_thinking""#);
-                }
-                b"signature" | b"data" => {
-                    is_signed =
-                        !forgets && text_of(text, &value).is_some_and(|signature| passing::is_signed(&signature))
-                }
-                _ => {}
-            })?;
-            if is_thinking && !is_signed {
-                found.push(span);
-            }
-            Ok(())
-        })?;
-        if found.len() < count {
-            unsigned.append(&mut found);
-        }
-        Ok(span)
-    });
-    read.map(drop)
+/// The thoughts of a request, and what becomes of them.
+struct PassedThoughts<'s, 'p, 'e> {
+    sealed: Sealed<'s>,
+    edits: &'p mut Edits<'e>,
+    /// True if a thought is left out.
+    has_lost: bool,
+    /// True if the assistant's last message calls tools, and has lost the thoughts that it began
+    /// with.
+    is_broken: bool,
 }
 
-/// Writes an event of a stream, with the model as a JSON text.
-pub(super) fn event(event: &Event<'_>, model: &str, out: &mut Vec<u8>) {
-    let Event { name, data } = *event;
-    // Clients drop an event without a name. Some servers have it in the data only.
-    let name = if name.is_empty() { Cow::Owned(kind(data).unwrap_or_default()) } else { String::from_utf8_lossy(name) };
-    out.extend_from_slice(b"event: ");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\ndata: ");
-    let mut edits = Edits::new(data);
-    // Nearly all events are pieces of the answer.
-    if name != "content_block_delta" && memchr::memmem::find(data, b"\"message_start\"").is_some() {
+impl PassedThoughts<'_, '_, '_> {
+    /// Consumes a message, and opens what is sealed in it. Leaves out thinking without a signature,
+    /// which the API refuses, and a message that has nothing else.
+    fn message(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        let text = cursor.text();
+        let (mut is_assistants, mut calls, mut begins) = (false, false, false);
+        let (mut lost, mut count) = (Vec::new(), 0);
+        let message = cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
+            b"role" => {
+                let role = cursor.value()?;
+                is_assistants = slice(text, &role) == br#""assistant""#;
+                Ok(role)
+            }
+            b"content" => cursor.maybe_array(|cursor, _| {
+                let block = Block::read(cursor)?;
+                calls |= &*block.kind == "tool_use";
+                match block.carried(self.sealed) {
+                    Some(Carried::IsLost) => lost.push(block.span),
+                    Some(Carried::Stays) => begins |= count == lost.len(),
+                    Some(Carried::Opens(own)) => {
+                        begins |= count == lost.len();
+                        block
+                            .text
+                            .into_iter()
+                            .for_each(|(place, _)| self.edits.replace(place, own.clone().into_bytes()));
+                    }
+                    None => {}
+                }
+                count += 1;
+                Ok(())
+            }),
+            _ => cursor.value(),
+        })?;
+        if is_assistants {
+            self.is_broken = calls && !lost.is_empty() && !begins;
+        }
+        self.has_lost |= !lost.is_empty();
+        if lost.len() == count && count > 0 {
+            lost = vec![message];
+        }
+        lost.iter().for_each(|span| self.edits.remove_member(span, span));
+        Ok(())
+    }
+}
+
+/// What counts of a block of content.
+#[derive(Default)]
+struct Block<'t> {
+    span: Span,
+    kind: Cow<'t, str>,
+    /// The signature of a thought, or what a redacted one has in its place, and where it stands.
+    text: Option<(Span, Cow<'t, str>)>,
+}
+
+impl<'t> Block<'t> {
+    fn read(cursor: &mut Cursor<'t>) -> Result<Self, Broken> {
+        let (text, mut block) = (cursor.text(), Self::default());
+        block.span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
+            b"type" => block.kind = text_of(text, &value).unwrap_or_default(),
+            b"signature" | b"data" => block.text = text_of(text, &value).map(|text| (value, text)),
+            _ => {}
+        })?;
+        Ok(block)
+    }
+
+    /// Returns what becomes of a thought, if the block is one.
+    fn carried(&self, sealed: Sealed<'_>) -> Option<Carried> {
+        let text = self.text.as_ref().map(|(_, text)| &**text).unwrap_or_default();
+        match &*self.kind {
+            "thinking" => Some(Carried::of(text, sealed, |thought| thought.signature)),
+            "redacted_thinking" => Some(Carried::of(text, sealed, |thought| thought.redacted)),
+            _ => None,
+        }
+    }
+
+    /// Seals what a caller carries of a thought, or of a piece of one. A thought is signed in one
+    /// piece. If there are several, each is sealed, and clients keep the last one.
+    fn seal(self, answer: &PassedAnswer, edits: &mut Edits<'_>) {
+        let place = self.text.map(|(place, _)| place);
+        match &*self.kind {
+            "thinking" | "signature_delta" => answer.seal(place, edits, AnswerSeal::signature),
+            "redacted_thinking" => answer.seal(place, edits, AnswerSeal::redacted),
+            _ => {}
+        }
+    }
+}
+
+/// Writes an event of a stream.
+pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+    let edit = |name: &str, edits: &mut Edits<'_>| {
+        let data = edits.text();
+        // Nearly all events are pieces of the answer.
+        let begins = || name != "content_block_delta" && memchr::memmem::find(data, b"\"message_start\"").is_some();
+        if !answer.has_signed && !begins() {
+            return;
+        }
         let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-            b"message" => replace_member(cursor, "model", model, &mut edits),
+            b"message" => message(cursor, answer, edits),
+            b"content_block" | b"delta" => block(cursor, answer, edits),
             _ => cursor.value(),
         });
-    }
-    append_line(edits, out);
-    out.extend_from_slice(b"\n\n");
+    };
+    passing::append_event(event, edit, out);
 }
 
-/// Writes a whole answer, with the model as a JSON text.
-pub(super) fn whole(body: &[u8], model: &str) -> Vec<u8> {
-    let (mut edits, mut out) = (Edits::new(body), Vec::new());
-    let _read = replace_member(&mut Cursor::new(body), "model", model, &mut edits);
-    edits.apply_into(&mut out);
-    out
+/// Writes a whole answer.
+pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edited(body, |cursor, edits| message(cursor, answer, edits))
 }
 
-fn kind(data: &[u8]) -> Option<String> {
-    let mut kind = None;
-    let _read = Cursor::new(data).maybe_members(|key, value| {
-        if *json::name_of(data, &key) == *b"type" {
-            kind = text_of(data, &value).map(|kind| kind.into_owned());
-        }
-    });
-    kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
+/// Consumes an answer. Replaces its model, and seals its thoughts.
+fn message(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+    let text = cursor.text();
+    cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
+        b"model" => answer.model(cursor, edits),
+        b"content" => cursor.maybe_array(|cursor, _| block(cursor, answer, edits)),
+        _ => cursor.value(),
+    })
+}
+
+fn block(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+    let block = Block::read(cursor)?;
+    let span = block.span.clone();
+    block.seal(answer, edits);
+    Ok(span)
 }
 
 #[cfg(test)]

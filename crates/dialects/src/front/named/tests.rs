@@ -50,7 +50,7 @@ fn param(refused: Refused) -> String {
 }
 
 /// Every place where a request of a door can name a model, with the name that callers are told.
-const MODELS: [(&str, &str, &str); 24] = [
+const MODELS: [(&str, &str, &str); 27] = [
     ("chat", r#""models":["m","NAME"]"#, "models[1]"),
     ("chat", r#""fallbacks":["NAME"]"#, "fallbacks[0]"),
     ("chat", r#""fallbacks":[{"model":"NAME","messages":[{"role":"user","content":"x"}]}]"#, "fallbacks[0].model"),
@@ -69,6 +69,17 @@ const MODELS: [(&str, &str, &str); 24] = [
         r#""fallbacks":[{"model":"NAME","thinking":{"type":"adaptive"},"max_tokens":9}]"#,
         "fallbacks[0].model",
     ),
+    (
+        "chat",
+        r#""tools":[{"type":"openrouter:a","Type":"function","parameters":{"model":"NAME"}}]"#,
+        "tools[0].parameters.model",
+    ),
+    (
+        "chat",
+        r#""tools":[{"type":"openrouter:a","parameters":{"model":"NAME"},"PARAMETERS":{}}]"#,
+        "tools[0].parameters.model",
+    ),
+    ("chat", r#""plugins":[{"id":"x","parameters":{"model":"NAME"}}]"#, "plugins[0].parameters.model"),
     ("messages", r#""fallbacks":"NAME""#, "fallbacks"),
     ("messages", r#""tools":[{"model":"NAME","type":"advisor_20260301","name":"a"}]"#, "tools[0].model"),
     ("messages", r#""new_field":{"inner":[{"model":"NAME"}]}"#, "new_field.inner[0].model"),
@@ -115,8 +126,10 @@ fn a_model_is_that_of_the_request_or_one_that_the_key_may_use_here() {
 fn a_model_in_a_tool_that_nobody_knows_is_refused_even_if_it_is_allowed() {
     for (front, dialect, base) in doors().into_iter().filter(|(front, ..)| **front != GEMINI) {
         for name in ["m", "ours"] {
-            let body = format!(r#"{base},"tools":[{{"model":"{name}","type":"new_tool"}}]}}"#);
-            assert_eq!(write(front, &dialect, &body).err().map(param).as_deref(), Some("tools[0].model"), "{body}");
+            for types in [r#""type":"new_tool""#, r#""type":"new_tool","type_":"function""#] {
+                let body = format!(r#"{base},"tools":[{{"model":"{name}",{types}}}]}}"#);
+                assert_eq!(write(front, &dialect, &body).err().map(param).as_deref(), Some("tools[0].model"), "{body}");
+            }
         }
     }
 }
@@ -149,6 +162,23 @@ fn tools_of_items_and_namespaces_are_judged_like_all_others() {
             assert!(String::from_utf8_lossy(&written).contains(tool), "{place}");
         }
     }
+}
+
+#[test]
+fn a_tool_whose_type_changes_after_its_schema_is_refused() {
+    let (_, _, base) = &doors()[0];
+    let tool = r#"{"type":"function","parameters":{"model":"dear"},"type":"openrouter:subagent"}"#;
+    assert!((CHAT.envelope)(format!(r#"{base},"tools":[{tool}]}}"#).as_bytes()).is_err());
+}
+
+#[test]
+fn many_schemas_are_not_counted_as_names() {
+    let (front, _, base) = &doors()[2];
+    let tool = r#"{"name":"f","parameters":{"properties":{"a":1},"model":"dear"},"type":"function"}"#;
+    let body = |tools: usize| format!(r#"{base},"tools":[{}]}}"#, vec![tool; tools].join(","));
+    assert!(envelope(front, body(2 * super::MOST).as_bytes()).named.is_empty());
+    let named = body(2 * super::MOST).replace("function", "openrouter:x");
+    assert!((RESPONSES.envelope)(named.as_bytes()).is_err());
 }
 
 #[test]

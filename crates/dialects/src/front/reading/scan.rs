@@ -206,13 +206,18 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
 
 /// Returns whether a format, or what holds one under `format`, asks for JSON.
 pub(in crate::front) fn asks_json(value: &[u8]) -> bool {
+    let is_json = |key: &Span, span: &Span| {
+        *json::name_of(value, key) == *b"type"
+            && json::text_of(value, span).is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"))
+    };
     let mut found = false;
-    let _read = Cursor::new(value).maybe_members(|key, span| match &*json::name_of(value, &key) {
-        b"type" => {
-            found |= json::text_of(value, &span).is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"));
+    let _read = Cursor::new(value).maybe_object(|cursor, key| {
+        if *json::name_of(value, &key) == *b"format" {
+            return cursor.maybe_members(|key, span| found |= is_json(&key, &span));
         }
-        b"format" => found |= asks_json(json::slice(value, &span)),
-        _ => {}
+        let span = cursor.value()?;
+        found |= is_json(&key, &span);
+        Ok(span)
     });
     found
 }

@@ -30,7 +30,13 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             scan.envelope.beginning = Some(start..cursor.at());
         }
         b"input" => scan.messages(cursor, "input", item)?,
-        b"instructions" => scan.read.text(cursor)?,
+        b"instructions" => {
+            let kind = cursor.kind()?;
+            if !matches!(kind, Kind::String | Kind::Null) {
+                scan.note(|| Fault::of_type("instructions", "a text", kind));
+            }
+            scan.read.text(cursor)?;
+        }
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
         b"max_output_tokens" => {
             let kind = cursor.kind()?;
@@ -113,7 +119,7 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
         }
         b"content" | b"output" => content(cursor, read),
         b"tools" => read.tools(cursor),
-        b"container_id" => read.setting(cursor, name),
+        b"container_id" | b"environment" => read.setting(cursor, name),
         b"arguments" | b"input" => {
             read.text += cursor.value()?.len();
             Ok(())

@@ -1,12 +1,13 @@
 //! A request that passes to an account that has OpenAI's Responses, and its answer. What is changed
 //! is: the model, a maximum of tokens above the model's, `store` and `include`, the ids of items,
-//! thoughts that nobody could read, and the model in the answer. So fields that nobody here knows
-//! reach the account, and the tools that its server runs.
+//! thoughts that are sealed or that nobody could read, and the model in the answer. So fields that
+//! nobody here knows reach the account, and the tools that its server runs.
 
 use std::borrow::Cow;
 
-use crate::front::PassedRequest;
-use crate::front::passing::{self, append_line, replace_member};
+use crate::front::passing::{self, Carried};
+use crate::front::{PassedAnswer, PassedRequest};
+use crate::neutral::seal::{AnswerSeal, Sealed};
 use crate::neutral::{ENCRYPTED, Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice, text_of};
@@ -15,11 +16,12 @@ use crate::wire::splice::Edits;
 /// Changes what must change in a request.
 pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let (body, envelope) = (edits.text(), job.envelope);
-    let mut pass = Pass { edits, losses: Losses::default(), refused: None, forgets: job.forgets };
+    let mut pass = Pass { edits, losses: Losses::default(), refused: None, sealed: job.sealed };
     if envelope.model != job.model {
         pass.edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
     }
-    if let (Some(asked), Some(most), Some(span)) = (envelope.most_tokens, job.max_output, &envelope.places.most_tokens)
+    if let (Some(asked), Some(most), Some(span)) =
+        (envelope.most_tokens, job.traits.max_output, &envelope.places.most_tokens)
         && asked > most
     {
         pass.edits.replace(span.clone(), most.to_string().into_bytes());
@@ -53,12 +55,11 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
 }
 
 /// The reading of one body.
-struct Pass<'p, 'e> {
+struct Pass<'s, 'p, 'e> {
     edits: &'p mut Edits<'e>,
     losses: Losses,
     refused: Option<Refused>,
-    /// True if no thought goes back.
-    forgets: bool,
+    sealed: Sealed<'s>,
 }
 
 /// The items whose ids their server need not know. The others are known by their ids alone.
@@ -74,7 +75,7 @@ const NAMELESS: [&str; 9] = [
     "tool_search_output",
 ];
 
-impl Pass<'_, '_> {
+impl Pass<'_, '_, '_> {
     /// Asks the server to store nothing.
     fn not_stored(&mut self, value: &Span) {
         if slice(self.edits.text(), value) != b"false" {
@@ -107,69 +108,95 @@ impl Pass<'_, '_> {
     /// that it does not know; and a thought is nothing without what the server encrypted.
     fn item(&mut self, cursor: &mut Cursor<'_>, index: usize) -> Result<(), Broken> {
         let text = cursor.text();
-        let (mut kind, mut has_role, mut is_sealed, mut id) = (Cow::Borrowed(""), false, false, None);
+        let (mut kind, mut has_role, mut encrypted, mut id) = (Cow::Borrowed(""), false, None, None);
+        let mut has_result = false;
         let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => kind = text_of(text, &value).unwrap_or_default(),
             b"role" => has_role = true,
             b"id" if slice(text, &value) != b"null" => id = Some((key, value)),
-            b"encrypted_content" => {
-                is_sealed = !self.forgets && text_of(text, &value).is_some_and(|seal| passing::is_signed(&seal));
-            }
+            b"encrypted_content" => encrypted = Some(value),
+            b"result" => has_result = text_of(text, &value).is_some(),
             _ => {}
         })?;
+        let is_reference = match &*kind {
+            "item_reference" => true,
+            "image_generation_call" => !has_result,
+            "" => id.is_some() && !has_role,
+            _ => false,
+        };
         match (&*kind, id) {
-            ("item_reference", _) | ("", Some(_)) if !has_role => {
+            _ if is_reference => {
                 let message = "refers to an item that is stored elsewhere, but the gateway stores none: send the item \
                                itself";
                 let param = format!("input[{index}]");
                 self.refused.get_or_insert_with(|| Refused::invalid(param.clone(), format!("`{param}` {message}")));
             }
-            ("reasoning", _) if !is_sealed => {
-                self.edits.remove_member(&span, &span);
-                self.losses.add("input[].reasoning");
-            }
             (kind, Some((key, value))) if NAMELESS.contains(&kind) => self.edits.remove_member(&key, &value),
             (_, _) => {}
         }
+        if kind == "reasoning" {
+            self.thought(&span, encrypted);
+        }
         Ok(())
     }
+
+    /// Opens what is sealed in a thought. Leaves the thought out if the server could not read it.
+    fn thought(&mut self, item: &Span, encrypted: Option<Span>) {
+        let place = encrypted.unwrap_or_default();
+        let text = text_of(self.edits.text(), &place).unwrap_or_default();
+        match Carried::of(&text, self.sealed, |thought| thought.redacted.or(thought.signature)) {
+            Carried::Stays => {}
+            Carried::Opens(own) => self.edits.replace(place, own.into_bytes()),
+            Carried::IsLost => {
+                self.edits.remove_member(item, item);
+                self.losses.add("input[].reasoning");
+            }
+        }
+    }
 }
 
-/// Writes an event of a stream, with the model as a JSON text.
-pub(super) fn event(event: &Event<'_>, model: &str, out: &mut Vec<u8>) {
-    let Event { name, data } = *event;
-    // Some servers have the name in the data only.
-    let kind = if name.is_empty() { kind(data) } else { Some(String::from_utf8_lossy(name).into_owned()) };
-    out.extend_from_slice(b"event: ");
-    out.extend_from_slice(kind.unwrap_or_default().as_bytes());
-    out.extend_from_slice(b"\ndata: ");
-    let mut edits = Edits::new(data);
-    if memchr::memmem::find(data, b"\"response\"").is_some() {
+/// Writes an event of a stream. What is in several of them is sealed to the same text each time.
+pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+    let edit = |name: &str, edits: &mut Edits<'_>| {
+        // Nearly all events are pieces of the answer.
+        if name.ends_with(".delta") {
+            return;
+        }
+        let data = edits.text();
         let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-            b"response" => replace_member(cursor, "model", model, &mut edits),
+            b"response" => response(cursor, answer, edits),
+            b"item" => item(cursor, answer, edits),
             _ => cursor.value(),
         });
-    }
-    append_line(edits, out);
-    out.extend_from_slice(b"\n\n");
+    };
+    passing::append_event(event, edit, out);
 }
 
-/// Writes a whole answer, with the model as a JSON text.
-pub(super) fn whole(body: &[u8], model: &str) -> Vec<u8> {
-    let (mut edits, mut out) = (Edits::new(body), Vec::new());
-    let _read = replace_member(&mut Cursor::new(body), "model", model, &mut edits);
-    edits.apply_into(&mut out);
-    out
+/// Writes a whole answer.
+pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edited(body, |cursor, edits| response(cursor, answer, edits))
 }
 
-fn kind(data: &[u8]) -> Option<String> {
-    let mut kind = None;
-    let _read = Cursor::new(data).maybe_members(|key, value| {
-        if *json::name_of(data, &key) == *b"type" {
-            kind = text_of(data, &value).map(|kind| kind.into_owned());
-        }
-    });
-    kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')))
+/// Consumes an answer. Replaces its model, and seals its thoughts.
+fn response(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+    let text = cursor.text();
+    cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
+        b"model" => answer.model(cursor, edits),
+        b"output" => cursor.maybe_array(|cursor, _| item(cursor, answer, edits)),
+        _ => cursor.value(),
+    })
+}
+
+fn item(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+    let text = cursor.text();
+    let (mut thinks, mut encrypted) = (false, None);
+    let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
+        b"type" => thinks = slice(text, &value) == br#""reasoning""#,
+        b"encrypted_content" => encrypted = Some(value),
+        _ => {}
+    })?;
+    answer.seal(encrypted.filter(|_| thinks), edits, AnswerSeal::redacted);
+    Ok(span)
 }
 
 #[cfg(test)]

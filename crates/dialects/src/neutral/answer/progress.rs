@@ -35,6 +35,8 @@ pub(crate) struct AnswerProgress {
     shown: usize,
     /// True if the model has begun to answer, be it shown or not.
     pub(crate) opened: bool,
+    /// True if a thought was signed. Whoever passes events on takes it after each.
+    pub(crate) has_signed: bool,
     ended: bool,
     /// The reason why the events are no valid answer, if there is one.
     pub(crate) fault: Option<&'static str>,
@@ -116,6 +118,7 @@ impl AnswerProgress {
             choices: Vec::with_capacity(1),
             shown: 0,
             opened: false,
+            has_signed: false,
             ended: false,
             fault: None,
             flaws: Flaws::default(),
@@ -146,7 +149,7 @@ impl AnswerProgress {
             Event::Reasoning(index, text) => self.reasoning(index, text, writer)?,
             Event::Refusal(index, text) => self.refusal(index, text, writer)?,
             Event::Signed(signature) => {
-                self.opened = true;
+                (self.opened, self.has_signed) = (true, true);
                 self.tally.think_sealed(signature);
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
                 if !self.hide_reasoning {
@@ -155,7 +158,7 @@ impl AnswerProgress {
                 }
             }
             Event::Redacted(data) => {
-                self.opened = true;
+                (self.opened, self.has_signed) = (true, true);
                 self.tally.think_sealed(data);
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
                 if !self.hide_reasoning {

@@ -5,13 +5,9 @@ use super::media::{self, Carried};
 use super::models::Model;
 use super::names::FunctionNames;
 use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
-use crate::neutral::{Call, Field, FieldRefused, LostFields, Part, PartKind, Request, Target};
+use crate::neutral::{Call, Field, FieldRefused, LostFields, NO_SIGNATURE, Part, PartKind, Request, Target};
 use crate::upstream::shared::text::joined;
 use crate::wire::json::{Cursor, Kind, Writer};
-
-/// A text that Google accepts in place of a missing signature. It is for calls of another model,
-/// and for calls whose thoughts were not kept.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The writer of one conversation.
 pub(super) struct Contents<'c, 'r, 'a, 't> {

@@ -216,6 +216,13 @@ fn write_choice(w: &mut Writer, choice: &ToolChoice<'_>, names: &Names<'_>) {
     }
 }
 
+/// Returns why an assistant's message cannot be sent, if it shows a picture or a file.
+pub(super) fn shows(index: usize, message: &Message<'_>) -> Option<FieldRefused> {
+    let place = message.content.iter().position(is_medium)?;
+    let why = "Pictures and files are accepted in the user's messages only.";
+    Some(FieldRefused::unsupported(Field::Part(index, place), why))
+}
+
 /// Writes the messages.
 struct Messages<'m, 'r, 'a> {
     w: &'m mut Writer,
@@ -243,9 +250,8 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             }
             Role::User => self.user(index, &message.content),
             Role::Assistant => {
-                if let Some(place) = message.content.iter().position(is_medium) {
-                    let why = "Pictures and files are accepted in the user's messages only.";
-                    self.refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(index, place), why));
+                if let Some(why) = shows(index, message) {
+                    self.refused.get_or_insert(why);
                 }
                 self.assistant(message);
             }

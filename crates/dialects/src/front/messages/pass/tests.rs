@@ -2,6 +2,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::front::MESSAGES;
+use crate::neutral::AnswerHeader;
+use crate::neutral::answer::AnswerOptions;
+use crate::neutral::traits::Traits;
 
 /// The most tokens of an answer.
 const MOST: u64 = 4000;
@@ -10,7 +13,8 @@ const MOST: u64 = 4000;
 fn passed(body: &str) -> (String, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let envelope = (MESSAGES.envelope)(&body).expect("a request");
-    let job = PassedRequest { envelope: &envelope, model: "up", max_output: Some(MOST), thinks: false, forgets: false };
+    let traits = Traits { max_output: Some(MOST), ..Traits::UNKNOWN };
+    let job = PassedRequest { envelope: &envelope, model: "up", traits, thinks: false, sealed: Sealed::Closed };
     let (mut edits, mut out) = (Edits::new(&body), Vec::new());
     let losses = request(&job, &mut edits).expect("it passes");
     edits.apply_into(&mut out);
@@ -67,23 +71,70 @@ fn thinking_without_a_signature_stays_away() {
         // What a gateway has sealed, the provider cannot read.
         (format!(r#"{text}, {{"type":"redacted_thinking","data":"pcsealv1x"}}"#), text.to_owned(), lost),
         (format!("{redacted},{text}"), format!("{redacted},{text}"), ""),
-        // A message must not be empty.
-        (empty.clone(), empty.clone(), ""),
     ] {
         assert_eq!(passed(&body("m", &before)), (body("up", &after), losses.to_owned()));
+    }
+    // A message must not be empty.
+    let none = r#"{"model":"up","max_tokens":1,"messages":[]}"#;
+    assert_eq!(passed(&body("m", &empty)), (none.to_owned(), lost.to_owned()));
+}
+
+#[test]
+fn thinking_is_switched_off_if_the_current_calls_have_lost_their_thoughts() {
+    let body = |model: &str, thinking: &str, messages: &str| {
+        format!(r#"{{"model":"{model}","max_tokens":4000,{thinking},"messages":[{messages}]}}"#)
+    };
+    let message = |role: &str, blocks: &[&str]| format!(r#"{{"role":"{role}","content":[{}]}}"#, blocks.join(","));
+    let (thought, signed) =
+        (r#"{"type":"thinking","thinking":"t"}"#, r#"{"type":"thinking","thinking":"t","signature":"s"}"#);
+    let (call, text) = (r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#, r#"{"type":"text","text":"x"}"#);
+    let result = message("user", &[r#"{"type":"tool_result","tool_use_id":"a"}"#]);
+    let enabled = r#""thinking":{"type":"enabled","budget_tokens":2000}"#;
+    let (disabled, adaptive) = (r#""thinking":{"type":"disabled"}"#, r#""thinking":{"type":"adaptive"}"#);
+    let clearing = r#""context_management":{"edits":[{"type":"clear_thinking_20251015"}]}"#;
+    let lost = "messages[].content[].thinking";
+    let both = format!("{lost} thinking");
+    for (blocks, later, [before, after], losses) in [
+        (vec![thought, call], "", [enabled, disabled], &*both),
+        (vec![thought, text, call], "", [enabled, disabled], &both),
+        (vec![thought, call], "", [adaptive, adaptive], lost),
+        (vec![thought, text], "", [enabled, enabled], lost),
+        (vec![thought, signed, call], "", [enabled, enabled], lost),
+        (vec![signed, thought, call], "", [enabled, enabled], lost),
+        // These calls are not the current ones.
+        (
+            vec![thought, call],
+            r#",{"role":"assistant","content":"so"},{"role":"user","content":"y"}"#,
+            [enabled, enabled],
+            lost,
+        ),
+        (vec![call], "", [enabled, enabled], ""),
+        (
+            vec![thought, call],
+            "",
+            [&*format!("{enabled},{clearing}"), disabled],
+            &*format!("{both} context_management"),
+        ),
+    ] {
+        let left: Vec<&str> = blocks.iter().filter(|block| **block != thought).copied().collect();
+        let turns = |blocks: &[&str]| format!("{},{result}{later}", message("assistant", blocks));
+        let expected = (body("up", after, &turns(&left)), losses.to_owned());
+        assert_eq!(passed(&body("m", before, &turns(&blocks))), expected);
     }
 }
 
 #[test]
 fn an_answer_says_the_model_that_was_asked_for() {
-    let whole = |body: &str| String::from_utf8(super::whole(body.as_bytes(), r#""m""#)).unwrap();
+    let header = AnswerHeader { model: "m".to_owned(), ..AnswerHeader::default() };
+    let answer = PassedAnswer::new(&header, &AnswerOptions::default());
+    let whole = |body: &str| String::from_utf8(super::whole(body.as_bytes(), &answer)).unwrap();
     assert_eq!(
         whole(r#"{"type":"message", "model":"up","new":{"model":"x"}}"#),
         r#"{"type":"message", "model":"m","new":{"model":"x"}}"#
     );
     let event = |name: &str, data: &str| {
         let mut out = Vec::new();
-        super::event(&Event { name: name.as_bytes(), data: data.as_bytes() }, r#""m""#, &mut out);
+        super::event(&Event { name: name.as_bytes(), data: data.as_bytes() }, &answer, &mut out);
         String::from_utf8(out).unwrap()
     };
     let start = r#"{"type":"message_start","message":{"model":"up"}}"#;

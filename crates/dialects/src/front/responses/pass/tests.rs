@@ -2,6 +2,7 @@ use super::*;
 use crate::dialect::{Dialect, Recipient};
 use crate::front::RESPONSES;
 use crate::neutral::answer::AnswerOptions;
+use crate::neutral::traits::Traits;
 use crate::neutral::{AnswerHeader, StreamFault};
 use crate::upstream::{Endpoint, openai};
 use crate::wire::sse;
@@ -9,7 +10,8 @@ use crate::wire::sse;
 /// Passes a body to the model `up`, whose answers may have a thousand tokens.
 fn tried(body: &str, thinks: bool) -> Result<(String, String), Refused> {
     let envelope = (RESPONSES.envelope)(body.as_bytes()).expect("a request");
-    let job = PassedRequest { envelope: &envelope, model: "up", max_output: Some(1000), thinks, forgets: false };
+    let traits = Traits { max_output: Some(1000), ..Traits::UNKNOWN };
+    let job = PassedRequest { envelope: &envelope, model: "up", traits, thinks, sealed: Sealed::Closed };
     let (mut edits, mut out) = (Edits::new(body.as_bytes()), Vec::new());
     let losses = request(&job, &mut edits)?;
     edits.apply_into(&mut out);
@@ -88,6 +90,10 @@ fn ids_of_items_that_nobody_stored_stay_away() {
             r#"{"type":"reasoning","summary":[],"encrypted_content":"e"}"#,
         ),
         (r#"{"role":"user","content":"x","id":null}"#, r#"{"role":"user","content":"x","id":null}"#),
+        (
+            r#"{"type":"image_generation_call","id":"ig_1","result":"aGk="}"#,
+            r#"{"type":"image_generation_call","id":"ig_1","result":"aGk="}"#,
+        ),
     ] {
         check(&with("m", item), false, &with("up", after), "");
     }
@@ -110,6 +116,8 @@ fn thoughts_that_nobody_could_read_are_left_out_and_named() {
 fn what_is_stored_elsewhere_is_refused() {
     for (item, param) in [
         (r#"{"type":"item_reference","id":"msg_1"}"#, "input[0]"),
+        (r#"{"type":"item_reference","id":"msg_1","role":"user"}"#, "input[0]"),
+        (r#"{"type":"image_generation_call","id":"ig_1","result":null}"#, "input[0]"),
         (r#"{"id":"msg_1"}"#, "input[0]"),
         (r#"{"role":"user","content":"x"},{"id":"msg_1"}"#, "input[1]"),
     ] {
@@ -122,10 +130,12 @@ fn what_is_stored_elsewhere_is_refused() {
 fn an_answer_says_the_model_that_was_asked_for() {
     let before = r#"{"object":"response", "model":"up","new":{"model":"x"}}"#;
     let after = before.replace(r#""up""#, r#""m""#);
-    assert_eq!(String::from_utf8(whole(before.as_bytes(), r#""m""#)).unwrap(), after);
+    let header = AnswerHeader { model: "m".to_owned(), ..AnswerHeader::default() };
+    let answer = PassedAnswer::new(&header, &AnswerOptions::default());
+    assert_eq!(String::from_utf8(whole(before.as_bytes(), &answer)).unwrap(), after);
     let told = |data: &str| {
         let mut out = Vec::new();
-        event(&Event { name: b"", data: data.as_bytes() }, r#""m""#, &mut out);
+        event(&Event { name: b"", data: data.as_bytes() }, &answer, &mut out);
         String::from_utf8(out).unwrap()
     };
     let created = format!(r#"{{"type":"response.created","sequence_number":0,"response":{before}}}"#);

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::super::compose::{TIERS, is_medium, most_output, texts, thinks};
+use super::super::compose::{TIERS, is_medium, most_output, shows, texts, thinks};
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
@@ -198,7 +198,12 @@ impl Items<'_, '_> {
                 self.w.object(|w| w.texts([("role", role), ("content", &text())]));
             }
             Role::User => self.with_content(&[("role", "user")], "content", (index, message)),
-            Role::Assistant => self.assistant(message, &text()),
+            Role::Assistant => {
+                if let Some(why) = shows(index, message) {
+                    self.refused.get_or_insert(why);
+                }
+                self.assistant(message, &text());
+            }
             Role::Tool | Role::Function => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 let head = [("type", "function_call_output"), ("call_id", id)];

@@ -28,6 +28,15 @@ fn written(front: &'static Front, body: &Value) -> (Value, String) {
 }
 
 #[test]
+fn a_picture_of_the_assistants_is_refused() {
+    let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}});
+    let said = |role: &str, part: Value| json!({"role": role, "parts": [part]});
+    let body = json!({"contents": [said("user", json!({"text": "x"})), said("model", picture), said("user", json!({"text": "y"}))]});
+    let Err(Refused::Unsupported(why)) = outbound(&GEMINI, "gpt-5", &body, None) else { panic!("it is written") };
+    assert_eq!(why.param, "contents[1].parts");
+}
+
+#[test]
 fn a_turn_of_messages_becomes_items() {
     let (body, lost) = written(
         &MESSAGES,
