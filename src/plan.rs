@@ -211,13 +211,18 @@ impl Planner<'_> {
     ) {
         let (now, clock) = (Instant::now(), SystemTime::now());
         let views: Vec<View> = usable.iter().map(|(target, track)| self.view(target, track, now, clock)).collect();
-        let order = route.demand.order(model.strategy, &views, self.ties.conversation.filter(|_| model.sticky));
-        let mut ordered: Vec<_> = order.into_iter().filter_map(|place| usable.get(place)).collect();
         // Elsewhere the thoughts that the request carries would be lost.
-        if let Some(boundary) = self.ties.boundary {
-            ordered.sort_by_cached_key(|(target, _)| seal::boundary(&target.account) != boundary);
-        }
-        self.candidates.extend(ordered.into_iter().filter_map(|target| candidate(*target)));
+        let is_bound = |(target, _): &Usable<'_>| {
+            self.ties.boundary.is_some_and(|boundary| seal::boundary(&target.account) == boundary)
+        };
+        let bound: Vec<bool> = usable.iter().map(is_bound).collect();
+        // A request that is drawn somewhere takes nobody's turn.
+        let drawn = bound.contains(&true).then_some(0);
+        let drawn = self.ties.conversation.filter(|_| model.sticky).or(drawn);
+        let mut order = route.demand.order(model.strategy, &views, drawn);
+        order.sort_by_key(|place| bound.get(*place) != Some(&true));
+        let ordered = order.into_iter().filter_map(|place| usable.get(place));
+        self.candidates.extend(ordered.filter_map(|target| candidate(*target)));
     }
 
     /// Returns the facts that decide a target's place in the order.

@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn each_kind_of_endpoint_has_a_health_of_its_own() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
-        let [chat, responses] = Endpoint::ALL.map(|kind| state.track(&model, kind));
+        let [chat, responses, _] = Endpoint::ALL.map(|kind| state.track(&model, kind));
         let setback = failure::Setback { class: Class::Refused, retry_after: None };
         for _ in 0..failure::REFUSALS_IN_A_ROW {
             let admitted = responses.admit(true, false, now);
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_credential_that_another_kind_of_endpoint_takes_is_good() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
-        let [chat, responses] = Endpoint::ALL.map(|kind| state.track(&model, kind));
+        let [chat, responses, _] = Endpoint::ALL.map(|kind| state.track(&model, kind));
         let status = |status| Failure::Status { status, seen: status, error: Box::default(), retry_after: None };
         let admitted =
             |track: &Arc<TargetHealth>| track.admit(true, false, now).unwrap_or_else(|_| panic!("kept away"));

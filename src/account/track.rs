@@ -143,7 +143,7 @@ impl TargetHealth {
     pub fn name(&self, model: &Arc<str>) -> Arc<str> {
         match self.endpoint {
             Endpoint::Chat => model.clone(),
-            other @ Endpoint::Responses => format!("{model} ({other})").into(),
+            other @ (Endpoint::Responses | Endpoint::Messages) => format!("{model} ({other})").into(),
         }
     }
 

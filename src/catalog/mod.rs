@@ -178,7 +178,7 @@ pub struct Key {
     pub limits: Limits,
     /// The key's further limits for single models, by the models' positions in [`Catalog::models`],
     /// sorted.
-    pub model_limits: Vec<(usize, Limits)>,
+    pub model_limits: Arc<[(usize, Limits)]>,
     /// The addresses from which the key may be used; empty = all.
     pub allow_ips: Vec<Cidr>,
     /// True if the key may ask for the trail of attempts.

@@ -89,8 +89,9 @@ pub struct Account {
     pub probe: Option<bool>,
     /// How long to wait for the account. Each key that a model sets overrides the account's.
     pub timeouts: Option<Timeouts>,
-    /// Only `openai` and `azure`: the kinds of endpoint that the server has: `chat`, `responses`.
-    /// Default: both at OpenAI's own address and at Azure's v1 path, else chat.
+    /// Only `openai` and `azure`: the kinds of endpoint that the server has: `chat`, `responses`,
+    /// and at `openai` also `messages`. Default: chat and responses at OpenAI's own address and at
+    /// Azure's v1 path, else chat.
     pub serves: Option<List<String>>,
     /// Headers that are sent with every request, by name.
     #[schemars(with = "Option<Entries<String>>")]

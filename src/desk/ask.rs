@@ -120,6 +120,7 @@ impl Desk {
             key: key.id.clone(),
             caller: key.caller.id.clone(),
             permissions: key.permissions.clone(),
+            model_limits: key.model_limits.clone(),
             meter,
             snapshot,
         };

@@ -50,9 +50,13 @@ impl Desk {
         if let Some(boundary) = self.backends.seals.newest(&key.caller.id, &body) {
             candidates.sort_by_key(|candidate| seal::boundary(&candidate.place.account) != boundary);
         }
-        let permissions = &*key.permissions;
-        let asked =
-            admission::CallersRequest { body: &body, envelope: &envelope, catalog: &snapshot.catalog, permissions };
+        let asked = admission::CallersRequest {
+            body: &body,
+            envelope: &envelope,
+            catalog: &snapshot.catalog,
+            permissions: &key.permissions,
+            model_limits: &key.model_limits,
+        };
         let count = TokenCount { shared: &self.backends, asked, held, key, timeout };
         let answer = tokio::select! {
             biased;

@@ -4,6 +4,7 @@
 use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
 use crate::catalog::{Account, Catalog, Model, Permissions};
+use crate::limits::Limits;
 use crate::plan::Candidate;
 use bytes::Bytes;
 use dialects::front::Envelope;
@@ -47,15 +48,26 @@ pub struct CallersRequest<'r> {
     pub catalog: &'r Catalog,
     /// The models that the key may see.
     pub permissions: &'r Permissions,
+    /// The key's limits for single models.
+    pub model_limits: &'r [(usize, Limits)],
 }
 
 impl CallersRequest<'_> {
-    /// Returns what is known of another model that the request names. If the key's money is
-    /// limited, every model that it may see has a price.
+    /// Returns what is known of another model that the request names. A model with limits of its
+    /// own is asked for by its own name only, since they would not count it here. If the key's
+    /// money is limited, the model has a price.
     fn other(&self, name: &str, account: &Account) -> OtherModel {
         let allowed = |model: &&Arc<Model>| self.permissions.allow(&model.id) && model.served();
         let Some(model) = self.catalog.model(name).filter(allowed) else { return OtherModel::Forbidden };
+        let is_own = || self.catalog.model(&self.envelope.model).is_some_and(|own| own.index == model.index);
+        let counts_money = self.model_limits.iter().any(|(_, limits)| limits.limits_money());
+        if self.model_limits.iter().any(|(index, _)| *index == model.index) && !is_own() {
+            return OtherModel::Forbidden;
+        }
         let here = model.targets.iter().find(|target| target.account.id == account.id);
+        if here.is_some_and(|target| counts_money && target.price.is_none()) {
+            return OtherModel::Forbidden;
+        }
         here.map_or(OtherModel::Elsewhere, |target| OtherModel::Here(target.model.clone()))
     }
 }

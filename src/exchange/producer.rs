@@ -29,6 +29,7 @@ use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
 use crate::catalog::{Model, Permissions};
 use crate::error::Refusal;
+use crate::limits::Limits;
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
 use crate::settled::{Attempts, Served, Times};
@@ -71,6 +72,8 @@ pub struct Request {
     pub caller: Arc<str>,
     /// The models that the key may see.
     pub permissions: Arc<Permissions>,
+    /// The key's limits for single models.
+    pub model_limits: Arc<[(usize, Limits)]>,
     /// The meter of what the exchange has used so far.
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
@@ -144,8 +147,8 @@ struct Failures {
 impl<'x> Producer<'x> {
     /// Returns what is written for a candidate.
     fn asking(&self) -> CallersRequest<'_> {
-        let Request { envelope, snapshot, permissions, .. } = self.request;
-        CallersRequest { body: &self.memory.body, envelope, catalog: &snapshot.catalog, permissions }
+        let Request { envelope, snapshot, permissions, model_limits, .. } = self.request;
+        CallersRequest { body: &self.memory.body, envelope, catalog: &snapshot.catalog, permissions, model_limits }
     }
 
     /// Makes a producer that has done nothing yet.

@@ -56,7 +56,7 @@ fn codex_and_failures() {
             (Some(Failure::Busy), 6, "last status: 429"),
             // Without the gateway it gives up at once. It is told how long the account rests.
             (Some(Failure::BusyForAny), 6, ""),
-            (Some(Failure::Down), 30, "last status: 429"),
+            (Some(Failure::Down), 6, "last status: 429"),
             (Some(Failure::TooLong), 1, "Codex ran out of room in the model's context window."),
             (None, 6, NO_KEY),
         ],

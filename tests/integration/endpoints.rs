@@ -145,6 +145,56 @@ fn a_key_that_may_not_ask_one_endpoint_is_good_for_the_other() {
 }
 
 #[test]
+fn callers_of_messages_pass_to_a_server_that_has_them_beside_chat() {
+    run(async {
+        let mock = Mock::start().await;
+        let answer = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "up", "new": [1],
+            "content": [{"type": "text", "text": "from messages"}], "stop_reason": "end_turn", "stop_sequence": null,
+            "usage": {"input_tokens": 11, "output_tokens": 5}});
+        mock.by({
+            let answer = answer.clone();
+            move |request| match request.target.as_str() {
+                "/v1/messages" if request.text().contains("absent") => Script::error(404, "no such model"),
+                "/v1/messages" => Script::json(200, &answer),
+                _ => Script::answer("from chat"),
+            }
+        });
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "serves: [chat, messages]")
+            .account_with("b", &mock, "serves: [messages]")
+            .model("m", &["a=up"])
+            .model("absent", &["a"])
+            .model("only", &["b=up"]);
+        let gateway = Gateway::start(catalog).await;
+        let body =
+            r#"{"model":"m", "max_tokens":9,"top_k":5,"new_field":{"a":1},"messages":[{"role":"user","content":"x"}]}"#;
+        let fields = [("x-api-key", KEY), ("content-type", "application/json"), ("anthropic-beta", "a-beta")];
+        let passed = gateway.raw(client::request("POST", "/v1/messages", &fields, body.as_bytes())).await;
+        let mut expected = answer.clone();
+        expected["model"] = json!("m");
+        assert_eq!((passed.status, passed.json(), passed.field("x-portcullis-dropped")), (200, expected, None));
+        let asked = mock.request(0).await;
+        assert_eq!((asked.target.as_str(), asked.text()), ("/v1/messages", body.replace("\"m\"", "\"up\"")));
+        assert_eq!((asked.field("anthropic-beta"), asked.field("x-api-key")), (Some("a-beta"), None));
+        assert!(asked.field("authorization").is_some_and(|key| key.starts_with("Bearer ")), "the account's own key");
+        let line = gateway.line_of(&passed).await;
+        assert_eq!((&line["attempts"][0]["endpoint"], &line["prompt_tokens"]), (&json!("messages"), &json!(11)));
+        // Who speaks another format is asked at chat, unless there is none.
+        assert_eq!(said(&gateway.post(&chat("m")).await), "from chat");
+        assert_eq!(said(&gateway.post(&chat("only")).await), "from messages");
+        assert_eq!(mock.requests().last().unwrap().json()["messages"][0]["content"][0]["text"], "hello");
+        // Where the model is not there, chat stands in.
+        let other =
+            ask(&gateway, "/v1/messages", &serde_json::from_str(&body.replace("\"m\"", "\"absent\"")).unwrap()).await;
+        assert_eq!(other.json()["content"][0]["text"], "from chat", "{}", other.text());
+        assert_eq!(other.field("x-portcullis-dropped"), Some("top_k, new_field"));
+        // What such a server counts may be an estimate.
+        let count = ask(&gateway, "/v1/messages/count_tokens", &serde_json::from_str(body).unwrap()).await;
+        assert_eq!(count.status, 404, "{}", count.text());
+    });
+}
+
+#[test]
 fn errors_name_the_fields_of_the_caller() {
     run(async {
         let mock = Mock::start().await;

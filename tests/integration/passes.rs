@@ -188,3 +188,36 @@ fn a_request_names_only_models_that_its_key_may_use() {
         assert_eq!(mock.request(0).await.json()["models"], json!(["up", "theirs"]));
     });
 }
+
+#[test]
+fn a_request_names_no_model_whose_own_limits_or_price_would_not_count() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::answer("hi"));
+        let key = "sk-CaNaRy-caller-bounded";
+        let limits = "model_limits: { cheap: { usd_per_day: 5 }, tight: { requests_per_day: 1 } }";
+        let price = "price: { input: 3, output: 15 }";
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .model_with("cheap", &["a=c"], &format!("{price}, aliases: [also]"))
+            .model_with("other", &["a=o"], price)
+            .model_with("tight", &["a=t"], price)
+            .model("dear", &["a=d"])
+            .caller_with("bounded", "", &[("prod", key, limits)]);
+        let gateway = Gateway::start(catalog).await;
+        let ask = async |key: &str, other: &str| {
+            let body = json!({"model": "cheap", "fallbacks": [other], "messages": [{"role": "user", "content": "x"}]});
+            let fields = [("x-api-key", key), ("content-type", "application/json")];
+            gateway.raw(client::request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())).await
+        };
+        for (other, allowed) in [("other", true), ("also", true), ("dear", false), ("tight", false)] {
+            let (asked, answer) = (mock.count(), ask(key, other).await);
+            assert_eq!((answer.status == 200, mock.count() - asked), (allowed, usize::from(allowed)), "{other}");
+            if !allowed {
+                assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("fallbacks[0]")), "{other}");
+            }
+            // Without such limits, all may be named.
+            assert_eq!(ask(KEY, other).await.status, 200, "{other}");
+        }
+    });
+}

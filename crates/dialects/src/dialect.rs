@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, FieldNames, Front, NEWER, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
+use crate::front::{Envelope, FieldNames, Front, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
@@ -395,13 +395,14 @@ impl Dialect {
     }
 }
 
-/// Chooses the kind of endpoint for the requests of a front door: its own, if the account has that.
-/// The callers of other formats get the one that can say the most of a model that thinks, and chat
-/// for other models.
+/// Chooses the kind of endpoint for the requests of a front door: that of its own format, if the
+/// account has it. The callers of other formats get the one that can say the most of a model that
+/// thinks, and chat for other models.
 pub fn endpoint_for(served: impl Fn(Endpoint) -> bool, front: &Front, model: &str, traits: &Traits) -> Endpoint {
-    let wants_responses = || front == NEWER || (!front.passes() && openai::thinks(model, traits));
-    let wanted = if served(Endpoint::Responses) && wants_responses() { Endpoint::Responses } else { Endpoint::Chat };
-    if served(wanted) { wanted } else { Endpoint::Responses }
+    let own = front.native.as_ref().and_then(|native| Endpoint::find(native.format));
+    let for_thinkers = (!front.passes() && openai::thinks(model, traits)).then_some(Endpoint::Responses);
+    let mut wanted = [own, for_thinkers].into_iter().flatten().chain(Endpoint::ALL);
+    wanted.find(|kind| served(*kind)).unwrap_or_default()
 }
 
 /// The way in which a request is asked and its answer is read.

@@ -135,10 +135,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
         list.problem_if(written.is_empty(), "must list at least one kind of endpoint, such as `chat`");
         let mut kinds = Vec::new();
+        let is_known = |kind: &Endpoint| dialect.protocol.at(*kind).is_some();
         for (index, name) in items(Some(written)) {
-            let at = list.index(index);
-            let names = Endpoint::ALL.iter().map(|kind| kind.name());
-            let found = Endpoint::ALL.into_iter().find(|kind| kind.name() == name);
+            let (at, names) = (list.index(index), Endpoint::ALL.into_iter().filter(is_known).map(Endpoint::name));
+            let found = Endpoint::find(name).filter(is_known);
             let Some(kind) = at.known(found, "kind of endpoint", name, names) else { continue };
             at.problem_if(kinds.contains(&kind), "is written twice: keep only one");
             kinds.push(kind);

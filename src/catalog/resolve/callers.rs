@@ -122,7 +122,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         let key = Arc::new(Key {
             index,
             limits: limits(raw.limits.as_ref(), &at.key("limits")),
-            model_limits: self.model_limits(raw.model_limits.as_ref(), at),
+            model_limits: self.model_limits(raw.model_limits.as_ref(), at).into(),
             id: format!("{}/{id}", caller.id).into(),
             caller: Arc::clone(caller),
             enabled: raw.enabled.unwrap_or(true),

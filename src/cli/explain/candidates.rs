@@ -110,8 +110,13 @@ impl Rehearsal<'_> {
         is_last_resort: bool,
         thoughts: &Cell<bool>,
     ) -> Fate {
-        let (body, envelope, permissions) = (&self.input.body, self.envelope, &*self.key.permissions);
-        let asked = admission::CallersRequest { body, envelope, catalog: &self.input.snapshot.catalog, permissions };
+        let asked = admission::CallersRequest {
+            body: &self.input.body,
+            envelope: self.envelope,
+            catalog: &self.input.snapshot.catalog,
+            permissions: &self.key.permissions,
+            model_limits: &self.key.model_limits,
+        };
         let closed = EarlierThoughts { kept: &|_| None, sealed: Sealed::Closed };
         if let Some(refused) = admission::unable(candidate, asked, closed) {
             return Fate::Unable(refused);

@@ -91,6 +91,7 @@ fn due(
         key: "probe".into(),
         caller: "probe".into(),
         permissions: Arc::default(),
+        model_limits: Arc::default(),
         meter: Arc::default(),
         snapshot: snapshot.clone(),
     };

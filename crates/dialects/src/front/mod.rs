@@ -92,9 +92,6 @@ pub struct Front {
 /// for them.
 pub(crate) static STANDARD: &Front = &CHAT;
 
-/// The front door whose format OpenAI's servers speak at the endpoint of the same name.
-pub(crate) static NEWER: &Front = &RESPONSES;
-
 /// How bodies pass to an account that speaks the format of the front door itself. Only spans of a
 /// closed list are changed.
 pub struct Native {

@@ -20,6 +20,7 @@ pub use models::traits;
 pub use request::request;
 pub use stream::AnthropicReader;
 
+use super::openai;
 use super::protocol::{BaseUrl, Counting, Protocol, Translation};
 use crate::neutral::Family;
 use crate::wire::splice::without;
@@ -38,6 +39,16 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(TRANSLATION),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON
+};
+
+/// The same at a server that imitates OpenAI's chat too. What it counts may be an estimate.
+pub(super) static BESIDE_CHAT: Protocol = Protocol {
+    name: "messages",
+    path: PROTOCOL.path,
+    family: PROTOCOL.family,
+    translation: Some(Translation { counting: None, ..TRANSLATION }),
+    error: PROTOCOL.error,
+    ..openai::PROTOCOL
 };
 
 /// The API refuses here what changes only the answer.

@@ -25,7 +25,7 @@ pub static PROTOCOL: Protocol = Protocol {
         others: &[(Endpoint::Responses, &RESPONSES)],
         // An older version may not have the newer endpoint.
         usual: |settings, _| match settings.version.as_deref().and_then(date) {
-            None => &Endpoint::ALL,
+            None => &Endpoint::OF_OPENAI,
             Some(_) => &[Endpoint::Chat],
         },
         ..ENDPOINTS

@@ -11,17 +11,27 @@ pub enum Endpoint {
     Chat,
     /// OpenAI's Responses.
     Responses,
+    /// Anthropic's Messages.
+    Messages,
 }
 
 impl Endpoint {
     /// All kinds.
-    pub const ALL: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Responses];
+    pub const ALL: [Endpoint; 3] = [Endpoint::Chat, Endpoint::Responses, Endpoint::Messages];
+    /// The kinds that OpenAI's own servers have.
+    pub(crate) const OF_OPENAI: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Responses];
+
+    /// Finds a kind by its name.
+    pub fn find(name: &str) -> Option<Endpoint> {
+        Endpoint::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Endpoint::Chat => "chat",
             Endpoint::Responses => "responses",
+            Endpoint::Messages => "messages",
         }
     }
 
@@ -29,7 +39,7 @@ impl Endpoint {
     /// gets as many.
     pub fn least_tokens(self) -> u64 {
         match self {
-            Endpoint::Chat => 1,
+            Endpoint::Chat | Endpoint::Messages => 1,
             Endpoint::Responses => 16,
         }
     }

@@ -51,4 +51,15 @@ impl Protocol {
     pub fn find(name: &str) -> Option<&'static Protocol> {
         ALL.iter().copied().find(|protocol| protocol.name == name)
     }
+
+    /// Returns the protocol of a kind of endpoint, if its servers may have one.
+    pub fn at(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
+        match endpoint {
+            Endpoint::Chat => Some(self),
+            Endpoint::Messages => (*self == openai::PROTOCOL).then_some(&anthropic::BESIDE_CHAT),
+            Endpoint::Responses => {
+                self.endpoints.others.iter().find(|(kind, _)| *kind == endpoint).map(|(_, protocol)| *protocol)
+            }
+        }
+    }
 }

@@ -101,7 +101,7 @@ pub struct Counting {
 /// The kinds of endpoint that the servers of a dialect may have.
 #[derive(Clone, Copy)]
 pub struct Endpoints {
-    /// The kinds beside chat, and the protocol of each.
+    /// The kinds beside chat that its inventor has, and the protocol of each.
     pub others: &'static [(Endpoint, &'static Protocol)],
     /// Returns the kinds that a server has if its account does not say it. The arguments are the
     /// settings and the server's host.
@@ -225,16 +225,6 @@ impl Protocol {
     /// except for the parts that must change.
     pub fn passes(&self) -> bool {
         self.translation.is_none()
-    }
-
-    /// Returns the protocol of a kind of endpoint, if its servers may have one.
-    pub fn at(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
-        match endpoint {
-            Endpoint::Chat => Some(self),
-            Endpoint::Responses => {
-                self.endpoints.others.iter().find(|(kind, _)| *kind == endpoint).map(|(_, protocol)| *protocol)
-            }
-        }
     }
 
     /// Returns whether the gateway answers by itself and calls nobody.

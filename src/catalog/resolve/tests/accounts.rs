@@ -514,6 +514,7 @@ fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
         ("dialect: openai, base_url: http://127.0.0.1:8000/v1", &[chat]),
         ("dialect: openai, base_url: http://127.0.0.1:8000/v1, serves: [responses, chat]", &[chat, responses]),
         ("dialect: openai, key: {env: KEY}, serves: [responses]", &[responses]),
+        ("dialect: openai, base_url: http://127.0.0.1/v1, serves: [messages, chat]", &[chat, "messages messages"]),
         ("preset: groq, key: {env: KEY}", &[chat]),
         (&format!("dialect: azure, {azure}"), &["chat azure", newer]),
         (&format!("dialect: azure, {azure}, api_version: 2024-10-21"), &["chat azure"]),
@@ -528,6 +529,10 @@ fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
     check_account(
         &with("[chat, response]"),
         &[".serves[1]: no kind of endpoint \"response\"; did you mean \"responses\"?"],
+    );
+    check_account(
+        &format!("{{dialect: azure, {azure}, serves: [messages]}}"),
+        &[".serves[0]: no such kind of endpoint; allowed: chat, responses (column 87)"],
     );
     check_account(
         "{dialect: anthropic, key: {env: KEY}, serves: [chat]}",

@@ -21,7 +21,7 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
         (Some(Usd(1_000)), Some(Usd(12_500_000_000)), Some(3))
     );
     assert_eq!(key.limits, Limits { requests_per_minute: Some(7), ..Limits::default() });
-    assert_eq!(key.model_limits, [(0, Limits { tokens_per_day: Some(9), ..Limits::default() })]);
+    assert_eq!(*key.model_limits, [(0, Limits { tokens_per_day: Some(9), ..Limits::default() })]);
     let wrong = |callers: &str, expected: &str| {
         let problems = read(callers).expect_err("it is refused").to_string();
         assert!(problems.contains(expected), "{problems}");

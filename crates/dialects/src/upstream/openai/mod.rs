@@ -54,7 +54,7 @@ pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::At("https://api.openai.com/v1"),
     endpoints: Endpoints {
         others: &[(Endpoint::Responses, &responses::PROTOCOL)],
-        usual: |_, host| if is_own(host) { &Endpoint::ALL } else { &[Endpoint::Chat] },
+        usual: |_, host| if is_own(host) { &Endpoint::OF_OPENAI } else { &[Endpoint::Chat] },
         ..ENDPOINTS
     },
     key_variable: Some("OPENAI_API_KEY"),

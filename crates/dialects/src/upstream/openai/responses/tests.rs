@@ -156,7 +156,7 @@ fn thoughts_that_were_kept_stand_before_their_call() {
 #[test]
 fn the_endpoint_follows_from_the_door_the_model_and_the_account() {
     use Endpoint::{Chat, Responses};
-    let both = |_: Endpoint| true;
+    let both = |kind| kind != Endpoint::Messages;
     let chosen = |front, model, traits: &Traits| endpoint_for(both, front, model, traits);
     let unknown = Traits::UNKNOWN;
     for (front, model, expected) in [
@@ -172,15 +172,20 @@ fn the_endpoint_follows_from_the_door_the_model_and_the_account() {
     let thinks = Traits { thinking: Thinking::Effort, ..unknown };
     assert_eq!(chosen(&MESSAGES, "my-deployment", &thinks), Responses, "the catalog says it");
     for front in [&CHAT, &RESPONSES, &MESSAGES] {
-        for only in [Chat, Responses] {
+        for only in Endpoint::ALL {
             assert_eq!(endpoint_for(|kind| kind == only, front, "gpt-5", &unknown), only);
         }
+    }
+    for (front, expected) in
+        [(&CHAT, Chat), (&RESPONSES, Responses), (&MESSAGES, Endpoint::Messages), (&GEMINI, Responses)]
+    {
+        assert_eq!(endpoint_for(|_| true, front, "gpt-5", &unknown), expected, "{front:?}");
     }
 }
 
 #[test]
 fn who_has_the_endpoint_is_known_by_its_address() {
-    let all: &[Endpoint] = &Endpoint::ALL;
+    let all: &[Endpoint] = &[Endpoint::Chat, Endpoint::Responses];
     let chat: &[Endpoint] = &[Endpoint::Chat];
     let openai = Dialect::from(&openai::PROTOCOL);
     for (host, expected) in [
