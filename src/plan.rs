@@ -72,6 +72,12 @@ impl Candidate {
         self.instead_of.as_ref().is_none_or(|usual| usual.is_refused())
     }
 
+    /// Returns whether neither the account nor the target rests, and no breaker is open.
+    pub fn is_fit(&self, stream: bool) -> bool {
+        let (now, Place { account, state, .. }) = (Instant::now(), &*self.place);
+        state.health.rest(now).is_none() && self.track.standing(stream, account.probe, now, SystemTime::now()).fit
+    }
+
     /// Returns the wire format in which the candidate is asked.
     pub fn dialect(&self) -> &Dialect {
         self.place.account.speaks(self.track.endpoint)

@@ -242,7 +242,14 @@ fn read(body: &Bytes, limit: usize, (front, asked): (&Front, &Asked), report: &m
         report.fault("request", Refusal::new(What::TooLarge, what));
         return None;
     }
-    match (front.envelope)(body).map(|envelope| envelope.at(asked.clone())) {
+    let envelope = (front.envelope)(body);
+    if envelope.as_ref().is_ok_and(|envelope| !envelope.model.is_empty()) && *asked != Asked::default() {
+        let what =
+            format!("at the door `{}` the body says the model and the stream: leave out --model, --stream", front.name);
+        report.fault("request", Refusal::new(What::BadRequest { code: None }, what));
+        return None;
+    }
+    match envelope.map(|envelope| envelope.at(asked.clone())) {
         Ok(envelope) if envelope.model.is_empty() => {
             let what = format!("the path of the door `{}` names the model: write it as `--model MODEL`", front.name);
             report.fault("request", Refusal::new(What::BadRequest { code: None }, what));

@@ -73,9 +73,10 @@ impl CallersRequest<'_> {
 }
 
 /// Returns why a candidate can never be tried, whatever rests: the request refers to something that
-/// its account does not let callers refer to.
+/// its account does not let callers refer to, or names a model that cannot be used there.
 pub fn unable(candidate: &Candidate, asked: CallersRequest<'_>, thoughts: EarlierThoughts<'_>) -> Option<Refused> {
-    if asked.envelope.check_references(&candidate.place.account.leave, asked.body).is_ok() {
+    let refers = || asked.envelope.check_references(&candidate.place.account.leave, asked.body).is_err();
+    if !asked.envelope.names_models() && !refers() {
         return None;
     }
     // If the dialect cannot carry a part in any case, its reason is the better one.

@@ -22,7 +22,7 @@ use dialects::Outbound;
 use dialects::neutral::seal::Sealed;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The longest time for a count, with all its tries.
@@ -66,7 +66,8 @@ impl TokenCount<'_> {
             }
             let Some(said) = dialect.to_count(model, said) else { continue };
             let held = self.held.beside(said.copied).ok_or_else(Refusal::no_room)?;
-            let Some(permit) = free(candidate) else {
+            let permit = candidate.is_fit(false).then(|| place.state.admit_count()).flatten();
+            let Some(permit) = permit else {
                 let message = "No upstream account of this model can count tokens now. Try again later.";
                 refusal = Some(Refusal::new(What::NoCapacity, message).retry_after(1));
                 continue;
@@ -163,14 +164,6 @@ async fn begun(
     let mut attempt = Attempt::begin(&shared.upstream, &candidate.place, permit.clone(), outgoing, alarm).await?;
     let head = alarm.until(outgoing.total, pin!(attempt.head())).await.map(|head| head.map(drop));
     head.ok_or(Failure::TotalTimeout)?.map(|()| attempt)
-}
-
-/// Takes a place for a count at a candidate's account, if nothing rests there.
-fn free(candidate: &Candidate) -> Option<Permit> {
-    let (now, clock, place) = (std::time::Instant::now(), SystemTime::now(), &candidate.place);
-    let is_fit =
-        place.state.health.rest(now).is_none() && candidate.track.standing(false, place.account.probe, now, clock).fit;
-    is_fit.then(|| place.state.admit_count()).flatten()
 }
 
 /// Makes the refusal for a model of which nobody counts.

@@ -320,6 +320,9 @@ fn the_doors_are_explained_too() {
         assert_eq!(told["candidates"][0]["request"]["dropped"], json!(["top_k"]), "{said}");
         // To the same format it passes.
         assert_eq!(told["candidates"][1]["request"]["dropped"], json!([]), "{said}");
+        // Where the body says them, the path has no place for them.
+        let (code, said) = explain(&[&key[..], &["--door", "messages", "--model", "m", &messages]].concat());
+        assert!(code == Some(1) && said.contains("leave out --model, --stream"), "{said}");
         let (code, said) = explain(&[&key[..], &["--door", "gemini", "--model", "m", "--stream", &contents]].concat());
         assert!(code == Some(0) && said.contains("a stream") && !said.contains("not a stream"), "{said}");
         let (code, said) = explain(&[&key[..], &["--door", "gemini", &contents]].concat());

@@ -221,3 +221,24 @@ fn a_request_names_no_model_whose_own_limits_or_price_would_not_count() {
         }
     });
 }
+
+#[test]
+fn who_names_a_forbidden_model_is_told_so_whatever_rests() {
+    run(async {
+        let (resting, good) = (Mock::start().await, Mock::start().await);
+        resting.always(Script::error(429, "slow down"));
+        good.always(Script::answer("hi"));
+        let catalog = Catalog::new().account("a", &resting).account("b", &good).model("m", &["a", "b"]);
+        let gateway = Gateway::start(catalog).await;
+        let ask = async |more: Value| {
+            let fields = [("x-api-key", KEY), ("content-type", "application/json")];
+            let body = hello(more).to_string();
+            gateway.raw(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await
+        };
+        assert_eq!(ask(json!({})).await.status, 200);
+        assert_eq!((resting.count(), good.count()), (1, 1));
+        let refused = ask(json!({"fallbacks": ["dear"]})).await;
+        assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("fallbacks[0]")));
+        assert_eq!((resting.count(), good.count()), (1, 1));
+    });
+}

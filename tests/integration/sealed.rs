@@ -344,3 +344,31 @@ fn every_event_of_a_stream_says_the_same_of_a_thought() {
         assert_eq!(data.map(|data| data.parse::<Value>().unwrap()).collect::<Vec<_>>(), events);
     });
 }
+
+#[test]
+fn a_conversation_that_goes_back_takes_no_turn_of_another_account() {
+    run(async {
+        let (first, second) = (Mock::start().await, Mock::start().await);
+        for mock in [&first, &second] {
+            mock.by(
+                |request| {
+                    if request.json()["messages"].as_array().unwrap().len() > 1 { says("sunny") } else { thinks() }
+                },
+            );
+        }
+        let catalog = Catalog::new().account_with("a", &first, "dialect: anthropic");
+        let catalog = catalog.account_with("b", &second, "dialect: anthropic").model_with(
+            "m",
+            &["a=claude-sonnet-4-5", "b=claude-sonnet-4-5"],
+            "strategy: weighted",
+        );
+        let gateway = Gateway::start(catalog).await;
+        // Each conversation has two requests, and stays where it began.
+        for number in 1..=4 {
+            let next = next(&ask(&gateway, KEY, &turn(&[])).await);
+            assert!(ask(&gateway, KEY, &next).await.text().contains("sunny"));
+            assert_eq!(first.count() + second.count(), number * 2);
+        }
+        assert_eq!((first.count(), second.count()), (4, 4));
+    });
+}

@@ -570,8 +570,9 @@ pub fn ready(process: &mut Process, admin: SocketAddr) -> Result<(), String> {
         if let Ok((200, _)) = get(admin, "/readyz") {
             return Ok(());
         }
-        if start.elapsed() > PATIENCE {
-            return Err(format!("not ready after {PATIENCE:?}\n{}", process.stderr()));
+        // A busy machine starts slowly.
+        if start.elapsed() > PATIENCE * 3 {
+            return Err(format!("not ready after {:?}\n{}", PATIENCE * 3, process.stderr()));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

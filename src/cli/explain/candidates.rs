@@ -186,12 +186,7 @@ impl Rehearsal<'_> {
             Refusal::new(what, format!("no account can take the request now{waits}{back}"))
         };
         Verdict::refused(&match search.nobody(is_for_the_operator) {
-            Nobody::Unable(Refused::Invalid(complaint)) => {
-                Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param)
-            }
-            Nobody::Unable(Refused::Unsupported(complaint)) => {
-                Refusal::new(What::Unsupported, complaint.message).param(complaint.param)
-            }
+            Nobody::Unable(refused) => Refusal::unable(refused, &self.envelope.model),
             Nobody::ForTheOperator => Refusal::new(
                 What::NoCapacity,
                 "no account can take the request until you act: the caller gets an error which says that trying again does not help",

@@ -13,6 +13,7 @@ use crate::catalog::Queue;
 use crate::error::Refusal;
 use crate::exchange::admission::{self, EarlierThoughts};
 use crate::exchange::choose::{Look, PassedOver};
+use crate::live::place::Place;
 use crate::plan::Candidate;
 use dialects::Outbound;
 use dialects::neutral::Kept;
@@ -203,7 +204,9 @@ impl<'x> Producer<'x> {
     /// reason. Otherwise, the caller of a request that can never pass would be told to come again.
     fn judge(&mut self) {
         let reach = self.search.reach;
-        if !self.request.envelope.may_refer() || self.judged.replace(reach) == Some(reach) {
+        let envelope = &self.request.envelope;
+        let may_be_refused = envelope.may_refer() || envelope.names_models();
+        if !may_be_refused || self.judged.replace(reach) == Some(reach) {
             return;
         }
         let request: &'x Request = self.request;
@@ -250,16 +253,9 @@ impl<'x> Producer<'x> {
     /// Returns whether a candidate could be tried now, as far as that can be seen without asking
     /// for a place.
     pub(super) fn is_anybody_left(&self, beside: Option<&'x Candidate>) -> bool {
-        let (now, clock) = (std::time::Instant::now(), std::time::SystemTime::now());
-        let stream = self.request.envelope.stream;
-        let fit = |candidate: &Candidate| {
-            let account = &candidate.place.account;
-            candidate.place.state.health.rest(now).is_none()
-                && candidate.track.standing(stream, account.probe, now, clock).fit
-                && account.concurrency.is_none_or(|most| candidate.place.state.in_flight() < most)
-        };
-        let mut open = self.search.open(beside);
-        !self.search.is_exhausted() && open.any(fit)
+        let is_full = |place: &Place| place.account.concurrency.is_some_and(|most| place.state.in_flight() >= most);
+        let is_fit = |one: &Candidate| one.is_fit(self.request.envelope.stream) && !is_full(&one.place);
+        !self.search.is_exhausted() && self.search.open(beside).any(is_fit)
     }
 
     /// Returns whether there is enough time left for a candidate.

@@ -115,6 +115,11 @@ impl Envelope {
         self.refers || self.named.iter().any(|named| !named.is_model())
     }
 
+    /// Returns whether the request names models beside its own.
+    pub fn names_models(&self) -> bool {
+        self.named.iter().any(Named::is_model)
+    }
+
     /// Refuses a request that refers to what an account does not let callers refer to.
     pub fn check_references(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
         if *allowed == AllowedReferences::ALL {
