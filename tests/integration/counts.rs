@@ -271,3 +271,33 @@ fn a_count_that_fails_rests_nothing_and_only_who_cannot_be_reached_is_passed_ove
         assert_eq!(tried, ["unreachable", "ok"], "nothing rests: {line:?}");
     });
 }
+
+#[test]
+fn a_count_forgets_a_token_that_was_refused_and_tells_nobody_of_it() {
+    run_within(Duration::from_secs(60), async {
+        let (mock, issuer) = (Mock::start().await, Mock::start().await);
+        for token in ["CaNaRy-token-one", "CaNaRy-token-two"] {
+            issuer.push(Script::json(200, &json!({"access_token": token, "expires_in": 3599, "token_type": "Bearer"})));
+        }
+        let refused = |code: u16, status: &str| {
+            let message = "no: CaNaRy-token-two";
+            Script::json(code, &json!({"error": {"code": code, "message": message, "status": status}}))
+        };
+        mock.push(refused(401, "UNAUTHENTICATED"));
+        mock.push(refused(400, "INVALID_ARGUMENT"));
+        mock.push(Script::json(200, &json!({"totalTokens": 5})));
+        let mut account: Value = serde_json::from_str(include_str!("../support/service_account.json")).unwrap();
+        account["token_uri"] = json!(format!("http://{}/token", issuer.address()));
+        let more = "dialect: vertex, project: p, service_account: { file: sa.json }";
+        let catalog = Catalog::new().account_at("g", &format!("http://{}", mock.address()), more).model("n", &[GEMINI]);
+        let gateway = Gateway::with(catalog).file("sa.json", &account).start().await;
+        let body = json!({"contents": contents()});
+        let hopeless = count(&gateway, &gemini("n"), &body).await;
+        assert_eq!((hopeless.status, issuer.count()), (400, 1), "{}", hopeless.text());
+        let fault = count(&gateway, &gemini("n"), &body).await;
+        assert_eq!((fault.status, issuer.count()), (400, 2), "{}", fault.text());
+        assert!(fault.text().contains("no: [redacted]"), "{}", fault.text());
+        let counted = count(&gateway, &gemini("n"), &body).await;
+        assert_eq!((counted.status, counted.json(), issuer.count()), (200, json!({"totalTokens": 5}), 2));
+    });
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::explain::explain;
 use crate::sealed::unsealed;
 use crate::support::canary::KEY;
 use crate::support::client::{self, Response, chat};
@@ -76,6 +77,12 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
             assert_eq!(tried, expected[2 - paths..]);
         }
         assert_eq!(rests(&gateway), [("chat".to_owned(), Value::Null), ("responses".to_owned(), json!("refused"))]);
+        let status = format!("http://{}/status", gateway.admin);
+        let told = explain(&gateway, &body, &["--door", "messages", "--status", &status, "--json"]).1;
+        let told: Value = serde_json::from_str(&told).unwrap_or_else(|why| panic!("{why}: {told}"));
+        let kinds: Vec<_> =
+            told["candidates"].as_array().unwrap().iter().map(|one| (&one["endpoint"], &one["state"])).collect();
+        assert_eq!(kinds, [(&json!("responses"), &json!("resting")), (&json!("chat"), &json!("asked"))]);
         let passed = ask(&gateway, "/v1/responses", &json!({"model": "m", "input": "x"})).await;
         assert_eq!(passed.json()["output"][0]["content"][0]["text"], "here", "{}", passed.text());
         // Where there is no other endpoint, nobody is asked.

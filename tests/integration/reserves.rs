@@ -138,3 +138,34 @@ fn what_an_answer_uses_beyond_its_reservation_holds_the_next_back() {
         assert_eq!((mock.count(), used(&gateway, "usd_per_day")), (1, 1.4439));
     });
 }
+
+#[test]
+fn answers_that_callers_leave_teach_what_is_usual() {
+    run_within(Duration::from_secs(60), async {
+        let (gateway, mock, gate) = start("tokens_per_minute: 200000", 700).await;
+        mock.always(Script::sse().words(0..2).stall());
+        let body = |stream: bool| {
+            let messages = json!([{"role": "user", "content": "hello"}]);
+            json!({"model": "m", "max_tokens": 128_000, "stream": stream, "messages": messages})
+        };
+        for number in 0..20 {
+            let mut connection = gateway.connect().await;
+            connection.send(sent(&body(true))).await;
+            let mut head = connection.head().await.expect("a head");
+            connection.piece(&mut head).await.expect("the first words");
+            drop(connection);
+            mock.left(number).await;
+        }
+        gateway.idle().await;
+        mock.always(Script::new().wait(&gate).and(Script::json(200, &answer(700))));
+        let before = used(&gateway, "tokens_per_minute");
+        let mut connection = gateway.connect().await;
+        connection.send(sent(&body(false))).await;
+        mock.request(20).await;
+        // Of a model without answers, it would be 8,192.
+        let reserved = used(&gateway, "tokens_per_minute") - before;
+        assert!((1_024.0..2_048.0).contains(&reserved), "{reserved}");
+        gate.open();
+        assert_eq!(connection.response().await.status, 200);
+    });
+}

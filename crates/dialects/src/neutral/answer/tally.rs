@@ -165,3 +165,23 @@ fn doubted(tokens: &Tokens) -> Option<&'static str> {
     ];
     counts.into_iter().find(|(_, count)| count.is_some_and(|count| count > MOST)).map(|(name, _)| name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_thought_counts_until_the_upstream_has_counted() {
+        let mut tally = Tally::default();
+        let sealed = "A".repeat(400);
+        // A part of it is told as text.
+        tally.think("12345678");
+        tally.think_sealed(&sealed);
+        assert_eq!(tally.usage().completion, estimate(300));
+        tally.think_sealed(&sealed);
+        assert_eq!(tally.usage().completion, estimate(600));
+        tally.count(Tokens { prompt: Some(3), ..Tokens::default() });
+        tally.think_sealed(&sealed);
+        assert_eq!(tally.usage().completion, estimate(600));
+    }
+}
