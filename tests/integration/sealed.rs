@@ -315,6 +315,26 @@ fn what_an_account_signs_goes_back_to_it_where_bodies_pass() {
 }
 
 #[test]
+fn a_count_asks_the_account_of_the_thoughts() {
+    run(async {
+        let [Pass { path, account, model, answer, turn, .. }, ..] = passes();
+        let (first, second) = (Mock::start().await, Mock::start().await);
+        let catalog = Catalog::new().account_with("a", &first, account).account_with("b", &second, account);
+        let targets = [format!("a={model}"), format!("b={model}")];
+        let gateway = Gateway::start(catalog.model("m", &[&targets[0], &targets[1]])).await;
+        first.push(Script::error(500, "broken"));
+        second.push(Script::json(200, &answer));
+        let thought = ask_at(&gateway, path, KEY, &turn(None)).await;
+        second.push(Script::json(200, &json!({"input_tokens": 7})));
+        let next = turn(Some(&thought.json()));
+        let counted = ask_at(&gateway, "/v1/messages/count_tokens", KEY, &next).await;
+        assert_eq!((counted.json(), counted.field("x-portcullis-dropped")), (json!({"input_tokens": 7}), None));
+        let sent = second.request(1).await.text();
+        assert!(sent.contains(OWN) && first.count() == 1, "{sent}");
+    });
+}
+
+#[test]
 fn every_event_of_a_stream_says_the_same_of_a_thought() {
     run(async {
         let mock = Mock::start().await;

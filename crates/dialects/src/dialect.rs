@@ -21,8 +21,8 @@ use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, AnswerHeader, Emit, ErrorHead, Family, FieldRefused, Losses, Refused, Target, Undo,
-    UpstreamError, Written,
+    self, Answer, AnswerFault, AnswerHeader, Echo, Emit, ErrorHead, Family, FieldRefused, Losses, Refused, Target,
+    Undo, UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Endpoint, Prices, Protocol, Settings, Translation, openai};
@@ -97,7 +97,7 @@ pub struct Outbound {
     pub body: Vec<Bytes>,
     /// Headers that it needs, besides those that every request has.
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
-    /// How much of it is not the caller's own bytes.
+    /// How much of it is copied, and so takes memory besides the caller's own bytes.
     pub copied: usize,
     /// The fields of the caller's request that it does not say.
     pub losses: Losses,
@@ -228,7 +228,10 @@ impl Dialect {
             headers = cloud.fit(&mut edits, headers, &mut losses);
         }
         let (parts, copied) = edits.parts(body);
-        Ok(Outbound { path, body: parts, headers, copied, losses, undo: Undo::default() })
+        // If a whole answer comes in place of a stream, it is written anew.
+        let echo = Echo { shows_thinking: true, carries_thoughts: true, ..Echo::default() };
+        let undo = Undo { echo: Some(Arc::new(echo)), ..Undo::default() };
+        Ok(Outbound { path, body: parts, headers, copied, losses, undo })
     }
 
     /// Refuses what the model cannot do at all. What cannot be read here is for the account's

@@ -100,10 +100,7 @@ fn is_callers(kind: &str) -> bool {
 
 /// Tools of providers of which it is known what they do with a model.
 fn is_known(kind: &str) -> bool {
-    // In a namespace, each tool is judged by itself.
-    is_callers(kind)
-        || matches!(kind, "image_generation" | "namespace")
-        || ["advisor_", "openrouter:"].iter().any(|of| kind.starts_with(of))
+    is_callers(kind) || kind == "image_generation" || ["advisor_", "openrouter:"].iter().any(|of| kind.starts_with(of))
 }
 
 /// No request needs more. The bound keeps the list small beside the body.

@@ -10,6 +10,9 @@ use bytes::Bytes;
 
 use super::json::{Cursor, Span, name_of, slice};
 
+/// The size up to which one copy is cheaper than several parts.
+pub(crate) const SHORT_BODY: usize = 64 * 1024;
+
 /// Edits to one text, in any order.
 #[derive(Debug)]
 pub struct Edits<'e> {
@@ -114,10 +117,11 @@ impl<'e> Edits<'e> {
     /// Short parts are put together, since each part is sent by itself.
     pub fn parts(mut self, body: &Bytes) -> (Vec<Bytes>, usize) {
         const SHORT: usize = 4096;
+        let longest = if body.len() <= SHORT_BODY { SHORT_BODY } else { SHORT };
         let (mut parts, mut short, mut copied) = (Vec::new(), Vec::new(), 0);
         self.apply(|part| {
             let bytes = match &part {
-                Part::Old(span) if span.len() > SHORT => {
+                Part::Old(span) if span.len() > longest => {
                     parts.push(Bytes::from(std::mem::take(&mut short)));
                     return parts.push(body.slice(span.clone()));
                 }

@@ -1,7 +1,7 @@
 //! The envelope of a Messages request: the few fields that decide where it goes, with their exact
 //! spans.
 
-use crate::front::reading::count::{Read, elements, members};
+use crate::front::reading::count::{Read, elements, members, spoken};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::front::reading::scan::{Scan, asks_json, number};
 use crate::front::{Envelope, Fault, MESSAGES};
@@ -64,17 +64,10 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
 
 /// Consumes a message, counts what is in it, and returns whether it is a user's.
 fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
-    let mut is_users = false;
-    members(cursor, read, |cursor, name, read| match name {
-        b"role" => {
-            let role = cursor.value()?;
-            is_users = slice(cursor.text(), &role) == br#""user""#;
-            Ok(())
-        }
+    spoken(cursor, read, |cursor, name, read| match name {
         b"content" => content(cursor, read),
         _ => read.other(cursor),
-    })?;
-    Ok(is_users)
+    })
 }
 
 /// Consumes a content: a text, or blocks.

@@ -103,16 +103,14 @@ impl PassedThoughts<'_, '_, '_> {
                 let block = Block::read(cursor)?;
                 calls |= &*block.kind == "tool_use";
                 match block.carried(self.sealed) {
-                    Some(Carried::IsLost) => lost.push(block.span),
-                    Some(Carried::Stays) => begins |= count == lost.len(),
-                    Some(Carried::Opens(own)) => {
-                        begins |= count == lost.len();
-                        block
-                            .text
-                            .into_iter()
-                            .for_each(|(place, _)| self.edits.replace(place, own.clone().into_bytes()));
-                    }
                     None => {}
+                    Some(Carried::IsLost) => lost.push(block.span),
+                    Some(kept) => {
+                        begins |= count == lost.len();
+                        if let (Carried::Opens(own), Some((place, _))) = (kept, block.text) {
+                            self.edits.replace(place, own.into_bytes());
+                        }
+                    }
                 }
                 count += 1;
                 Ok(())

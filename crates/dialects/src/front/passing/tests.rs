@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -8,6 +10,7 @@ use crate::front::{Asked, Front, GEMINI, GEMINI_ARRAY, MESSAGES, RESPONSES};
 use crate::neutral::seal::tests::Word;
 use crate::neutral::seal::{Kept, MARK, Seal};
 use crate::upstream::{Endpoint, anthropic, bedrock, gemini, openai};
+use crate::wire::frames::frame;
 use crate::{Dialect, Recipient, Translate};
 
 /// A door and an account of the same format, and what they say to each other.
@@ -103,6 +106,14 @@ fn as_asked(text: &str) -> String {
     text.replace(r#""up""#, r#""m""#)
 }
 
+/// The events of a stream in Amazon's frames.
+fn framed(stream: &str) -> Vec<u8> {
+    let data = stream.lines().filter_map(|line| line.strip_prefix("data: "));
+    let payload = |event| format!(r#"{{"bytes":"{}"}}"#, STANDARD.encode(event));
+    let head = [(":message-type", "event"), (":event-type", "chunk")];
+    data.flat_map(|event| frame(&head, payload(event).as_bytes())).collect()
+}
+
 struct Answers<'a>(&'a Pass, Option<AnswerSeal>);
 
 impl Answers<'_> {
@@ -121,7 +132,8 @@ impl Answers<'_> {
         let options = AnswerOptions { seal: seal.clone(), ..AnswerOptions::default() };
         let to = Recipient { front: pass.front, header: &header, options };
         let (mut stream, mut out) = (pass.dialect.stream(pass.model, to, 1 << 20), Vec::new());
-        pass.stream.as_bytes().chunks(size).for_each(|piece| stream.feed(piece, &mut out).unwrap());
+        let bytes = if pass.dialect.protocol.name == "bedrock" { framed(pass.stream) } else { pass.stream.into() };
+        bytes.chunks(size).for_each(|piece| stream.feed(piece, &mut out).unwrap());
         stream.finish(&mut out, None).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -142,10 +154,6 @@ fn what_an_account_signs_is_sealed_and_nothing_else_is_changed() {
     for pass in &passes() {
         let answers = Answers(pass, Some(AnswerSeal(Arc::new(Word("a")))));
         assert_eq!(answers.whole(), as_asked(&sealed(pass.whole, "a")));
-        // Bedrock's streams have frames around the same events.
-        if pass.dialect.protocol.name == "bedrock" {
-            continue;
-        }
         let expected = told(pass, |text| sealed(text, "a"));
         for size in [1, 7, 64, 1000, 1 << 20] {
             assert_eq!(answers.stream(size), expected, "in pieces of {size}");
@@ -171,9 +179,7 @@ fn what_is_too_long_and_what_nobody_seals_passes_as_it_came() {
         for seal in [None, Some(AnswerSeal(Arc::new(TooLong)))] {
             let answers = Answers(pass, seal);
             assert_eq!(answers.whole(), as_asked(pass.whole));
-            if pass.dialect.protocol.name != "bedrock" {
-                assert_eq!(answers.stream(100), told(pass, str::to_owned));
-            }
+            assert_eq!(answers.stream(100), told(pass, str::to_owned));
         }
     }
 }
@@ -242,10 +248,29 @@ fn a_seal_of_several_thoughts_or_of_another_kind_is_left_out() {
 }
 
 #[test]
+fn a_whole_answer_in_place_of_a_stream_carries_thoughts_too() {
+    let [.., pass] = &passes();
+    let body = Bytes::from_static(pass.turn.as_bytes());
+    let envelope = (pass.front.envelope)(&body).unwrap();
+    let outbound = pass.dialect.write(&Translate::new(&body, &envelope, pass.model)).unwrap();
+    let header = AnswerHeader::default();
+    let seal = Some(AnswerSeal(Arc::new(Word("a"))));
+    let options = AnswerOptions { seal, undo: outbound.undo, ..AnswerOptions::default() };
+    let to = Recipient { front: pass.front, header: &header, options };
+    let whole = pass.whole.replace(
+        r#"{"type":"message""#,
+        r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"message""#,
+    );
+    let (answer, _) = pass.dialect.converted(pass.model, &to, whole.as_bytes()).unwrap();
+    let told = String::from_utf8(answer.body).unwrap();
+    assert!(told.contains(r#""encrypted_content":"pcsealv1"#) && told.contains("response.completed"), "{told}");
+}
+
+#[test]
 fn long_parts_of_a_body_are_not_copied_and_short_ones_are_put_together() {
     let [.., pass] = &passes();
     let item = |text: &str| json!({"id": "msg_1", "role": "user", "content": text});
-    let long = "x".repeat(10_000);
+    let long = "x".repeat(100_000);
     let body = json!({"model": "m", "input": [item("a"), item("b"), item(&long), item("c")], "store": false});
     let body = Bytes::from(body.to_string());
     let envelope = (pass.front.envelope)(&body).unwrap();

@@ -97,6 +97,24 @@ pub(in crate::front) fn members<'a>(
     Ok(())
 }
 
+/// Consumes what somebody says, as [`members`] does. Returns whether its role is the user's.
+pub(in crate::front) fn spoken<'a>(
+    cursor: &mut Cursor<'a>,
+    read: &mut Read,
+    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut Read) -> Result<(), Broken>,
+) -> Result<bool, Broken> {
+    let mut is_users = false;
+    members(cursor, read, |cursor, name, read| {
+        if name != b"role" {
+            return each(cursor, name, read);
+        }
+        let role = cursor.value()?;
+        is_users = json::slice(cursor.text(), &role) == br#""user""#;
+        Ok(())
+    })?;
+    Ok(is_users)
+}
+
 /// Consumes any value, element by element if it is an array.
 pub(in crate::front) fn elements<'a>(
     cursor: &mut Cursor<'a>,

@@ -2,7 +2,7 @@
 //! spans. What needs a stored response is refused here.
 
 use super::references;
-use crate::front::reading::count::{Read, elements, members};
+use crate::front::reading::count::{Read, elements, members, spoken};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::front::reading::scan::{Scan, asks_json, number};
 use crate::front::{Envelope, Fault, RESPONSES};
@@ -110,13 +110,7 @@ fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(
 
 /// Consumes an item, counts what is in it, and returns whether it is a message of the user's.
 fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
-    let mut is_users = false;
-    members(cursor, read, |cursor, name, read| match name {
-        b"role" => {
-            let role = cursor.value()?;
-            is_users = slice(cursor.text(), &role) == br#""user""#;
-            Ok(())
-        }
+    spoken(cursor, read, |cursor, name, read| match name {
         b"content" | b"output" => content(cursor, read),
         b"tools" => read.tools(cursor),
         b"container_id" | b"environment" => read.setting(cursor, name),
@@ -130,8 +124,7 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
             read.refers |= !references::is_plain(name, true, false);
             read.other(cursor)
         }
-    })?;
-    Ok(is_users)
+    })
 }
 
 /// Consumes a content: a text, or parts.

@@ -8,7 +8,7 @@ use crate::front::Envelope;
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Cursor, Span, slice};
-use crate::wire::splice::{Edits, Part};
+use crate::wire::splice::Edits;
 
 /// The target for which a request is written.
 #[derive(Debug, Clone, Copy)]
@@ -44,25 +44,7 @@ pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<By
     }
     let losses =
         if to.quirks.touches_requests() { rewrite(envelope.stream, to.quirks, &mut edits)? } else { Losses::default() };
-    Ok((apply(body, &mut edits), losses))
-}
-
-/// The size up to which one copy is cheaper than several parts.
-const COPIED: usize = 64 * 1024;
-
-fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
-    if body.len() <= COPIED {
-        let mut out = Vec::new();
-        edits.apply_into(&mut out);
-        return vec![out.into()];
-    }
-    let mut parts = Vec::new();
-    edits.apply(|part| match part {
-        Part::Old(span) if span.is_empty() => {}
-        Part::Old(span) => parts.push(body.slice(span)),
-        Part::New(bytes) => parts.push(Bytes::copy_from_slice(bytes)),
-    });
-    parts
+    Ok((edits.parts(body).0, losses))
 }
 
 /// Asks for the usage, or removes `stream_options`.
@@ -100,6 +82,7 @@ fn top_member(body: &[u8], name: &str) -> Option<(Span, Span)> {
 mod tests {
     use super::*;
     use crate::front::CHAT;
+    use crate::wire::splice::SHORT_BODY;
 
     #[track_caller]
     fn check(body: &str, ask_usage: bool, fill: Option<u64>, expected: &str) {
@@ -134,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_large_body_is_not_copied() {
-        let content = "x".repeat(COPIED);
+        let content = "x".repeat(SHORT_BODY);
         let body = Bytes::from(format!(r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#));
         let envelope = (CHAT.envelope)(&body).unwrap();
         let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
@@ -143,7 +126,7 @@ mod tests {
         );
         assert_eq!(String::from_utf8(parts.concat()).unwrap(), expected);
         let last = parts.last().unwrap();
-        assert!(last.len() > COPIED && body.as_ptr_range().contains(&last.as_ptr()));
+        assert!(last.len() > SHORT_BODY && body.as_ptr_range().contains(&last.as_ptr()));
     }
 
     #[test]

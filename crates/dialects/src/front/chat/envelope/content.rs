@@ -1,19 +1,13 @@
 //! What a model reads of a chat request's messages.
 
 use crate::front::chat::references::{is_plain, is_plain_in_message};
-use crate::front::reading::count::{Read, elements, members};
+use crate::front::reading::count::{Read, elements, members, spoken};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
 /// Consumes a message, counts what is in it, and returns whether it is a user's.
 pub(super) fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
-    let mut is_users = false;
-    members(cursor, read, |cursor, name, read| match name {
-        b"role" => {
-            let role = cursor.value()?;
-            is_users = json::slice(cursor.text(), &role) == br#""user""#;
-            Ok(())
-        }
+    spoken(cursor, read, |cursor, name, read| match name {
         b"content" if cursor.kind()? == Kind::Array => elements(cursor, read, part),
         b"content" => {
             read.refers |= cursor.kind()? == Kind::Object;
@@ -31,8 +25,7 @@ pub(super) fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, 
                 !is_plain_in_message(name) && matches!(cursor.kind()?, Kind::Array | Kind::Object | Kind::String);
             read.other(cursor)
         }
-    })?;
-    Ok(is_users)
+    })
 }
 
 /// Consumes a part of a message's content. Its type may come last.
