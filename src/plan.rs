@@ -13,7 +13,6 @@ use crate::conf::price::{Price, Usd};
 use crate::limits::{Ask, Reserve};
 use crate::live::place::Place;
 use crate::live::{Route, Snapshot};
-use crate::seal;
 use dialects::front::{Envelope, Front};
 use dialects::traits::Traits;
 use dialects::wire::json::{self, Span};
@@ -121,7 +120,7 @@ pub struct Plan {
 pub struct Ties<'r> {
     /// The hash of the conversation, as [`conversation`] returns it.
     pub conversation: Option<u64>,
-    /// The [boundary](crate::seal::boundary) of the thoughts that the request carries.
+    /// The [boundary](crate::catalog::Account::boundary) of the thoughts that the request carries.
     pub boundary: Option<&'r str>,
 }
 
@@ -219,7 +218,7 @@ impl Planner<'_> {
         let views: Vec<View> = usable.iter().map(|(target, track)| self.view(target, track, now, clock)).collect();
         // Elsewhere the thoughts that the request carries would be lost.
         let is_bound = |(target, _): &Usable<'_>| {
-            self.ties.boundary.is_some_and(|boundary| seal::boundary(&target.account) == boundary)
+            self.ties.boundary.is_some_and(|boundary| **target.account.boundary() == *boundary)
         };
         let bound: Vec<bool> = usable.iter().map(is_bound).collect();
         // A request that is drawn somewhere takes nobody's turn.

@@ -12,7 +12,7 @@
 
 use crate::base::calendar;
 use crate::base::secret::Secret;
-use crate::catalog::{Account, Signer};
+use crate::catalog::Account;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use dialects::Family;
@@ -23,7 +23,6 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::SystemRandom;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
 /// The time after which a sealed text is of no use, in milliseconds.
@@ -137,29 +136,12 @@ fn aad(caller: &str) -> Aad<String> {
     Aad::from(format!("{MARK} {caller}"))
 }
 
-/// Returns the boundary of an account's thoughts: a hash of its address and of its credential.
-pub fn boundary(account: &Account) -> String {
-    let credential = match &account.signer {
-        Some(Signer::Google(account, _)) => Some(account.key.expose()),
-        Some(Signer::Aws(_)) | None => None,
-    };
-    let base = &account.base;
-    let address = format!("{} {} {} {}", base.tls, base.host, base.port, base.path);
-    let mut sha = Sha256::new();
-    for part in [&*address].into_iter().chain(account.secrets()).chain(credential) {
-        // Each part is hashed with its length, so that no two lists of parts are one text.
-        sha.update((part.len() as u64).to_be_bytes());
-        sha.update(part);
-    }
-    sha.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Seals and opens for one caller and one account.
 pub struct AccountSeal {
     seals: Arc<Seals>,
     caller: Arc<str>,
     family: Family,
-    boundary: String,
+    boundary: Arc<str>,
     /// When it was made, in milliseconds of Unix time. It is used for one request or one answer.
     at: u64,
 }
@@ -168,7 +150,7 @@ impl AccountSeal {
     /// Returns the seal of a caller's thoughts of this family at an account.
     pub fn new(seals: &Arc<Seals>, caller: &Arc<str>, family: Family, account: &Account) -> AccountSeal {
         let (seals, caller) = (seals.clone(), caller.clone());
-        AccountSeal { seals, caller, family, boundary: boundary(account), at: calendar::now() }
+        AccountSeal { seals, caller, family, boundary: account.boundary().clone(), at: calendar::now() }
     }
 }
 
@@ -177,7 +159,7 @@ impl Seal for AccountSeal {
         let sealed = SealedThoughts {
             at: self.at,
             family: self.family.name().to_owned(),
-            boundary: self.boundary.clone(),
+            boundary: self.boundary.to_string(),
             call: kept.call.clone(),
             thoughts: kept.thoughts.iter().map(written).collect(),
         };
@@ -186,7 +168,7 @@ impl Seal for AccountSeal {
 
     fn open(&self, text: &str) -> Option<Kept> {
         let sealed = self.seals.open(&self.caller, text, self.at)?;
-        let is_own = sealed.family == self.family.name() && sealed.boundary == self.boundary;
+        let is_own = sealed.family == self.family.name() && *sealed.boundary == *self.boundary;
         let thoughts = sealed.thoughts.into_iter().map(read).collect();
         is_own.then_some(Kept { call: sealed.call, thoughts })
     }
@@ -304,7 +286,7 @@ mod tests {
                     models: {}\ncallers: {}\n";
         let files = [("catalog.yaml".to_owned(), text.to_owned())];
         let catalog = crate::catalog::resolve::resolve(&files, &mut |_| Err(String::new())).unwrap();
-        let found: Vec<String> = catalog.accounts().iter().map(|account| boundary(account)).collect();
+        let found: Vec<_> = catalog.accounts().iter().map(|account| account.boundary()).collect();
         assert!(found[0] == found[1] && found[0] != found[2] && found[0] != found[3] && found[2] != found[3]);
         assert!(found.iter().all(|hash| hash.len() == 32));
     }

@@ -2,10 +2,11 @@
 //! the types of its parts.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use sha2::{Digest as _, Sha256};
 
 use crate::base::secret::Secret;
 use crate::signers::google::ServiceAccount;
@@ -59,6 +60,8 @@ pub struct Account {
     /// A hash of all that decides what a connection is good for (address, key, CA). Two accounts
     /// share connections only if their hashes are equal.
     pub fingerprint: u64,
+    /// See [`boundary`](Account::boundary).
+    pub boundary: OnceLock<Arc<str>>,
 }
 
 /// The header that carries a key.
@@ -97,6 +100,26 @@ impl Account {
     /// Returns the wire format of a kind of endpoint.
     pub fn speaks(&self, endpoint: Endpoint) -> &Dialect {
         self.serves.iter().find(|(kind, _)| *kind == endpoint).map_or(&self.dialect, |(_, dialect)| dialect)
+    }
+
+    /// Returns a hash of the account's address and of its credential. What a provider signs for one
+    /// account means nothing beyond this boundary.
+    pub fn boundary(&self) -> &Arc<str> {
+        self.boundary.get_or_init(|| {
+            let credential = match &self.signer {
+                Some(Signer::Google(account, _)) => Some(account.key.expose()),
+                Some(Signer::Aws(_)) | None => None,
+            };
+            let base = &self.base;
+            let address = format!("{} {} {} {}", base.tls, base.host, base.port, base.path);
+            let mut sha = Sha256::new();
+            for part in [&*address].into_iter().chain(self.secrets()).chain(credential) {
+                // Each part is hashed with its length, so that no two lists of parts are one text.
+                sha.update((part.len() as u64).to_be_bytes());
+                sha.update(part);
+            }
+            sha.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>().into()
+        })
     }
 
     /// Returns everything of the account that no text may show: its key, and the values of its

@@ -11,7 +11,6 @@ use crate::exchange::admission;
 use crate::exchange::count::{self, TokenCount};
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
-use crate::seal;
 use bytes::Bytes;
 use dialects::front::Asked;
 use pingora_proxy::Session;
@@ -48,7 +47,7 @@ impl Desk {
             .collect();
         // Elsewhere the thoughts that the request carries would not be counted.
         if let Some(boundary) = self.backends.seals.newest(&key.caller.id, &body) {
-            candidates.sort_by_key(|candidate| seal::boundary(&candidate.place.account) != boundary);
+            candidates.sort_by_key(|candidate| **candidate.place.account.boundary() != *boundary);
         }
         let asked = admission::CallersRequest {
             body: &body,

@@ -74,6 +74,7 @@ fn issuer(account: &Account) -> Option<Account> {
         // A pin is for the account's own host only.
         ca: account.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
         fingerprint: !account.fingerprint,
+        boundary: OnceLock::new(),
     })
 }
 

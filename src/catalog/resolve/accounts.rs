@@ -1,6 +1,7 @@
 //! Resolving accounts: their dialects, their addresses, their timeouts, and all their other fields.
 
 use std::collections::HashSet;
+use std::sync::OnceLock;
 
 use super::credential::fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
@@ -78,6 +79,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             insecure: raw.insecure.unwrap_or(false),
             leave,
             ca: ca.map(|pem| pem.into_bytes().into()),
+            boundary: OnceLock::new(),
         })
     }
 

@@ -15,7 +15,7 @@ use crate::neutral::{AnswerHeader, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Framing, Protocol, openai};
 use crate::wire::Event;
-use crate::wire::json::{self, repaired};
+use crate::wire::json::{self, repaired_line};
 
 /// The reading of one attempt's stream: bytes in as they come, whole events out.
 #[derive(Debug)]
@@ -76,9 +76,11 @@ impl NativeStream {
             return Ok(is_told);
         }
         // What had to be repaired to be read is sent as it was read.
-        let clean = repaired(event.data);
+        let clean = repaired_line(event.data);
         let event = Event { name: event.name, data: clean.as_deref().unwrap_or(event.data) };
-        out.append(&mut passing.last);
+        if !passing.last.is_empty() {
+            out.append(&mut passing.last);
+        }
         let out = if translated.progress().finished() { &mut passing.last } else { out };
         let [before, between, _] = passing.native.around;
         out.extend_from_slice(if passing.events > 0 { between } else { before });

@@ -1,5 +1,5 @@
 use super::*;
-use crate::front::CHAT;
+use crate::front::{CHAT, MESSAGES};
 use crate::neutral::StreamFault;
 use crate::neutral::usage::Usage;
 use crate::upstream::{self, BaseUrl, anthropic, azure, bedrock, cohere, demo, gemini, ollama};
@@ -58,6 +58,17 @@ fn a_stream_that_ends_inside_an_event_was_cut() {
         assert_eq!(end, Err(StreamFault::Cut), "{out}");
         assert!(!out.contains("[DONE]"), "{out}");
     }
+}
+
+#[test]
+fn data_that_stands_on_several_lines_passes_on_one() {
+    let header = AnswerHeader::default();
+    let to = Recipient { front: &MESSAGES, ..recipient(&header) };
+    let mut stream = Dialect::from(&anthropic::PROTOCOL).stream("claude-x", to, 1 << 20);
+    let mut out = Vec::new();
+    let ping = "event: ping\ndata: {\"type\":\ndata: \"ping\"}\n\n";
+    stream.feed(ping.as_bytes(), &mut out).expect("an event that says nothing");
+    assert_eq!(String::from_utf8(out).unwrap(), "event: ping\ndata: {\"type\": \"ping\"}\n\n");
 }
 
 #[test]

@@ -71,6 +71,10 @@ pub struct Places {
     pub most_tokens: Option<Span>,
     /// The value of `max_tokens` where it is an explicit `null`.
     pub max_tokens_null: Option<Span>,
+    /// The value of `thinking`.
+    pub thinking: Option<Span>,
+    /// The list of messages, if a thought may stand in it.
+    pub thoughts: Option<Span>,
 }
 
 /// Why a body is no request; always answered with 400.

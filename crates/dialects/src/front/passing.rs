@@ -90,15 +90,16 @@ pub(super) fn edited<'t>(
 
 /// Appends an event after some edits to its data. Clients drop an event without a name, and some
 /// servers have the name in the data only.
-pub(super) fn append_event<'d>(event: &Event<'d>, edit: impl FnOnce(&str, &mut Edits<'d>), out: &mut Vec<u8>) {
+pub(super) fn append_event<'d>(event: &Event<'d>, edit: impl FnOnce(&[u8], &mut Edits<'d>), out: &mut Vec<u8>) {
     let Event { name, data } = *event;
-    let name = if name.is_empty() { Cow::Owned(kind(data).unwrap_or_default()) } else { String::from_utf8_lossy(name) };
+    let said = if name.is_empty() { kind(data) } else { None };
+    let name = said.as_deref().map_or(name, str::as_bytes);
     out.extend_from_slice(b"event: ");
-    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(name);
     out.extend_from_slice(b"\ndata: ");
     let mut edits = Edits::new(data);
-    edit(&name, &mut edits);
-    append_line(edits, out);
+    edit(name, &mut edits);
+    edits.apply_into(out);
     out.extend_from_slice(b"\n\n");
 }
 
@@ -111,18 +112,6 @@ fn kind(data: &[u8]) -> Option<String> {
         }
     });
     kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')))
-}
-
-/// Appends an event's data after the edits, on one line: between its values JSON may have line
-/// ends.
-pub(super) fn append_line(mut edits: Edits<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    edits.apply_into(out);
-    let written = out.get_mut(start..).unwrap_or_default();
-    if memchr::memchr2(b'\n', b'\r', written).is_none() {
-        return;
-    }
-    written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }
 
 #[cfg(test)]

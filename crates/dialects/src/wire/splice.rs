@@ -67,6 +67,9 @@ impl<'e> Edits<'e> {
     /// Appends the edited text to `out`. The edits stay, and may be applied again.
     pub fn apply_into(&mut self, out: &mut Vec<u8>) {
         let text = self.text;
+        if self.list.is_empty() {
+            return out.extend_from_slice(text);
+        }
         out.reserve(text.len() + self.list.iter().map(Edit::added).sum::<usize>());
         self.apply(|part| match part {
             Part::Old(span) => out.extend_from_slice(slice(text, &span)),

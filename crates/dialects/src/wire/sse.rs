@@ -33,6 +33,8 @@ pub struct Decoder {
     /// The start of a line whose end has not come yet.
     line: Vec<u8>,
     name: Vec<u8>,
+    /// The last line that gave a name, with its LF. Most events have the name of the one before.
+    name_line: Vec<u8>,
     data: Data,
     /// True until the stream's first line has ended. A byte order mark may stand before that line.
     first_line: bool,
@@ -58,7 +60,15 @@ impl Decoder {
     /// Returns a decoder at the start of a stream. The data of an event and the current line may
     /// together have up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), name: Vec::new(), data: Data::default(), first_line: true, after_cr: false }
+        Self {
+            limit,
+            line: Vec::new(),
+            name: Vec::new(),
+            name_line: Vec::new(),
+            data: Data::default(),
+            first_line: true,
+            after_cr: false,
+        }
     }
 
     /// Returns the number of buffered bytes of an event whose end has not come yet.
@@ -99,7 +109,15 @@ impl Decoder {
                 }
             }
             let gathered = self.data.len() + borrowed.map_or(0, <[u8]>::len) + self.line.len();
-            let Some(end) = memchr2(b'\n', b'\r', rest) else {
+            if first == b'e'
+                && let Some(after) = self.same_name(rest)
+            {
+                check(gathered + self.name_line.len(), self.limit)?;
+                rest = after;
+                continue;
+            }
+            let end = if first == b'\n' { Some(0) } else { memchr2(b'\n', b'\r', rest) };
+            let Some(end) = end else {
                 check(gathered + rest.len(), self.limit)?;
                 append(&mut self.line, rest, self.limit);
                 break;
@@ -137,6 +155,9 @@ impl Decoder {
                     }
                     None
                 } else {
+                    if let Some(b'\n') = after.first() {
+                        self.keep_name_line(line);
+                    }
                     self.field(line).map(|stray| each(Piece::Stray(stray)))
                 }
             };
@@ -148,6 +169,27 @@ impl Decoder {
             self.data.push(unfinished, self.limit);
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Takes a line that gives the same name as the last such line. Returns what follows it.
+    fn same_name<'r>(&mut self, rest: &'r [u8]) -> Option<&'r [u8]> {
+        if self.name_line.is_empty() || !self.line.is_empty() {
+            return None;
+        }
+        let after = rest.strip_prefix(self.name_line.as_slice())?;
+        let line = self.name_line.split_last().map_or(&[][..], |(_, line)| line);
+        self.name.clear();
+        self.name.extend_from_slice(value_of(line, NAME).unwrap_or_default());
+        Some(after)
+    }
+
+    /// Keeps a line that gives a name, if it is short.
+    fn keep_name_line(&mut self, line: &[u8]) {
+        if line.starts_with(NAME) && line.len() <= 64 && value_of(line, NAME).is_some() {
+            self.name_line.clear();
+            self.name_line.extend_from_slice(line);
+            self.name_line.push(b'\n');
+        }
     }
 
     /// Ends the last line at the end of the stream. Returns it if it is a stray.
@@ -194,7 +236,7 @@ impl Decoder {
 
     /// Takes a line other than `data`. Only `event` has an effect. Returns a line that is a stray.
     fn field<'l>(&mut self, line: &'l [u8]) -> Option<&'l [u8]> {
-        if let Some(name) = value_of(line, b"event") {
+        if let Some(name) = value_of(line, NAME) {
             self.name.clear();
             self.name.extend_from_slice(name);
             return None;
@@ -244,6 +286,9 @@ impl Data {
 pub(super) fn check(length: usize, limit: usize) -> Result<(), TooLarge> {
     if length > limit { Err(TooLarge) } else { Ok(()) }
 }
+
+/// The field that gives an event's name.
+const NAME: &[u8] = b"event";
 
 /// The byte order mark.
 const MARK: &[u8] = b"\xEF\xBB\xBF";

@@ -34,7 +34,12 @@ fn envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
 fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
     match name {
         b"model" => scan.model(cursor)?,
-        b"messages" => scan.messages(cursor, "messages", message)?,
+        b"messages" => {
+            cursor.kind()?;
+            let start = cursor.at();
+            scan.messages(cursor, "messages", message)?;
+            scan.envelope.places.thoughts = scan.read.has_thoughts.then_some(start..cursor.at());
+        }
         b"system" => content(cursor, &mut scan.read)?,
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
         b"max_tokens" => {
@@ -47,6 +52,12 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             scan.envelope.max_tokens_said = true;
             scan.envelope.most_tokens = most;
             scan.envelope.places.most_tokens = Some(span);
+        }
+        b"thinking" => {
+            cursor.kind()?;
+            let start = cursor.at();
+            scan.read.setting(cursor, name)?;
+            scan.envelope.places.thinking = Some(start..cursor.at());
         }
         b"tools" => scan.read.tools(cursor)?,
         b"output_config" | b"output_format" => {
@@ -92,13 +103,23 @@ fn block(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
             Ok(())
         }
         b"source" if cursor.kind()? == Kind::Object => source(cursor, read),
-        b"type" | b"id" | b"name" | b"tool_use_id" | b"tool_name" | b"is_error" | b"cache_control" | b"signature"
-        | b"data" | b"citations" => read.other(cursor),
+        b"type" => {
+            let kind = cursor.value()?;
+            read.has_thoughts |= !is_plain(slice(cursor.text(), &kind));
+            Ok(())
+        }
+        b"id" | b"name" | b"tool_use_id" | b"tool_name" | b"is_error" | b"cache_control" | b"signature" | b"data"
+        | b"citations" => read.other(cursor),
         _ => {
             read.refers = true;
             read.other(cursor)
         }
     })
+}
+
+/// Returns whether a block of this type is no thought. A type with an escape may be one.
+fn is_plain(kind: &[u8]) -> bool {
+    !kind.ends_with(b"thinking\"") && memchr::memchr(b'\\', kind).is_none()
 }
 
 /// Consumes the source of a picture or a document.

@@ -20,28 +20,13 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
     if envelope.model != job.model {
         edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
     }
-    let (mut budget, mut enabled, mut context) = (None, None, None);
+    let thinking = |name: &str| Some(member(body, envelope.places.thinking.as_ref()?.start, name)?.1);
     let mut thoughts = PassedThoughts { sealed: job.sealed, edits, has_lost: false, is_broken: false };
     // The body was read before.
-    let _read = Cursor::new(body).object(|cursor, key| match &*json::name_of(body, &key) {
-        b"messages" => cursor.maybe_array(|cursor, _| thoughts.message(cursor)),
-        b"thinking" => {
-            let mut is_enabled = false;
-            let span = cursor.maybe_members(|key, value| match &*json::name_of(body, &key) {
-                b"budget_tokens" => budget = json::integer_of(body, &value).map(|tokens| (tokens, value)),
-                b"type" => is_enabled = slice(body, &value) == br#""enabled""#,
-                _ => {}
-            })?;
-            enabled = is_enabled.then(|| span.clone());
-            Ok(span)
-        }
-        b"context_management" => {
-            let value = cursor.value()?;
-            context = Some((key, value.clone()));
-            Ok(value)
-        }
-        _ => cursor.value(),
-    });
+    if let Some(messages) = &envelope.places.thoughts {
+        let mut cursor = Cursor::starting_at(body, messages.start);
+        let _read = cursor.maybe_array(|cursor, _| thoughts.message(cursor));
+    }
     let PassedThoughts { edits, has_lost, is_broken, .. } = thoughts;
     if let (Some(asked), Some(most), Some(span)) =
         (envelope.most_tokens, job.traits.max_output, &envelope.places.most_tokens)
@@ -50,6 +35,7 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
         edits.replace(span.clone(), most.to_string().into_bytes());
         losses.add("max_tokens");
         // The API refuses a budget that is not below the maximum. The answer keeps its own part.
+        let budget = thinking("budget_tokens").and_then(|span| Some((json::integer_of(body, &span)?, span)));
         if let Some((tokens, span)) = budget.filter(|(tokens, _)| *tokens >= most) {
             let fits = most.saturating_sub(asked.saturating_sub(tokens)).max(LEAST_BUDGET).min(most.saturating_sub(1));
             edits.replace(span, fits.to_string().into_bytes());
@@ -60,16 +46,29 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
         losses.add("messages[].content[].thinking");
     }
     // With a budget, the API wants the thoughts that led to the current calls.
-    if let Some(span) = enabled.filter(|_| is_broken) {
+    let is_enabled = || thinking("type").is_some_and(|kind| slice(body, &kind) == br#""enabled""#);
+    if let Some(span) = envelope.places.thinking.clone().filter(|_| is_broken && is_enabled()) {
         edits.replace(span, &br#"{"type":"disabled"}"#[..]);
         losses.add("thinking");
         let clears = |value: &Span| memchr::memmem::find(slice(body, value), b"clear_thinking").is_some();
+        let context = member(body, envelope.places.open, "context_management");
         if let Some((key, value)) = context.filter(|(_, value)| clears(value)) {
             edits.remove_member(&key, &value);
             losses.add("context_management");
         }
     }
     Ok(losses)
+}
+
+/// Returns the key and the value of a member of the object that stands at a place.
+fn member(body: &[u8], at: usize, wanted: &str) -> Option<(Span, Span)> {
+    let mut found = None;
+    let _read = Cursor::starting_at(body, at).maybe_members(|key, value| {
+        if *json::name_of(body, &key) == *wanted.as_bytes() {
+            found = Some((key, value));
+        }
+    });
+    found
 }
 
 /// The least budget that the API takes.
@@ -173,10 +172,10 @@ impl<'t> Block<'t> {
 
 /// Writes an event of a stream.
 pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
-    let edit = |name: &str, edits: &mut Edits<'_>| {
+    let edit = |name: &[u8], edits: &mut Edits<'_>| {
         let data = edits.text();
         // Nearly all events are pieces of the answer.
-        let begins = || name != "content_block_delta" && memchr::memmem::find(data, b"\"message_start\"").is_some();
+        let begins = || name != b"content_block_delta" && memchr::memmem::find(data, b"\"message_start\"").is_some();
         if !answer.has_signed && !begins() {
             return;
         }

@@ -19,6 +19,8 @@ pub(in crate::front) struct Read {
     pub(in crate::front) tokens: usize,
     /// It may refer to something that is not in the body.
     pub(in crate::front) refers: bool,
+    /// A thought may stand in it.
+    pub(in crate::front) has_thoughts: bool,
     /// What is named beside the conversation.
     pub(in crate::front) named: Finder,
 }

@@ -157,9 +157,9 @@ impl Pass<'_, '_, '_> {
 
 /// Writes an event of a stream. What is in several of them is sealed to the same text each time.
 pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
-    let edit = |name: &str, edits: &mut Edits<'_>| {
+    let edit = |name: &[u8], edits: &mut Edits<'_>| {
         // Nearly all events are pieces of the answer.
-        if name.ends_with(".delta") {
+        if name.ends_with(b".delta") {
             return;
         }
         let data = edits.text();

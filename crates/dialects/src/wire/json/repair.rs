@@ -9,9 +9,7 @@ use memchr::memchr;
 
 /// The text with U+FFFD for all that is half a character; `None` if there was nothing to repair.
 pub(crate) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
-    // Most texts are ASCII without escapes. All of such a text is looked at in large steps.
-    let is_odd = |odd, byte: &u8| odd | !byte.is_ascii() | (*byte == b'\\');
-    if !text.iter().fold(false, is_odd) || (memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok()) {
+    if is_plain(text) || (memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok()) {
         return None;
     }
     let utf8 = String::from_utf8_lossy(text);
@@ -19,6 +17,34 @@ pub(crate) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = utf8.into_owned().into_bytes();
     let has_lone = replace_lone_surrogates(&mut out);
     (is_lossy || has_lone).then_some(out)
+}
+
+/// The same text on one line: between its values JSON may have line ends. `None` if it stays.
+pub(crate) fn repaired_line(text: &[u8]) -> Option<Vec<u8>> {
+    if is_plain(text) {
+        return None;
+    }
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let clean = repaired(text);
+    if !text.iter().any(is_end) {
+        return clean;
+    }
+    let mut line = clean.unwrap_or_else(|| text.to_vec());
+    line.iter_mut().filter(|byte| is_end(byte)).for_each(|byte| *byte = b' ');
+    Some(line)
+}
+
+/// Returns whether a text is ASCII without escapes and control characters, as most are. It is looked
+/// at in large steps; the last bytes are in two of them.
+fn is_plain(text: &[u8]) -> bool {
+    let is_plain =
+        |step: &[u8]| !step.iter().fold(false, |odd, byte| odd | !(b' '..0x80).contains(byte) | (*byte == b'\\'));
+    let (steps, rest) = text.as_chunks::<32>();
+    match text.last_chunk::<32>() {
+        Some(last) if !rest.is_empty() => steps.iter().all(|step| is_plain(step)) && is_plain(last),
+        Some(_) => steps.iter().all(|step| is_plain(step)),
+        None => is_plain(text),
+    }
 }
 
 /// Writes `\ufffd` over each escape that is half a pair; whether there was any.
@@ -66,6 +92,23 @@ mod tests {
     fn check(text: &[u8], expected: Option<&str>) {
         let found = repaired(text).map(|text| String::from_utf8(text).unwrap());
         assert_eq!(found.as_deref(), expected);
+    }
+
+    #[test]
+    fn line_ends_become_blanks_wherever_they_stand() {
+        for length in 0..100 {
+            for at in 0..length {
+                for (byte, becomes) in
+                    [(b'\n', Some(b' ')), (b'\r', Some(b' ')), (0xFF, Some(0xEF)), (b'\t', None), (b'\\', None)]
+                {
+                    let mut text = vec![b'a'; length];
+                    text[at] = byte;
+                    let line = repaired_line(&text);
+                    assert_eq!(line.map(|line| line[at]), becomes, "{length} {at} {byte}");
+                }
+            }
+            assert_eq!(repaired_line(&vec![b'a'; length]), None);
+        }
     }
 
     #[test]

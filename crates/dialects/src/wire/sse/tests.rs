@@ -44,6 +44,18 @@ fn check(stream: impl AsRef<[u8]>, expected: &[(&str, &str)], pending: Option<&s
 }
 
 #[test]
+fn names_repeat_and_change() {
+    let one = "event: a\ndata: 1\n\n";
+    let stream =
+        format!("{one}{one}event: ab\ndata: 2\n\nevent: a\r\ndata: 3\n\n{one}event\ndata: 4\n\ndata: 5\n\n{one}");
+    let events = [("a", "1"), ("a", "1"), ("ab", "2"), ("a", "3"), ("a", "1"), ("", "4"), ("", "5"), ("a", "1")];
+    check(stream, &events, None);
+    check("event: a\nevent: b\nevent: a\ndata: 1\n\nevent: a\n\ndata: 2\n\n", &[("a", "1"), ("", "2")], None);
+    assert_eq!(decode(20, &[&b"data: 0123456789\nevent: a\nevent: a\n\n"[..]]).1, Ok(None));
+    assert_eq!(decode(17, &[&b"event: a\n\ndata: 0123456789\nevent: a\n\n"[..]]).1, Err(TooLarge));
+}
+
+#[test]
 fn d10_vectors_of_the_specification() {
     for stream in ["data: a\n\n", "data:a\r\n\r\n", "data: a\r\r", "data: a\n\r\n", "data: a\r\n\r"] {
         check(stream, &[("", "a")], None);

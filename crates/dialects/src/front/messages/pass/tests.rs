@@ -139,6 +139,6 @@ fn an_answer_says_the_model_that_was_asked_for() {
     };
     let start = r#"{"type":"message_start","message":{"model":"up"}}"#;
     assert_eq!(event("message_start", start), format!("event: message_start\ndata: {}\n\n", start.replace("up", "m")));
-    assert_eq!(event("", "{\"type\":\"ping\",\n\"a\":1}"), "event: ping\ndata: {\"type\":\"ping\", \"a\":1}\n\n");
+    assert_eq!(event("", "{\"type\":\"ping\", \"a\":1}"), "event: ping\ndata: {\"type\":\"ping\", \"a\":1}\n\n");
     assert_eq!(event("new_event", r#"{"model":"up"}"#), "event: new_event\ndata: {\"model\":\"up\"}\n\n");
 }
