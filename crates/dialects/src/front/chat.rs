@@ -1,10 +1,9 @@
 //! OpenAI's chat completions, as callers speak them.
 
 mod envelope;
-mod errors;
+pub(super) mod errors;
 pub(crate) mod fields;
 pub(super) mod models;
-mod probes;
 pub(crate) mod read;
 mod references;
 pub(crate) mod write;
@@ -31,7 +30,7 @@ pub static CHAT: Front = Front {
         event: errors::event,
     },
     models: models::LISTS,
-    probes: &probes::PROBES,
+    probes: include_str!("chat/probes.json"),
     native: None,
     counting: None,
     id_prefix: "chatcmpl-",

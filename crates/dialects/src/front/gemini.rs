@@ -7,7 +7,6 @@ mod errors;
 mod fields;
 mod models;
 mod pass;
-mod probes;
 mod read;
 mod references;
 mod route;
@@ -15,7 +14,7 @@ mod write;
 
 use std::borrow::Cow;
 
-use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native, Probes};
+use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native};
 use crate::wire::json;
 use write::StreamForm;
 
@@ -37,7 +36,7 @@ pub static GEMINI_ARRAY: Front = Front {
     },
     // An element before the first one would need the beginning of the array.
     around: AroundStream { content_type: "application/json", late_header: |_, _| String::new(), ..AROUND },
-    probes: &Probes { needed: &[], parts: &[] },
+    probes: "",
     native: Some(Native { event: pass::element, around: [b"[", b",\n", b"]\n"], ..NATIVE }),
     envelope: |body| envelope::read(body, &GEMINI_ARRAY),
     stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Array))),
@@ -74,7 +73,7 @@ const EVENTS: Front = Front {
         event: errors::event,
     },
     models: models::LISTS,
-    probes: &probes::PROBES,
+    probes: include_str!("gemini/probes.json"),
     native: Some(NATIVE),
     counting: None,
     id_prefix: "",

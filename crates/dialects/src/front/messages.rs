@@ -5,7 +5,6 @@ mod errors;
 mod fields;
 mod models;
 mod pass;
-mod probes;
 mod read;
 mod references;
 mod write;
@@ -32,7 +31,7 @@ pub static MESSAGES: Front = Front {
         event: errors::event,
     },
     models: models::LISTS,
-    probes: &probes::PROBES,
+    probes: include_str!("messages/probes.json"),
     native: Some(Native {
         format: "messages",
         request: pass::request,
@@ -63,6 +62,6 @@ pub static MESSAGES: Front = Front {
     read: read::read,
     field_name: fields::name,
     flaw_names: ["content[].input", "output_config.format"],
-    stream: |header| Box::new(write::Events::new(header)),
-    whole: |header| Box::new(write::Whole::new(header)),
+    stream: |header| Box::new(write::MessageWriter::new(header, true)),
+    whole: |header| Box::new(write::MessageWriter::new(header, false)),
 };

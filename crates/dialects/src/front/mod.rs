@@ -34,7 +34,6 @@ pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
 pub use named::Named;
 pub use names::FieldNames;
 pub(crate) use passing::PassedAnswer;
-pub use probes::Probes;
 pub use responses::RESPONSES;
 pub use route::Asked;
 
@@ -60,8 +59,8 @@ pub struct Front {
     pub errors: ErrorForm,
     /// How it lists models.
     pub models: ModelLists,
-    /// Its parts, as requests have them.
-    pub probes: &'static Probes,
+    /// Its parts, as requests have them: a JSON text. It is empty if another door has them.
+    pub(crate) probes: &'static str,
     /// How bodies pass to accounts of the same format, and their answers back.
     pub native: Option<Native>,
     /// How callers ask for the number of a request's tokens, if they can.

@@ -2,37 +2,38 @@
 //! says what callers of the format lose there.
 
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::{Asked, Envelope, FRONTS, Fault, Front};
 
-/// The parts of a format, each as it stands in a request.
-pub struct Probes {
-    /// The members that each request needs; the last one is the prompt.
-    pub(super) needed: &'static [&'static str],
-    /// What people call a part, and the members that it consists of. If it has a prompt of its own,
-    /// that is its first member.
-    pub(super) parts: &'static [(&'static str, &'static str)],
+/// The parts of a format, as its file `probes.json` has them.
+#[derive(Default, Deserialize)]
+struct Probes<'p> {
+    /// The members that each request needs.
+    needed: Map<String, Value>,
+    /// What people call a part, and the members that it consists of.
+    #[serde(borrow)]
+    parts: Vec<(&'p str, Map<String, Value>)>,
 }
 
 impl Front {
     /// Returns the front doors that have probes. Where two doors differ in their streams only, one
     /// of them has.
     pub fn probed() -> impl Iterator<Item = &'static Front> {
-        FRONTS.into_iter().filter(|front| !front.probes.parts.is_empty())
+        FRONTS.into_iter().filter(|front| !front.probes.is_empty())
     }
 
     /// Returns a request for each part of the format: the name of the part, the body, and what is
     /// read of it.
     pub fn probes(&self) -> impl Iterator<Item = (&'static str, Bytes, Result<Envelope, Fault>)> {
-        let Probes { needed, parts } = self.probes;
-        parts.iter().map(move |(name, members)| {
-            let key = |member: &str| member.split(':').next().map(str::to_owned);
-            let rest = needed.iter().filter(|member| key(member) != key(members));
-            let members: Vec<&str> = rest.copied().chain([*members]).collect();
-            let body = Bytes::from(format!("{{{}}}", members.join(",")));
+        let Probes { needed, parts } = serde_json::from_str(self.probes).unwrap_or_default();
+        parts.into_iter().map(move |(name, members)| {
+            let members: Map<_, _> = needed.clone().into_iter().chain(members).collect();
+            let body = Bytes::from(Value::from(members).to_string());
             let asked = Asked { model: Some("m".to_owned()), stream: false };
             let envelope = (self.envelope)(&body).map(|envelope| envelope.at(asked));
-            (*name, body, envelope)
+            (name, body, envelope)
         })
     }
 }
@@ -52,7 +53,7 @@ mod tests {
             }
             names.sort_unstable();
             names.dedup();
-            assert_eq!(names.len(), front.probes.parts.len(), "{front:?}: a name is there twice");
+            assert_eq!(names.len(), front.probes().count(), "{front:?}: a name is there twice");
         }
         assert_eq!(Front::probed().count(), FRONTS.len() - 1);
     }

@@ -5,7 +5,6 @@ mod envelope;
 mod errors;
 mod fields;
 mod pass;
-mod probes;
 mod read;
 mod references;
 mod write;
@@ -34,7 +33,7 @@ pub static RESPONSES: Front = Front {
         event: errors::event,
     },
     models: super::chat::models::LISTS,
-    probes: &probes::PROBES,
+    probes: include_str!("responses/probes.json"),
     native: Some(Native {
         format: "responses",
         request: pass::request,

@@ -13,9 +13,9 @@ use std::time::Duration;
 use super::openai;
 use super::protocol::{BaseUrl, Prices, Protocol};
 use crate::front::STANDARD;
+use crate::neutral::answer::{AnswerOptions, Draft};
 use crate::neutral::traits::{Thinking, Traits};
-use crate::neutral::{Effort, Format, PartKind, Request};
-use crate::wire::json::Writer;
+use crate::neutral::{AnswerHeader, Effort, Event, Finish, Format, PartKind, Request, Tokens};
 use calls::NextAct;
 
 /// The demo account, which calls nobody.
@@ -70,7 +70,7 @@ pub fn reply(body: &[u8], stream: bool) -> Option<Reply> {
     }
     let request = (STANDARD.read)(body).map(|(request, _)| request).unwrap_or_default();
     let said = Said::to(&request);
-    let mut pieces = if stream { said.events() } else { vec![Piece { pause: Duration::ZERO, bytes: said.whole() }] };
+    let mut pieces = said.pieces(stream);
     let breaks = model == "demo-broken";
     if breaks && stream {
         pieces.truncate(pieces.len() / 2);
@@ -155,94 +155,51 @@ impl Said {
         self.text = if self.is_cut { text.split_inclusive(' ').take(most).collect() } else { text };
     }
 
-    /// Returns why the answer ends.
-    fn finish(&self) -> &'static str {
-        match (self.calls.is_empty(), self.is_cut) {
-            (false, _) => "tool_calls",
-            (true, true) => "length",
-            (true, false) => "stop",
-        }
-    }
-
-    /// Returns the buffered answer.
-    fn whole(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.object(|w| {
-            w.texts([("object", "chat.completion")]);
-            w.key("choices").array(|w| {
-                w.object(|w| {
-                    w.key("index").number(0);
-                    w.key("message").object(|w| {
-                        w.texts([("role", "assistant")]);
-                        w.optional(
-                            "reasoning_content",
-                            Some(self.reasoning).filter(|text| !text.is_empty()),
-                            Writer::text,
-                        );
-                        let text = Some(&*self.text).filter(|_| self.calls.is_empty());
-                        let (content, refusal) = if self.declines { (None, text) } else { (text, None) };
-                        text_or_null(w.key("content"), content);
-                        w.optional("refusal", refusal, Writer::text);
-                        w.list("tool_calls", 0..self.calls.len(), |w, index| self.call(w, index, false));
-                    });
-                    w.key("logprobs").null();
-                    w.texts([("finish_reason", self.finish())]);
-                });
-            });
-            self.usage(w);
-        });
-        w.into_bytes()
-    }
-
-    /// Returns the same answer as a stream, with one word or one call in each event. The last event
-    /// of a long text has all that is left of it.
-    fn events(&self) -> Vec<Piece> {
-        let words = |text: &str, member: &'static str| -> Vec<Vec<u8>> {
-            let words: Vec<_> = text.split_inclusive(' ').take(MOST_WORDS).collect();
-            let rest = text.get(words.iter().map(|word| word.len()).sum()..).filter(|rest| !rest.is_empty());
-            words.into_iter().chain(rest).map(|word| event(|w| w.texts([(member, word)]), None)).collect()
+    /// Returns the answer, whole or as a stream, with one word or one call in each event. The last
+    /// event of a long text has all that is left of it.
+    fn pieces(&self, is_stream: bool) -> Vec<Piece> {
+        let header = AnswerHeader { show_usage: true, ..AnswerHeader::default() };
+        let writer = if is_stream { STANDARD.stream } else { STANDARD.whole };
+        let mut draft = Draft::new(&header, AnswerOptions::default(), writer(&header));
+        let mut written = Vec::new();
+        let mut tell = |draft: &mut Draft, event: Event<'_>| {
+            draft.take(event);
+            written.push(std::mem::take(draft.out()));
         };
-        let mut events = vec![event(|w| w.texts([("role", "assistant"), ("content", "")]), None)];
-        events.extend(words(self.reasoning, "reasoning_content"));
-        events.extend(words(&self.text, if self.declines { "refusal" } else { "content" }));
-        events.extend(
-            (0..self.calls.len())
-                .map(|index| event(|w| w.key("tool_calls").array(|w| self.call(w, index, true)), None)),
-        );
-        let mut closing = event(|_| (), Some(self.finish()));
-        closing.extend(data(|w| {
-            w.texts([("object", "chat.completion.chunk")]);
-            w.key("choices").array(|_| ());
-            self.usage(w);
-        }));
-        closing.extend_from_slice(b"data: [DONE]\n\n");
-        events.push(closing);
+        for word in words(self.reasoning) {
+            tell(&mut draft, Event::Reasoning(0, word));
+        }
+        for word in words(&self.text) {
+            tell(&mut draft, if self.declines { Event::Refusal(0, word) } else { Event::Text(0, word) });
+        }
+        for (number, (name, arguments)) in self.calls.iter().enumerate() {
+            let id = format!("call_demo_{}_{number}", self.place);
+            draft.take(Event::Call { choice: 0, id: Some(&id), name, signature: None });
+            tell(&mut draft, Event::Arguments(0, arguments));
+        }
+        draft.take(Event::Usage(self.usage()));
+        draft.take(Event::Finish(0, if self.is_cut { Finish::Length } else { Finish::Stop }));
+        draft.take(Event::End);
+        // It has a choice, and so an end.
+        let _usage = draft.end(None);
+        written.push(std::mem::take(draft.out()));
+        written.retain(|bytes| !bytes.is_empty());
         let pause = |index| if index == 0 { Duration::ZERO } else { BETWEEN_WORDS };
-        events.into_iter().enumerate().map(|(index, bytes)| Piece { pause: pause(index), bytes }).collect()
+        written.into_iter().enumerate().map(|(index, bytes)| Piece { pause: pause(index), bytes }).collect()
     }
 
-    fn call(&self, w: &mut Writer, index: usize, in_stream: bool) {
-        let Some((name, arguments)) = self.calls.get(index) else { return };
-        w.object(|w| {
-            w.optional("index", u64::try_from(index).ok().filter(|_| in_stream), Writer::number);
-            w.texts([("id", &*format!("call_demo_{}_{index}", self.place)), ("type", "function")]);
-            w.key("function").object(|w| w.texts([("name", name), ("arguments", arguments)]));
-        });
-    }
-
-    /// Writes the usage: one token for each word that was read, thought or said.
-    fn usage(&self, w: &mut Writer) {
+    /// Returns the usage: one token for each word that was read, thought or said.
+    fn usage(&self) -> Tokens {
         let words = |text: &str| text.split_whitespace().count();
-        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let number = |count: usize| u64::try_from(count).ok();
         let thought = words(self.reasoning);
         let called: usize = self.calls.iter().map(|(_, arguments)| words(arguments) + 1).sum();
-        let written = thought + called + words(&self.text);
-        w.key("usage").object(|w| {
-            w.key("prompt_tokens").number(number(self.prompt));
-            w.key("completion_tokens").number(number(written));
-            w.key("total_tokens").number(number(self.prompt + written));
-            w.key("completion_tokens_details").object(|w| w.key("reasoning_tokens").number(number(thought)));
-        });
+        Tokens {
+            prompt: number(self.prompt),
+            completion: number(thought + called + words(&self.text)),
+            reasoning: number(thought),
+            ..Tokens::default()
+        }
     }
 }
 
@@ -251,31 +208,11 @@ const MOST_WORDS: usize = 200;
 /// The pause between words: long enough to be seen on a terminal, short enough for a test.
 const BETWEEN_WORDS: Duration = Duration::from_millis(15);
 
-fn event(delta: impl FnOnce(&mut Writer), finish: Option<&str>) -> Vec<u8> {
-    data(|w| {
-        w.texts([("object", "chat.completion.chunk")]);
-        w.key("choices").array(|w| {
-            w.object(|w| {
-                w.key("index").number(0);
-                w.key("delta").object(delta);
-                w.key("logprobs").null();
-                text_or_null(w.key("finish_reason"), finish);
-            });
-        });
-    })
-}
-
-fn text_or_null(w: &mut Writer, text: Option<&str>) {
-    match text {
-        Some(text) => w.text(text),
-        None => w.null(),
-    }
-}
-
-fn data(members: impl FnOnce(&mut Writer)) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.object(members);
-    [b"data: ", &*w.into_bytes(), b"\n\n"].concat()
+/// Returns the words of a text, and what is left of a long one.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split_inclusive(' ').take(MOST_WORDS);
+    let rest = text.get(words.clone().map(str::len).sum()..).filter(|rest| !rest.is_empty());
+    words.chain(rest)
 }
 
 fn plain(request: &Request<'_>) -> String {

@@ -4,17 +4,13 @@ use crate::front::CallerError;
 use crate::wire::json::Writer;
 
 /// Writes an error.
-pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
+pub(in crate::front) fn body(error: &CallerError<'_>) -> Vec<u8> {
     let mut w = Writer::default();
     w.object(|w| {
         w.key("error").object(|w| {
             w.texts([("message", error.message), ("type", error.kind)]);
-            for (name, value) in [("param", error.param), ("code", error.code)] {
-                match value {
-                    Some(value) => w.key(name).text(value),
-                    None => w.key(name).null(),
-                }
-            }
+            w.or_null("param", error.param, Writer::text);
+            w.or_null("code", error.code, Writer::text);
         });
     });
     w.into_bytes()

@@ -18,12 +18,8 @@ pub(super) const LISTS: ModelLists = ModelLists {
             w.key("data").each(models, write);
             // Clients ask for pages until there is no more.
             w.key("has_more").bool(false);
-            for (name, end) in [("first_id", models.first()), ("last_id", models.last())] {
-                match end {
-                    Some(model) => w.key(name).text(model.id),
-                    None => w.key(name).null(),
-                }
-            }
+            w.or_null("first_id", models.first(), |w, model| w.text(model.id));
+            w.or_null("last_id", models.last(), |w, model| w.text(model.id));
         });
         w.into_bytes()
     },
@@ -33,12 +29,8 @@ fn write(w: &mut Writer, model: &ListedModel<'_>) {
     w.object(|w| {
         w.texts([("type", "model"), ("id", model.id), ("display_name", model.id), ("created_at", model.created_at)]);
         w.key("lifecycle").text("active");
-        for (name, number) in [("max_input_tokens", model.context), ("max_tokens", model.max_output)] {
-            match number {
-                Some(number) => w.key(name).number(number),
-                None => w.key(name).null(),
-            }
-        }
+        w.or_null("max_input_tokens", model.context, Writer::number);
+        w.or_null("max_tokens", model.max_output, Writer::number);
         // With this object, each ability that Anthropic knows would have to be there, and some are
         // not known of any model.
         w.key("capabilities").null();

@@ -1,11 +1,8 @@
-//! [`Event`](crate::neutral::Event)s → a message of Anthropic's, as the events of a stream
-//! ([`Events`]) or whole ([`Whole`]).
+//! [`Event`](crate::neutral::Event)s → a message of Anthropic's, whole or as a stream.
 
-mod events;
-mod whole;
+mod message;
 
-pub(super) use events::Events;
-pub(super) use whole::Whole;
+pub(super) use message::MessageWriter;
 
 use crate::neutral::Finish;
 use crate::neutral::answer::Tally;

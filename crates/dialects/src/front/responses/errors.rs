@@ -1,19 +1,8 @@
 //! Errors in the form that callers of Responses know.
 
+pub(super) use crate::front::chat::errors::body;
 use crate::front::{AnswerSoFar, CallerError};
 use crate::wire::json::Writer;
-
-/// Writes an error.
-pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.object(|w| {
-        w.key("error").object(|w| {
-            w.texts([("message", error.message), ("type", error.kind)]);
-            optional(w, [("param", error.param), ("code", error.code)]);
-        });
-    });
-    w.into_bytes()
-}
 
 /// Writes the end of a stream that has begun and cannot go on. Some clients fail on the first event
 /// only, and others on the second only.
@@ -25,11 +14,11 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
         w.texts([("type", "error")]);
         w.key("sequence_number").number(events);
         w.texts([("code", code), ("message", error.message)]);
-        optional(w, [("param", error.param)]);
+        w.or_null("param", error.param, Writer::text);
         // The client for Python looks for this member only.
         w.key("error").object(|w| {
             w.texts([("type", error.kind), ("code", code), ("message", error.message)]);
-            optional(w, [("param", error.param)]);
+            w.or_null("param", error.param, Writer::text);
         });
     });
     let mut failed = Writer::default();
@@ -55,15 +44,6 @@ fn code(error: &CallerError<'_>) -> &'static str {
         (_, 429) => "rate_limit_exceeded",
         (_, 400 | 413 | 422) => "invalid_prompt",
         _ => "server_error",
-    }
-}
-
-fn optional<const N: usize>(w: &mut Writer, members: [(&'static str, Option<&str>); N]) {
-    for (name, value) in members {
-        match value {
-            Some(value) => w.key(name).text(value),
-            None => w.key(name).null(),
-        }
     }
 }
 

@@ -42,7 +42,13 @@ fn streamed(request: &Value) -> Value {
                 all[member] = format!("{}{more}", all[member].as_str().unwrap()).into();
             }
             let calls = chunk["choices"][0]["delta"]["tool_calls"].as_array().cloned().unwrap_or_default();
-            all["tool_calls"].as_array_mut().unwrap().extend(calls);
+            let known = all["tool_calls"].as_array_mut().unwrap();
+            for call in calls {
+                match known.iter_mut().find(|known| known["index"] == call["index"]) {
+                    Some(known) => known["function"]["arguments"] = call["function"]["arguments"].clone(),
+                    None => known.push(call),
+                }
+            }
             if let Some(reason) = chunk["choices"][0]["finish_reason"].as_str() {
                 all["finish"] = reason.into();
             }
@@ -166,7 +172,7 @@ fn a_schema_is_answered_by_a_value_that_it_allows_or_declined() {
     assert!(serde_json::from_str::<Value>(any["content"].as_str().unwrap()).unwrap().is_object());
     let hard = json!({"type": "object", "not": {}});
     let declined = ask(json!({"type": "json_schema", "json_schema": {"name": "a", "schema": hard}}));
-    assert!(declined["content"].is_null() && declined["refusal"].is_string(), "{declined}");
+    assert!(declined["content"] == "" && declined["refusal"].is_string(), "{declined}");
 }
 
 #[test]

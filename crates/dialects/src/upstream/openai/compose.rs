@@ -1,13 +1,11 @@
 //! A request of another format → a chat completion. What OpenAI's format cannot say is lost, and
 //! named; the quirks of a server are applied afterwards, as they are to every chat completion.
 
-use std::borrow::Cow;
-
+use super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Call, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Target,
-    ToolChoice, ToolKind, Undo, Written,
+    Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
@@ -15,8 +13,6 @@ use crate::wire::json::Writer;
 
 /// The most texts at which to stop.
 const MAX_STOPS: usize = 4;
-/// The longest name of an end user.
-const MAX_USER: usize = 64;
 
 /// Writes a request. `fetches` says that the server fetches pictures.
 pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool) -> Result<Written, FieldRefused> {
@@ -34,10 +30,7 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
         if target.stream {
             w.key("stream").bool(true);
         }
-        let max_output = target.traits.max_output.or_else(|| most_output(target.model));
-        let traits = Traits { max_output, ..target.traits };
-        let most = options::max_tokens(request, target.default_max_tokens, &traits, &mut losses);
-        w.optional("max_completion_tokens", most, Writer::number);
+        w.optional("max_completion_tokens", most_tokens(request, target, &mut losses), Writer::number);
         let (temperature, top_p) = options::sampling(request, &target.traits, &mut losses);
         let numbers = [
             ("temperature", temperature),
@@ -56,14 +49,12 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
         if request.logprobs {
             w.key("logprobs").bool(true);
         }
-        let user = request.user.as_deref().filter(|user| user.len() <= MAX_USER);
-        w.optional("user", user, Writer::text);
-        losses.add_if(request.user.is_some() && user.is_none(), Field::User);
-        w.optional("metadata", request.metadata, |w, Raw(metadata)| w.raw(metadata));
-        w.optional("service_tier", options::tier(request, &TIERS, &mut losses), Writer::text);
-        write_format(w, request, &mut losses);
+        write_labels(w, request, &mut losses);
+        w.optional("response_format", request.format.as_ref(), |w, format| {
+            Nesting::Nested.write_format(w, format, &mut losses);
+        });
         options::lose_cache_hints(request, &mut losses);
-        write_tools(w, request, &names);
+        Nesting::Nested.write_tools(w, request, &names);
         w.key("messages").array(|w| {
             let mut messages = Messages { w, names: &names, losses: &mut losses, media: Vec::new(), refused: None };
             request.messages.iter().enumerate().for_each(|(index, message)| messages.message(index, message));
@@ -95,9 +86,6 @@ fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
     }
 }
 
-pub(super) const TIERS: [(&str, Option<&str>); 4] =
-    [("auto", None), ("default", Some("default")), ("flex", Some("flex")), ("priority", Some("priority"))];
-
 /// Writes the effort, if the model is known to think: a server that knows no effort refuses the
 /// request.
 fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
@@ -107,27 +95,6 @@ fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, loss
         return;
     }
     w.key("reasoning_effort").text(effort.word());
-}
-
-/// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most
-/// models give, and the API refuses that.
-pub(super) fn most_output(model: &str) -> Option<u64> {
-    const MODELS: [(&str, u64); 12] = [
-        ("gpt-3.5-turbo", 4_096),
-        ("gpt-4-turbo", 4_096),
-        ("gpt-4o-2024-05-13", 4_096),
-        ("gpt-4o", 16_384),
-        ("gpt-4.1", 32_768),
-        ("o1-mini", 65_536),
-        ("o1-preview", 32_768),
-        ("o1", 100_000),
-        ("o3", 100_000),
-        ("o4-mini", 100_000),
-        ("gpt-5-chat", 16_384),
-        ("gpt-5", 128_000),
-    ];
-    let name = model.rsplit('/').next().unwrap_or(model);
-    MODELS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, most)| *most)
 }
 
 /// Returns whether a model thinks: as its traits say, or else if its name is one of OpenAI's.
@@ -140,80 +107,6 @@ pub(crate) fn thinks(model: &str, traits: &Traits) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     ["o1", "o3", "o4", "gpt-5", "gpt-6", "gpt-oss", "codex"].iter().any(|prefix| name.starts_with(prefix))
         && !name.contains("-chat")
-}
-
-fn write_format(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    match &request.format {
-        None => {}
-        Some(Format::JsonObject) | Some(Format::JsonSchema { schema: None, .. }) => {
-            w.key("response_format").object(|w| w.key("type").text("json_object"));
-        }
-        Some(Format::JsonSchema { name, description, schema: Some(schema), strict }) => {
-            w.key("response_format").object(|w| {
-                w.key("type").text("json_schema");
-                w.key("json_schema").object(|w| {
-                    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-                    let is_name = !name.is_empty() && name.len() <= 64 && name.bytes().all(fits);
-                    losses.add_if(!is_name, Field::Format);
-                    w.key("name").text(if is_name { name } else { "output" });
-                    w.optional("description", description.as_deref(), Writer::text);
-                    w.key("schema").raw(schema);
-                    w.optional("strict", *strict, Writer::bool);
-                });
-            });
-        }
-    }
-}
-
-fn write_tools(w: &mut Writer, request: &Request<'_>, names: &Names<'_>) {
-    w.list("tools", &request.tools, |w, tool| {
-        let name = names.written(&tool.name);
-        w.object(|w| match &tool.kind {
-            ToolKind::Function(parameters, strict) => {
-                w.key("type").text("function");
-                w.key("function").object(|w| {
-                    w.key("name").text(name);
-                    w.optional("description", tool.description.as_deref(), Writer::text);
-                    w.optional("parameters", parameters.as_deref(), Writer::raw);
-                    w.optional("strict", *strict, Writer::bool);
-                });
-            }
-            ToolKind::Custom | ToolKind::Other => {
-                w.key("type").text("custom");
-                w.key("custom").object(|w| {
-                    w.key("name").text(name);
-                    w.optional("description", tool.description.as_deref(), Writer::text);
-                });
-            }
-        });
-    });
-    if request.tools.is_empty() {
-        return;
-    }
-    w.optional("tool_choice", request.tool_choice.as_ref(), |w, choice| write_choice(w, choice, names));
-    w.optional("parallel_tool_calls", request.parallel_tool_calls, Writer::bool);
-}
-
-fn write_choice(w: &mut Writer, choice: &ToolChoice<'_>, names: &Names<'_>) {
-    let function = |w: &mut Writer, name: &Cow<'_, str>| {
-        w.object(|w| {
-            w.key("type").text("function");
-            w.key("function").object(|w| w.key("name").text(names.written(name)));
-        });
-    };
-    match choice {
-        ToolChoice::None => w.text("none"),
-        ToolChoice::Auto => w.text("auto"),
-        ToolChoice::Required => w.text("required"),
-        ToolChoice::Named(name) => function(w, name),
-        ToolChoice::Allowed(must, allowed) => w.object(|w| {
-            w.key("type").text("allowed_tools");
-            w.key("allowed_tools").object(|w| {
-                w.key("mode").text(if *must { "required" } else { "auto" });
-                w.key("tools").each(allowed, function);
-            });
-        }),
-    }
 }
 
 /// Returns why an assistant's message cannot be sent, if it shows a picture or a file.

@@ -22,6 +22,7 @@ mod finish;
 mod head;
 mod meter;
 mod names;
+mod nesting;
 mod parts;
 mod pattern;
 mod reasoning;

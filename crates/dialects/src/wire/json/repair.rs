@@ -34,8 +34,8 @@ pub(crate) fn repaired_line(text: &[u8]) -> Option<Vec<u8>> {
     Some(line)
 }
 
-/// Returns whether a text is ASCII without escapes and control characters, as most are. It is looked
-/// at in large steps; the last bytes are in two of them.
+/// Returns whether a text is ASCII without escapes and control characters, as most are. It is
+/// looked at in large steps; the last bytes are in two of them.
 fn is_plain(text: &[u8]) -> bool {
     let is_plain =
         |step: &[u8]| !step.iter().fold(false, |odd, byte| odd | !(b' '..0x80).contains(byte) | (*byte == b'\\'));

@@ -69,6 +69,14 @@ impl Writer {
         }
     }
 
+    /// Writes a member: its value, or `null`.
+    pub fn or_null<T>(&mut self, name: &'static str, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        match value {
+            Some(value) => write(self.key(name), value),
+            None => self.key(name).null(),
+        }
+    }
+
     /// Writes an array. `write` writes an element, or nothing, for each item.
     pub fn each<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
         self.array(|w| items.into_iter().for_each(|item| write(w, item)));

@@ -46,7 +46,7 @@ fn streamed(
     options: &AnswerOptions,
     events: &[Event<'_>],
 ) -> (String, Result<Usage, &'static str>) {
-    let mut draft = Draft::new(header, options.clone(), Box::new(Events::new(header)));
+    let mut draft = Draft::new(header, options.clone(), Box::new(MessageWriter::new(header, true)));
     let mut out = Vec::new();
     for event in events {
         draft.take(event.clone());
@@ -58,7 +58,7 @@ fn streamed(
 }
 
 fn buffered(header: &AnswerHeader, options: &AnswerOptions, events: &[Event<'_>]) -> Result<Answer, AnswerFault> {
-    let draft = Draft::new(header, options.clone(), Box::new(Whole::new(header)));
+    let draft = Draft::new(header, options.clone(), Box::new(MessageWriter::new(header, false)));
     let tell = |emit: crate::neutral::Emit<'_>| {
         events.iter().for_each(|event| emit(event.clone()));
         Ok(())
@@ -484,7 +484,7 @@ fn the_prompt_is_counted_in_three_parts() {
 #[test]
 fn an_estimate_is_marked_and_what_was_asked_for_stands_beside_it() {
     let end = |events: &[Event<'_>], header: &AnswerHeader, trail: Option<&str>| {
-        let mut draft = Draft::new(header, AnswerOptions::default(), Box::new(Events::new(header)));
+        let mut draft = Draft::new(header, AnswerOptions::default(), Box::new(MessageWriter::new(header, true)));
         events.iter().for_each(|event| draft.take(event.clone()));
         draft.end(trail).unwrap();
         let out = String::from_utf8(std::mem::take(draft.out())).unwrap();
@@ -581,7 +581,7 @@ fn nothing_is_written_before_there_is_something_to_say() {
     let mut draft = Draft::new(
         &header(),
         AnswerOptions { hide_reasoning: true, ..AnswerOptions::default() },
-        Box::new(Events::new(&header())),
+        Box::new(MessageWriter::new(&header(), true)),
     );
     for event in [Event::Id("x"), counted(1, 1), text(""), thinks("hidden"), Event::Signed("s"), Event::Redacted("r")] {
         draft.take(event);

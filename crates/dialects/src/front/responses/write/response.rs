@@ -45,15 +45,10 @@ impl ResponseHead {
                 State::Ended { output, .. } if !output.is_empty() => w.raw(&String::from_utf8_lossy(output)),
                 State::Ended { .. } | State::Begun => {}
             });
-            match state {
-                State::Ended { tally, .. } => usage(w.key("usage"), tally),
-                State::Begun => w.key("usage").null(),
-            }
+            let tally = if let State::Ended { tally, .. } = state { Some(tally) } else { None };
+            w.or_null("usage", tally, usage);
             w.key("error").null();
-            match why {
-                Some(why) => w.key("incomplete_details").object(|w| w.texts([("reason", why)])),
-                None => w.key("incomplete_details").null(),
-            }
+            w.or_null("incomplete_details", why, |w, why| w.object(|w| w.texts([("reason", why)])));
             w.key("previous_response_id").null();
             w.key("background").bool(false);
             w.key("store").bool(false);

@@ -3,12 +3,13 @@
 
 use std::borrow::Cow;
 
-use super::super::compose::{TIERS, is_medium, most_output, shows, texts, thinks};
+use super::super::compose::{is_medium, shows, texts, thinks};
+use super::super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
-    Call, ENCRYPTED, Effort, Field, FieldRefused, Format, LostFields, Media, Message, Part, PartKind, Raw, Request,
-    Role, Target, Thought, ToolChoice, ToolKind, Undo, Written,
+    Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target,
+    Thought, ToolKind, Undo, Written,
 };
 use crate::upstream::Endpoint;
 use crate::upstream::shared::names::Names;
@@ -17,8 +18,6 @@ use crate::wire::json::Writer;
 
 /// What every encrypted thought of OpenAI's begins with. Another text would be refused.
 const SEAL: &str = "gAAAA";
-/// The longest name of an end user.
-const MAX_USER: usize = 64;
 
 /// Writes a request.
 pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
@@ -39,21 +38,17 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
         if is_thinker {
             w.key("include").array(|w| w.text(ENCRYPTED));
         }
-        let max_output = target.traits.max_output.or_else(|| most_output(target.model));
-        let traits = Traits { max_output, ..target.traits };
-        let most = options::max_tokens(request, target.default_max_tokens, &traits, &mut losses);
+        let most = most_tokens(request, target, &mut losses);
         let least = Endpoint::Responses.least_tokens();
         losses.add_if(most.is_some_and(|most| most < least), Field::MaxTokens);
         w.optional("max_output_tokens", most.map(|most| most.max(least)), Writer::number);
         write_sampling(w, request, &target.traits, is_thinker, &mut losses);
         write_reasoning(w, request, is_thinker, &mut losses);
-        let user = request.user.as_deref().filter(|user| user.len() <= MAX_USER);
-        w.optional("user", user, Writer::text);
-        losses.add_if(request.user.is_some() && user.is_none(), Field::User);
-        w.optional("metadata", request.metadata, |w, Raw(metadata)| w.raw(metadata));
-        w.optional("service_tier", options::tier(request, &TIERS, &mut losses), Writer::text);
-        write_format(w, request, &mut losses);
-        write_tools(w, request, &names);
+        write_labels(w, request, &mut losses);
+        w.optional("text", request.format.as_ref(), |w, format| {
+            w.object(|w| Nesting::Flat.write_format(w.key("format"), format, &mut losses));
+        });
+        Nesting::Flat.write_tools(w, request, &names);
         w.key("input").array(|w| {
             let mut items = Items { w, names: &names, target, losses: &mut losses, refused: None };
             request.messages.iter().enumerate().for_each(|(index, message)| items.message(index, message));
@@ -125,57 +120,6 @@ fn write_reasoning(w: &mut Writer, request: &Request<'_>, thinks: bool, losses: 
             w.key("summary").text("auto");
         }
     });
-}
-
-fn write_format(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    let Some(format) = &request.format else { return };
-    w.key("text").object(|w| {
-        w.key("format").object(|w| match format {
-            Format::JsonObject | Format::JsonSchema { schema: None, .. } => w.key("type").text("json_object"),
-            Format::JsonSchema { name, description, schema: Some(schema), strict } => {
-                let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-                let is_name = !name.is_empty() && name.len() <= 64 && name.bytes().all(fits);
-                losses.add_if(!is_name, Field::Format);
-                w.texts([("type", "json_schema"), ("name", if is_name { name } else { "output" })]);
-                w.optional("description", description.as_deref(), Writer::text);
-                w.key("schema").raw(schema);
-                w.key("strict").bool(strict.unwrap_or(false));
-            }
-        });
-    });
-}
-
-fn write_tools(w: &mut Writer, request: &Request<'_>, names: &Names<'_>) {
-    if request.tools.is_empty() {
-        return;
-    }
-    let function = |w: &mut Writer, name: &Cow<'_, str>| {
-        w.object(|w| w.texts([("type", "function"), ("name", names.written(name))]));
-    };
-    w.list("tools", &request.tools, |w, tool| {
-        let (parameters, strict) = match &tool.kind {
-            ToolKind::Function(parameters, strict) => (parameters.as_deref(), *strict),
-            ToolKind::Custom | ToolKind::Other => (None, None),
-        };
-        w.object(|w| {
-            w.texts([("type", "function"), ("name", names.written(&tool.name))]);
-            w.optional("description", tool.description.as_deref(), Writer::text);
-            w.key("parameters").raw(parameters.unwrap_or(r#"{"type":"object","properties":{}}"#));
-            // Without a word, this endpoint is strict.
-            w.key("strict").bool(strict.unwrap_or(false));
-        });
-    });
-    w.optional("tool_choice", request.tool_choice.as_ref(), |w, choice| match choice {
-        ToolChoice::None => w.text("none"),
-        ToolChoice::Auto => w.text("auto"),
-        ToolChoice::Required => w.text("required"),
-        ToolChoice::Named(name) => function(w, name),
-        ToolChoice::Allowed(must, allowed) => w.object(|w| {
-            w.texts([("type", "allowed_tools"), ("mode", if *must { "required" } else { "auto" })]);
-            w.key("tools").each(allowed, function);
-        }),
-    });
-    w.optional("parallel_tool_calls", request.parallel_tool_calls, Writer::bool);
 }
 
 /// Writes the items of the conversation.

@@ -1,0 +1,302 @@
+//! An answer's events → a message: whole, or as the events of a stream. Its blocks come one after
+//! the other, numbered without a gap.
+
+use std::ops::Range;
+
+use super::{reason, usage};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
+use crate::neutral::{AnswerHeader, Finish, mark};
+use crate::wire::json::{Pieces, escape_into, put_text};
+
+/// Writes a message.
+#[derive(Debug)]
+pub(in crate::front::messages) struct MessageWriter {
+    is_stream: bool,
+    id: String,
+    model: String,
+    has_begun: bool,
+    /// The number of blocks that have begun.
+    blocks: usize,
+    open: Open,
+    /// The start of a delta of the block that is open, in a stream.
+    delta: Vec<u8>,
+    /// The blocks of a whole message, as the elements of an array.
+    content: Vec<u8>,
+    /// Where the last of them begins.
+    last: usize,
+    /// The input of the open call of a whole message.
+    input: String,
+    /// Where calls without an input stand in the content.
+    bare: Vec<Range<usize>>,
+    /// True if the input of the open call has begun, in a stream.
+    has_input: bool,
+    reason: Finish,
+    refuses: bool,
+    out: Vec<u8>,
+}
+
+/// The block that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    None,
+    Text,
+    Thinking,
+    Redacted,
+    Call,
+}
+
+impl Open {
+    /// Returns what a block ends with if nothing more comes.
+    fn tail(self) -> &'static [u8] {
+        match self {
+            Open::None => b"",
+            Open::Text => br#""}"#,
+            Open::Thinking => br#"","signature":""}"#,
+            Open::Redacted => b"}",
+            Open::Call => b"{}}",
+        }
+    }
+}
+
+impl MessageWriter {
+    /// Returns the writer of a message of which nothing is known yet.
+    pub(in crate::front::messages) fn new(header: &AnswerHeader, is_stream: bool) -> Self {
+        Self {
+            is_stream,
+            id: header.id.clone(),
+            model: header.model.clone(),
+            has_begun: false,
+            blocks: 0,
+            open: Open::None,
+            delta: Vec::new(),
+            content: Vec::new(),
+            last: 0,
+            input: String::new(),
+            bare: Vec::new(),
+            has_input: false,
+            reason: Finish::Stop,
+            refuses: false,
+            out: Vec::new(),
+        }
+    }
+
+    /// Writes the first event of a stream, once. What was used nobody knows yet: the last event
+    /// says it.
+    fn begin(&mut self) {
+        if !self.is_stream || std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        let out = &mut self.out;
+        put_text(out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":", &self.id);
+        put_text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
+        out.extend_from_slice(
+            br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}"#,
+        );
+        out.extend_from_slice(b"\n\n");
+    }
+
+    /// Begins a block of this kind; `head` writes it up to its tail. `delta` stands before each
+    /// piece of it.
+    fn start(&mut self, open: Open, delta: &str, head: impl FnOnce(&mut Vec<u8>)) {
+        self.begin();
+        self.stop();
+        if self.is_stream {
+            event(&mut self.out, "content_block_start", self.blocks);
+            self.out.extend_from_slice(br#","content_block":"#);
+            head(&mut self.out);
+            self.out.extend_from_slice(open.tail());
+            self.out.extend_from_slice(b"}\n\n");
+            self.delta.clear();
+            event(&mut self.delta, "content_block_delta", self.blocks);
+            self.delta.extend_from_slice(delta.as_bytes());
+        } else {
+            self.last = self.content.len();
+            if self.last > 0 {
+                self.content.push(b',');
+            }
+            head(&mut self.content);
+        }
+        self.blocks += 1;
+        self.open = open;
+    }
+
+    /// Ends the block that is open.
+    fn stop(&mut self) {
+        match std::mem::replace(&mut self.open, Open::None) {
+            Open::None => {}
+            _ if self.is_stream => {
+                event(&mut self.out, "content_block_stop", self.blocks - 1);
+                self.out.extend_from_slice(b"}\n\n");
+            }
+            Open::Call => self.end_call(),
+            open @ (Open::Text | Open::Thinking | Open::Redacted) => self.content.extend_from_slice(open.tail()),
+        }
+    }
+
+    /// Ends a call of a whole message. One whose input is no object is no call.
+    fn end_call(&mut self) {
+        let input = std::mem::take(&mut self.input);
+        let mut pieces = Pieces::default();
+        pieces.take(input.trim_ascii());
+        if matches!(input.trim_ascii(), "" | "null") {
+            self.content.extend_from_slice(Open::Call.tail());
+            self.bare.push(self.last..self.content.len());
+        } else if pieces.is_object() {
+            self.content.extend_from_slice(input.trim_ascii().as_bytes());
+            self.content.push(b'}');
+        } else {
+            self.content.truncate(self.last);
+        }
+    }
+
+    fn piece(&mut self, piece: &str) {
+        if !self.is_stream {
+            return escape_into(piece, &mut self.content);
+        }
+        self.out.reserve(self.delta.len() + piece.len() + 16);
+        self.out.extend_from_slice(&self.delta);
+        put_text(&mut self.out, "", piece);
+        self.out.extend_from_slice(b"}}\n\n");
+    }
+
+    fn think(&mut self) {
+        if self.open != Open::Thinking {
+            self.start(Open::Thinking, r#","delta":{"type":"thinking_delta","thinking":"#, |out| {
+                out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
+            });
+        }
+    }
+
+    fn speak(&mut self) {
+        if self.open != Open::Text {
+            self.start(Open::Text, r#","delta":{"type":"text_delta","text":"#, |out| {
+                out.extend_from_slice(br#"{"type":"text","text":""#);
+            });
+        }
+    }
+}
+
+impl AnswerWriter for MessageWriter {
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    fn carries(&self) -> Carries {
+        Carries::WithThoughts
+    }
+
+    // Clients compare the id with nothing: ours stays.
+    fn id(&mut self, _id: &str) {}
+
+    fn open(&mut self, _choice: usize) {
+        self.begin();
+    }
+
+    fn say(&mut self, choice: usize, kind: TextKind, piece: &str) {
+        if choice > 0 {
+            return;
+        }
+        match kind {
+            TextKind::Content | TextKind::Refusal => self.speak(),
+            TextKind::Reasoning => self.think(),
+        }
+        self.refuses |= kind == TextKind::Refusal;
+        self.piece(piece);
+    }
+
+    fn signed(&mut self, signature: &str) {
+        self.think();
+        if self.is_stream {
+            event(&mut self.out, "content_block_delta", self.blocks - 1);
+            put_text(&mut self.out, r#","delta":{"type":"signature_delta","signature":"#, signature);
+            self.out.extend_from_slice(b"}}\n\n");
+            self.stop();
+        } else {
+            put_text(&mut self.content, r#"","signature":"#, signature);
+            self.content.push(b'}');
+            self.open = Open::None;
+        }
+    }
+
+    fn redacted(&mut self, data: &str) {
+        self.start(Open::Redacted, "", |out| put_text(out, r#"{"type":"redacted_thinking","data":"#, data));
+        self.stop();
+    }
+
+    fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
+        if choice > 0 {
+            return;
+        }
+        call.signature.into_iter().for_each(|sealed| self.redacted(sealed));
+        self.start(Open::Call, r#","delta":{"type":"input_json_delta","partial_json":"#, |out| {
+            put_text(out, r#"{"type":"tool_use","id":"#, call.id);
+            put_text(out, r#","name":"#, call.name);
+            out.extend_from_slice(br#","input":"#);
+        });
+        self.has_input = false;
+    }
+
+    fn arguments(&mut self, choice: usize, _number: usize, piece: &str) {
+        if choice > 0 || self.open != Open::Call {
+            return;
+        }
+        if !self.is_stream {
+            return self.input.push_str(piece);
+        }
+        // Blanks, and the `null` of a call without arguments, are left out: clients take a block
+        // without a piece for `{}`, and all else for the input itself.
+        let piece = if self.has_input { piece } else { piece.trim_ascii_start() };
+        self.has_input |= piece.starts_with('{');
+        if self.has_input {
+            self.piece(piece);
+        }
+    }
+
+    fn media(&mut self, choice: usize, _number: usize, mime: &str, _data: &str) {
+        if choice == 0 {
+            self.speak();
+            self.piece(&omitted(mime));
+        }
+    }
+
+    fn finish(&mut self, choice: usize, reason: Finish) {
+        if choice == 0 {
+            self.reason = reason;
+        }
+    }
+
+    fn needs_objects(&self) -> bool {
+        true
+    }
+
+    fn end(&mut self, tally: &Tally, trail: Option<&str>) {
+        self.begin();
+        self.stop();
+        let (out, word) = (&mut self.out, reason(self.reason, self.refuses));
+        if self.is_stream {
+            let start = "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":";
+            put_text(out, start, word);
+            out.extend_from_slice(br#","stop_sequence":null},"usage":"#);
+            usage(out, tally);
+            mark::append(out, tally.usage().source, trail);
+            out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+            return;
+        }
+        put_text(out, r#"{"id":"#, &self.id);
+        put_text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
+        out.extend_from_slice(br#","content":["#);
+        // If the answer was cut, nobody knows what a call without an input would have been.
+        let cut = matches!(self.reason, Finish::Length | Finish::Filtered);
+        self.bare.drain(..).rev().filter(|_| cut).for_each(|call| drop(self.content.drain(call)));
+        out.extend_from_slice(self.content.strip_prefix(b",").unwrap_or(&self.content));
+        put_text(out, r#"],"stop_reason":"#, word);
+        out.extend_from_slice(br#","stop_sequence":null,"usage":"#);
+        usage(out, tally);
+        out.push(b'}');
+    }
+}
+
+/// Begins an event of the block at this index.
+fn event(out: &mut Vec<u8>, name: &str, index: usize) {
+    out.extend_from_slice(format!("event: {name}\ndata: {{\"type\":\"{name}\",\"index\":{index}").as_bytes());
+}

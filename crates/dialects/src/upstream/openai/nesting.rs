@@ -1,0 +1,143 @@
+//! What requests of both of OpenAI's formats have. In chat completions, the members of a tool or of
+//! a format stand in an object of their own. In Responses, they stand beside its type.
+
+use std::borrow::Cow;
+
+use crate::neutral::traits::Traits;
+use crate::neutral::{Field, Format, LostFields, Raw, Request, Target, ToolChoice, ToolKind};
+use crate::upstream::shared::names::Names;
+use crate::upstream::shared::options;
+use crate::wire::json::Writer;
+
+/// Where the members of a tool or of a format stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nesting {
+    /// In an object of their own.
+    Nested,
+    /// Beside the type.
+    Flat,
+}
+
+/// The longest name of an end user.
+const MAX_USER: usize = 64;
+
+const TIERS: [(&str, Option<&str>); 4] =
+    [("auto", None), ("default", Some("default")), ("flex", Some("flex")), ("priority", Some("priority"))];
+
+/// Returns the most tokens to ask for.
+pub(super) fn most_tokens(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) -> Option<u64> {
+    let max_output = target.traits.max_output.or_else(|| most_output(target.model));
+    let traits = Traits { max_output, ..target.traits };
+    options::max_tokens(request, target.default_max_tokens, &traits, losses)
+}
+
+/// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most
+/// models give, and the API refuses that.
+fn most_output(model: &str) -> Option<u64> {
+    const MODELS: [(&str, u64); 12] = [
+        ("gpt-3.5-turbo", 4_096),
+        ("gpt-4-turbo", 4_096),
+        ("gpt-4o-2024-05-13", 4_096),
+        ("gpt-4o", 16_384),
+        ("gpt-4.1", 32_768),
+        ("o1-mini", 65_536),
+        ("o1-preview", 32_768),
+        ("o1", 100_000),
+        ("o3", 100_000),
+        ("o4-mini", 100_000),
+        ("gpt-5-chat", 16_384),
+        ("gpt-5", 128_000),
+    ];
+    let name = model.rsplit('/').next().unwrap_or(model);
+    MODELS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, most)| *most)
+}
+
+/// Writes for whom the request is made, its labels and its tier.
+pub(super) fn write_labels(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
+    let user = request.user.as_deref().filter(|user| user.len() <= MAX_USER);
+    w.optional("user", user, Writer::text);
+    losses.add_if(request.user.is_some() && user.is_none(), Field::User);
+    w.optional("metadata", request.metadata, |w, Raw(metadata)| w.raw(metadata));
+    w.optional("service_tier", options::tier(request, &TIERS, losses), Writer::text);
+}
+
+impl Nesting {
+    /// Writes the members that stand under this key, or beside it.
+    fn members(self, w: &mut Writer, key: &'static str, members: impl FnOnce(&mut Writer)) {
+        match self {
+            Nesting::Nested => w.key(key).object(members),
+            Nesting::Flat => members(w),
+        }
+    }
+
+    /// Returns what a request must say of strictness. In Responses, silence means that it is
+    /// strict.
+    fn strict(self, strict: Option<bool>) -> Option<bool> {
+        strict.or((self == Nesting::Flat).then_some(false))
+    }
+
+    /// Writes the format of the answer.
+    pub(super) fn write_format(self, w: &mut Writer, format: &Format<'_>, losses: &mut LostFields) {
+        w.object(|w| match format {
+            Format::JsonObject | Format::JsonSchema { schema: None, .. } => w.key("type").text("json_object"),
+            Format::JsonSchema { name, description, schema: Some(schema), strict } => {
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+                let is_name = !name.is_empty() && name.len() <= 64 && name.bytes().all(fits);
+                losses.add_if(!is_name, Field::Format);
+                w.key("type").text("json_schema");
+                self.members(w, "json_schema", |w| {
+                    w.key("name").text(if is_name { name } else { "output" });
+                    w.optional("description", description.as_deref(), Writer::text);
+                    w.key("schema").raw(schema);
+                    w.optional("strict", self.strict(*strict), Writer::bool);
+                });
+            }
+        });
+    }
+
+    /// Writes the tools, and which of them to call.
+    pub(super) fn write_tools(self, w: &mut Writer, request: &Request<'_>, names: &Names<'_>) {
+        if request.tools.is_empty() {
+            return;
+        }
+        w.list("tools", &request.tools, |w, tool| {
+            let kind = if let ToolKind::Function(..) = tool.kind { "function" } else { "custom" };
+            w.object(|w| {
+                w.key("type").text(kind);
+                self.members(w, kind, |w| {
+                    w.key("name").text(names.written(&tool.name));
+                    w.optional("description", tool.description.as_deref(), Writer::text);
+                    if let ToolKind::Function(parameters, strict) = &tool.kind {
+                        let none = (self == Nesting::Flat).then_some(r#"{"type":"object","properties":{}}"#);
+                        w.optional("parameters", parameters.as_deref().or(none), Writer::raw);
+                        w.optional("strict", self.strict(*strict), Writer::bool);
+                    }
+                });
+            });
+        });
+        w.optional("tool_choice", request.tool_choice.as_ref(), |w, choice| self.write_choice(w, choice, names));
+        w.optional("parallel_tool_calls", request.parallel_tool_calls, Writer::bool);
+    }
+
+    fn write_choice(self, w: &mut Writer, choice: &ToolChoice<'_>, names: &Names<'_>) {
+        let function = |w: &mut Writer, name: &Cow<'_, str>| {
+            w.object(|w| {
+                w.key("type").text("function");
+                self.members(w, "function", |w| w.key("name").text(names.written(name)));
+            });
+        };
+        match choice {
+            ToolChoice::None => w.text("none"),
+            ToolChoice::Auto => w.text("auto"),
+            ToolChoice::Required => w.text("required"),
+            ToolChoice::Named(name) => function(w, name),
+            ToolChoice::Allowed(must, allowed) => w.object(|w| {
+                w.key("type").text("allowed_tools");
+                self.members(w, "allowed_tools", |w| {
+                    w.key("mode").text(if *must { "required" } else { "auto" });
+                    w.key("tools").each(allowed, function);
+                });
+            }),
+        }
+    }
+}
