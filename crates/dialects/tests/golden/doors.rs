@@ -16,7 +16,7 @@ use dialects::{AnswerFault, StreamFault};
 use serde_json::Value;
 
 use crate::differences::Differences;
-use crate::drive::{DIALECTS, Dialect, For};
+use crate::drive::{self, DIALECTS, Dialect, For};
 use crate::files::{Case, Recorded, cases};
 use crate::told::Told;
 use crate::{bytes, dialect, shown, told, undo, upstream};
@@ -130,7 +130,7 @@ fn requests() {
 fn written(case: &Case, door: &Door, request: &str) -> String {
     let mut all = String::new();
     let mut seen: Vec<(String, &str)> = Vec::new();
-    for dialect in DIALECTS {
+    for dialect in DIALECTS.into_iter().chain([drive::RESPONSES]) {
         let model = case.model(dialect.name, dialect.model);
         let (sent, refused) = shown(dialect.write(door.front, &model, request, &[]));
         let text = sent.or(refused).expect("one of both");

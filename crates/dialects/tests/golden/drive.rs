@@ -8,7 +8,8 @@ use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::upstream::{Endpoints, bedrock};
 use dialects::usage::Usage;
 use dialects::{
-    Answer, AnswerFault, AnswerHeader, ErrorHead, Protocol, Recipient, Settings, StreamFault, Translate, UpstreamError,
+    Answer, AnswerFault, AnswerHeader, Endpoint, ErrorHead, Protocol, Recipient, Settings, StreamFault, Translate,
+    UpstreamError,
 };
 
 /// Every dialect, as the columns of the table have them.
@@ -22,6 +23,9 @@ pub const DIALECTS: [Dialect; 8] = [
     Dialect { name: "cohere", model: "command-a-03-2025", base: "/v2" },
     Dialect { name: "ollama", model: "qwen3", base: "" },
 ];
+
+/// OpenAI's other kind of endpoint, at which bodies of Responses pass.
+pub const RESPONSES: Dialect = Dialect { name: "responses", model: "gpt-5", base: "/v1" };
 
 const EVENT_LIMIT: usize = 1024 * 1024;
 
@@ -57,6 +61,10 @@ impl Dialect {
             place: Some("europe-west1".into()),
             ..Settings::NONE
         };
+        if self == RESPONSES {
+            return dialects::Dialect::new(Protocol::find("openai").expect("a dialect"), settings)
+                .at(Endpoint::Responses);
+        }
         let protocol = Protocol::find(self.name).expect("a dialect");
         let is_converse = translates && *protocol == CONVERSE;
         dialects::Dialect::new(if is_converse { &CONVERSE } else { protocol }, settings)

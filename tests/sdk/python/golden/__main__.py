@@ -81,8 +81,8 @@ def written(text):
     """What is wrong with what was written of a door's request, for each dialect that has its own."""
     for section in text.removeprefix("== ").split("\n== "):
         dialect, _, sent = section.partition("\n")
-        if sent.startswith("POST "):
-            package = PACKAGES[dialect]
+        package = PACKAGES.get(dialect)
+        if package is not None and sent.startswith("POST "):
             yield f":{dialect}", request(package, *read_request(sent), is_composed=package is of_openai)
 
 
