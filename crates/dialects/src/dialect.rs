@@ -251,7 +251,9 @@ impl Dialect {
         let (request, names, written) = job.written(|request, target| openai::compose(request, target, fetches))?;
         let Written { body, mut losses, undo, headers } = written;
         let body = Bytes::from(body);
-        let envelope = (STANDARD.envelope)(&body).map_err(|fault| Refused::invalid("", fault.message))?;
+        // All of it that counts is known: it was written a moment ago.
+        let (model, stream) = (job.model.to_owned(), job.envelope.stream);
+        let envelope = Envelope { model, stream, ..Envelope::new(&STANDARD) };
         let to = openai::To {
             model: job.model,
             ask_usage: job.envelope.stream && job.stream_usage,
