@@ -202,6 +202,8 @@ pub struct Refusal {
     /// False if nothing will change by itself, or if the gateway has already tried several times:
     /// then an SDK's retries would only multiply the tries.
     pub retry_helps: bool,
+    /// True if the failure does not end by itself, so that no time is named.
+    pub lasts: bool,
 }
 
 /// The longest wait that callers are told, in seconds. SDKs ignore longer waits, or give up because
@@ -211,7 +213,7 @@ pub const MAX_RETRY_AFTER: u64 = 60;
 impl Refusal {
     /// Makes a refusal with this message.
     pub fn new(what: What, message: impl Into<Cow<'static, str>>) -> Refusal {
-        Refusal { what, message: message.into(), param: None, retry_after: None, retry_helps: true }
+        Refusal { what, message: message.into(), param: None, retry_after: None, retry_helps: true, lasts: false }
     }
 
     /// Sets the name of the field that is wrong.
@@ -241,7 +243,7 @@ impl Refusal {
     /// that is named.
     #[must_use]
     pub fn in_vain(mut self) -> Refusal {
-        (self.retry_after, self.retry_helps) = (None, false);
+        (self.retry_after, self.retry_helps, self.lasts) = (None, false, true);
         self
     }
 
@@ -255,8 +257,7 @@ impl Refusal {
     pub fn event(&self, front: &Front, request_id: &str, answer: AnswerSoFar<'_>) -> Vec<u8> {
         let told = self.told(front, request_id, answer);
         // The status of the answer has left: this one says only what happened.
-        let status = if self.is_of_upstream() { self.what.row().status } else { told.status };
-        (front.errors.event)(&CallerError { status, ..told })
+        (front.errors.event)(&CallerError { status: self.what.row().status, ..told })
     }
 
     /// Returns whether an upstream that took the request has failed.
@@ -278,7 +279,7 @@ impl Refusal {
     /// Returns the seconds until another try makes sense, for callers of a front door.
     fn wait(&self, front: &Front) -> Option<u64> {
         // Without a time, these clients would not try again.
-        let soon = self.retry_helps && self.is_of_upstream() && front.errors.failed.is_some();
+        let soon = !self.lasts && self.is_of_upstream() && front.errors.failed.is_some();
         self.retry_after.or(soon.then_some(1))
     }
 

@@ -222,8 +222,8 @@ impl Planner<'_> {
         };
         let bound: Vec<bool> = usable.iter().map(is_bound).collect();
         // A request that is drawn somewhere takes nobody's turn.
-        let drawn = bound.contains(&true).then_some(0);
-        let drawn = self.ties.conversation.filter(|_| model.sticky).or(drawn);
+        let drawn = || bound.contains(&true).then(|| self.ties.conversation.unwrap_or_else(|| fastrand::u64(..)));
+        let drawn = self.ties.conversation.filter(|_| model.sticky).or_else(drawn);
         let mut order = route.demand.order(model.strategy, &views, drawn);
         order.sort_by_key(|place| bound.get(*place) != Some(&true));
         let ordered = order.into_iter().filter_map(|place| usable.get(place));

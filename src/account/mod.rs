@@ -124,15 +124,22 @@ impl State {
     }
 
     /// Returns the class of a failure at a kind of endpoint. If the account's other kinds take the
-    /// credential, the account rather does not serve this kind.
+    /// credential, the account rather does not serve this kind. They must have answered since they
+    /// last refused it: so a key that dies is seen after one failure at each kind.
     pub fn class_of(&self, failure: &Failure, endpoint: Endpoint, now: Instant) -> Class {
-        let works = || {
-            let tracks = self.tracks.lock();
-            let mut others = tracks.iter().filter(|((_, kind), _)| *kind != endpoint);
-            others.any(|(_, track)| track.upgrade().is_some_and(|track| track.has_worked(now)))
-        };
-        let (class, is_of_kind) = (failure.class(), failure.facts().status == Some(401));
-        if class == Class::Credential && is_of_kind && works() { Class::Refused } else { class }
+        let class = failure.class();
+        if class != Class::Credential || failure.facts().status != Some(401) {
+            return class;
+        }
+        let mut others_work = false;
+        for ((_, kind), track) in self.tracks.lock().iter() {
+            match track.upgrade() {
+                Some(track) if *kind == endpoint => track.unprove(),
+                Some(track) => others_work |= track.has_worked(now),
+                None => {}
+            }
+        }
+        if others_work { Class::Refused } else { class }
     }
 
     /// Notes that a catalog has the account. If its settings changed, the failures with the old
@@ -303,6 +310,12 @@ mod tests {
         let setback = failure::Setback { class: Class::Credential, retry_after: None };
         admitted(&chat).failed(setback, false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Responses, now), Class::Credential);
+        admitted(&responses).answered(false, Duration::ZERO, now);
+        assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
+        // Both worked, and then the key dies.
+        [&chat, &responses].into_iter().for_each(|track| _ = admitted(track).answered(false, Duration::ZERO, now));
+        assert_eq!(class(401, Endpoint::Responses, now), Class::Refused);
+        assert_eq!(class(401, Endpoint::Chat, now), Class::Credential);
         admitted(&responses).answered(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
         [chat, responses].iter().for_each(|track| track.settings_changed());

@@ -226,6 +226,11 @@ impl TargetHealth {
         self.memory.lock().answered.is_some_and(|at| now.saturating_duration_since(at) < PROVEN)
     }
 
+    /// Notes that the kind of endpoint refused the account's credential.
+    pub fn unprove(&self) {
+        self.memory.lock().answered = None;
+    }
+
     /// Returns the target's own rest, without the account's.
     pub fn rest(&self, now: Instant) -> Option<Rest> {
         self.memory.lock().rest(now)

@@ -90,7 +90,11 @@ impl Catalog {
     /// learns nothing more. A demo answers under a name that only its glob matches to nobody but
     /// keys whose models are listed: others ask for a real model by that name.
     pub fn visible(&self, key: &Key, id: &str) -> Option<&Arc<Model>> {
-        let permissions = &key.permissions;
+        self.visible_to(&key.permissions, id)
+    }
+
+    /// Does the same for a key with these permissions.
+    pub fn visible_to(&self, permissions: &Permissions, id: &str) -> Option<&Arc<Model>> {
         let is_meant = |model: &Model| !model.is_demo() || permissions.are_listed();
         self.meant(id, is_meant).filter(|model| permissions.allow(&model.id) && model.served())
     }

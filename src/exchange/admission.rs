@@ -3,7 +3,7 @@
 
 use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
-use crate::catalog::{Account, Catalog, Model, Permissions};
+use crate::catalog::{Account, Catalog, Permissions};
 use crate::limits::Limits;
 use crate::plan::Candidate;
 use bytes::Bytes;
@@ -11,7 +11,6 @@ use dialects::front::Envelope;
 use dialects::neutral::seal::Sealed;
 use dialects::neutral::{self, Refused};
 use dialects::{OtherModel, Outbound, Translate};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// The thoughts of earlier answers that a candidate gets back.
@@ -54,16 +53,16 @@ pub struct CallersRequest<'r> {
 
 impl CallersRequest<'_> {
     /// Returns what is known of another model that the request names. A model with limits of its
-    /// own is asked for by its own name only, since they would not count it here. If the key's
-    /// money is limited, the model has a price.
+    /// own is asked for by its own name only, since they would not count it here. If the
+    /// money for the request's own model is limited, the other one has a price.
     fn other(&self, name: &str, account: &Account) -> OtherModel {
-        let allowed = |model: &&Arc<Model>| self.permissions.allow(&model.id) && model.served();
-        let Some(model) = self.catalog.model(name).filter(allowed) else { return OtherModel::Forbidden };
-        let is_own = || self.catalog.model(&self.envelope.model).is_some_and(|own| own.index == model.index);
-        let counts_money = self.model_limits.iter().any(|(_, limits)| limits.limits_money());
-        if self.model_limits.iter().any(|(index, _)| *index == model.index) && !is_own() {
+        let visible = |name| self.catalog.visible_to(self.permissions, name);
+        let Some(model) = visible(name) else { return OtherModel::Forbidden };
+        let own = visible(&self.envelope.model).map(|own| own.index);
+        if self.model_limits.iter().any(|(index, _)| *index == model.index && Some(*index) != own) {
             return OtherModel::Forbidden;
         }
+        let counts_money = self.model_limits.iter().any(|(index, of)| Some(*index) == own && of.limits_money());
         let here = model.targets.iter().find(|target| target.account.id == account.id);
         if here.is_some_and(|target| counts_money && target.price.is_none()) {
             return OtherModel::Forbidden;

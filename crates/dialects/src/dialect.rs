@@ -171,7 +171,7 @@ impl Dialect {
                     let param = named.param.clone();
                     let message = format!(
                         "`{param}` names a model that cannot be used here: name the model of the request, or one that \
-                         this key may use and that the same account serves"
+                         this key may use without limits of its own and that the same account serves"
                     );
                     return Err(Refused::unsupported(param, message));
                 }
