@@ -7,6 +7,7 @@
 
 mod counting;
 mod decoder;
+mod renamed;
 mod stream;
 mod translated;
 
@@ -26,7 +27,7 @@ use crate::neutral::{
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Endpoint, Prices, Protocol, Settings, Translation, openai};
-use crate::wire::json::{self, repaired};
+use crate::wire::json::repaired;
 use crate::wire::splice::Edits;
 use translated::{Translated, repairing};
 
@@ -135,53 +136,10 @@ impl Dialect {
 
     /// Writes a request.
     pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
-        let Some(body) = self.rename(job)?.map(Bytes::from) else { return self.write_named(job) };
-        let mut envelope = (job.envelope.front.envelope)(&body).map_err(|fault| Refused::invalid("", fault.message))?;
-        let Envelope { model, stream, headers, .. } = job.envelope;
-        (envelope.model, envelope.stream, envelope.headers) = (model.clone(), *stream, headers.clone());
+        let Some((body, envelope)) = self.renamed(job)? else { return self.write_named(job) };
         let mut outbound = self.write_named(&Translate { body: &body, envelope: &envelope, ..*job })?;
         outbound.copied = outbound.copied.max(body.len());
         Ok(outbound)
-    }
-
-    /// Refuses a request that names a model which its caller may not use, or which cannot be asked
-    /// here. Returns the body with the account's names for the models, if it has others.
-    fn rename(&self, job: &Translate<'_>) -> Result<Option<Vec<u8>>, Refused> {
-        let Translate { body, envelope, .. } = *job;
-        let (mut edits, mut is_renamed) = (Edits::new(body), false);
-        let passes = || {
-            let way = self.way(envelope.front, job.model, job.hide_reasoning);
-            way.native.is_some() || (envelope.front.passes() && way.protocol.passes())
-        };
-        for named in envelope.named.iter().filter(|named| named.is_model()) {
-            let Some(name) = json::text_of(body, &named.span).filter(|name| !name.is_empty()) else { continue };
-            let other = match name.strip_prefix("models/").unwrap_or(&name) {
-                same if *same == envelope.model => OtherModel::Here(job.model.into()),
-                other => (job.other)(other),
-            };
-            match other {
-                OtherModel::Here(model) if !named.is_of_unknown_tool() => {
-                    if *name != *model {
-                        edits.replace(named.span.clone(), json::quote(&model).into_bytes());
-                        is_renamed = true;
-                    }
-                }
-                OtherModel::Elsewhere if !passes() => {}
-                OtherModel::Here(_) | OtherModel::Elsewhere | OtherModel::Forbidden => {
-                    let param = named.param.clone();
-                    let message = format!(
-                        "`{param}` names a model that cannot be used here: name the model of the request, or one that \
-                         this key may use without limits of its own and that the same account serves"
-                    );
-                    return Err(Refused::unsupported(param, message));
-                }
-            }
-        }
-        let mut out = Vec::new();
-        if is_renamed {
-            edits.apply_into(&mut out);
-        }
-        Ok(is_renamed.then_some(out))
     }
 
     fn write_named(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {

@@ -125,11 +125,17 @@ pub fn is_sealed(text: &str) -> bool {
 pub fn sealed_in(body: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     // The search from the front is many times as fast, and most bodies have none.
     let there = memchr::memmem::find(body, MARK.as_bytes()).map(|_| memchr::memmem::rfind_iter(body, MARK));
-    there.into_iter().flatten().take(4).filter_map(|start| {
+    let texts = there.into_iter().flatten().filter_map(|start| {
+        // Inside of another text, a quote has a backslash before it.
+        let before = body.get(..start)?;
+        if !before.ends_with(b"\"") || before.ends_with(b"\\\"") {
+            return None;
+        }
         let length = memchr::memchr(b'"', body.get(start..body.len().min(start + LONGEST))?)?;
         // Some programs escape the slash and the plus.
         text_of(body, &(start.checked_sub(1)?..start + length + 1))
-    })
+    });
+    texts.take(4)
 }
 
 /// The thoughts that were sealed in a request.

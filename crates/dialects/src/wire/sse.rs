@@ -112,7 +112,7 @@ impl Decoder {
             if first == b'e'
                 && let Some(after) = self.same_name(rest)
             {
-                check(gathered + self.name_line.len(), self.limit)?;
+                check(gathered + self.name_line.len() - 1, self.limit)?;
                 rest = after;
                 continue;
             }

@@ -1,7 +1,9 @@
 //! A request that passes to an account that has Anthropic's format, and its answer. What is changed
 //! is: the model, a maximum of tokens above the model's with the budget of thinking below it,
-//! thinking without a signature, what is sealed, and the model in the answer. So fields that nobody
-//! here knows reach the account.
+//! thinking without a signature, what is sealed, and the model in the answer. Where a thought is
+//! left out, a message that has nothing else goes too; thinking with a budget is switched off if
+//! the current calls have lost their thoughts, and with it what clears thoughts. So fields that
+//! nobody here knows reach the account.
 
 use std::borrow::Cow;
 
@@ -142,7 +144,9 @@ impl<'t> Block<'t> {
         let (text, mut block) = (cursor.text(), Self::default());
         block.span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => block.kind = text_of(text, &value).unwrap_or_default(),
-            b"signature" | b"data" => block.text = text_of(text, &value).map(|text| (value, text)),
+            b"signature" | b"data" => {
+                block.text = text_of(text, &value).map(|text| (value, text)).or(block.text.take());
+            }
             _ => {}
         })?;
         Ok(block)

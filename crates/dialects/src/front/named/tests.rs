@@ -134,6 +134,20 @@ fn a_model_in_a_tool_that_nobody_knows_is_refused_even_if_it_is_allowed() {
     }
 }
 
+#[test]
+fn a_request_to_count_is_written_with_the_accounts_names_too() {
+    let body = Bytes::from_static(
+        br#"{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"advisor_20260301","name":"a","model":"ours"}]}"#,
+    );
+    let form = MESSAGES.counting.as_ref().unwrap();
+    let (body, envelope) = (form.read)(body, &Asked { model: None, stream: false }).expect("a request to count");
+    let other = |name: &str| if name == "ours" { OtherModel::Here("theirs".into()) } else { OtherModel::Forbidden };
+    let job = Translate { other: &other, ..Translate::new(&body, &envelope, "up") };
+    let outbound = Dialect::from(&anthropic::PROTOCOL).write(&job).expect("it can be asked");
+    let written = String::from_utf8(outbound.body.concat()).unwrap();
+    assert!(written.contains(r#""model":"up""#) && written.contains(r#""model":"theirs""#), "{written}");
+}
+
 /// Tools may stand in items of the conversation too, and in namespaces.
 #[test]
 fn tools_of_items_and_namespaces_are_judged_like_all_others() {

@@ -43,11 +43,11 @@ impl Tally {
         self.thought = self.thought.saturating_add(text.len() as u64);
     }
 
-    /// Counts a thought that came in base64, as long as the upstream has counted nothing. Its text,
-    /// or a part of it, may have been said before.
+    /// Counts a thought that came in base64, as long as the upstream has not counted the answer.
+    /// Its text, or a part of it, may have been said before.
     pub(crate) fn think_sealed(&mut self, base64: &str) {
         let said = std::mem::take(&mut self.thought);
-        if !self.is_counted() {
+        if self.tokens.completion.is_none() {
             let bytes = base64.len() as u64 / 4 * 3;
             self.said = self.said.saturating_add(bytes.saturating_sub(said));
         }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_thought_counts_until_the_upstream_has_counted() {
+    fn a_sealed_thought_counts_until_the_upstream_has_counted_the_answer() {
         let mut tally = Tally::default();
         let sealed = "A".repeat(400);
         // A part of it is told as text.
@@ -182,6 +182,9 @@ mod tests {
         assert_eq!(tally.usage().completion, estimate(600));
         tally.count(Tokens { prompt: Some(3), ..Tokens::default() });
         tally.think_sealed(&sealed);
-        assert_eq!(tally.usage().completion, estimate(600));
+        assert_eq!(tally.usage().completion, estimate(900), "only the prompt was counted");
+        tally.count(Tokens { completion: Some(5), ..Tokens::default() });
+        tally.think_sealed(&sealed);
+        assert_eq!(tally.usage().completion, 5);
     }
 }

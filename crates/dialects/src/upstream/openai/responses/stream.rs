@@ -24,7 +24,9 @@ pub(super) struct ResponsesReader {
     ended: BTreeSet<u64>,
     /// True if a message has begun.
     has_message: bool,
-    /// Hashes of the ids of the calls that have begun.
+    /// The number of calls that have begun.
+    begun: usize,
+    /// Hashes of their ids.
     calls: BTreeSet<u64>,
 }
 
@@ -95,7 +97,7 @@ impl neutral::Reader for ResponsesReader {
         // Some servers have the name in one place only.
         let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         let index = event.output_index.0;
-        if self.open.len() > MOST_OPEN || self.ended.len().max(self.calls.len()) > MOST_ENDED {
+        if self.open.len() > MOST_OPEN || self.ended.len().max(self.begun) > MOST_ENDED {
             return Err(StreamFault::Broken("more items than an answer can have"));
         }
         match kind {
@@ -188,6 +190,7 @@ impl ResponsesReader {
         if kind.is_call() && !is_held {
             item.begin_call(emit);
         }
+        self.begun += usize::from(item.is_call());
         index.map(|index| self.ended.remove(&index));
         self.open(index, kind, (is_held, false));
         Ok(())
@@ -220,6 +223,7 @@ impl ResponsesReader {
         let kind = ItemKind::of(item);
         let is_same = |open: &OpenItem| open.index == index || open.index.is_none() || index.is_none();
         let place = self.open.iter().rposition(|open| open.kind == kind && is_same(open));
+        self.begun += usize::from(item.is_call() && place.is_none());
         let is_again = index.is_some_and(|index| !self.ended.insert(index));
         let mut others = self.open.iter().enumerate().filter(|(at, _)| Some(*at) != place).map(|(_, open)| open);
         if item.is_call() && others.any(|open| open.kind.is_call() && !open.is_held) {
@@ -258,7 +262,7 @@ impl ResponsesReader {
             item.emit(emit);
         }
         // Where no call is missing, an id only has another form.
-        if calls().count() > self.calls.len() {
+        if calls().count() > self.begun {
             calls().filter(|item| !self.calls.contains(&item.id_hash())).for_each(|item| item.emit(emit));
         }
     }

@@ -122,6 +122,11 @@ fn what_stands_in_the_last_event_only_is_not_lost() {
     let all = |output: Value| line(&[&streamed[..], &[completed(output)]].concat());
     assert_eq!(all(json!([message("Hi"), call("a", "{}")])), format!("{} {hi} {end}", called("a")));
     assert_eq!(all(json!([call("fc_a", "{}")])), format!("{} {end}", called("a")), "only its id has another form");
+    assert_eq!(all(json!([call("a", "{}"), call("b", "{}")])), format!("{} {} {end}", called("a"), called("b")));
+    let nameless = || json!({"type": "function_call", "name": "delete", "arguments": "{}"});
+    let events = [0, 1].map(|index| [added(index, nameless()), done(Some(index), nameless())]).concat();
+    let told = line(&[events, vec![completed(json!([call("a", "{}"), call("b", "{}")]))]].concat());
+    assert_eq!(told.matches("Call {").count(), 2, "{told}");
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! The other models that a request names beside its own. The account knows them by names of its
+//! own.
+
+use bytes::Bytes;
+
+use super::{Dialect, OtherModel, Translate};
+use crate::front::{Asked, Envelope};
+use crate::neutral::Refused;
+use crate::wire::json;
+use crate::wire::splice::Edits;
+
+impl Dialect {
+    /// Refuses what [`rename`](Self::rename) does. Returns the request with the account's names, if
+    /// it has others.
+    pub(super) fn renamed(&self, job: &Translate<'_>) -> Result<Option<(Bytes, Envelope)>, Refused> {
+        let Some(body) = self.rename(job)?.map(Bytes::from) else { return Ok(None) };
+        let Envelope { front, model, stream, headers, .. } = job.envelope;
+        // A request whose tokens are counted may lack what one that is answered needs.
+        let to_count = |fault| match &front.counting {
+            Some(form) => {
+                (form.read)(body.clone(), &Asked { model: None, stream: false }).map(|(_, envelope)| envelope)
+            }
+            None => Err(fault),
+        };
+        let mut envelope =
+            (front.envelope)(&body).or_else(to_count).map_err(|fault| Refused::invalid("", fault.message))?;
+        (envelope.model, envelope.stream, envelope.headers) = (model.clone(), *stream, headers.clone());
+        Ok(Some((body, envelope)))
+    }
+
+    /// Refuses a request that names a model which its caller may not use, or which cannot be asked
+    /// here. Returns the body with the account's names for the models, if it has others.
+    fn rename(&self, job: &Translate<'_>) -> Result<Option<Vec<u8>>, Refused> {
+        let Translate { body, envelope, .. } = *job;
+        let (mut edits, mut is_renamed) = (Edits::new(body), false);
+        let passes = || {
+            let way = self.way(envelope.front, job.model, job.hide_reasoning);
+            way.native.is_some() || (envelope.front.passes() && way.protocol.passes())
+        };
+        for named in envelope.named.iter().filter(|named| named.is_model()) {
+            let Some(name) = json::text_of(body, &named.span).filter(|name| !name.is_empty()) else { continue };
+            let other = match name.strip_prefix("models/").unwrap_or(&name) {
+                same if *same == envelope.model => OtherModel::Here(job.model.into()),
+                other => (job.other)(other),
+            };
+            match other {
+                OtherModel::Here(model) if !named.is_of_unknown_tool() => {
+                    if *name != *model {
+                        edits.replace(named.span.clone(), json::quote(&model).into_bytes());
+                        is_renamed = true;
+                    }
+                }
+                OtherModel::Elsewhere if !passes() => {}
+                OtherModel::Here(_) | OtherModel::Elsewhere | OtherModel::Forbidden => {
+                    let param = named.param.clone();
+                    let message = format!(
+                        "`{param}` names a model that cannot be used here: name the model of the request, or one that \
+                         this key may use without limits of its own and that the same account serves"
+                    );
+                    return Err(Refused::unsupported(param, message));
+                }
+            }
+        }
+        let mut out = Vec::new();
+        if is_renamed {
+            edits.apply_into(&mut out);
+        }
+        Ok(is_renamed.then_some(out))
+    }
+}
