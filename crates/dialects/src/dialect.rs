@@ -211,7 +211,7 @@ impl Dialect {
         let body = Bytes::from(body);
         // All of it that counts is known: it was written a moment ago.
         let (model, stream) = (job.model.to_owned(), job.envelope.stream);
-        let envelope = Envelope { model, stream, ..Envelope::new(&STANDARD) };
+        let envelope = Envelope { model, stream, ..Envelope::new(STANDARD) };
         let to = openai::To {
             model: job.model,
             ask_usage: job.envelope.stream && job.stream_usage,
