@@ -42,8 +42,7 @@ run: cmake
 	  "    -H 'Authorization: Bearer sk-demo-portcullis-published' -H 'Content-Type: application/json' \\" \
 	  "    -d '{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'" '' \
 	  '  ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_AUTH_TOKEN=sk-demo-portcullis-published claude -p hello' '' \
-	  '  GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8080 GEMINI_API_KEY=sk-demo-portcullis-published gemini --skip-trust -p hello' '' \
-	  'Codex, SDKs and others: docs/src/clients.md. Models that fail on purpose: docs/src/clients/demo.md.' 'Press Ctrl-C to stop it.' ''; \
+	  'Codex, Gemini CLI, SDKs and others: docs/src/clients.md. Models that fail on purpose: docs/src/clients/demo.md.' 'Press Ctrl-C to stop it.' ''; \
 	wait $$server
 
 release: cmake
