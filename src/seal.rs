@@ -166,6 +166,10 @@ impl Seal for AccountSeal {
         self.seals.seal(&self.caller, &sealed)
     }
 
+    fn signature(&self) -> Option<&'static str> {
+        (self.family == Family::Demo).then_some("demo")
+    }
+
     fn open(&self, text: &str) -> Option<Kept> {
         let sealed = self.seals.open(&self.caller, text, self.at)?;
         let is_own = sealed.family == self.family.name() && *sealed.boundary == *self.boundary;

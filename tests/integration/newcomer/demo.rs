@@ -125,6 +125,40 @@ fn the_demo_answers_thinks_and_calls_at_every_door() {
 }
 
 #[test]
+fn the_demos_thinking_is_signed_and_sealed_where_a_door_has_a_place_for_it() {
+    run(async {
+        let gateway = Gateway::start(shipped()).await;
+        for door in &DOORS {
+            for stream in [false, true] {
+                let hello = door.ask(&gateway, "demo", stream, ("hello", &[])).await.text();
+                let called = door.ask(&gateway, "demo", stream, ("call get_time", &["get_time"])).await.text();
+                // Gemini's format has it at calls. Callers of Responses get it only if they ask for
+                // it.
+                let expected = match door.name {
+                    "messages" => [1, 1],
+                    "gemini" => [0, 1],
+                    _ => [0, 0],
+                };
+                let sealed = [&hello, &called].map(|answer| answer.matches("pcsealv1").count());
+                assert_eq!(sealed, expected, "{}: {hello} {called}", door.name);
+            }
+        }
+        let answer = DOORS[1].ask(&gateway, "demo", false, ("hello", &[])).await.json();
+        let user = json!({"role": "user", "content": "hello"});
+        let messages = json!([user, {"role": "assistant", "content": answer["content"]}, user]);
+        let next = json!({"model": "demo", "max_tokens": 100, "messages": messages}).to_string();
+        let fields = [("x-api-key", DEMO_KEY), ("content-type", "application/json")];
+        let next = gateway.raw(client::request("POST", "/v1/messages", &fields, next.as_bytes())).await;
+        assert_eq!(next.status, 200, "{}", next.text());
+        assert_eq!(
+            next.field("x-portcullis-dropped"),
+            Some("messages[].content[].thinking"),
+            "the demo reads no thoughts"
+        );
+    });
+}
+
+#[test]
 fn the_demo_counts_the_tokens_that_its_answers_report() {
     run(async {
         let gateway = Gateway::start(shipped()).await;

@@ -281,11 +281,13 @@ pub enum Family {
     Gemini,
     /// The models that OpenAI serves at Responses.
     OpenAi,
+    /// The demo, which thinks nothing, but is asked as if it did.
+    Demo,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Family; 3] = [Family::Claude, Family::Gemini, Family::OpenAi];
+    pub const ALL: [Family; 4] = [Family::Claude, Family::Gemini, Family::OpenAi, Family::Demo];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
@@ -293,6 +295,7 @@ impl Family {
             Family::Claude => "claude",
             Family::Gemini => "gemini",
             Family::OpenAi => "openai",
+            Family::Demo => "demo",
         }
     }
 }

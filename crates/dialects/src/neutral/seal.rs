@@ -38,6 +38,10 @@ pub trait Seal: Send + Sync {
     /// Returns the thoughts in a sealed text, or `None` if it was not sealed for this caller and
     /// this account.
     fn open(&self, sealed: &str) -> Option<Kept>;
+    /// Returns the signature of thoughts that come without one, if they shall have one.
+    fn signature(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// The seal of the account that answers. Two are equal if they are the same one.

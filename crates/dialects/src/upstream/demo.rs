@@ -15,7 +15,7 @@ use super::protocol::{BaseUrl, Prices, Protocol};
 use crate::front::STANDARD;
 use crate::neutral::answer::{AnswerOptions, Draft};
 use crate::neutral::traits::{Thinking, Traits};
-use crate::neutral::{AnswerHeader, Effort, Event, Finish, Format, PartKind, Request, Tokens};
+use crate::neutral::{AnswerHeader, Effort, Event, Family, Finish, Format, PartKind, Request, Tokens};
 use calls::NextAct;
 
 /// The demo account, which calls nobody.
@@ -27,6 +27,7 @@ pub static PROTOCOL: Protocol = Protocol {
     prices: |_| Prices::Free,
     error: |_, head, body| openai::error(body, head.content_type),
     is_imitated: true,
+    family: Some(Family::Demo),
     ..Protocol::COMMON
 };
 

@@ -37,6 +37,8 @@ pub(crate) struct AnswerProgress {
     pub(crate) opened: bool,
     /// True if a thought was signed. Whoever passes events on takes it after each.
     pub(crate) has_signed: bool,
+    /// The signature that the thought at hand gets at its end, as long as it has none.
+    unsigned: Option<&'static str>,
     ended: bool,
     /// The reason why the events are no valid answer, if there is one.
     pub(crate) fault: Option<&'static str>,
@@ -119,6 +121,7 @@ impl AnswerProgress {
             shown: 0,
             opened: false,
             has_signed: false,
+            unsigned: None,
             ended: false,
             fault: None,
             flaws: Flaws::default(),
@@ -138,6 +141,9 @@ impl AnswerProgress {
 
     #[inline]
     fn follow(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+        if self.unsigned.is_some() && !matches!(event, Event::Reasoning(..) | Event::Id(_) | Event::Usage(_)) {
+            self.sign(&event, writer)?;
+        }
         match event {
             Event::Id(id) => writer.id(id),
             Event::Text(_, "")
@@ -176,6 +182,15 @@ impl AnswerProgress {
             Event::End => self.ended = true,
         }
         Ok(())
+    }
+
+    /// Signs a thought that has ended without a signature.
+    #[cold]
+    fn sign(&mut self, next: &Event<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+        match self.unsigned.take() {
+            Some(signature) if !matches!(next, Event::Signed(_)) => self.follow(Event::Signed(signature), writer),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Writes the signature of a thought, or a redacted one, and seals it for callers who carry it.
@@ -280,6 +295,7 @@ impl AnswerProgress {
 
     fn reasoning(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         self.tally.think(text);
+        self.unsigned = self.seal.as_ref().and_then(|seal| seal.0.signature());
         let (at, _) = self.choice(index)?;
         if let Some(thoughts) = self.thoughts.as_mut().filter(|_| at == 0) {
             thoughts.thought(text);
