@@ -32,7 +32,10 @@ pub struct TargetHealth {
 #[derive(Default)]
 struct Memory {
     breaker: Breaker,
-    rest: Option<Rest>,
+    /// The end of the rest for the provider's rate limit.
+    limited: Option<Instant>,
+    /// The end of the rest for refusals. An answer ends it.
+    refused: Option<Instant>,
     refusals: u32,
     /// The time of the last answer, unless the credential has failed since.
     answered: Option<Instant>,
@@ -218,7 +221,7 @@ impl TargetHealth {
     /// serve the model there.
     pub fn is_refused(&self) -> bool {
         let memory = self.memory.lock();
-        memory.refusals > 0 || memory.rest.is_some_and(|rest| rest.why == Why::Refused)
+        memory.refusals > 0 || memory.refused.is_some()
     }
 
     /// Returns whether the target has answered of late, so that the account's credential is good.
@@ -292,7 +295,8 @@ impl TargetHealth {
         self.awaited.store(status.awaited, Ordering::Relaxed);
         let mut memory = self.memory.lock();
         memory.breaker.recall(status.breaker, now);
-        memory.rest = status.rest;
+        let until = |why| status.rest.filter(|rest| rest.why == why).map(|rest| rest.until);
+        (memory.limited, memory.refused) = (until(Why::Rate), until(Why::Refused));
         memory.peaks = status.expected.map(|expected| {
             let mut peak = Peak::default();
             if let Some(time) = expected {
@@ -307,29 +311,30 @@ impl TargetHealth {
     pub fn reset(&self) {
         let mut memory = self.memory.lock();
         memory.forget();
-        memory.rest = None;
+        memory.limited = None;
     }
 
     /// Forgets the failures with the account's old settings, since the settings changed. A rest for
     /// the provider's rate limit stays.
     pub fn settings_changed(&self) {
-        let mut memory = self.memory.lock();
-        memory.forget();
-        memory.rest = memory.rest.filter(|rest| rest.why == Why::Rate);
+        self.memory.lock().forget();
     }
 }
 
 impl Memory {
-    /// Forgets all failures, but keeps the rest.
+    /// Forgets all failures, but not the provider's rate limit.
     fn forget(&mut self) {
         self.breaker.reset();
         self.refusals = 0;
+        self.refused = None;
         self.answered = None;
         self.trouble = None;
     }
 
     fn rest(&self, now: Instant) -> Option<Rest> {
-        self.rest.filter(|rest| rest.until > now)
+        let limited = self.limited.map(|until| Rest { until, why: Why::Rate });
+        let refused = self.refused.map(|until| Rest { until, why: Why::Refused });
+        [limited, refused].into_iter().flatten().filter(|rest| rest.until > now).max_by_key(|rest| rest.until)
     }
 
     fn peak(&self, stream: bool) -> &Peak {

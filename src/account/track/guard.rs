@@ -4,7 +4,7 @@
 use super::TargetHealth;
 use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
 use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
-use crate::account::health::{Rest, Why};
+use crate::account::health::Rest;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -42,13 +42,12 @@ impl AttemptGuard {
         let mut memory = self.track.memory.lock();
         memory.peak_mut(stream).observe(took, now);
         // An answer shows that the account serves the model.
-        memory.refusals = 0;
+        (memory.refusals, memory.refused) = (0, None);
         memory.answered = Some(now);
         memory.trouble = None;
         if let Some(hint) = &mut memory.hint {
             hint.refuted = true;
         }
-        memory.rest = memory.rest.filter(|rest| rest.why != Why::Refused);
         self.stage = Stage::Begun;
         memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
     }
@@ -89,24 +88,21 @@ impl AttemptGuard {
             Stage::Begun => memory.breaker.ended(self.pass, outcome, now, fastrand::f64()),
             Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, fastrand::f64()),
         };
-        let rest = match class {
-            Class::Rate => Some(Rest { until: now + rate_cool(retry_after), why: Why::Rate }),
+        let rested = memory.rest(now).is_some();
+        match class {
+            // A longer rest is never cut short by a later, milder failure.
+            Class::Rate => memory.limited = memory.limited.max(Some(now + rate_cool(retry_after))),
             Class::Refused => {
                 memory.refusals += 1;
-                (memory.refusals >= REFUSALS_IN_A_ROW).then(|| Rest { until: now + REFUSED_COOL, why: Why::Refused })
+                if memory.refusals >= REFUSALS_IN_A_ROW {
+                    memory.refused = Some(now + REFUSED_COOL);
+                }
             }
-            Class::Credential => {
-                memory.answered = None;
-                None
-            }
-            Class::Caller | Class::Transient | Class::Ours => None,
-        };
-        let news = rest.filter(|_| memory.rest(now).is_none());
-        // A longer rest is never cut short by a later, milder failure.
-        if let Some(rest) = rest.filter(|rest| memory.rest.is_none_or(|old| old.until < rest.until)) {
-            memory.rest = Some(rest);
+            Class::Credential => memory.answered = None,
+            Class::Caller | Class::Transient | Class::Ours => {}
         }
-        Failed { breaker, rest: news }
+        let rest = memory.rest(now).filter(|_| !rested);
+        Failed { breaker, rest }
     }
 
     /// Returns whether the attempt is a probe of the breaker.

@@ -85,6 +85,22 @@ fn three_refusals_in_a_row_rest_it() {
 }
 
 #[test]
+fn an_answer_ends_the_rest_for_refusals_and_not_the_one_for_a_rate_limit() {
+    let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
+    let mut out: Vec<AttemptGuard> = (0..5).map(|_| admitted(&track, now)).collect();
+    let mut end = |class| {
+        let mut guard = out.pop().unwrap();
+        guard.failed(setback(class, None), true, Duration::ZERO, now).rest.map(|rest| rest.why)
+    };
+    assert_eq!(end(Class::Rate), Some(Why::Rate));
+    let limited = track.rest(now);
+    assert_eq!([end(Class::Refused), end(Class::Refused), end(Class::Refused)], [None; 3], "it rests already");
+    assert_eq!(track.rest(now).map(|rest| rest.why), Some(Why::Refused), "the longer one is shown");
+    out.pop().unwrap().answered(true, Duration::ZERO, now);
+    assert_eq!(track.rest(now), limited);
+}
+
+#[test]
 fn nothing_is_awaited_twice_and_nothing_for_ever() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let awaited = || track.status(now, SystemTime::now()).awaited;
