@@ -348,6 +348,15 @@ impl Refusal {
         .param("model")
     }
 
+    /// Makes the refusal for a request to a kind of endpoint that no account of the model serves.
+    pub fn not_served(model: &str, kind: &str) -> Refusal {
+        let model = shown(model);
+        let message = format!(
+            "The model `{model}` cannot be asked here: none of its accounts serves the kind of endpoint `{kind}`."
+        );
+        Refusal::new(What::BadRequest { code: Some("unsupported_endpoint") }, message).param("model")
+    }
+
     /// Makes the refusal for a request when the memory for requests is full.
     pub fn no_room() -> Refusal {
         Refusal::new(

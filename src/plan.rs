@@ -10,6 +10,7 @@ use crate::account::strategy::{self, View};
 use crate::account::track::TargetHealth;
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::conf::price::{Price, Usd};
+use crate::error::Refusal;
 use crate::limits::{Ask, Reserve};
 use crate::live::place::Place;
 use crate::live::{Route, Snapshot};
@@ -50,12 +51,12 @@ impl Candidate {
         snapshot: &Snapshot,
         model: &Arc<Model>,
         target: &Target,
-        track: &Arc<TargetHealth>,
+        track: Arc<TargetHealth>,
         reach: Reach,
     ) -> Option<Candidate> {
         Some(Candidate {
             place: snapshot.places.get(target.account.index)?.clone(),
-            track: track.clone(),
+            track,
             upstream_model: target.model.clone(),
             traits: target.traits,
             timeouts: target.timeouts,
@@ -115,6 +116,15 @@ pub struct Plan {
     pub demand: Arc<Demand>,
 }
 
+impl Plan {
+    /// Refuses a request that no account of the model can take, since none has the kind of
+    /// endpoint.
+    pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
+        let kind = envelope.front.only.filter(|_| self.candidates.is_empty());
+        kind.map_or(Ok(()), |kind| Err(Refusal::not_served(&envelope.model, kind.name())))
+    }
+}
+
 /// What draws a request to some of a model's targets.
 #[derive(Clone, Copy, Default)]
 pub struct Ties<'r> {
@@ -160,9 +170,10 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
     for candidate in &plan.candidates {
         // A value that is no count, such as -1, uses the model's default too.
         let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
+        let each = if candidate.track.endpoint.writes() { each } else { 0 };
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
         let answers = each.min(longest).max(candidate.track.endpoint.least_tokens()).saturating_mul(envelope.choices);
-        let said = envelope.most_tokens.unwrap_or(1).min(longest).saturating_mul(envelope.choices);
+        let said = envelope.most_tokens.unwrap_or(1).min(each).min(longest).saturating_mul(envelope.choices);
         let cost = |prompt: u64, answers: u64| candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers));
         most.tokens = most.tokens.max(prompt.saturating_add(answers));
         most.usd = most.usd.max(cost(prompt, answers));
@@ -173,7 +184,7 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
 }
 
 /// A target, and the health of the endpoint that its requests are sent to.
-type Usable<'t> = (&'t Target, &'t Arc<TargetHealth>);
+type Usable<'t> = (&'t Target, Arc<TargetHealth>);
 
 /// A planner puts the candidates of a request in order.
 struct Planner<'s> {
@@ -191,17 +202,22 @@ impl Planner<'_> {
         let candidate = |(target, track)| Candidate::of(snapshot, model, target, track, reach);
         let targets = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
         let front = self.envelope.front;
-        let usable = || targets().filter_map(|(target, tracks)| Some((target, endpoint(front, target, tracks)?)));
+        let usable = |(target, tracks): (_, &Vec<_>)| Some((target, self.endpoint(target, tracks)?));
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
-            self.candidates.extend(usable().filter_map(candidate));
+            let only = targets().next().and_then(usable).and_then(candidate);
+            self.candidates.extend(only);
         } else {
-            self.order(model, route, usable().collect(), candidate);
+            let usable = targets().filter_map(usable).collect();
+            self.order(model, route, usable, candidate);
+        }
+        if front.only.is_some() {
+            return;
         }
         for (target, tracks) in targets() {
             let Some(usual) = endpoint(front, target, tracks) else { continue };
             let others = tracks.iter().filter(|track| !Arc::ptr_eq(track, usual));
-            let others = others.filter_map(|track| candidate((target, track)));
+            let others = others.filter_map(|track| candidate((target, track.clone())));
             self.candidates.extend(others.map(|other| Candidate { instead_of: Some(usual.clone()), ..other }));
         }
     }
@@ -227,7 +243,16 @@ impl Planner<'_> {
         let mut order = route.demand.order(model.strategy, &views, drawn);
         order.sort_by_key(|place| bound.get(*place) != Some(&true));
         let ordered = order.into_iter().filter_map(|place| usable.get(place));
-        self.candidates.extend(ordered.filter_map(|target| candidate(*target)));
+        self.candidates.extend(ordered.filter_map(|(target, track)| candidate((target, track.clone()))));
+    }
+
+    /// Returns the health of the endpoint that a target's requests are sent to.
+    fn endpoint(&self, target: &Target, tracks: &[Arc<TargetHealth>]) -> Option<Arc<TargetHealth>> {
+        let Some(only) = self.envelope.front.only else {
+            return endpoint(self.envelope.front, target, tracks).cloned();
+        };
+        let is_served = target.account.serves.iter().any(|(kind, _)| *kind == only);
+        is_served.then(|| self.snapshot.states.get(target.account.index))?.map(|state| state.asked(&target.model, only))
     }
 
     /// Returns the facts that decide a target's place in the order.
@@ -251,7 +276,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the health of the endpoint that a target's requests of a front door are sent to.
+/// Returns the health of the endpoint that a target's conversations of a front door are sent to.
 fn endpoint<'t>(front: &Front, target: &Target, tracks: &'t [Arc<TargetHealth>]) -> Option<&'t Arc<TargetHealth>> {
     if let [only] = tracks {
         return Some(only);

@@ -245,9 +245,9 @@ impl Background {
             let hints = store.hints().await;
             let snapshot = self.process.books.live.load_full();
             let now = Instant::now();
-            for (account, tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.tracks) {
+            for (account, tracks) in snapshot.catalog.accounts().iter().zip(snapshot.targets()) {
                 for (model, track) in tracks {
-                    track.hint(hints.get(&(account.id.clone(), track.name(model))).copied(), now);
+                    track.hint(hints.get(&(account.id.clone(), track.name(&model))).copied(), now);
                 }
             }
         }

@@ -66,8 +66,31 @@ pub struct State {
     doubted: Lock<Option<Instant>>,
 }
 
-/// The targets of an account, by its names for the models and by the kind of endpoint.
-type Tracks = HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>;
+/// The targets of an account.
+#[derive(Default)]
+struct Tracks {
+    /// All of them, by the account's names for the models and by the kind of endpoint.
+    known: HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>,
+    /// Those that were made when they were first asked for.
+    asked: Vec<NamedTarget>,
+}
+
+impl Tracks {
+    /// Returns the health of a target, and whether it is new.
+    fn track(&mut self, model: &Arc<str>, endpoint: Endpoint) -> (Arc<TargetHealth>, bool) {
+        let key = (model.clone(), endpoint);
+        if let Some(track) = self.known.get(&key).and_then(Weak::upgrade) {
+            return (track, false);
+        }
+        self.known.retain(|_, track| track.strong_count() > 0);
+        let track = Arc::new(TargetHealth::new(endpoint));
+        self.known.insert(key, Arc::downgrade(&track));
+        (track, true)
+    }
+}
+
+/// A target, with its account's name for the model.
+pub type NamedTarget = (Arc<str>, Arc<TargetHealth>);
 
 impl State {
     /// Makes the state of an account to which nothing has happened yet.
@@ -108,19 +131,33 @@ impl State {
     /// Returns the health of the target with this name, at a kind of endpoint. It lives as long as
     /// somebody holds it.
     pub fn track(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
-        let (mut tracks, key) = (self.tracks.lock(), (model.clone(), endpoint));
-        if let Some(track) = tracks.get(&key).and_then(Weak::upgrade) {
-            return track;
+        self.tracks.lock().track(model, endpoint).0
+    }
+
+    /// Returns the same. It lives until no catalog has the model any more. Few models are asked at
+    /// other kinds of endpoints than those of conversations, so the others are made here.
+    pub fn asked(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
+        let mut tracks = self.tracks.lock();
+        let (track, is_new) = tracks.track(model, endpoint);
+        if is_new {
+            tracks.asked.push((model.clone(), track.clone()));
         }
-        tracks.retain(|_, track| track.strong_count() > 0);
-        let track = Arc::new(TargetHealth::new(endpoint));
-        tracks.insert(key, Arc::downgrade(&track));
         track
+    }
+
+    /// Returns the targets that were made when they were first asked for.
+    pub fn all_asked(&self) -> Vec<NamedTarget> {
+        self.tracks.lock().asked.clone()
+    }
+
+    /// Notes the names of all models that the account serves now.
+    pub fn keep_asked(&self, is_served: impl Fn(&str) -> bool) {
+        self.tracks.lock().asked.retain(|(model, _)| is_served(model));
     }
 
     fn each_track(&self, each: impl Fn(&TargetHealth)) {
         let tracks = self.tracks.lock();
-        tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
+        tracks.known.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
 
     /// Returns the class of a failure at a kind of endpoint. If the account's other kinds take the
@@ -132,7 +169,7 @@ impl State {
             return class;
         }
         let mut others_work = false;
-        for ((_, kind), track) in self.tracks.lock().iter() {
+        for ((_, kind), track) in &self.tracks.lock().known {
             match track.upgrade() {
                 Some(track) if *kind == endpoint => track.unprove(),
                 Some(track) => others_work |= track.has_worked(now),
@@ -280,7 +317,7 @@ mod tests {
     #[test]
     fn each_kind_of_endpoint_has_a_health_of_its_own() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
-        let [chat, responses, _] = Endpoint::ALL.map(|kind| state.track(&model, kind));
+        let [chat, responses] = [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
         let setback = failure::Setback { class: Class::Refused, retry_after: None };
         for _ in 0..failure::REFUSALS_IN_A_ROW {
             let admitted = responses.admit(true, false, now);
@@ -296,7 +333,7 @@ mod tests {
     #[test]
     fn a_credential_that_another_kind_of_endpoint_takes_is_good() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
-        let [chat, responses, _] = Endpoint::ALL.map(|kind| state.track(&model, kind));
+        let [chat, responses] = [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
         let status = |status| Failure::Status { status, seen: status, error: Box::default(), retry_after: None };
         let admitted =
             |track: &Arc<TargetHealth>| track.admit(true, false, now).unwrap_or_else(|_| panic!("kept away"));

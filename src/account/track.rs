@@ -146,7 +146,7 @@ impl TargetHealth {
     pub fn name(&self, model: &Arc<str>) -> Arc<str> {
         match self.endpoint {
             Endpoint::Chat => model.clone(),
-            other @ (Endpoint::Responses | Endpoint::Messages) => format!("{model} ({other})").into(),
+            other => format!("{model} ({other})").into(),
         }
     }
 

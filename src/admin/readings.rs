@@ -1,12 +1,11 @@
 //! A reading is a gauge of the running state. It is set anew for each request of `/metrics`.
 
+use crate::account::NamedTarget;
 use crate::account::health::Why;
-use crate::account::track::TargetHealth;
 use crate::desk::record::Books;
 use crate::live::place::Place;
 use crate::status::{AccountState, LedgerState, StoreState};
 use crate::store::Store;
-use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// Returns the text of `/metrics`.
@@ -48,16 +47,16 @@ fn read_accounts(books: &Books) {
     metrics.states.clear();
     metrics.breakers.clear();
     metrics.headroom.clear();
-    for (place, tracks) in snapshot.places.iter().zip(&snapshot.tracks) {
+    for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
         let name = [("account", Some(place.account.id.clone()))];
         let in_flight = i64::try_from(place.state.in_flight()).unwrap_or(i64::MAX);
         metrics.in_flight.get_or_create(&name).set(in_flight);
-        let present = account_state(place, tracks, now);
+        let present = account_state(place, &tracks, now);
         for one in AccountState::ALL {
             metrics.states.get_or_create(&(name.clone(), [("state", one.name())])).set(i64::from(one == present));
         }
         let mut least: Option<f64> = None;
-        for (model, track) in tracks {
+        for (model, track) in &tracks {
             let target = track.status(now, clock);
             for word in ["closed", "open", "half_open"] {
                 let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
@@ -75,7 +74,7 @@ fn read_accounts(books: &Books) {
 
 /// Returns an account's state, for metrics and `/status`. The state is "resting for its rate" if
 /// any of its targets rests for that reason.
-pub(super) fn account_state(place: &Place, tracks: &[(Arc<str>, Arc<TargetHealth>)], now: Instant) -> AccountState {
+pub(super) fn account_state(place: &Place, tracks: &[NamedTarget], now: Instant) -> AccountState {
     if !place.account.enabled {
         return AccountState::Disabled;
     }

@@ -49,7 +49,7 @@ pub(super) fn of(pages: &Pages) -> Status {
 }
 
 fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
-    let accounts = snapshot.places.iter().zip(&snapshot.tracks).map(|(place, tracks)| {
+    let accounts = snapshot.places.iter().zip(snapshot.targets()).map(|(place, tracks)| {
         let targets = tracks.iter().map(|(model, track)| target(place, model, track, now, clock));
         let targets: Vec<TargetReport> = targets.collect();
         AccountReport {
@@ -59,7 +59,7 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
             id: place.account.id.to_string(),
             idle_connections: place.state.http1.idle(),
             in_flight: place.state.in_flight(),
-            state: account_state(place, tracks, now),
+            state: account_state(place, &tracks, now),
             targets,
         }
     });

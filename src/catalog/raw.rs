@@ -89,8 +89,10 @@ pub struct Account {
     pub probe: Option<bool>,
     /// How long to wait for the account. Each key that a model sets overrides the account's.
     pub timeouts: Option<Timeouts>,
-    /// Only `openai` and `azure`: the kinds of endpoint that the server has: `chat`, `responses`,
-    /// and at `openai` also `messages`. Default: chat and responses at OpenAI's own address and at
+    /// Only for dialects that have several kinds of endpoint: all kinds that the server has, such
+    /// as
+    /// `chat`, `responses`, `completions` or `rerank`. Default: what the dialect's servers usually
+    /// have; of the kinds that hold conversations chat and responses at OpenAI's own address and at
     /// Azure's v1 path, else chat.
     pub serves: Option<List<String>>,
     /// Headers that are sent with every request, by name.

@@ -38,7 +38,7 @@ use crate::limits::{Ask, Bound, Bounds, Reserve, admit};
 use crate::live::Snapshot;
 use crate::plan::{self, Ties};
 use candidates::Rehearsal;
-use dialects::front::{Asked, Envelope, FRONTS, Front};
+use dialects::front::{Asked, DOORS, Envelope, Front};
 use instance::Instance;
 use order::Order;
 use report::Report;
@@ -113,8 +113,8 @@ fn loaded(conf: &Path) -> Result<Loaded, String> {
 
 /// Finds a front door by its name.
 fn front(name: &str) -> Result<&'static Front, String> {
-    let names = FRONTS.map(|front| front.name).join(", ");
-    let found = FRONTS.into_iter().find(|front| front.name == name);
+    let names = DOORS.map(|front| front.name).join(", ");
+    let found = DOORS.into_iter().find(|front| front.name == name);
     found.ok_or_else(|| format!("--door: there is no such front door; these there are: {names}"))
 }
 
@@ -172,6 +172,9 @@ fn tried(key: &str, input: &Input) -> Report {
         report.limits.push(bound.json());
     }
     if let Some(plan) = plan::plan(snapshot, &key, &model, &envelope, Ties::default()) {
+        if let Err(refusal) = plan.check(&envelope) {
+            report.fault("request", refusal);
+        }
         let most = |reserve| plan::most(&envelope, &plan, reserve);
         within_limits(&bounds, most(bounds.reserve()), most(Reserve::Asked), &mut report);
     }

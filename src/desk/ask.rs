@@ -89,6 +89,7 @@ impl Desk {
         let ties = Ties { conversation, boundary: boundary.as_deref() };
         let plan = plan::plan(&snapshot, key, model, &envelope, ties)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+        plan.check(&envelope)?;
         let face = AnswerHeader {
             model: envelope.model.clone(),
             id: door::make_id(record.front),

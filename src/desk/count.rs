@@ -43,7 +43,7 @@ impl Desk {
         let tracks = snapshot.routes.get(model.index).map(|route| route.tracks.as_slice()).unwrap_or_default();
         let targets = model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled);
         let mut candidates: Vec<Candidate> = targets
-            .filter_map(|(target, of)| Candidate::of(&snapshot, model, target, of.first()?, Reach::Any))
+            .filter_map(|(target, of)| Candidate::of(&snapshot, model, target, of.first()?.clone(), Reach::Any))
             .collect();
         // Elsewhere the thoughts that the request carries would not be counted.
         if let Some(boundary) = self.backends.seals.newest(&key.caller.id, &body) {

@@ -4,7 +4,7 @@
 
 use crate::base::secret::cut_keys;
 use crate::error::{Refusal, What};
-use dialects::front::{Asked, FRONTS, Front, ModelsAsked};
+use dialects::front::{Asked, DOORS, Front, ModelsAsked};
 
 /// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,7 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
         ModelsAsked::List => Some(Door::Models),
         ModelsAsked::One(id) => Some(Door::Model(id)),
     };
-    FRONTS.into_iter().find_map(asks).or_else(lists)
+    DOORS.into_iter().find_map(asks).or_else(lists)
 }
 
 /// Makes the id of an answer.

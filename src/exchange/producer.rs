@@ -165,7 +165,7 @@ impl<'x> Producer<'x> {
             judged: None,
             no_thoughts: false,
             queued: Duration::ZERO,
-            may_hedge: request.model.hedge.is_some(),
+            may_hedge: request.model.hedge.is_some() && request.envelope.front.only.is_none(),
             state: ProducerState::Asking { race: Race::Nobody, reserve: None },
             asked: None,
             timing: (None, None),
@@ -250,7 +250,8 @@ impl<'x> Producer<'x> {
 
     /// Notes the length of an answer, be it whole or not, for what later requests reserve.
     fn measure(&self) {
-        if self.usage.source != Source::None {
+        let writes = self.asked.is_some_and(|candidate| candidate.track.endpoint.writes());
+        if writes && self.usage.source != Source::None {
             let each = self.usage.completion / self.request.envelope.choices;
             self.request.demand.answered(each, std::time::Instant::now());
         }

@@ -8,11 +8,12 @@
 
 use crate::account::demand::Demand;
 use crate::account::track::TargetHealth;
-use crate::account::{Registry, State};
+use crate::account::{NamedTarget, Registry, State};
 use crate::catalog::{Catalog, Target};
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
 use place::Place;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -38,9 +39,9 @@ pub struct Snapshot {
     pub places: Vec<Arc<Place>>,
     /// The routes of the catalog's models, in its order.
     pub routes: Vec<Route>,
-    /// The targets of the catalog's accounts, in its order: one for each kind of endpoint. Each
-    /// account's targets are sorted by its names for the models.
-    pub tracks: Vec<Vec<(Arc<str>, Arc<TargetHealth>)>>,
+    /// The targets of the catalog's accounts, in its order: one for each kind of endpoint that
+    /// holds conversations. Each account's targets are sorted by its names for the models.
+    tracks: Vec<Vec<NamedTarget>>,
     /// The limits of the catalog's keys with their use, by
     /// [`Key::index`](crate::catalog::Key::index).
     pub scopes: Vec<KeyScopes>,
@@ -72,10 +73,10 @@ impl Snapshot {
             .collect();
         let track = |target: &Target| -> Vec<Arc<TargetHealth>> {
             let state = states.get(target.account.index);
-            let kinds = target.account.serves.iter().map(|(kind, _)| *kind);
+            let kinds = target.account.serves.iter().map(|(kind, _)| *kind).filter(|kind| kind.is_conversation());
             kinds.filter_map(|kind| state.map(|state| state.track(&target.model, kind))).collect()
         };
-        let mut tracks: Vec<Vec<(Arc<str>, Arc<TargetHealth>)>> = vec![Vec::new(); states.len()];
+        let mut tracks: Vec<Vec<NamedTarget>> = vec![Vec::new(); states.len()];
         for target in catalog.models().iter().flat_map(|model| &model.targets) {
             if let Some(tracks) = tracks.get_mut(target.account.index) {
                 tracks.extend(track(target).into_iter().map(|track| (target.model.clone(), track)));
@@ -84,6 +85,13 @@ impl Snapshot {
         for tracks in &mut tracks {
             tracks.sort_by(|a, b| (&a.0, a.1.endpoint).cmp(&(&b.0, b.1.endpoint)));
             tracks.dedup_by(|a, b| Arc::ptr_eq(&a.1, &b.1));
+        }
+        let mut served: Vec<HashSet<&str>> = vec![HashSet::new(); states.len()];
+        for target in catalog.models().iter().flat_map(|model| &model.targets) {
+            served.get_mut(target.account.index).map(|served| served.insert(&target.model));
+        }
+        for (state, served) in states.iter().zip(&served) {
+            state.keep_asked(|model| served.contains(model));
         }
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
         let routes =
@@ -102,11 +110,23 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// Returns the targets of each account, in the catalog's order: first those of conversations,
+    /// and then the others that were asked.
+    pub fn targets(&self) -> impl Iterator<Item = Vec<NamedTarget>> {
+        self.tracks.iter().zip(&self.states).map(|(tracks, state)| {
+            let mut targets = tracks.clone();
+            targets.extend(state.all_asked());
+            targets
+        })
+    }
+}
+
 /// The parts of a served model that must outlive the catalog.
 pub struct Route {
     /// The state that the model's requests have in common.
     pub demand: Arc<Demand>,
     /// The health of the model's targets, in the order in which they are written: of each, one for
-    /// each kind of endpoint that its account serves.
+    /// each kind of endpoint that its account serves and that holds conversations.
     pub tracks: Vec<Vec<Arc<TargetHealth>>>,
 }

@@ -28,6 +28,7 @@ mod support;
 mod admin_names;
 mod agents;
 mod auth;
+mod beside;
 mod bodies;
 mod book;
 mod callers;

@@ -22,11 +22,11 @@ use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, AnswerHeader, Echo, Emit, ErrorHead, Family, FieldRefused, Losses, Refused, Target,
-    Undo, UpstreamError, Written,
+    self, Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, FieldRefused, Losses, Refused,
+    Target, Undo, UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
-use crate::upstream::{Endpoint, Prices, Protocol, Settings, Translation, openai};
+use crate::upstream::{Prices, Protocol, Settings, Translation, openai};
 use crate::wire::json::repaired;
 use crate::wire::splice::Edits;
 use translated::{Translated, repairing};
@@ -164,7 +164,7 @@ impl Dialect {
             let protocol = std::iter::once(usual).chain(beside).find(|protocol| protocol.format() == native.format);
             protocol.map(|protocol| Way { protocol, native: Some(native) })
         };
-        let native = front.native.as_ref().filter(|_| !hides);
+        let native = front.native.as_ref().filter(|_| !hides || front.only.is_some());
         native.as_ref().and_then(passes).unwrap_or(Way { protocol: usual, native: None })
     }
 
@@ -179,7 +179,8 @@ impl Dialect {
         self.check(job)?;
         let mut edits = Edits::new(body);
         let thinks = openai::thinks(model, &traits);
-        let passed = PassedRequest { envelope, model, traits, thinks, sealed: job.sealed };
+        let ask_usage = job.stream_usage && self.settings.quirks.stream_options;
+        let passed = PassedRequest { envelope, model, traits, thinks, ask_usage, sealed: job.sealed };
         let mut losses = (native.request)(&passed, &mut edits)?;
         let mut headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
         if let Some(cloud) = protocol.translation.and_then(|translation| translation.cloud) {
@@ -275,7 +276,7 @@ impl Dialect {
             let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
             return Ok((answer, Vec::new()));
         };
-        let native = native.filter(|_| is_whole);
+        let native = native.filter(|_| is_whole || front.only.is_some());
         let read = repairing(body, |body| {
             let writer = if native.is_some() { Box::new(Nothing::default()) } else { writer(header) };
             let draft = Draft::new(header, options.clone(), writer);
@@ -284,6 +285,9 @@ impl Dialect {
                 let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
                 let clean = repaired(body);
                 answer.body = (native.whole)(clean.as_deref().unwrap_or(body), &PassedAnswer::new(header, options));
+                if !is_whole {
+                    answer.body = native.only_event(&answer.body);
+                }
             }
             Ok((answer, kept))
         });
@@ -364,7 +368,10 @@ impl Dialect {
 pub fn endpoint_for(served: impl Fn(Endpoint) -> bool, front: &Front, model: &str, traits: &Traits) -> Endpoint {
     let own = front.native.as_ref().and_then(|native| Endpoint::find(native.format));
     let for_thinkers = (!front.passes() && openai::thinks(model, traits)).then_some(Endpoint::Responses);
-    let mut wanted = [own, for_thinkers].into_iter().flatten().chain(Endpoint::ALL);
+    let mut wanted = [own, for_thinkers]
+        .into_iter()
+        .flatten()
+        .chain(Endpoint::ALL.into_iter().filter(|kind| kind.is_conversation()));
     wanted.find(|kind| served(*kind)).unwrap_or_default()
 }
 

@@ -24,6 +24,7 @@ pub mod wire;
 
 pub use dialect::{Dialect, OtherModel, Outbound, Recipient, Stream, Translate, endpoint_for};
 pub use neutral::{
-    Answer, AnswerFault, AnswerHeader, ErrorHead, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
+    Answer, AnswerFault, AnswerHeader, Endpoint, ErrorHead, Family, Flaws, StreamFault, UpstreamError, price, traits,
+    usage,
 };
-pub use upstream::{Endpoint, Framing, Protocol, Settings};
+pub use upstream::{Framing, Protocol, Settings};

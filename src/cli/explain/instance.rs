@@ -140,13 +140,13 @@ impl Instance {
     /// Puts the status into the snapshot.
     pub(super) fn recall(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
         let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
-        for (place, tracks) in snapshot.places.iter().zip(&snapshot.tracks) {
+        for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
             let Some(reported) = self.account(&place.account.id) else { continue };
             let rest_of = |rest: &RestReport| Rest { until: after(rest.for_ms), why: rest.why };
             let mut rests = reported.targets.iter().filter_map(|target| target.rest.as_ref()).map(rest_of);
             place.state.recall(reported.in_flight, rests.find(|rest| rest.why == Why::Credential));
             for (name, track) in tracks {
-                let Some(target) = target_of(reported, name, track.endpoint) else { continue };
+                let Some(target) = target_of(reported, &name, track.endpoint) else { continue };
                 let time = |time: Option<u64>| time.map(Duration::from_millis);
                 let known = TrackStatus {
                     breaker: match target.breaker {

@@ -74,7 +74,7 @@ fn due(
     track: &Arc<TargetHealth>,
 ) -> Option<(Request, AttemptGuard)> {
     let now = std::time::Instant::now();
-    let candidate = Candidate::of(snapshot, model, target, track, Reach::Any)?;
+    let candidate = Candidate::of(snapshot, model, target, track.clone(), Reach::Any)?;
     if candidate.place.state.health.rest(now).is_some() {
         return None;
     }

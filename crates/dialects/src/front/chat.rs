@@ -8,6 +8,8 @@ pub(crate) mod read;
 mod references;
 pub(crate) mod write;
 
+pub(super) use envelope::{part, stream_options};
+
 use super::{AroundStream, Contents, ErrorForm, Front, Heard, route};
 
 const PATH: &str = "chat/completions";
@@ -17,6 +19,7 @@ pub static CHAT: Front = Front {
     name: "chat",
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
+    only: None,
     heard: Heard { sessions: &[], passed: &[], query_key: None },
     errors: ErrorForm {
         unavailable: 503,

@@ -59,6 +59,7 @@ const EVENTS: Front = Front {
     name: "gemini",
     route: |path, query| route::route(path, query, StreamForm::Events),
     owns: route::owns,
+    only: None,
     heard: Heard { sessions: &[], passed: &[], query_key: Some("key") },
     errors: ErrorForm {
         unavailable: 503,

@@ -18,6 +18,7 @@ pub static MESSAGES: Front = Front {
     name: "messages",
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
+    only: None,
     heard: Heard { sessions: &["x-claude-code-session-id"], passed: &["anthropic-beta"], query_key: None },
     errors: ErrorForm {
         unavailable: 503,

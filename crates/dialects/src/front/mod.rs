@@ -4,6 +4,7 @@
 //! Each format has a folder, and one static, its [`Front`]: all that the rest of this crate, and a
 //! gateway, ask of it.
 
+mod beside;
 pub(crate) mod chat;
 mod contents;
 mod envelope;
@@ -12,7 +13,7 @@ mod messages;
 mod models;
 mod named;
 mod names;
-mod passing;
+pub(crate) mod passing;
 mod place;
 mod probes;
 mod reading;
@@ -25,6 +26,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+pub use beside::{COMPLETIONS, IMAGES, MODERATIONS, RERANK};
 pub use chat::CHAT;
 pub use contents::Contents;
 pub use envelope::{Envelope, Fault};
@@ -40,7 +42,7 @@ pub use route::Asked;
 use crate::neutral::answer::AnswerWriter;
 use crate::neutral::seal::Sealed;
 use crate::neutral::traits::Traits;
-use crate::neutral::{AnswerHeader, Field, Flaws, Losses, Refused, Request, UpstreamError};
+use crate::neutral::{AnswerHeader, Endpoint, Field, Flaws, Losses, Refused, Request, UpstreamError};
 use crate::wire::splice::Edits;
 use crate::wire::{Event, percent};
 
@@ -53,6 +55,9 @@ pub struct Front {
     pub route: fn(&str, Option<&str>) -> Option<Asked>,
     /// Returns whether callers at this path speak the format, also if nothing is there.
     pub owns: fn(&str) -> bool,
+    /// The one kind of endpoint that can answer. `None` for conversations, which any kind can
+    /// answer that holds them.
+    pub only: Option<Endpoint>,
     /// What is read of a request besides its path and its body.
     pub heard: Heard,
     /// How its callers are told of errors.
@@ -106,6 +111,16 @@ pub struct Native {
     pub(crate) whole: fn(&[u8], &PassedAnswer) -> Vec<u8>,
 }
 
+impl Native {
+    /// Writes a whole answer as the only event of a stream.
+    pub(crate) fn only_event(&self, body: &[u8]) -> Vec<u8> {
+        // A line break of JSON stands between two of its tokens.
+        let line: Vec<u8> = body.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
+        let [before, _, after] = self.around;
+        [before, b"data: ", &line, b"\n\n", after].concat()
+    }
+}
+
 /// How callers ask for the number of a request's tokens.
 pub struct CountForm {
     /// Returns what a path and its query say of the request, or `None` if the path does not lead
@@ -131,12 +146,18 @@ pub(crate) struct PassedRequest<'a> {
     pub(crate) traits: Traits,
     /// True if it is known that the model thinks.
     pub(crate) thinks: bool,
+    /// True if the account's server is asked for the usage of a stream.
+    pub(crate) ask_usage: bool,
     /// The treatment of the thoughts of earlier answers.
     pub(crate) sealed: Sealed<'a>,
 }
 
-/// Every front door.
+/// The front doors of conversations.
 pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY];
+
+/// Every front door.
+pub static DOORS: [&Front; 9] =
+    [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY, &COMPLETIONS, &RERANK, &MODERATIONS, &IMAGES];
 
 /// What is read of a request besides its path and its body.
 #[derive(Clone, Copy)]
@@ -235,7 +256,7 @@ impl Front {
     /// Returns the format in which callers at this path expect an answer, also if nothing is there.
     /// Where several formats share a path, the headers and the query decide.
     pub fn of(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
-        let owner = || FRONTS.into_iter().find(|front| (front.owns)(path));
+        let owner = || DOORS.into_iter().find(|front| (front.owns)(path));
         let asks = || FRONTS.into_iter().find(|front| (front.models.is_wanted)(has, query));
         owner().or_else(asks).unwrap_or(STANDARD)
     }
@@ -267,7 +288,7 @@ impl Front {
 
     /// Returns the front door whose format a protocol has, by the name of the format.
     pub(crate) fn of_format(format: &str) -> Option<&'static Front> {
-        FRONTS.into_iter().find(|front| front.native.as_ref().is_some_and(|native| native.format == format))
+        DOORS.into_iter().find(|front| front.native.as_ref().is_some_and(|native| native.format == format))
     }
 
     /// Returns the field that callers call so, or which this is a part of.

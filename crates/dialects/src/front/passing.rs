@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 
+use super::Envelope;
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::seal::{AnswerSeal, Sealed, is_sealed};
 use crate::neutral::{AnswerHeader, Thought};
 use crate::wire::Event;
-use crate::wire::json::{Broken, Cursor, Span, name_of, quote, text_of};
+use crate::wire::json::{Broken, Cursor, Span, name_of, quote, slice, text_of};
 use crate::wire::splice::Edits;
 
 /// What the callers of an answer that passes see in place of what the account says.
@@ -16,6 +17,8 @@ pub(crate) struct PassedAnswer {
     model: String,
     /// Seals what they carry. Without it they carry what the account says.
     seal: Option<AnswerSeal>,
+    /// True if the caller asked for the usage of the stream.
+    pub(super) shows_usage: bool,
     /// True if the event at hand signs a thought, as far as its reader knows.
     pub(crate) has_signed: bool,
 }
@@ -23,7 +26,12 @@ pub(crate) struct PassedAnswer {
 impl PassedAnswer {
     /// Returns what the callers of an answer see.
     pub(crate) fn new(header: &AnswerHeader, options: &AnswerOptions) -> Self {
-        Self { model: quote(&header.model), seal: options.seal.clone(), has_signed: false }
+        Self {
+            model: quote(&header.model),
+            seal: options.seal.clone(),
+            shows_usage: header.show_usage,
+            has_signed: false,
+        }
     }
 
     /// Consumes the name of the model, and replaces it.
@@ -112,6 +120,37 @@ fn kind(data: &[u8]) -> Option<String> {
         }
     });
     kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')))
+}
+
+/// Asks for the usage, or removes `stream_options`.
+pub(crate) fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
+    let body = edits.text();
+    match (&envelope.places.stream_options, &envelope.places.include_usage) {
+        (Some(_), _) if !ask_usage => {
+            if let Some((key, value)) = top_member(body, "stream_options") {
+                edits.remove_member(&key, &value);
+            }
+        }
+        (None, _) if !ask_usage => {}
+        (None, _) => edits.insert_member(envelope.places.open, &br#""stream_options":{"include_usage":true}"#[..]),
+        (Some(_), Some(said)) if slice(body, said) == b"true" => {}
+        (Some(_), Some(said)) => edits.replace(said.clone(), &b"true"[..]),
+        (Some(options), None) if slice(body, options) == b"null" => {
+            edits.replace(options.clone(), &br#"{"include_usage":true}"#[..]);
+        }
+        (Some(options), None) => edits.insert_member(options.start, &br#""include_usage":true"#[..]),
+    }
+}
+
+/// Finds the key and the value of a member of the top object.
+fn top_member(body: &[u8], name: &str) -> Option<(Span, Span)> {
+    let mut found = None;
+    let read = Cursor::new(body).members(|key, value| {
+        if *name_of(body, &key) == *name.as_bytes() {
+            found = Some((key, value));
+        }
+    });
+    read.ok().and(found)
 }
 
 #[cfg(test)]

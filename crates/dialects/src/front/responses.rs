@@ -18,6 +18,7 @@ pub static RESPONSES: Front = Front {
     name: "responses",
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
+    only: None,
     heard: Heard { sessions: &["session-id", "session_id", "thread-id"], passed: &[], query_key: None },
     // Codex sends thirty requests after each status of 500 and more. After 429 it sends few, and
     // none without a time to wait.

@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod answered;
 mod echo;
+mod endpoint;
 mod event;
 mod fault;
 mod field;
@@ -33,6 +34,7 @@ pub mod usage;
 
 pub use answer::{Answer, AnswerHeader};
 pub use echo::{CallKind, CallersTool, Echo};
+pub use endpoint::Endpoint;
 pub use event::{Emit, Event, Finish, Reader, Tokens};
 pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
 pub use field::Field;

@@ -5,11 +5,11 @@
 //! passed on. But a stream begins with a chunk of the filter that has no choices. This chunk is
 //! removed, because no client expects it.
 
-use super::endpoint::Endpoint;
 use super::openai;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
+use crate::neutral::Endpoint;
 use crate::neutral::UpstreamError;
 use crate::wire::percent::segment;
 
@@ -22,11 +22,15 @@ pub static PROTOCOL: Protocol = Protocol {
     path: |settings, model, _| path(settings.version.as_deref(), model).into(),
     model_in_path: |settings| settings.version.is_some(),
     endpoints: Endpoints {
-        others: &[(Endpoint::Responses, &RESPONSES)],
+        others: &[
+            (Endpoint::Responses, &RESPONSES),
+            (Endpoint::Completions, &COMPLETIONS),
+            (Endpoint::Images, &IMAGES),
+        ],
         // An older version may not have the newer endpoint.
         usual: |settings, _| match settings.version.as_deref().and_then(date) {
-            None => &Endpoint::OF_OPENAI,
-            Some(_) => &[Endpoint::Chat],
+            None => &[Endpoint::Chat, Endpoint::Responses, Endpoint::Completions, Endpoint::Images],
+            Some(_) => &[Endpoint::Chat, Endpoint::Completions, Endpoint::Images],
         },
         ..ENDPOINTS
     },
@@ -49,6 +53,22 @@ pub static RESPONSES: Protocol = Protocol {
     ..PROTOCOL
 };
 
+/// Azure OpenAI's completions.
+static COMPLETIONS: Protocol = Protocol {
+    name: openai::beside::COMPLETIONS.name,
+    path: |settings, model, _| path_to("/completions", settings.version.as_deref(), model).into(),
+    translation: openai::beside::COMPLETIONS.translation,
+    ..PROTOCOL
+};
+
+/// Azure OpenAI's pictures.
+static IMAGES: Protocol = Protocol {
+    name: openai::beside::IMAGES.name,
+    path: |settings, model, _| path_to("/images/generations", settings.version.as_deref(), model).into(),
+    translation: openai::beside::IMAGES.translation,
+    ..PROTOCOL
+};
+
 /// Returns the path and query of Responses. The body names the model in every version.
 fn responses_path(api_version: Option<&str>) -> String {
     match api_version {
@@ -63,14 +83,19 @@ fn responses_path(api_version: Option<&str>) -> String {
 /// Returns the path and query after `https://{resource}.openai.azure.com`. Without a version it is
 /// the newer API, which takes the deployment's name as the model.
 pub fn path(api_version: Option<&str>, model: &str) -> String {
+    path_to("/chat/completions", api_version, model)
+}
+
+/// Returns the path and query of an endpoint, whose path this is at OpenAI's own servers.
+fn path_to(endpoint: &str, api_version: Option<&str>, model: &str) -> String {
     match api_version {
-        None => "/openai/v1/chat/completions".to_owned(),
+        None => format!("/openai/v1{endpoint}"),
         // `preview`: a version of the newer API.
         Some(version) if date(version).is_none() => {
-            format!("/openai/v1/chat/completions?api-version={}", segment(version))
+            format!("/openai/v1{endpoint}?api-version={}", segment(version))
         }
         Some(version) => {
-            format!("/openai/deployments/{}/chat/completions?api-version={}", segment(model), segment(version))
+            format!("/openai/deployments/{}{endpoint}?api-version={}", segment(model), segment(version))
         }
     }
 }

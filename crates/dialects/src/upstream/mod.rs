@@ -8,7 +8,6 @@ mod claude;
 mod cloud;
 pub mod cohere;
 pub mod demo;
-mod endpoint;
 pub mod gemini;
 pub mod ollama;
 pub mod openai;
@@ -17,8 +16,8 @@ pub mod quirks;
 pub mod servers;
 pub mod shared;
 
+use crate::neutral::Endpoint;
 pub(crate) use cloud::Cloud;
-pub use endpoint::Endpoint;
 pub use protocol::{BaseUrl, Counting, Endpoints, Framing, Prices, Protocol, Settings, SignsWith, Translation};
 
 /// All dialects.
@@ -57,9 +56,7 @@ impl Protocol {
         match endpoint {
             Endpoint::Chat => Some(self),
             Endpoint::Messages => (*self == openai::PROTOCOL).then_some(&anthropic::BESIDE_CHAT),
-            Endpoint::Responses => {
-                self.endpoints.others.iter().find(|(kind, _)| *kind == endpoint).map(|(_, protocol)| *protocol)
-            }
+            other => self.endpoints.others.iter().find(|(kind, _)| *kind == other).map(|(_, protocol)| *protocol),
         }
     }
 }

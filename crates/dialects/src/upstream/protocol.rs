@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cloud::Cloud;
-use super::endpoint::Endpoint;
 use super::quirks::Quirks;
+use crate::neutral::Endpoint;
 use crate::neutral::traits::Traits;
 use crate::neutral::{
     AnswerFault, Emit, ErrorHead, Family, FieldRefused, Reader, Request, Target, UpstreamError, Written,

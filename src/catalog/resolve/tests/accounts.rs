@@ -1,6 +1,7 @@
 //! Accounts, and their secrets.
 
 use super::*;
+use dialects::Endpoint;
 
 /// Fields that only one dialect has, and what each dialect must have.
 #[test]
@@ -505,7 +506,8 @@ fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
     let served = |account: &str| {
         let catalog = read_one(&format!("accounts:\n  a: {{{account}}}\nmodels: {{}}\ncallers: {{}}\n"));
         let account = &catalog.accounts()[0];
-        account.serves.iter().map(|(kind, dialect)| format!("{kind} {}", dialect.protocol.name)).collect::<Vec<_>>()
+        let conversations = account.serves.iter().filter(|(kind, _)| kind.is_conversation());
+        conversations.map(|(kind, dialect)| format!("{kind} {}", dialect.protocol.name)).collect::<Vec<_>>()
     };
     let (chat, responses) = ("chat openai", "responses responses");
     let (azure, newer) = ("base_url: https://x.openai.azure.com, key: {env: KEY}", responses);
@@ -523,6 +525,15 @@ fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
     ] {
         assert_eq!(served(account), expected, "{account}");
     }
+    let kinds = |account: &str| {
+        let catalog = read_one(&format!("accounts:\n  a: {{{account}}}\nmodels: {{}}\ncallers: {{}}\n"));
+        let others = catalog.accounts()[0].serves.iter().filter(|(kind, _)| !kind.is_conversation());
+        others.map(|(kind, dialect)| (*kind, dialect.protocol.name)).collect::<Vec<_>>()
+    };
+    let own = kinds("dialect: openai, key: {env: KEY}");
+    assert!(own.contains(&(Endpoint::Moderations, "moderations")) && !own.contains(&(Endpoint::Rerank, "rerank")));
+    assert!(kinds("dialect: openai, base_url: http://127.0.0.1:8000/v1").contains(&(Endpoint::Rerank, "rerank")));
+    assert_eq!(kinds("dialect: openai, base_url: http://127.0.0.1:8000/v1, serves: [chat]"), []);
     let with = |serves: &str| format!("{{dialect: openai, key: {{env: KEY}}, serves: {serves}}}");
     check_account(&with("[]"), &[".serves: must list at least one kind of endpoint, such as `chat`"]);
     check_account(&with("[chat, chat]"), &[".serves[1]: is written twice: keep only one"]);

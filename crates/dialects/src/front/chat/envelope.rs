@@ -4,6 +4,7 @@
 mod content;
 
 use content::message;
+pub(in crate::front) use content::part;
 
 use crate::front::reading::scan::{Scan, number};
 use crate::front::{CHAT, Envelope, Fault};
@@ -72,7 +73,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
 }
 
 /// Consumes `stream_options`.
-fn stream_options<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+pub(in crate::front) fn stream_options<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
     let kind = cursor.kind()?;
     let span = if kind == Kind::Object {
         cursor.object(|cursor, key| {

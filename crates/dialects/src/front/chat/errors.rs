@@ -17,7 +17,7 @@ pub(in crate::front) fn body(error: &CallerError<'_>) -> Vec<u8> {
 }
 
 /// Writes an error as the last event of a stream.
-pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
+pub(in crate::front) fn event(error: &CallerError<'_>) -> Vec<u8> {
     [b"data: ".as_slice(), &body(error), b"\n\n"].concat()
 }
 

@@ -161,7 +161,14 @@ mod tests {
         let envelope = (GEMINI.envelope)(body.as_bytes()).expect("a request");
         let envelope = envelope.at(Asked { model: Some("m".to_owned()), stream: false });
         let traits = Traits { max_output: Some(MOST), ..Traits::UNKNOWN };
-        let job = PassedRequest { envelope: &envelope, model: "up", traits, thinks: false, sealed: Sealed::Closed };
+        let job = PassedRequest {
+            envelope: &envelope,
+            model: "up",
+            traits,
+            thinks: false,
+            ask_usage: true,
+            sealed: Sealed::Closed,
+        };
         let (mut edits, mut out) = (Edits::new(body.as_bytes()), Vec::new());
         let losses = request(&job, &mut edits).expect("it passes");
         edits.apply_into(&mut out);

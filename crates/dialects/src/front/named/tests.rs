@@ -2,8 +2,9 @@ use bytes::Bytes;
 
 use crate::front::references::{AllowedReferences, Urls};
 use crate::front::{Asked, CHAT, Envelope, Front, GEMINI, MESSAGES, RESPONSES};
+use crate::neutral::Endpoint;
 use crate::neutral::Refused;
-use crate::upstream::{Endpoint, anthropic, gemini, openai};
+use crate::upstream::{anthropic, gemini, openai};
 use crate::{Dialect, OtherModel, Outbound, Translate};
 
 const NOTHING: AllowedReferences = AllowedReferences::NOTHING;

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::front::{Asked, Front, GEMINI, GEMINI_ARRAY, MESSAGES, RESPONSES};
+use crate::neutral::Endpoint;
 use crate::neutral::seal::tests::Word;
 use crate::neutral::seal::{Kept, MARK, Seal};
-use crate::upstream::{Endpoint, anthropic, bedrock, gemini, openai};
+use crate::upstream::{anthropic, bedrock, gemini, openai};
 use crate::wire::frames::frame;
 use crate::{Dialect, Recipient, Translate};
 

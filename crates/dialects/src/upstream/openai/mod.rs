@@ -10,6 +10,7 @@
 //! fault.
 
 mod answer;
+pub(crate) mod beside;
 mod call_ids;
 mod calls;
 mod choice;
@@ -44,8 +45,8 @@ pub use stray::Strays;
 
 use std::borrow::Cow;
 
-use super::endpoint::Endpoint;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol};
+use crate::neutral::Endpoint;
 use crate::wire::json::{Span, slice};
 
 /// OpenAI, and every server that imitates it.
@@ -54,8 +55,14 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "OpenAI, and every server that imitates its chat completions. `key` is sent as a bearer.",
     base_url: BaseUrl::At("https://api.openai.com/v1"),
     endpoints: Endpoints {
-        others: &[(Endpoint::Responses, &responses::PROTOCOL)],
-        usual: |_, host| if is_own(host) { &Endpoint::OF_OPENAI } else { &[Endpoint::Chat] },
+        others: &[
+            (Endpoint::Responses, &responses::PROTOCOL),
+            (Endpoint::Completions, &beside::COMPLETIONS),
+            (Endpoint::Rerank, &beside::RERANK),
+            (Endpoint::Moderations, &beside::MODERATIONS),
+            (Endpoint::Images, &beside::IMAGES),
+        ],
+        usual: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
         ..ENDPOINTS
     },
     key_variable: Some("OPENAI_API_KEY"),
@@ -63,6 +70,13 @@ pub static PROTOCOL: Protocol = Protocol {
     is_imitated: true,
     ..Protocol::COMMON
 };
+
+/// The kinds of endpoint that OpenAI's own servers have.
+const OF_OPENAI: [Endpoint; 5] =
+    [Endpoint::Chat, Endpoint::Responses, Endpoint::Completions, Endpoint::Moderations, Endpoint::Images];
+/// The kinds that a server of others may have. Nobody knows which it has before it is asked.
+const OF_OTHERS: [Endpoint; 5] =
+    [Endpoint::Chat, Endpoint::Completions, Endpoint::Rerank, Endpoint::Moderations, Endpoint::Images];
 
 /// Returns whether a host is one of OpenAI's own, in any region.
 fn is_own(host: &str) -> bool {

@@ -4,10 +4,10 @@
 use bytes::Bytes;
 
 use super::rewrite::rewrite;
-use crate::front::Envelope;
+use crate::front::{Envelope, passing};
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::Quirks;
-use crate::wire::json::{self, Cursor, Span, slice};
+use crate::wire::json;
 use crate::wire::splice::Edits;
 
 /// The target for which a request is written.
@@ -34,7 +34,7 @@ pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<By
         edits.replace(envelope.places.model.clone(), json::quote(to.model).into_bytes());
     }
     if envelope.stream {
-        stream_options(envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
+        passing::stream_options(envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
     }
     if let Some(limit) = to.fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
         match &envelope.places.max_tokens_null {
@@ -45,37 +45,6 @@ pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<By
     let losses =
         if to.quirks.touches_requests() { rewrite(envelope.stream, to.quirks, &mut edits)? } else { Losses::default() };
     Ok((edits.parts(body).0, losses))
-}
-
-/// Asks for the usage, or removes `stream_options`.
-fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
-    let body = edits.text();
-    match (&envelope.places.stream_options, &envelope.places.include_usage) {
-        (Some(_), _) if !ask_usage => {
-            if let Some((key, value)) = top_member(body, "stream_options") {
-                edits.remove_member(&key, &value);
-            }
-        }
-        (None, _) if !ask_usage => {}
-        (None, _) => edits.insert_member(envelope.places.open, &br#""stream_options":{"include_usage":true}"#[..]),
-        (Some(_), Some(said)) if slice(body, said) == b"true" => {}
-        (Some(_), Some(said)) => edits.replace(said.clone(), &b"true"[..]),
-        (Some(options), None) if slice(body, options) == b"null" => {
-            edits.replace(options.clone(), &br#"{"include_usage":true}"#[..]);
-        }
-        (Some(options), None) => edits.insert_member(options.start, &br#""include_usage":true"#[..]),
-    }
-}
-
-/// Finds the key and the value of a member of the top object.
-fn top_member(body: &[u8], name: &str) -> Option<(Span, Span)> {
-    let mut found = None;
-    let read = Cursor::new(body).members(|key, value| {
-        if *json::name_of(body, &key) == *name.as_bytes() {
-            found = Some((key, value));
-        }
-    });
-    read.ok().and(found)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(super) fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, 
 }
 
 /// Consumes a part of a message's content. Its type may come last.
-fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+pub(in crate::front) fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     let mut of_type = None;
     let mut media = [None; 3];
     members(cursor, read, |cursor, name, read| {

@@ -14,7 +14,14 @@ fn passed(body: &str) -> (String, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let envelope = (MESSAGES.envelope)(&body).expect("a request");
     let traits = Traits { max_output: Some(MOST), ..Traits::UNKNOWN };
-    let job = PassedRequest { envelope: &envelope, model: "up", traits, thinks: false, sealed: Sealed::Closed };
+    let job = PassedRequest {
+        envelope: &envelope,
+        model: "up",
+        traits,
+        thinks: false,
+        ask_usage: true,
+        sealed: Sealed::Closed,
+    };
     let (mut edits, mut out) = (Edits::new(&body), Vec::new());
     let losses = request(&job, &mut edits).expect("it passes");
     edits.apply_into(&mut out);

@@ -1,17 +1,19 @@
 use super::*;
 use crate::dialect::{Dialect, Recipient};
 use crate::front::RESPONSES;
+use crate::neutral::Endpoint;
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::traits::Traits;
 use crate::neutral::{AnswerHeader, StreamFault};
-use crate::upstream::{Endpoint, openai};
+use crate::upstream::openai;
 use crate::wire::sse;
 
 /// Passes a body to the model `up`, whose answers may have a thousand tokens.
 fn tried(body: &str, thinks: bool) -> Result<(String, String), Refused> {
     let envelope = (RESPONSES.envelope)(body.as_bytes()).expect("a request");
     let traits = Traits { max_output: Some(1000), ..Traits::UNKNOWN };
-    let job = PassedRequest { envelope: &envelope, model: "up", traits, thinks, sealed: Sealed::Closed };
+    let job =
+        PassedRequest { envelope: &envelope, model: "up", traits, thinks, ask_usage: true, sealed: Sealed::Closed };
     let (mut edits, mut out) = (Edits::new(body.as_bytes()), Vec::new());
     let losses = request(&job, &mut edits)?;
     edits.apply_into(&mut out);

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 
 use super::super::compose::{is_medium, shows, texts, thinks};
 use super::super::nesting::{Nesting, most_tokens, write_labels};
+use crate::neutral::Endpoint;
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
     Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target,
     Thought, ToolKind, Undo, Written,
 };
-use crate::upstream::Endpoint;
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;

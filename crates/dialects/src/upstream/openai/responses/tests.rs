@@ -3,10 +3,11 @@ use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, Recipient, Translate};
 use crate::front::{CHAT, Front, GEMINI, MESSAGES, RESPONSES};
+use crate::neutral::Endpoint;
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{AnswerFault, AnswerHeader, Kept, Reader as _, Refused, StreamFault, Thought};
-use crate::upstream::{Endpoint, Settings, azure, openai};
+use crate::upstream::{Settings, azure, openai};
 use crate::{Outbound, endpoint_for};
 
 fn responses() -> Dialect {
@@ -172,7 +173,7 @@ fn the_endpoint_follows_from_the_door_the_model_and_the_account() {
     let thinks = Traits { thinking: Thinking::Effort, ..unknown };
     assert_eq!(chosen(&MESSAGES, "my-deployment", &thinks), Responses, "the catalog says it");
     for front in [&CHAT, &RESPONSES, &MESSAGES] {
-        for only in Endpoint::ALL {
+        for only in Endpoint::ALL.into_iter().filter(|kind| kind.is_conversation()) {
             assert_eq!(endpoint_for(|kind| kind == only, front, "gpt-5", &unknown), only);
         }
     }
@@ -185,25 +186,27 @@ fn the_endpoint_follows_from_the_door_the_model_and_the_account() {
 
 #[test]
 fn who_has_the_endpoint_is_known_by_its_address() {
-    let all: &[Endpoint] = &[Endpoint::Chat, Endpoint::Responses];
-    let chat: &[Endpoint] = &[Endpoint::Chat];
+    let conversations = |kinds: &[Endpoint]| -> Vec<&str> {
+        kinds.iter().filter(|kind| kind.is_conversation()).map(|kind| kind.name()).collect()
+    };
+    let [all, chat] = [vec!["chat", "responses"], vec!["chat"]];
     let openai = Dialect::from(&openai::PROTOCOL);
     for (host, expected) in [
-        ("api.openai.com", all),
-        ("eu.api.openai.com", all),
-        ("evilapi.openai.com.test", chat),
-        ("notapi.openai.com", chat),
-        ("127.0.0.1", chat),
+        ("api.openai.com", &all),
+        ("eu.api.openai.com", &all),
+        ("evilapi.openai.com.test", &chat),
+        ("notapi.openai.com", &chat),
+        ("127.0.0.1", &chat),
     ] {
-        assert_eq!(openai.serves(host), expected, "{host}");
+        assert_eq!(conversations(openai.serves(host)), *expected, "{host}");
     }
     let of_version = |version: Option<&str>| {
         let settings = Settings { version: version.map(Into::into), ..Settings::NONE };
         let dialect = Dialect::new(&azure::PROTOCOL, settings.clone());
         let path = (dialect.at(Endpoint::Responses).protocol.path)(&settings, "my model", true).into_owned();
-        (dialect.serves("x.openai.azure.com"), path)
+        (conversations(dialect.serves("x.openai.azure.com")), path)
     };
-    assert_eq!(of_version(None), (all, "/openai/v1/responses".to_owned()));
+    assert_eq!(of_version(None), (all.clone(), "/openai/v1/responses".to_owned()));
     assert_eq!(of_version(Some("preview")), (all, "/openai/v1/responses?api-version=preview".to_owned()));
     assert_eq!(of_version(Some("2025-04-01")), (chat, "/openai/responses?api-version=2025-04-01".to_owned()));
     assert_eq!(Dialect::from(&crate::upstream::anthropic::PROTOCOL).at(Endpoint::Responses).protocol.name, "anthropic");

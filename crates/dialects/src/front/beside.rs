@@ -1,0 +1,213 @@
+//! The doors of OpenAI's endpoints that hold no conversation. Each leads to one kind of endpoint,
+//! to which requests pass, and whose answers pass back. What is changed is the model, and whether a
+//! stream tells its usage.
+
+use super::chat::{errors, models, part, stream_options};
+use super::reading::count::{Read, elements};
+use super::reading::scan::{Scan, number};
+use super::{
+    AroundStream, CHAT, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native, PassedAnswer, PassedRequest,
+    passing, route,
+};
+use crate::neutral::answer::Nothing;
+use crate::neutral::{Endpoint, Losses, Refused};
+use crate::wire::Event;
+use crate::wire::json::{self, Broken, Cursor, Kind};
+use crate::wire::splice::Edits;
+
+/// Texts that are continued.
+pub static COMPLETIONS: Front = Front {
+    name: "completions",
+    route: |path, _| route::fixed(path, "completions"),
+    owns: |path| route::fixed(path, "completions").is_some(),
+    only: Some(Endpoint::Completions),
+    native: Some(Native { format: "completions", ..NATIVE }),
+    envelope: |body| read(body, &COMPLETIONS, &["prompt", "suffix"]),
+    id_prefix: "cmpl-",
+    ..BESIDE
+};
+
+/// Documents in the order in which they answer a question.
+pub static RERANK: Front = Front {
+    name: "rerank",
+    route: |path, _| route::fixed(path, "rerank"),
+    owns: |path| route::fixed(path, "rerank").is_some(),
+    only: Some(Endpoint::Rerank),
+    native: Some(Native { format: "rerank", ..NATIVE }),
+    envelope: |body| read(body, &RERANK, &["documents", "query"]),
+    ..BESIDE
+};
+
+/// Whether a text is harmful.
+pub static MODERATIONS: Front = Front {
+    name: "moderations",
+    route: |path, _| route::fixed(path, "moderations"),
+    owns: |path| route::fixed(path, "moderations").is_some(),
+    only: Some(Endpoint::Moderations),
+    native: Some(Native { format: "moderations", ..NATIVE }),
+    envelope: |body| read(body, &MODERATIONS, &["input"]),
+    id_prefix: "modr-",
+    ..BESIDE
+};
+
+/// Pictures.
+pub static IMAGES: Front = Front {
+    name: "images",
+    route: |path, _| route::fixed(path, "images/generations"),
+    owns: |path| route::fixed(path, "images/generations").is_some(),
+    only: Some(Endpoint::Images),
+    native: Some(Native { format: "images", ..NATIVE }),
+    envelope: |body| read(body, &IMAGES, &["prompt"]),
+    ..BESIDE
+};
+
+/// What these doors have in common.
+pub(super) const BESIDE: Front = Front {
+    name: "",
+    route: |_, _| None,
+    owns: |_| false,
+    only: None,
+    heard: Heard { sessions: &[], passed: &[], query_key: None },
+    errors: ErrorForm {
+        unavailable: 503,
+        hopeless: 503,
+        failed: None,
+        cuts: false,
+        obeys_waits: false,
+        asks_upgrade: false,
+        id_header: None,
+        body: errors::body,
+        event: errors::event,
+    },
+    models: models::LISTS,
+    probes: "",
+    native: None,
+    counting: None,
+    id_prefix: "",
+    around: AroundStream {
+        content_type: "text/event-stream",
+        keepalive: b": keepalive\n\n",
+        late_header: |name, value| format!(": {name}: {value}\n\n"),
+    },
+    envelope: |_| Err(Fault::plain(String::new())),
+    contents: Contents {
+        fields: &["input", "documents", "query", "prompt", "suffix"],
+        is_plain: |name, _, _| name == b"text",
+        results: &[],
+    },
+    may_have_calls: |_| false,
+    read: |_| Err(Refused::invalid("model", "this endpoint holds no conversation")),
+    field_name: |request, field| (CHAT.field_name)(request, field),
+    flaw_names: ["", ""],
+    stream: |_| Box::new(Nothing::default()),
+    whole: |_| Box::new(Nothing::default()),
+};
+
+/// How bodies pass.
+pub(super) const NATIVE: Native = Native { format: "", request, event, around: [b"", b"", b"data: [DONE]\n\n"], whole };
+
+/// Reads a request body. The model reads the texts of these fields; the first one must be there.
+fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -> Result<Envelope, Fault> {
+    let needed = texts.first().copied();
+    let mut is_there = false;
+    let scan = Scan::over(body, front, |scan, cursor, name| {
+        is_there |= needed.is_some_and(|needed| needed.as_bytes() == name);
+        match name {
+            b"model" => scan.model(cursor),
+            b"stream" => {
+                scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false);
+                Ok(())
+            }
+            b"stream_options" => stream_options(scan, cursor),
+            b"max_tokens" => {
+                let span = cursor.value()?;
+                scan.envelope.most_tokens = number(cursor, &span);
+                scan.envelope.max_tokens_said = scan.envelope.most_tokens.is_some();
+                Ok(())
+            }
+            b"n" => {
+                let span = cursor.value()?;
+                scan.envelope.choices = number(cursor, &span).unwrap_or(1).max(1);
+                Ok(())
+            }
+            b"user" => {
+                let kind = cursor.kind()?;
+                scan.envelope.user = Some(cursor.value()?).filter(|_| kind == Kind::String);
+                Ok(())
+            }
+            name if texts.iter().any(|text| text.as_bytes() == name) => text(cursor, &mut scan.read),
+            name => {
+                let known = ["model", "stream", "stream_options", "n"].into_iter().chain(texts.iter().copied());
+                if let Some(known) = known.into_iter().find(|known| json::folds_to(name, known)) {
+                    scan.note(|| Fault::case(name, known));
+                }
+                scan.read.setting(cursor, name)
+            }
+        }
+    })?;
+    scan.envelope(needed.filter(|_| !is_there))
+}
+
+/// Consumes a text, or tokens, or a list of either. What else there is may refer to something.
+fn text(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    match cursor.kind()? {
+        Kind::String => read.text(cursor),
+        Kind::Array => elements(cursor, read, text),
+        Kind::Number => {
+            read.tokens = read.tokens.saturating_add(1);
+            cursor.value().map(drop)
+        }
+        Kind::Object => {
+            read.refers = true;
+            part(cursor, read)
+        }
+        Kind::Bool | Kind::Null => cursor.value().map(drop),
+    }
+}
+
+/// Changes what must change in a request.
+fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+    let envelope = job.envelope;
+    if envelope.model != job.model {
+        edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
+    }
+    if envelope.stream && envelope.front.only == Some(Endpoint::Completions) {
+        passing::stream_options(envelope, job.ask_usage, edits);
+    }
+    Ok(Losses::default())
+}
+
+/// Writes an event of a stream. The usage is for callers who asked for it.
+fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+    if !answer.shows_usage && is_usage(event.data) {
+        return;
+    }
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(&whole(event.data, answer));
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Returns whether an event has no choices, but the usage.
+fn is_usage(data: &[u8]) -> bool {
+    let (mut is_empty, mut counts) = (false, false);
+    let _read = Cursor::new(data).maybe_members(|key, value| match &*json::name_of(data, &key) {
+        b"choices" => is_empty = json::slice(data, &value).iter().all(|byte| b"[] \t".contains(byte)),
+        b"usage" => counts = json::slice(data, &value).starts_with(b"{"),
+        _ => {}
+    });
+    is_empty && counts
+}
+
+/// Writes a whole answer.
+fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edited(body, |cursor, edits| {
+        let text = cursor.text();
+        cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
+            b"model" => answer.model(cursor, edits),
+            _ => cursor.value(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+use super::*;
+use bytes::Bytes;
+
+use crate::upstream::openai;
+use crate::{Dialect, Translate};
+
+fn envelope(front: &'static Front, body: &str) -> Result<Envelope, Fault> {
+    (front.envelope)(body.as_bytes())
+}
+
+fn sent(front: &'static Front, body: &str, stream_usage: bool) -> String {
+    let (bytes, envelope) = (Bytes::copy_from_slice(body.as_bytes()), envelope(front, body).unwrap());
+    let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
+    let outbound = dialect.write(&Translate { stream_usage, ..Translate::new(&bytes, &envelope, "up") }).unwrap();
+    assert!(outbound.losses.names().is_empty());
+    String::from_utf8(outbound.body.concat()).unwrap()
+}
+
+#[test]
+fn only_the_model_changes() {
+    for (front, more) in [
+        (&COMPLETIONS, r#""prompt":["a",[1,2]],"echo":true,"logprobs":5,"n":2"#),
+        (&RERANK, r#""query":"q","documents":["a",{"text":"b"}],"top_n":1"#),
+        (&MODERATIONS, r#""input":"x","new":{"a":"mine"}"#),
+        (&IMAGES, r#""prompt":"a cat","size":"1x1""#),
+    ] {
+        let body = |model: &str| format!(r#"{{ "model" :"{model}", {more}}}"#);
+        assert_eq!(sent(front, &body("mine"), true), body("up"));
+    }
+}
+
+#[test]
+fn a_stream_of_texts_is_asked_for_its_usage() {
+    let body = r#"{"model":"mine","prompt":"x","stream":true}"#;
+    let with = r#"{"stream_options":{"include_usage":true},"model":"up","prompt":"x","stream":true}"#;
+    assert_eq!(sent(&COMPLETIONS, body, true), with);
+    assert_eq!(sent(&COMPLETIONS, body, false), body.replace("mine", "up"));
+    let asked = r#"{"model":"mine","prompt":"x","stream":true,"stream_options":{"include_usage":false}}"#;
+    assert_eq!(sent(&COMPLETIONS, asked, true), asked.replace("mine", "up").replace("false", "true"));
+    // Pictures come in events that have their usage.
+    let picture = r#"{"model":"mine","prompt":"x","stream":true}"#;
+    assert_eq!(sent(&IMAGES, picture, true), picture.replace("mine", "up"));
+}
+
+#[test]
+fn the_envelope_has_what_it_may_cost() {
+    let of = |front, body| envelope(front, body).unwrap();
+    let texts = of(&COMPLETIONS, r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#);
+    assert_eq!((texts.prompt_bytes, texts.most_tokens, texts.choices), (8, Some(9), 3));
+    assert!(texts.user.is_some() && !texts.refers && !texts.stream);
+    let tokens = of(&COMPLETIONS, r#"{"model":"m","prompt":[[1,2,3],[4]]}"#);
+    assert_eq!((tokens.prompt_bytes, tokens.more_bytes), (0, 16), "four bytes each");
+    let ranks = of(&RERANK, r#"{"model":"m","query":"ab","documents":["c",{"text":"def"}]}"#);
+    assert_eq!((ranks.prompt_bytes, ranks.refers), (6, true));
+    for (front, body, param, code) in [
+        (&RERANK, r#"{"model":"m","query":"q"}"#, "documents", Some("missing_required_parameter")),
+        (&RERANK, r#"{"documents":[]}"#, "model", Some("missing_required_parameter")),
+        (&IMAGES, r#"{"model":"m","Prompt":"q"}"#, "Prompt", Some("unknown_parameter")),
+        (&IMAGES, r#"{"model":"m","prompt":"q","prompt":"r"}"#, "prompt", None),
+        (&COMPLETIONS, r#"{"model":"m","prompt":"q","stream":1}"#, "stream", Some("invalid_type")),
+    ] {
+        let fault = envelope(front, body).unwrap_err();
+        assert_eq!((fault.param.as_deref(), fault.code), (Some(param), code), "{body}");
+    }
+}

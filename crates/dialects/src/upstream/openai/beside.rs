@@ -1,0 +1,227 @@
+//! What OpenAI's servers, and those that imitate them, have beside conversations. Requests and
+//! answers pass. Of an answer it is only read whether it is one, and what it used.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::error::hidden;
+use crate::neutral::{AnswerFault, Emit, Event, Field, FieldRefused, Finish, Reader, StreamFault, Tokens};
+use crate::upstream::shared::lenient::{Count, Object, counts};
+use crate::upstream::shared::text::Text;
+use crate::upstream::{Protocol, Translation};
+
+/// Texts that are continued.
+pub(crate) static COMPLETIONS: Protocol = Protocol {
+    name: "completions",
+    path: |_, _, _| Cow::Borrowed("/completions"),
+    translation: Some(Translation {
+        answer: |_, body, emit| Answer::read(body, |answer| answer.choices, emit),
+        reader: |_| Box::new(Continuation::default()),
+        ..passing("completions")
+    }),
+    ..super::PROTOCOL
+};
+
+/// Documents in the order in which they answer a question.
+pub(crate) static RERANK: Protocol = Protocol {
+    name: "rerank",
+    path: |_, _, _| Cow::Borrowed("/rerank"),
+    translation: Some(Translation {
+        answer: |_, body, emit| Answer::read(body, |answer| answer.results, emit),
+        ..passing("rerank")
+    }),
+    ..super::PROTOCOL
+};
+
+/// Whether a text is harmful.
+pub(crate) static MODERATIONS: Protocol = Protocol {
+    name: "moderations",
+    path: |_, _, _| Cow::Borrowed("/moderations"),
+    translation: Some(Translation {
+        answer: |_, body, emit| Answer::read(body, |answer| answer.results, emit),
+        ..passing("moderations")
+    }),
+    ..super::PROTOCOL
+};
+
+/// Pictures.
+pub(crate) static IMAGES: Protocol = Protocol {
+    name: "images",
+    path: |_, _, _| Cow::Borrowed("/images/generations"),
+    translation: Some(Translation {
+        answer: |_, body, emit| Answer::read(body, |answer| answer.data, emit),
+        ..passing("images")
+    }),
+    ..super::PROTOCOL
+};
+
+/// Returns the translation of an endpoint whose requests only pass.
+pub(crate) const fn passing(format: &'static str) -> Translation {
+    Translation {
+        request: |_, _| Err(FieldRefused::unsupported(Field::Messages, "the endpoint holds no conversation")),
+        answer: |_, _, _| Err(AnswerFault::Nonsense("an answer of another endpoint")),
+        reader: |_| Box::new(NoStream),
+        max_tokens: "/max_tokens",
+        counting: None,
+        format,
+        inner: |_| None,
+        cloud: None,
+    }
+}
+
+/// A whole answer, or a piece of a stream.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    choices: Option<&'a RawValue>,
+    #[serde(borrow)]
+    results: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(deserialize_with = "counts")]
+    usage: Option<Counts>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Counts in the words of several servers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Counts {
+    prompt_tokens: Count,
+    input_tokens: Count,
+    completion_tokens: Count,
+    output_tokens: Count,
+    total_tokens: Count,
+}
+
+impl Counts {
+    fn tokens(&self) -> Tokens {
+        let completion = self.completion_tokens.or(self.output_tokens).0;
+        let total = self.total_tokens.0.map(|total| total.saturating_sub(completion.unwrap_or(0)));
+        let prompt = self.prompt_tokens.or(self.input_tokens).0.or(total);
+        Tokens { prompt, completion, ..Tokens::default() }
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// Reads a whole answer. `list` returns what makes it one.
+    fn read(
+        body: &'a [u8],
+        list: impl FnOnce(&Answer<'a>) -> Option<&'a RawValue>,
+        emit: Emit<'_>,
+    ) -> Result<(), AnswerFault> {
+        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let answer: Object<Answer<'a>> =
+            serde_json::from_slice(body).map_err(|_| AnswerFault::Nonsense("the answer is no object of JSON"))?;
+        let is_list = |list: Option<&RawValue>| list.is_some_and(|list| list.get().starts_with('['));
+        if !is_list(list(&answer)) {
+            let nonsense = AnswerFault::Nonsense("the answer has no list of results");
+            return Err(hidden(body).map_or(nonsense, AnswerFault::Upstream));
+        }
+        // What is not written token by token has no completion.
+        let tokens = answer.usage.as_ref().map(Counts::tokens).unwrap_or_default();
+        emit(Event::Usage(Tokens { completion: tokens.completion.or(tokens.prompt.map(|_| 0)), ..tokens }));
+        if let Some(choices) = answer.choices {
+            let choices: Vec<Object<Choice<'_>>> = serde_json::from_str(choices.get())
+                .map_err(|_| AnswerFault::Nonsense("the answer has a choice that is none"))?;
+            choices.iter().for_each(|choice| choice.text.emit(|text| Event::Text(0, text), emit));
+        }
+        emit(Event::Finish(0, Finish::Stop));
+        emit(Event::End);
+        Ok(())
+    }
+}
+
+/// A continuation of a prompt, or a piece of one.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    text: Text<'a>,
+    index: Count,
+    #[serde(borrow)]
+    finish_reason: Text<'a>,
+}
+
+/// A stream of continuations.
+#[derive(Default)]
+struct Continuation {
+    /// Whether each of the choices so far has ended.
+    ended: Vec<bool>,
+}
+
+impl Continuation {
+    /// More choices than these are asked for by nobody.
+    const MOST: usize = 1 << 16;
+
+    fn end(&self, emit: Emit<'_>) {
+        if self.has_ended() {
+            emit(Event::End);
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        !self.ended.is_empty() && self.ended.iter().all(|ended| *ended)
+    }
+}
+
+impl Reader for Continuation {
+    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+        if data.trim_ascii() == b"[DONE]" {
+            self.end(emit);
+            return Ok(());
+        }
+        let nonsense = |_| StreamFault::Broken("an event that is no object of JSON");
+        let piece: Object<Answer<'_>> = serde_json::from_slice(data).map_err(nonsense)?;
+        if piece.error.is_some()
+            && let Some(error) = hidden(data)
+        {
+            return Err(StreamFault::Upstream(error));
+        }
+        let choices = piece.choices.map_or("[]", RawValue::get);
+        let choices: Vec<Object<Choice<'_>>> = serde_json::from_str(choices).map_err(nonsense)?;
+        for choice in &choices {
+            let index = choice.index.0.and_then(|index| usize::try_from(index).ok()).unwrap_or(0);
+            if index >= Self::MOST {
+                return Err(StreamFault::Broken("an answer with too many choices"));
+            }
+            if self.ended.len() <= index {
+                self.ended.resize(index + 1, false);
+            }
+            choice.text.emit(|text| Event::Text(0, text), emit);
+            if choice.finish_reason.filled().is_some()
+                && let Some(ended) = self.ended.get_mut(index)
+            {
+                *ended = true;
+            }
+        }
+        if self.has_ended() {
+            emit(Event::Finish(0, Finish::Stop));
+        }
+        if let Some(usage) = &piece.usage {
+            emit(Event::Usage(usage.tokens()));
+        }
+        Ok(())
+    }
+
+    fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+        self.end(emit);
+        Ok(())
+    }
+}
+
+/// The stream of an endpoint that has none.
+struct NoStream;
+
+impl Reader for NoStream {
+    fn event(&mut self, _name: &[u8], _data: &[u8], _emit: Emit<'_>) -> Result<(), StreamFault> {
+        Err(StreamFault::Broken("a stream of an endpoint that has none"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use super::*;
+use crate::front::{COMPLETIONS as TEXTS, IMAGES as PICTURES, MODERATIONS as HARM, RERANK as RANKS};
+use crate::neutral::answer::AnswerOptions;
+use crate::neutral::usage::{Source, Usage};
+use crate::upstream::openai;
+use crate::{AnswerHeader, Dialect, Endpoint, Recipient};
+
+fn header() -> AnswerHeader {
+    AnswerHeader { model: "mine".to_owned(), prompt_bytes: 8, ..AnswerHeader::default() }
+}
+
+fn recipient<'a>(front: &'static crate::front::Front, header: &'a AnswerHeader) -> Recipient<'a> {
+    Recipient { front, header, options: AnswerOptions::default() }
+}
+
+fn answer(front: &'static crate::front::Front, body: &str) -> Result<(String, Usage), AnswerFault> {
+    let (dialect, header) = (Dialect::from(&openai::PROTOCOL).at(front.only.unwrap()), header());
+    let (answer, kept) = dialect.answer("up", &recipient(front, &header), body.as_bytes())?;
+    assert!(kept.is_empty());
+    Ok((String::from_utf8(answer.body).unwrap(), answer.usage))
+}
+
+#[test]
+fn each_kind_has_a_path_and_an_answer_of_its_own() {
+    let kinds = [
+        (&TEXTS, "/completions", "choices"),
+        (&RANKS, "/rerank", "results"),
+        (&HARM, "/moderations", "results"),
+        (&PICTURES, "/images/generations", "data"),
+    ];
+    for (front, path, list) in kinds {
+        let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
+        assert_eq!((dialect.protocol.path)(&crate::Settings::NONE, "up", false), path);
+        let body = format!(r#"{{"{list}":[],"model":"up-2026","x":{{"model":"y"}}}}"#);
+        let told = format!(r#"{{"{list}":[],"model":"mine","x":{{"model":"y"}}}}"#);
+        assert_eq!(answer(front, &body).map(|told| told.0), Ok(told));
+        for nonsense in ["", "[]", "{}", r#"{"model":"up"}"#, r#"{"x":[]}"#, &format!(r#"{{"{list}":{{}}}}"#), "<html>"]
+        {
+            assert!(matches!(answer(front, nonsense), Err(AnswerFault::Nonsense(_))), "{path} {nonsense}");
+        }
+        let failed = answer(front, r#"{"error":{"message":"no","code":"rate_limit_exceeded"}}"#);
+        assert!(matches!(failed, Err(AnswerFault::Upstream(error)) if error.message == "no"));
+    }
+}
+
+#[test]
+fn what_is_used_is_read_in_the_words_of_each_server() {
+    for (usage, prompt, completion) in [
+        (r#"{"prompt_tokens":3,"total_tokens":3}"#, 3, 0),
+        (r#"{"total_tokens":4}"#, 4, 0),
+        (r#"{"input_tokens":5,"output_tokens":6,"total_tokens":11}"#, 5, 6),
+        (r#"{"completion_tokens":2,"total_tokens":9}"#, 7, 2),
+    ] {
+        let (_, used) = answer(&RANKS, &format!(r#"{{"results":[],"usage":{usage}}}"#)).unwrap();
+        assert_eq!((used.prompt, used.completion, used.source), (prompt, completion, Source::Reported), "{usage}");
+    }
+    let (_, used) = answer(&HARM, r#"{"results":[]}"#).unwrap();
+    assert_eq!((used.prompt, used.completion, used.source), (2, 0, Source::Estimated), "eight bytes");
+}
+
+/// Feeds a stream, and returns what came out, or why it is not whole.
+fn stream(shows_usage: bool, text: &str, size: usize) -> Result<(String, Usage), StreamFault> {
+    let header = AnswerHeader { show_usage: shows_usage, ..header() };
+    let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Completions);
+    let mut stream = dialect.stream("up", recipient(&TEXTS, &header), 1 << 16);
+    let mut out = Vec::new();
+    for piece in text.as_bytes().chunks(size) {
+        stream.feed(piece, &mut out)?;
+    }
+    let usage = stream.finish(&mut out, None)?;
+    Ok((String::from_utf8(out).unwrap(), usage))
+}
+
+#[test]
+fn a_stream_passes_however_it_is_cut() {
+    let pieces = [
+        r#"{"model":"up","choices":[{"index":0,"text":"a","finish_reason":null}]}"#,
+        r#"{"model":"up","choices":[{"index":1,"text":"b","finish_reason":null}]}"#,
+        r#"{"model":"up","choices":[{"index":0,"text":"","finish_reason":"stop"}]}"#,
+        r#"{"model":"up","choices":[{"index":1,"text":"","finish_reason":"length"}]}"#,
+        r#"{"model":"up","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#,
+    ];
+    let lines = |pieces: &[&str]| -> String { pieces.iter().map(|piece| format!("data: {piece}\n\n")).collect() };
+    let all = lines(&pieces) + "data: [DONE]\n\n";
+    let told = all.replace("\"up\"", "\"mine\"");
+    let without = lines(&pieces[..4]).replace("\"up\"", "\"mine\"") + "data: [DONE]\n\n";
+    for size in [1, 7, 64, 4096] {
+        let (out, usage) = stream(true, &all, size).unwrap();
+        assert_eq!((out.as_str(), usage.prompt, usage.completion), (told.as_str(), 1, 2));
+        assert_eq!(stream(false, &all, size).map(|out| out.0), Ok(without.clone()));
+        // Some servers end without saying so.
+        assert_eq!(stream(true, &lines(&pieces), size).map(|out| out.0), Ok(told.clone()));
+        // The second choice has no end.
+        assert_eq!(stream(true, &lines(&pieces[..3]), size), Err(StreamFault::Cut));
+        let cut = lines(&pieces[..3]) + "data: [DONE]\n\n";
+        assert_eq!(stream(true, &cut, size), Err(StreamFault::Cut), "whoever says that it is");
+    }
+    let failed = lines(&pieces[..1]) + "data: {\"error\":{\"message\":\"no\"}}\n\n";
+    assert!(matches!(stream(true, &failed, 4096), Err(StreamFault::Upstream(error)) if error.message == "no"));
+    let many = r#"data: {"choices":[{"index":99999999,"text":"a"}]}"#.to_owned() + "\n\n";
+    assert!(matches!(stream(true, &many, 4096), Err(StreamFault::Broken(_))));
+}

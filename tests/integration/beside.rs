@@ -1,0 +1,173 @@
+//! The endpoints that hold no conversation: what passes to servers of OpenAI's format, and back.
+
+use serde_json::{Value, json};
+
+use crate::support::canary::KEY;
+use crate::support::client::{self, Response};
+use crate::support::{Catalog, Gateway, Mock, Script, run};
+
+async fn ask(gateway: &Gateway, path: &str, body: &Value) -> Response {
+    let fields = [("authorization", format!("Bearer {KEY}")), ("content-type", "application/json".to_owned())];
+    let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
+    gateway.raw(client::request("POST", path, &fields, body.to_string().as_bytes())).await
+}
+
+fn catalog(mock: &Mock) -> Catalog {
+    Catalog::new().account("a", mock).model("m", &["a=up"])
+}
+
+#[test]
+fn whole_answers_pass_and_are_counted() {
+    run(async {
+        let mock = Mock::start().await;
+        let usage = json!({"prompt_tokens": 7, "total_tokens": 7});
+        mock.by(move |request| {
+            let answer = match request.target.as_str() {
+                "/v1/moderations" => json!({"id": "modr-1", "model": "up", "results": [{"flagged": true, "new": 1}]}),
+                "/v1/rerank" => {
+                    json!({"model": "up", "results": [{"index": 1, "relevance_score": 0.9}], "usage": usage})
+                }
+                "/v1/images/generations" => json!({"created": 1, "data": [{"b64_json": "AAAA"}],
+                    "usage": {"input_tokens": 3, "output_tokens": 40, "total_tokens": 43}}),
+                "/v1/completions" => json!({"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "up",
+                    "choices": [{"index": 0, "text": " two", "logprobs": null, "finish_reason": "stop"}],
+                    "usage": {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3}}),
+                _ => return Script::error(404, "no such path"),
+            };
+            Script::json(200, &answer)
+        });
+        let gateway = Gateway::start(catalog(&mock)).await;
+        let asked = [
+            ("/v1/moderations", json!({"model": "m", "input": ["one", "two"], "x": 1}), "moderations"),
+            (
+                "/v1/rerank",
+                json!({"model": "m", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}),
+                "rerank",
+            ),
+            ("/v1/images/generations", json!({"model": "m", "prompt": "a cat", "n": 1}), "images"),
+            (
+                "/v1/completions",
+                json!({"model": "m", "prompt": "one", "suffix": "three", "echo": false}),
+                "completions",
+            ),
+        ];
+        let mut used = Vec::new();
+        for (path, body, door) in asked {
+            let answer = ask(&gateway, path, &body).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+            let told = answer.json();
+            assert!(told.get("model").is_none_or(|model| model == "m"), "{told}");
+            let sent: Value = mock.requests().last().expect("a request").json();
+            let mut expected = body.clone();
+            expected["model"] = json!("up");
+            assert_eq!(sent, expected);
+            let line = gateway.line_of(&answer).await;
+            assert_eq!((&line["door"], &line["outcome"]), (&json!(door), &json!("ok")), "{line}");
+            used.push((line["prompt_tokens"].clone(), line["completion_tokens"].clone(), line["usage"].clone()));
+        }
+        let reported = |prompt: u64, completion: u64| (json!(prompt), json!(completion), json!("reported"));
+        // Nobody counted the text of the moderation: six bytes.
+        assert_eq!(used[0], (json!(2), json!(0), json!("estimated")));
+        assert_eq!(used[1..], [reported(7, 0), reported(3, 40), reported(2, 1)]);
+    });
+}
+
+#[test]
+fn a_stream_of_completions_is_whole_or_says_that_it_is_not() {
+    run(async {
+        let mock = Mock::start().await;
+        let piece = |text: &str, finish: Value| {
+            json!({"id": "cmpl-1", "object": "text_completion", "model": "up",
+                   "choices": [{"index": 0, "text": text, "finish_reason": finish}]})
+        };
+        let last = json!({"id": "cmpl-1", "object": "text_completion", "model": "up", "choices": [],
+                          "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}});
+        let events = [piece("one ", Value::Null), piece("two", Value::Null), piece("", json!("stop")), last];
+        let text = |events: &[Value], end: &str| -> String {
+            events.iter().map(|event| format!("data: {event}\n\n")).chain([end.to_owned()]).collect()
+        };
+        let gateway = Gateway::start(catalog(&mock)).await;
+        let asks = |usage: bool| json!({"model": "m", "prompt": "x", "stream": true, "stream_options": {"include_usage": usage}});
+        for (usage, shown) in [(false, 3), (true, 4)] {
+            mock.always(Script::text(200, "text/event-stream", text(&events, "data: [DONE]\n\n")));
+            let answer = ask(&gateway, "/v1/completions", &asks(usage)).await;
+            let told = answer.events();
+            assert_eq!(told.len(), shown + 1, "{}", answer.text());
+            assert_eq!(told.last().map(String::as_str), Some("[DONE]"));
+            assert!(told[..shown].iter().all(|event| event.contains(r#""model":"m""#)), "{told:?}");
+            let sent: Value = mock.requests().last().expect("a request").json();
+            assert_eq!(sent["stream_options"]["include_usage"], true);
+            let line = gateway.line_of(&answer).await;
+            assert_eq!((&line["prompt_tokens"], &line["completion_tokens"]), (&json!(5), &json!(2)), "{line}");
+        }
+        // Without its end it is no answer.
+        mock.always(Script::text(200, "text/event-stream", text(&events[..2], "")));
+        let answer = ask(&gateway, "/v1/completions", &asks(false)).await;
+        let told = answer.events();
+        assert!(told.last().expect("an event").contains("\"error\""), "{told:?}");
+        assert!(!answer.text().contains("[DONE]"));
+        // A server that does not stream is believed.
+        mock.always(Script::json(200, &piece("all", json!("length"))));
+        let answer = ask(&gateway, "/v1/completions", &asks(false)).await;
+        let told = answer.events();
+        assert!(told.len() == 2 && told[0].contains("\"all\"") && told[1] == "[DONE]", "{told:?}");
+    });
+}
+
+#[test]
+fn a_missing_endpoint_is_told_and_rests_nothing_else() {
+    run(async {
+        let [mock, other] = [Mock::start().await, Mock::start().await];
+        mock.by(|request| match request.target.as_str() {
+            "/v1/chat/completions" => Script::answer("here"),
+            _ => Script::error(404, "no such path"),
+        });
+        other.always(Script::json(200, &json!({"results": []})));
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .account_with("c", &mock, "serves: [chat]")
+            .account("b", &other)
+            .model("m", &["a=up"])
+            .model("chats", &["c=up"])
+            .model("both", &["a=up", "b=up"]);
+        let gateway = Gateway::start(catalog).await;
+        let asks = |model: &str| json!({"model": model, "query": "q", "documents": ["a"]});
+        for _ in 0..4 {
+            // The one that has it answers.
+            assert_eq!(ask(&gateway, "/v1/rerank", &asks("both")).await.status, 200);
+        }
+        let refused = ask(&gateway, "/v1/rerank", &asks("m")).await;
+        // It has refused the model three times.
+        refused.is_error(503, "no_capacity");
+        let asked = mock.count();
+        let refused = ask(&gateway, "/v1/rerank", &asks("chats")).await.is_error(400, "unsupported_endpoint");
+        assert_eq!(refused["param"], "model");
+        assert_eq!(mock.count(), asked, "nobody is asked");
+        assert_eq!(gateway.post(&client::chat("m")).await.status, 200);
+        let status = gateway.status();
+        let targets = status["accounts"][0]["targets"].as_array().unwrap();
+        let kinds: Vec<_> = targets.iter().map(|one| one["endpoint"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["chat", "rerank"], "{status}");
+    });
+}
+
+#[test]
+fn what_is_no_request_is_refused_by_its_field() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(catalog(&mock)).await;
+        for (path, body, param) in [
+            ("/v1/rerank", json!({"model": "m", "query": "q"}), "documents"),
+            ("/v1/moderations", json!({"input": "x"}), "model"),
+            ("/v1/moderations", json!({"model": "m", "Input": "x"}), "Input"),
+            ("/v1/completions", json!({"model": "m", "prompt": "x", "stream": "yes"}), "stream"),
+            ("/v1/images/generations", json!({"model": 7, "prompt": "x"}), "model"),
+        ] {
+            let answer = ask(&gateway, path, &body).await;
+            assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(param)), "{}", answer.text());
+        }
+        let body = json!({"model": "m", "input": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]});
+        ask(&gateway, "/v1/moderations", &body).await.is_error(400, "unsupported_parameter");
+        assert_eq!(mock.count(), 0);
+    });
+}
