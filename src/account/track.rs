@@ -144,10 +144,8 @@ impl TargetHealth {
     /// Returns the name by which operators and other gateways know the target at its account. It
     /// is the account's name for the model, and the kind of endpoint unless that is chat.
     pub fn name(&self, model: &Arc<str>) -> Arc<str> {
-        match self.endpoint {
-            Endpoint::Chat => model.clone(),
-            other => format!("{model} ({other})").into(),
-        }
+        let is_chat = self.endpoint == Endpoint::Chat;
+        if is_chat { model.clone() } else { format!("{model} ({})", self.endpoint).into() }
     }
 
     /// Returns the facts that decide the target's place in the order. A target that is `probed` is

@@ -88,10 +88,7 @@ impl Endpoint {
     /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
     /// gets as many.
     pub fn least_tokens(self) -> u64 {
-        match self {
-            Endpoint::Responses => 16,
-            other => u64::from(other.writes()),
-        }
+        if self == Endpoint::Responses { 16 } else { u64::from(self.writes()) }
     }
 }
 

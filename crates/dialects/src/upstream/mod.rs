@@ -53,10 +53,9 @@ impl Protocol {
 
     /// Returns the protocol of a kind of endpoint, if its servers may have one.
     pub fn at(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
-        match endpoint {
-            Endpoint::Chat => Some(self),
-            Endpoint::Messages => (*self == openai::PROTOCOL).then_some(&anthropic::BESIDE_CHAT),
-            other => self.endpoints.others.iter().find(|(kind, _)| *kind == other).map(|(_, protocol)| *protocol),
-        }
+        let others = || self.endpoints.others.iter().find(|(kind, _)| *kind == endpoint).map(|(_, protocol)| *protocol);
+        let messages =
+            || (endpoint == Endpoint::Messages && *self == openai::PROTOCOL).then_some(&anthropic::BESIDE_CHAT);
+        if endpoint == Endpoint::Chat { Some(self) } else { others().or_else(messages) }
     }
 }
