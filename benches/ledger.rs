@@ -48,7 +48,7 @@ fn main() -> Result<(), String> {
                 cache_write: 0,
                 reasoning: 0,
                 source: Source::Reported,
-                doubted: None,
+                ..Usage::default()
             },
             cost: Some(Usd(285_000 + n)),
             unused_tokens: 0,

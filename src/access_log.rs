@@ -55,6 +55,10 @@ impl Serialize for Line<'_> {
         line.serialize_entry("prompt_tokens", &spending.usage.prompt)?;
         line.serialize_entry("completion_tokens", &spending.usage.completion)?;
         line.serialize_entry("cached_tokens", &spending.usage.cached)?;
+        let units = spending.usage.units;
+        for (name, count) in [("images", units.images), ("audio_ms", units.millis), ("characters", units.characters)] {
+            some(&mut line, name, Some(count).filter(|count| *count > 0))?;
+        }
         line.serialize_entry("usage", spending.usage.source.name())?;
         line.serialize_entry("cost_usd", &spending.cost)?;
         some(&mut line, "limited_by", limited)?;

@@ -75,6 +75,8 @@ pub enum What {
     InvalidKey,
     /// The model does not exist, or this key may not use it. The caller is not told which.
     ModelNotFound,
+    /// No price is known for what is asked for, and money is limited.
+    PriceUnknown,
     /// The body or the path cannot be read as a request.
     BadRequest {
         /// A more exact code, if there is one.
@@ -157,6 +159,7 @@ impl What {
             What::NoWebSocket => (426, REQUEST, Some("upgrade_required"), O::Refused),
             What::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
             What::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
+            What::PriceUnknown => (403, REQUEST, Some("price_unknown"), O::Refused),
             What::BadRequest { code } => (400, REQUEST, *code, O::Refused),
             What::Unsupported => (400, REQUEST, Some("unsupported_parameter"), O::Unsupported),
             // The front door says which status its clients cope with.
@@ -355,6 +358,16 @@ impl Refusal {
             "The model `{model}` cannot be asked here: none of its accounts serves the kind of endpoint `{kind}`."
         );
         Refusal::new(What::BadRequest { code: Some("unsupported_endpoint") }, message).param("model")
+    }
+
+    /// Makes the refusal for a request whose cost nobody would know, while money is limited.
+    pub fn price_unknown(model: &str, kind: &str) -> Refusal {
+        let model = shown(model);
+        let message = format!(
+            "The money of this key is limited, and no price of the model `{model}` is known for the kind of endpoint \
+             `{kind}`, so the request was not sent. The gateway's operator can write a `price`."
+        );
+        Refusal::new(What::PriceUnknown, message).param("model").in_vain()
     }
 
     /// Makes the refusal for a request when the memory for requests is full.

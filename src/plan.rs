@@ -16,6 +16,7 @@ use crate::live::place::Place;
 use crate::live::{Route, Snapshot};
 use dialects::front::{Envelope, Front};
 use dialects::traits::Traits;
+use dialects::usage::Units;
 use dialects::wire::json::{self, Span};
 use dialects::{Dialect, Family, Flaws};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub struct Candidate {
     pub traits: Traits,
     /// The timeouts of the target.
     pub timeouts: Timeouts,
-    /// The price of its tokens. `None` if the price is not known.
+    /// The price of what is asked for. `None` if the price is not known.
     pub price: Option<Price>,
     /// The public model that the target serves. For a fallback, it is not the model that was asked
     /// for.
@@ -56,21 +57,20 @@ impl Candidate {
     ) -> Option<Candidate> {
         Some(Candidate {
             place: snapshot.places.get(target.account.index)?.clone(),
+            price: target.price.filter(|price| track.endpoint.is_priced_by(price)),
             track,
             upstream_model: target.model.clone(),
             traits: target.traits,
             timeouts: target.timeouts,
-            price: target.price,
             model: model.clone(),
             reach,
             instead_of: None,
         })
     }
 
-    /// Returns whether the candidate may be asked as things stand: it is the usual endpoint, or
-    /// that one rests since it does not serve the model.
+    /// Returns whether the candidate may be asked as things stand.
     pub fn is_open(&self) -> bool {
-        self.instead_of.as_ref().is_none_or(|usual| usual.refuses(Instant::now()))
+        self.instead_of.as_ref().is_none_or(|usual| usual.is_refused())
     }
 
     /// Returns whether neither the account nor the target rests, and no breaker is open.
@@ -113,14 +113,21 @@ pub enum Reach {
 pub struct Plan {
     /// The candidates, the best first.
     pub candidates: Vec<Candidate>,
+    /// The candidates that are not asked, since money is limited and their price is not known.
+    pub unpriced: Vec<Candidate>,
     /// The demand for the model, which all its requests share.
     pub demand: Arc<Demand>,
 }
 
 impl Plan {
     /// Refuses a request that no account of the model can take, since none has the kind of
-    /// endpoint.
+    /// endpoint, or a price for it where money is limited.
     pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
+        if let Some(unpriced) = self.unpriced.first()
+            && !self.candidates.iter().any(|candidate| candidate.reach == Reach::Any)
+        {
+            return Err(Refusal::price_unknown(&envelope.model, unpriced.track.endpoint.name()));
+        }
         let kind = envelope.front.only.filter(|_| self.candidates.is_empty());
         kind.map_or(Ok(()), |kind| Err(Refusal::not_served(&envelope.model, kind.name())))
     }
@@ -146,7 +153,13 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, envelope: &Envel
             planner.add(model, reach);
         }
     }
-    Some(Plan { candidates: planner.candidates, demand })
+    let mut candidates = planner.candidates;
+    let mut unpriced = Vec::new();
+    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
+    if bounds.iter().any(|bound| bound.limits.limits_money()) {
+        unpriced = candidates.extract_if(.., |candidate| candidate.price.is_none()).collect();
+    }
+    Some(Plan { candidates, unpriced, demand })
 }
 
 /// Lists the models that may stand in for a model, each with the requests for which it may.
@@ -175,11 +188,15 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
         let answers = each.min(longest).max(candidate.track.endpoint.least_tokens()).saturating_mul(envelope.choices);
         let said = envelope.most_tokens.unwrap_or(1).min(each).min(longest).saturating_mul(envelope.choices);
-        let cost = |prompt: u64, answers: u64| candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers));
+        let cost = |prompt: u64, answers: u64, units: &Units| {
+            candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers, units))
+        };
+        // The length of sound is estimated, and what is asked for in numbers is sure.
+        let sure = Units { millis: 0, ..envelope.units };
         most.tokens = most.tokens.max(prompt.saturating_add(answers));
-        most.usd = most.usd.max(cost(prompt, answers));
+        most.usd = most.usd.max(cost(prompt, answers, &envelope.units));
         most.sure.tokens = most.sure.tokens.max(said);
-        most.sure.usd = most.sure.usd.max(cost(0, said));
+        most.sure.usd = most.sure.usd.max(cost(0, said, &sure));
     }
     most
 }

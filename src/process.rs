@@ -11,6 +11,7 @@ use crate::catalog::{Key, published_key_problem};
 use crate::conf::config::Server;
 use crate::desk::Desk;
 use crate::desk::record::Books;
+use crate::desk::unpriced::Unpriced;
 use crate::exchange::backends::Backends;
 use crate::exchange::upstream::Upstream;
 use crate::ledger::{self, Ledger};
@@ -72,6 +73,7 @@ impl Process {
                 metrics: Arc::new(metrics),
                 live: Arc::new(Live::new(snapshot, accounts, limits)),
                 drain: Arc::default(),
+                unpriced: Unpriced::default(),
             }),
             backends: Arc::new(Backends {
                 server: server.clone(),

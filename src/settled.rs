@@ -197,15 +197,17 @@ impl Unused {
     pub fn of(trail: &[Tried]) -> Unused {
         let mut unused = Unused::default();
         for tried in trail {
+            let Some(cost) = tried.cost else { continue };
             let tokens = tried.prompt_tokens.unwrap_or(0).saturating_add(tried.completion_tokens.unwrap_or(0));
-            unused.add(tokens, tried.cost.flatten());
+            unused.add(tokens, cost);
         }
         unused
     }
 
-    /// Adds tokens and their cost. One unknown price makes the whole cost unknown.
+    /// Adds tokens and their cost. One unknown price makes the whole cost unknown. What has no
+    /// tokens may cost something too, such as a picture.
     pub fn add(&mut self, tokens: u64, cost: Option<Usd>) {
-        if tokens > 0 {
+        if tokens > 0 || cost.is_some_and(|cost| cost > Usd::ZERO) {
             self.tokens = self.tokens.saturating_add(tokens);
             self.cost = self.cost.zip(cost).map(|(sum, cost)| sum.plus(cost));
         }

@@ -34,6 +34,9 @@ pub struct Status {
     pub ready: bool,
     /// The store that instances share, if there is one.
     pub store: Option<StoreReport>,
+    /// The targets that were not asked, because money is limited and their price is not known.
+    #[serde(default)]
+    pub unpriced: Vec<UnpricedReport>,
     /// The time for which the process has served, in seconds.
     #[serde(default)]
     pub uptime_seconds: u64,
@@ -311,6 +314,21 @@ pub struct StoreReport {
     pub waiting: usize,
 }
 
+/// A target that was not asked, because money is limited and its price is not known.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UnpricedReport {
+    /// The account.
+    pub account: String,
+    /// The kind of endpoint that has no price.
+    pub endpoint: String,
+    /// The model's public id.
+    pub model: String,
+    /// The number of requests that were not sent there under this catalog.
+    pub requests: u64,
+    /// The account's name for the model.
+    pub upstream_model: String,
+}
+
 /// The states of the store, which say whether it decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -354,6 +372,7 @@ mod tests {
             "ledger": { "dropped": 0, "path": "l", "problem": null, "rows": 1, "state": "ok", "waiting": 0 },
             "models": [{ "id": "m", "retry_budget_spent": 0.0, "waiting": 0 }],
             "phase": "delaying", "ready": true, "uptime_seconds": 1, "version": "1",
+            "unpriced": [{ "account": "a", "endpoint": "images", "model": "m", "requests": 1, "upstream_model": "x" }],
             "store": {
                 "address": "s", "clock_ahead_ms": -1, "error": null, "for_seconds": 1, "live": 2, "state": "up",
                 "waiting": 0,

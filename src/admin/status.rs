@@ -43,6 +43,7 @@ pub(super) fn of(pages: &Pages) -> Status {
         phase: pages.books.drain.phase(),
         ready: pages.books.drain.ready(),
         store: pages.backends.store.as_ref().map(|store| store.status()),
+        unpriced: pages.books.unpriced.report(snapshot.generation),
         uptime_seconds: pages.started.elapsed().as_secs(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }

@@ -156,34 +156,55 @@ impl FromStr for Decimal {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const MOST: u64 = 1_000_000_000_000_000;
-        let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-        let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
-        let power = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        if [whole, decimals, power]
-            .iter()
-            .any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()))
-        {
-            return Err("must be a number that is 0 or more, such as 12 or 0.15".to_owned());
-        }
-        let digits = format!("{whole}{decimals}");
-        let significant = digits.trim_end_matches('0');
-        if significant.is_empty() {
-            return Ok(Self(0));
-        }
-        // The number of millionths has these digits, and `zeros` zeros after them.
-        let after =
-            i64::try_from(digits.len() - significant.len()).unwrap_or(i64::MAX).saturating_sub(decimals.len() as i64);
-        let power: i64 = power.parse().unwrap_or(i64::MAX);
-        let zeros = after.saturating_add(if exponent.starts_with('-') { -power } else { power }).saturating_add(6);
-        if zeros < 0 {
-            return Err("must have at most six decimals".to_owned());
-        }
-        let factor = u32::try_from(zeros).ok().and_then(|zeros| 10_u64.checked_pow(zeros));
-        let millionths =
-            significant.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-        Ok(Self(millionths.filter(|millionths| *millionths <= MOST).ok_or("must be at most 1000000000")?))
+        scaled(text, (6, "six"), 1_000_000_000).map(Self)
     }
+}
+
+/// A small number of at most twelve decimals, not negative. It is held in million-millionths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fine(pub u64);
+
+impl<'de> Deserialize<'de> for Fine {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_f64(Parse("a number", PhantomData))
+    }
+}
+
+impl FromStr for Fine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        scaled(text, (12, "twelve"), 1_000_000).map(Self)
+    }
+}
+
+/// Reads a number with at most so many decimals, as a whole number of the last of them.
+fn scaled(text: &str, (decimals_most, in_words): (u32, &str), largest: u64) -> Result<u64, String> {
+    let most = largest.saturating_mul(10_u64.saturating_pow(decimals_most));
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    let power = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if [whole, decimals, power].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())) {
+        return Err("must be a number that is 0 or more, such as 12 or 0.15".to_owned());
+    }
+    let digits = format!("{whole}{decimals}");
+    let significant = digits.trim_end_matches('0');
+    if significant.is_empty() {
+        return Ok(0);
+    }
+    // The number of parts has these digits, and `zeros` zeros after them.
+    let after =
+        i64::try_from(digits.len() - significant.len()).unwrap_or(i64::MAX).saturating_sub(decimals.len() as i64);
+    let power: i64 = power.parse().unwrap_or(i64::MAX);
+    let zeros = after
+        .saturating_add(if exponent.starts_with('-') { -power } else { power })
+        .saturating_add(decimals_most.into());
+    if zeros < 0 {
+        return Err(format!("must have at most {in_words} decimals"));
+    }
+    let factor = u32::try_from(zeros).ok().and_then(|zeros| 10_u64.checked_pow(zeros));
+    let parts = significant.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    parts.filter(|parts| *parts <= most).ok_or_else(|| format!("must be at most {largest}"))
 }
 
 impl JsonSchema for Decimal {
@@ -192,6 +213,15 @@ impl JsonSchema for Decimal {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000_000, "description": "A number with at most six decimals." })
+    }
+}
+
+impl JsonSchema for Fine {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Fine")
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000, "description": "A number with at most twelve decimals." })
     }
 }
 
@@ -357,6 +387,22 @@ mod tests {
             ("99999999999999999999999", "at most 1000000000"),
         ] {
             assert!(text.parse::<Decimal>().is_err_and(|told| told.contains(why)), "{text}");
+        }
+    }
+
+    #[test]
+    fn small_numbers_have_twelve_decimals() {
+        for (text, picos) in [
+            ("0", 0),
+            ("0.000015", 15_000_000),
+            ("0.000000000001", 1),
+            ("1.1e-5", 11_000_000),
+            ("1000000", 1_000_000_000_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Fine(picos)), "{text}");
+        }
+        for (text, why) in [("1e-13", "twelve decimals"), ("1000000.1", "at most 1000000"), ("-1", "0 or more")] {
+            assert!(text.parse::<Fine>().is_err_and(|told| told.contains(why)), "{text}");
         }
     }
 

@@ -172,6 +172,9 @@ fn tried(key: &str, input: &Input) -> Report {
         report.limits.push(bound.json());
     }
     if let Some(plan) = plan::plan(snapshot, &key, &model, &envelope, Ties::default()) {
+        for one in &plan.unpriced {
+            report.fact("limits", format!("{} is left out: money is limited, and its price is unknown", named(one)));
+        }
         if let Err(refusal) = plan.check(&envelope) {
             report.fault("request", refusal);
         }

@@ -7,7 +7,7 @@ use super::{PricesArgs, print};
 use crate::base::table::columns;
 use crate::catalog::Catalog;
 use crate::catalog::load::{Secrets, catalog};
-use crate::conf::price::{Long, Million, Price, Rates, Usd, list};
+use crate::conf::price::{Each, Long, Million, Price, Rates, list};
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
@@ -16,7 +16,18 @@ pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
     Ok(print(&shown(&catalog)))
 }
 
-const COSTS: [&str; 7] = ["input", "output", "cached_input", "cache_write", "thinking", "per_request", "long"];
+const COSTS: [&str; 10] = [
+    "input",
+    "output",
+    "cached_input",
+    "cache_write",
+    "thinking",
+    "per_request",
+    "per_image",
+    "per_second",
+    "per_character",
+    "long",
+];
 
 fn listed() -> String {
     let head = ["provider", "model"].into_iter().chain(COSTS).map(str::to_owned).collect::<Vec<_>>();
@@ -53,20 +64,30 @@ pub(super) fn named(price: &Price) -> Vec<(&'static str, String)> {
 }
 
 /// Writes the costs in the order of [`COSTS`].
-fn costs(price: Option<&Price>) -> [String; 7] {
-    let Some(Price { rates, per_request, long }) = price else {
-        return std::array::from_fn(|_| "-".to_owned());
+fn costs(price: Option<&Price>) -> [String; 10] {
+    let dash = || "-".to_owned();
+    let Some(Price { rates, per_request, per_image, per_second, per_character, long }) = price else {
+        return std::array::from_fn(|_| dash());
     };
-    let Rates { input, output, cached_input, cache_write, thinking } = rates;
-    let [input, output, cached_input, cache_write, thinking] =
-        [input, output, cached_input, cache_write, thinking].map(|each| Million(*each).to_string());
-    let per_request = if *per_request == Usd::ZERO { "-".to_owned() } else { per_request.to_string() };
-    let long = long.map_or("-".to_owned(), |Long { above, rates }| {
+    let rate = |of: fn(&Rates) -> u64| rates.map_or_else(dash, |rates| Million(of(&rates)).to_string());
+    let each = |price: &Option<Each>| price.map_or_else(dash, |price| price.to_string());
+    let long = long.map_or_else(dash, |Long { above, rates }| {
         let [input, output, cached, written] =
             [rates.input, rates.output, rates.cached_input, rates.cache_write].map(Million);
         format!("above {above}: {input} {output} {cached} {written}")
     });
-    [input, output, cached_input, cache_write, thinking, per_request, long]
+    [
+        rate(|rates| rates.input),
+        rate(|rates| rates.output),
+        rate(|rates| rates.cached_input),
+        rate(|rates| rates.cache_write),
+        rate(|rates| rates.thinking),
+        per_request.map_or_else(dash, |usd| usd.to_string()),
+        each(per_image),
+        each(per_second),
+        each(per_character),
+        long,
+    ]
 }
 
 #[cfg(test)]
@@ -89,7 +110,7 @@ mod tests {
         let mini = rows.iter().find(|row| row.contains(" gpt-4o-mini ")).expect("it is listed");
         assert_eq!(
             mini.split_whitespace().collect::<Vec<_>>(),
-            ["openai", "gpt-4o-mini", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-"]
+            ["openai", "gpt-4o-mini", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-", "-", "-", "-"]
         );
         assert!(
             rows.iter().any(|row| row.contains(" gemini-2.5-pro ") && row.ends_with("above 200000: 2.5 15 0.25 2.5"))
@@ -101,7 +122,7 @@ mod tests {
     fn of_a_catalog_each_target_is_told_and_where_its_price_is_from() {
         let text = "accounts:\n  o: {dialect: openai, key: {env: K}}\n  v: {dialect: openai, preset: vllm}\n  d: {dialect: demo}\n\
                     models:\n  m: {targets: [{account: o, model: gpt-4o-mini}, {account: v}, {account: v, model: x, price: {input: 1, output: 2, per_request: 0.001}}, {account: d}]}\n  \
-                    n: {targets: [{account: o, model: gpt-4o}], price: {input: 0, output: 0}}\ncallers: {}\n";
+                    n: {targets: [{account: o, model: gpt-4o}], price: {per_image: 0.04, per_character: 15e-6}}\ncallers: {}\n";
         let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok("key".to_owned()))
             .expect("it is right");
         let text = shown(&catalog);
@@ -109,11 +130,11 @@ mod tests {
         assert_eq!(
             rows,
             [
-                ["m", "o", "gpt-4o-mini", "list", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-"],
-                ["m", "v", "m", "unknown", "-", "-", "-", "-", "-", "-", "-"],
-                ["m", "v", "x", "target", "1", "2", "1", "1", "2", "0.001", "-"],
-                ["m", "d", "m", "demo", "0", "0", "0", "0", "0", "-", "-"],
-                ["n", "o", "gpt-4o", "model", "0", "0", "0", "0", "0", "-", "-"],
+                ["m", "o", "gpt-4o-mini", "list", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-", "-", "-", "-"],
+                ["m", "v", "m", "unknown", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"],
+                ["m", "v", "x", "target", "1", "2", "1", "1", "2", "0.001", "-", "-", "-", "-"],
+                ["m", "d", "m", "demo", "0", "0", "0", "0", "0", "0", "0", "0", "0", "-"],
+                ["n", "o", "gpt-4o", "model", "-", "-", "-", "-", "-", "-", "0.04", "-", "0.000015", "-"],
             ],
             "{text}"
         );

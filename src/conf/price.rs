@@ -3,7 +3,7 @@
 
 pub mod list;
 
-pub use dialects::price::{Long, Million, Price, Rates, ShowCost, Usd};
+pub use dialects::price::{Each, Long, Million, Price, Rates, ShowCost, Usd};
 
 /// The origin of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

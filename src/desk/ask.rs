@@ -75,11 +75,16 @@ impl Desk {
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
         let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
-        let (body, held) = self.body(session, &scopes.purse).await?;
+        let (body, mut held) = self.body(session, &scopes.purse).await?;
         let read = Instant::now();
-        record.facts.request.bytes = body.len() as u64;
+        let bytes = body.len();
+        record.facts.request.bytes = bytes as u64;
         exchange::panic_here(session, "intake");
-        let mut envelope = (record.front.envelope)(&body).map_err(unreadable)?.at(asked);
+        let (body, mut envelope) = record.front.request(body, asked).map_err(unreadable)?;
+        // The path's model may have been written into it.
+        if !held.grow(body.len().saturating_sub(bytes)) {
+            return Err(Refusal::no_room());
+        }
         let model = model(session, record, (&snapshot, key), &mut envelope)?;
         let headers = &session.req_header().headers;
         let session_id = checks::session(headers, record.front);
@@ -89,6 +94,7 @@ impl Desk {
         let ties = Ties { conversation, boundary: boundary.as_deref() };
         let plan = plan::plan(&snapshot, key, model, &envelope, ties)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+        self.books.unpriced.note(&plan.unpriced, snapshot.generation);
         plan.check(&envelope)?;
         let face = AnswerHeader {
             model: envelope.model.clone(),

@@ -14,6 +14,7 @@ pub mod record;
 pub mod relay;
 pub mod reply;
 pub mod request_id;
+pub mod unpriced;
 
 use crate::base::calendar;
 use crate::base::memory::{Budget, Held};

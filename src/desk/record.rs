@@ -6,6 +6,7 @@
 //! counts the metrics, and tells the drain that the exchange is over. Only the caller's limits are
 //! settled before, when the usage is certain and the answer's end is about to leave.
 
+use super::unpriced::Unpriced;
 use crate::access_log::AccessLog;
 use crate::base::calendar;
 use crate::conf::price::{Price, Usd};
@@ -34,6 +35,8 @@ pub struct Books {
     pub live: Arc<Live>,
     /// The drain, which counts the exchanges that run.
     pub drain: Arc<Drain>,
+    /// What was not asked because its price is not known.
+    pub unpriced: Unpriced,
 }
 
 /// The record of one exchange. Its fields are filled in as they become known.

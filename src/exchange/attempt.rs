@@ -128,7 +128,8 @@ impl Attempt {
             Connection::Http1(stream) => attempt.send_http1(stream, outgoing, alarm).await?,
             Connection::Http2(stream) => attempt.send_http2(stream, outgoing, alarm).await?,
             Connection::Demo => {
-                let reply = demo::reply(&outgoing.body.concat(), outgoing.stream);
+                let (body, length) = (outgoing.body.concat(), outgoing.length());
+                let reply = demo::reply(outgoing.path, &body, length, outgoing.stream);
                 let down = || Failure::Unreachable("this model of the demo is always down".to_owned());
                 attempt.wire = Wire::Demo(reply.ok_or_else(down)?.into());
                 attempt.whole_request = true;

@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The version of the tables that this program writes.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
+/// The first version whose tables have units.
+pub(super) const WITH_UNITS: i64 = 3;
 /// Marks the file as a ledger among other SQLite files: "PCul".
 const APPLICATION: i64 = 0x5043_756c;
 /// The longest time to wait for another program that locks the file.
@@ -34,7 +36,8 @@ const TABLES: &str = "
         prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
         reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
         attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL, first_byte_ms INTEGER,
-        door TEXT NOT NULL DEFAULT '');
+        door TEXT NOT NULL DEFAULT '', images INTEGER NOT NULL DEFAULT 0, audio_ms INTEGER NOT NULL DEFAULT 0,
+        characters INTEGER NOT NULL DEFAULT 0);
     CREATE INDEX IF NOT EXISTS exchange_at ON exchange (at);
     CREATE TABLE IF NOT EXISTS daily (
         day INTEGER NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
@@ -42,6 +45,7 @@ const TABLES: &str = "
         requests INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL,
         cache_write INTEGER NOT NULL, reasoning INTEGER NOT NULL, estimated INTEGER NOT NULL, cost INTEGER NOT NULL,
         unpriced INTEGER NOT NULL, unused_tokens INTEGER NOT NULL, unused_cost INTEGER NOT NULL, unused_unpriced INTEGER NOT NULL,
+        images INTEGER NOT NULL DEFAULT 0, audio_ms INTEGER NOT NULL DEFAULT 0, characters INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (day, caller, key, model, account, upstream_model, outcome)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS last_used (key TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS running (
@@ -51,28 +55,30 @@ const TABLES: &str = "
         prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
         reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
         attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL,
-        door TEXT NOT NULL DEFAULT '',
+        door TEXT NOT NULL DEFAULT '', images INTEGER NOT NULL DEFAULT 0, audio_ms INTEGER NOT NULL DEFAULT 0,
+        characters INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (process, number)) WITHOUT ROWID;
 ";
 
 /// The columns that rows and running exchanges share, in the order of [`values`].
 pub(super) const COLUMNS: &str =
     "at, request_id, caller, key, model, account, upstream_model, prompt, completion, cached, cache_write,
-    reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, door";
+    reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, door, images,
+    audio_ms, characters";
 /// The placeholders for those columns and two more.
-pub(super) const VALUES: &str =
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
+pub(super) const VALUES: &str = "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)";
 
 // SQLite makes a float of a sum that is too large. So `min` takes the smaller of two numbers, which
 // is always a whole one. Only money can be so large, with prices that somebody wrote: an answer has
 // at most `usage::MOST` tokens.
-const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
     ON CONFLICT DO UPDATE SET
     requests = requests + excluded.requests, prompt = prompt + excluded.prompt, completion = completion + excluded.completion,
     cached = cached + excluded.cached, cache_write = cache_write + excluded.cache_write, reasoning = reasoning + excluded.reasoning,
-    estimated = estimated + excluded.estimated, cost = min(cost + excluded.cost, ?20), unpriced = unpriced + excluded.unpriced,
-    unused_tokens = unused_tokens + excluded.unused_tokens, unused_cost = min(unused_cost + excluded.unused_cost, ?20),
-    unused_unpriced = unused_unpriced + excluded.unused_unpriced";
+    estimated = estimated + excluded.estimated, cost = min(cost + excluded.cost, ?23), unpriced = unpriced + excluded.unpriced,
+    unused_tokens = unused_tokens + excluded.unused_tokens, unused_cost = min(unused_cost + excluded.unused_cost, ?23),
+    unused_unpriced = unused_unpriced + excluded.unused_unpriced, images = images + excluded.images,
+    audio_ms = audio_ms + excluded.audio_ms, characters = characters + excluded.characters";
 
 // A row that is written late does not set the time back. But if the known time is more than a day
 // ahead of the new one, the clock was wrong then.
@@ -258,7 +264,7 @@ pub(super) fn add<'r>(
 }
 
 /// Returns the values of [`COLUMNS`].
-pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 21] {
+pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 24] {
     [
         number(row.at).into(),
         row.request_id.as_str().into(),
@@ -281,6 +287,9 @@ pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 21] {
         row.status.into(),
         number(row.total_ms).into(),
         row.door.as_ref().into(),
+        row.usage.units.images.into(),
+        row.usage.units.millis.into(),
+        row.usage.units.characters.into(),
     ]
 }
 
@@ -313,11 +322,19 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         check(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
-    // Version 1 had no doors.
-    for table in ["exchange", "running"] {
-        let has_door = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = 'door')";
-        if !transaction.query_row(has_door, [table], |row| row.get::<_, bool>(0))? {
-            transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN door TEXT NOT NULL DEFAULT ''"))?;
+    // Version 1 had no doors, and version 2 none of the units.
+    const NEW: [(&str, &str); 4] = [
+        ("door", "TEXT NOT NULL DEFAULT ''"),
+        ("images", "INTEGER NOT NULL DEFAULT 0"),
+        ("audio_ms", "INTEGER NOT NULL DEFAULT 0"),
+        ("characters", "INTEGER NOT NULL DEFAULT 0"),
+    ];
+    for (table, new) in [("exchange", NEW.as_slice()), ("running", &NEW), ("daily", NEW.get(1..).unwrap_or_default())] {
+        for (name, kind) in new {
+            let has_it = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)";
+            if !transaction.query_row(has_it, [table, name], |row| row.get::<_, bool>(0))? {
+                transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {name} {kind}"))?;
+            }
         }
     }
     transaction.execute("UPDATE meta SET value = ?1 WHERE name = 'version'", params![VERSION])?;
@@ -330,14 +347,14 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     Ok(instance)
 }
 
-/// Checks that a file is a ledger that this version understands.
-pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
+/// Checks that a file is a ledger that this version understands. Returns the file's version.
+pub(super) fn check(connection: &Connection) -> Result<i64, Fault> {
     is_ours(connection)?;
     let version = connection
         .query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| row.get::<_, i64>(0))
         .optional()?;
     match version {
-        Some(1..=VERSION) => Ok(()),
+        Some(known @ 1..=VERSION) => Ok(known),
         Some(newer) if newer > VERSION => Err(Fault::new(format!(
             "a newer Portcullis wrote it (its format is {newer}, and this Portcullis knows \
              {VERSION}); run the newer one, or write another file as `ledger.path`"

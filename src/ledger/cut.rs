@@ -12,7 +12,7 @@ use super::read::whole;
 use crate::base::calendar::{day_of, start_of};
 use crate::conf::price::Usd;
 use crate::limits::Past;
-use dialects::usage::{Source, Usage};
+use dialects::usage::{Source, Units, Usage};
 use rusqlite::params_from_iter;
 use std::collections::{HashMap, HashSet};
 
@@ -120,6 +120,7 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
             cache_write: whole(row, 10)?,
             reasoning: whole(row, 11)?,
             source: Source::of_name(&text(12)?),
+            units: Units { requests: 0, images: row.get(21)?, millis: row.get(22)?, characters: row.get(23)? },
             doubted: None,
         },
         cost: usd(13)?,

@@ -12,20 +12,28 @@ use std::time::{Duration, Instant};
 /// file.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// The columns of [`Sums`] in `daily`.
+/// The columns of [`Sums`] in `daily`, but for the last ones.
 const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
 /// The same columns of one row.
 const SUMS_OF_ROW: &str = "1, prompt, completion, cached, cache_write, reasoning, usage = 'estimated', coalesce(cost, 0), cost IS NULL, \
      unused_tokens, coalesce(unused_cost, 0), unused_tokens > 0 AND unused_cost IS NULL";
 
+/// The columns of units, in both tables.
+const UNITS: &str = "images, audio_ms, characters";
+/// What stands in their place if an older Portcullis wrote the file.
+const NO_UNITS: &str = "0, 0, 0";
+
 /// The open file.
 pub(super) struct Reader {
     connection: Connection,
+    /// [`UNITS`] or [`NO_UNITS`].
+    units: &'static str,
 }
 
 /// A consistent view of the file at one moment.
 pub(super) struct View<'r> {
     pub(super) transaction: rusqlite::Transaction<'r>,
+    units: &'static str,
 }
 
 /// A table of the file that has sums.
@@ -53,16 +61,16 @@ impl Reader {
             return Ok(None);
         }
         let first = open(path, false);
-        let connection = match first {
+        let (connection, version) = match first {
             // To read a file that others write, SQLite must write beside it. If it may not, the
             // file is read as it is, unless a writer has left anything beside it.
             Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
                 open(path, true).map_err(|_| unreadable(path, why))?
             }
             Err((_, why)) => return Err(unreadable(path, why)),
-            Ok(connection) => connection,
+            Ok(open) => open,
         };
-        Ok(Some(Reader { connection }))
+        Ok(Some(Reader { connection, units: if version < book::WITH_UNITS { NO_UNITS } else { UNITS } }))
     }
 
     /// Sets a deadline. After it, every read fails with an error for which [`is_over`] returns
@@ -76,7 +84,7 @@ impl Reader {
 
     /// Returns a view of the file as it is now.
     pub(super) fn view(&self) -> rusqlite::Result<View<'_>> {
-        Ok(View { transaction: self.connection.unchecked_transaction()? })
+        Ok(View { transaction: self.connection.unchecked_transaction()?, units: self.units })
     }
 }
 
@@ -90,7 +98,8 @@ pub(super) fn unreadable(path: &Path, why: impl Into<Fault>) -> String {
     format!("the ledger {} cannot be read: {}", path.display(), why.into().what)
 }
 
-fn open(path: &Path, still: bool) -> Result<Connection, (Option<ErrorCode>, Fault)> {
+/// Opens the file. Also returns its version.
+fn open(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode>, Fault)> {
     let attempt = || {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = if still {
@@ -105,8 +114,8 @@ fn open(path: &Path, still: bool) -> Result<Connection, (Option<ErrorCode>, Faul
         Ok(connection)
     };
     let connection = attempt().map_err(|why: rusqlite::Error| (why.sqlite_error_code(), Fault::from(why)))?;
-    book::check(&connection).map_err(|why| (None, why))?;
-    Ok(connection)
+    let version = book::check(&connection).map_err(|why| (None, why))?;
+    Ok((connection, version))
 }
 
 /// Returns whether the file itself has all that was written, and its log is empty.
@@ -139,8 +148,9 @@ impl View<'_> {
             Table::Rows => ("exchange", "at / 86400000", "at", SUMS_OF_ROW),
             Table::Days => ("daily", "day", "day", SUMS),
         };
+        let units = self.units;
         let sql = format!(
-            "SELECT {day}, caller, key, model, account, upstream_model, outcome, {sums} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
+            "SELECT {day}, caller, key, model, account, upstream_model, outcome, {sums}, {units} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
         );
         let mut statement = self.transaction.prepare(&sql)?;
         let mut rows =

@@ -47,10 +47,16 @@ pub enum Column {
     UnusedCost,
     /// The rows that have such tokens and an unknown cost of them.
     UnusedUnpriced,
+    /// The pictures that were made.
+    Images,
+    /// The milliseconds of sound.
+    Millis,
+    /// The characters that were spoken.
+    Characters,
 }
 
 /// The number of columns.
-pub(super) const COLUMNS: usize = Column::UnusedUnpriced as usize + 1;
+pub(super) const COLUMNS: usize = Column::Characters as usize + 1;
 
 /// One sum for each column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,6 +87,9 @@ impl Sums {
             row.unused_tokens,
             row.unused_cost.unwrap_or_default().0,
             u64::from(row.unused_tokens > 0 && row.unused_cost.is_none()),
+            row.usage.units.images.into(),
+            row.usage.units.millis.into(),
+            row.usage.units.characters.into(),
         ])
     }
 

@@ -3,7 +3,7 @@ use super::*;
 use crate::base::calendar::{self, DAY, day_of, start_of};
 use crate::conf::price::Usd;
 use crate::limits;
-use dialects::usage::{self, Source, Usage};
+use dialects::usage::{self, Source, Units, Usage};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -70,6 +70,7 @@ pub(super) fn row(at: u64) -> Row {
             cache_write: 2,
             reasoning: 3,
             source: Source::Reported,
+            units: Units { requests: 0, images: 3, millis: 4_500, characters: 5 },
             doubted: None,
         },
         cost: Some(Usd(1_000)),
@@ -106,10 +107,11 @@ fn count(connection: &Connection, table: &str) -> u64 {
 #[track_caller]
 pub(super) fn assert_sums(connection: &Connection) {
     let columns = "day, caller, key, model, account, upstream_model, outcome, requests, prompt, completion, cached, cache_write, reasoning, \
-                   estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
+                   estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced, images, audio_ms, characters";
     let of_rows = "SELECT at / 86400000, caller, key, model, account, upstream_model, outcome, count(*), sum(prompt), sum(completion), \
                    sum(cached), sum(cache_write), sum(reasoning), sum(usage = 'estimated'), sum(coalesce(cost, 0)), sum(cost IS NULL), \
-                   sum(unused_tokens), sum(coalesce(unused_cost, 0)), sum(unused_tokens > 0 AND unused_cost IS NULL) \
+                   sum(unused_tokens), sum(coalesce(unused_cost, 0)), sum(unused_tokens > 0 AND unused_cost IS NULL), \
+                   sum(images), sum(audio_ms), sum(characters) \
                    FROM exchange GROUP BY 1, 2, 3, 4, 5, 6, 7";
     for (one, other) in [
         (of_rows.to_owned(), format!("SELECT {columns} FROM daily")),
@@ -355,9 +357,9 @@ fn the_database_of_another_program() {
 fn the_ledger_of_a_newer_version() {
     let put = |path: &Path| {
         drop(book::Book::open(path, "x").unwrap());
-        Connection::open(path).unwrap().execute("UPDATE meta SET value = 3 WHERE name = 'version'", []).unwrap();
+        Connection::open(path).unwrap().execute("UPDATE meta SET value = 4 WHERE name = 'version'", []).unwrap();
     };
-    check_obstacle(put, "a newer Portcullis wrote it (its format is 3, and this Portcullis knows 2)", remove);
+    check_obstacle(put, "a newer Portcullis wrote it (its format is 4, and this Portcullis knows 3)", remove);
 }
 
 #[test]
@@ -366,11 +368,21 @@ fn the_ledger_of_an_older_version_goes_on() {
     let ledger = folder.open();
     ledger.write(Row { door: "messages".into(), ..row(NOW) });
     drop(ledger);
+    let units = ["exchange", "running", "daily"].into_iter().flat_map(|table| {
+        ["images", "audio_ms", "characters"].map(|name| format!("ALTER TABLE {table} DROP COLUMN {name};"))
+    });
     let old = "ALTER TABLE exchange DROP COLUMN door; ALTER TABLE running DROP COLUMN door;
-        UPDATE meta SET value = 1 WHERE name = 'version'";
-    eventually("the writer has let go", || Connection::open(folder.file()).unwrap().execute_batch(old).is_ok());
+        UPDATE meta SET value = 1 WHERE name = 'version';";
+    let old = format!("BEGIN; {}{old} COMMIT", units.collect::<String>());
+    eventually("the writer has let go", || Connection::open(folder.file()).unwrap().execute_batch(&old).is_ok());
     // Readers need no more than it has.
-    assert!(super::read::Reader::open(&folder.file()).unwrap().is_some());
+    let images = || {
+        let query = report::Query::new(&report::Asked { since: Some("2000d"), ..report::Asked::default() }, NOW + DAY);
+        let answer = report::answer(&folder.file(), &query.unwrap(), None).unwrap().unwrap();
+        let json: serde_json::Value = serde_json::from_str(&answer.json()).unwrap();
+        (json["total"]["requests"].clone(), json["total"]["images"].clone())
+    };
+    assert_eq!(images(), (1.into(), 0.into()));
     let ledger = folder.open();
     ledger.write(Row { door: "responses".into(), ..row(NOW + 1) });
     drop(ledger);
@@ -380,6 +392,7 @@ fn the_ledger_of_an_older_version_goes_on() {
         doors.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     eventually("both rows are there", || doors() == ["", "responses"]);
+    assert_eq!(images(), (2.into(), 3.into()));
 }
 
 #[test]

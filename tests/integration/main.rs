@@ -50,6 +50,7 @@ mod input;
 mod keys;
 mod keys_running;
 mod killed;
+mod kinds;
 mod layering;
 mod ledger;
 mod limits;

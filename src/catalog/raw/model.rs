@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::Timeouts;
-use crate::base::units::{Decimal, Quantile, Share, Span, Text, Time};
+use crate::base::units::{Decimal, Fine, Quantile, Share, Span, Text, Time};
 use crate::catalog::Strategy;
 use crate::conf::yaml::read::List;
 
@@ -115,14 +115,13 @@ pub struct Target {
 }
 
 /// A complete price, in US dollars with at most six decimals. It takes no part of another price.
+/// Write `input` and `output`, or at least one of the keys that begin with `per_`, or all.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// The price of a million tokens that are read.
-    #[schemars(required)]
+    /// The price of a million tokens that are read. Default: unknown.
     pub input: Option<Decimal>,
-    /// The price of a million tokens that are written.
-    #[schemars(required)]
+    /// The price of a million tokens that are written. Default: unknown.
     pub output: Option<Decimal>,
     /// The price of a million tokens that are read out of the upstream's cache. Default: `input`.
     pub cached_input: Option<Decimal>,
@@ -133,6 +132,12 @@ pub struct Price {
     pub thinking: Option<Decimal>,
     /// The price of each answer, besides its tokens. Default: 0.
     pub per_request: Option<Decimal>,
+    /// The price of each picture that is made, with at most twelve decimals. Default: unknown.
+    pub per_image: Option<Fine>,
+    /// The price of a second of sound, with at most twelve decimals. Default: unknown.
+    pub per_second: Option<Fine>,
+    /// The price of each character that is spoken, with at most twelve decimals. Default: unknown.
+    pub per_character: Option<Fine>,
     /// The price of all tokens of an answer whose prompt is long. Default: the same price.
     pub long: Option<LongPrice>,
 }

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Merged, Models, ServedCallers};
 use crate::base::problem::shown;
-use crate::base::units::Decimal;
+use crate::base::units::{Decimal, Fine};
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
-use crate::conf::price::{Long, Origin, Price, Rates, Usd, list};
+use crate::conf::price::{Each, Long, Origin, Price, Rates, Usd, list};
 use crate::conf::scribe::{Report, Scribe};
 use crate::limits::Limits;
 use dialects::upstream::Prices;
@@ -15,11 +15,17 @@ use dialects::upstream::Prices;
 /// Reads a price as written.
 pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
     let raw = written?;
+    let per_request = raw.per_request.map(|Decimal(millionths)| Usd::of_millionths(millionths));
+    let [per_image, per_second, per_character] =
+        [raw.per_image, raw.per_second, raw.per_character].map(|each| each.map(|Fine(picos)| Each(picos)));
+    let tokens = [raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking];
+    let has_others = per_request.is_some() || [per_image, per_second, per_character].iter().any(Option::is_some);
+    let is_by_tokens = !has_others || raw.long.is_some() || tokens.iter().any(Option::is_some);
     // The errors of the price are reported already. The price is taken as free, so that it is not
     // also reported as unknown.
-    let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at).unwrap_or_default();
+    let rates = is_by_tokens.then(|| rates(tokens, at).unwrap_or_default());
     let long = read_long(raw.long.as_ref(), &at.key("long"));
-    Some(Price { rates, per_request: Usd::of_millionths(or(raw.per_request, 0)), long })
+    Some(Price { rates, per_request, per_image, per_second, per_character, long })
 }
 
 fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Long> {
@@ -69,7 +75,7 @@ pub(super) fn of_target(
 
 fn known(account: &Account, model: &str) -> Option<(Price, Origin)> {
     match account.dialect.prices() {
-        Prices::Free => Some((Price::default(), Origin::Demo)),
+        Prices::Free => Some((Price::FREE, Origin::Demo)),
         Prices::Unlisted => None,
         Prices::Listed => list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List)),
     }

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::{Long, Price, Rates, Usd};
+use super::{Long, Price, Rates};
 use crate::base::units::Decimal;
 
 const TEXT: &str = include_str!("list.csv");
@@ -72,8 +72,8 @@ fn row(line: &'static str) -> Option<ListedPrice> {
         "" => None,
         above => Some(Long { above: above.parse().ok()?, rates: rates(long.try_into().ok()?)? }),
     };
-    let rates = rates([input, output, cached_input, cache_write])?;
-    let price = Price { rates, per_request: Usd::ZERO, long };
+    let rates = Some(rates([input, output, cached_input, cache_write])?);
+    let price = Price { rates, long, ..Price::default() };
     Some(ListedPrice { provider, model, price })
 }
 
@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(find(listed.provider, listed.model), Some(listed.price));
             assert!(!listed.model.ends_with("latest"), "{}", listed.model);
             let Price { rates, long, .. } = listed.price;
-            let Rates { input, output, cached_input, cache_write, .. } = rates;
+            let Rates { input, output, cached_input, cache_write, .. } = rates.unwrap();
             assert!(input > 0 && output >= input && cached_input <= input && cache_write >= input, "{listed:?}");
             if let Some(long) = long {
                 let each = long.rates;
@@ -127,7 +127,8 @@ mod tests {
     fn some_prices_that_everybody_knows() {
         let check = |provider, model, input, output, cached_input, cache_write| {
             let price = find(provider, model).unwrap_or_else(|| panic!("{model} is listed"));
-            let Rates { input: read, output: said, cached_input: cached, cache_write: written, .. } = price.rates;
+            let Rates { input: read, output: said, cached_input: cached, cache_write: written, .. } =
+                price.rates.unwrap();
             let told = [read, said, cached, written];
             assert_eq!(told, [input, output, cached_input, cache_write], "{model}");
         };

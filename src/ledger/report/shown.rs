@@ -10,7 +10,7 @@ impl Used {
     /// Lists the columns: for each its name for programs, its name in the table for people (empty
     /// if the table lacks the column), and its value. An unknown value is null. Amounts of money
     /// are texts, since a program would read a number as a float.
-    fn columns(&self) -> [(&'static str, &'static str, Value); 16] {
+    fn columns(&self) -> [(&'static str, &'static str, Value); 19] {
         let count = |column: Column| Value::from(self.sums[column]);
         let (cost, cost_known) = self.money(Column::Cost, Column::Unpriced);
         let (unused_cost, unused_cost_known) = self.money(Column::UnusedCost, Column::UnusedUnpriced);
@@ -23,6 +23,9 @@ impl Used {
             ("cache_write_tokens", "", count(Column::CacheWrite)),
             ("reasoning_tokens", "reasoning", count(Column::Reasoning)),
             ("total_tokens", "total", self.sums.tokens().into()),
+            ("images", "images", count(Column::Images)),
+            ("audio_ms", "audio_ms", count(Column::Millis)),
+            ("characters", "characters", count(Column::Characters)),
             ("estimated_requests", "estimated", count(Column::Estimated)),
             ("cost_usd", "USD", cost.into()),
             ("cost_known", "", cost_known.into()),
@@ -74,7 +77,12 @@ impl Answer {
             text.push_str("no requests\n");
             return text;
         }
-        let shown = |used: &Used| used.columns().into_iter().filter(|(_, short, _)| !short.is_empty());
+        // Most have neither pictures nor sound.
+        let is_rare = |name: &str| matches!(name, "images" | "audio_ms" | "characters");
+        let all = self.total.columns().map(|(name, short, value)| !short.is_empty() && (!is_rare(name) || value != 0));
+        let shown = |used: &Used| {
+            used.columns().into_iter().zip(all).filter(|(_, is_shown)| *is_shown).map(|(column, _)| column)
+        };
         let head = self.by.iter().map(|group| group.name()).chain(shown(&self.total).map(|(_, short, _)| short));
         let mut table = vec![head.map(str::to_owned).collect::<Vec<_>>()];
         let total = (

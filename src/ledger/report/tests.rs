@@ -4,7 +4,7 @@ use super::query::moment;
 use super::*;
 use crate::base::calendar::{self, DAY};
 use crate::conf::price::Usd;
-use dialects::usage::Usage;
+use dialects::usage::{Units, Usage};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -88,17 +88,17 @@ fn the_answer_in_its_three_forms() {
     assert_eq!(
         ask("caller,model").table(),
         "usage from 2026-11-20T12:00:00.000Z to 2026-11-21T12:00:00.000Z\n\n\
-         caller  model  requests  failed  prompt  completion  cached  reasoning  total  estimated           USD  unpriced  unused\n\
-         acme    m             3       0      30          15      12          9     45          0  >=1.23456889         1       0\n\
-         acme    n,1           1       1      10           5       4          3     15          0       unknown         1       7\n\
-         total                 4       1      40          20      16         12     60          0  >=1.23456889         2       7\n"
+         caller  model  requests  failed  prompt  completion  cached  reasoning  total  images  audio_ms  characters  estimated           USD  unpriced  unused\n\
+         acme    m             3       0      30          15      12          9     45       9     13500          15          0  >=1.23456889         1       0\n\
+         acme    n,1           1       1      10           5       4          3     15       3      4500           5          0       unknown         1       7\n\
+         total                 4       1      40          20      16         12     60      12     18000          20          0  >=1.23456889         2       7\n"
     );
     assert_eq!(
         ask("model,account").csv(),
-        "model,account,requests,failed,prompt_tokens,completion_tokens,cached_tokens,cache_write_tokens,reasoning_tokens,total_tokens,\
+        "model,account,requests,failed,prompt_tokens,completion_tokens,cached_tokens,cache_write_tokens,reasoning_tokens,total_tokens,images,audio_ms,characters,\
          estimated_requests,cost_usd,cost_known,unpriced_requests,unused_tokens,unused_cost_usd,unused_cost_known,unused_unpriced_requests\n\
-         m,a,3,0,30,15,12,6,9,45,0,1.23456889,part,1,0,0,all,0\n\
-         \"n,1\",,1,1,10,5,4,2,3,15,0,,none,1,7,,none,1\n"
+         m,a,3,0,30,15,12,6,9,45,9,13500,15,0,1.23456889,part,1,0,0,all,0\n\
+         \"n,1\",,1,1,10,5,4,2,3,15,3,4500,5,0,,none,1,7,,none,1\n"
     );
     let json: serde_json::Value = serde_json::from_str(&ask("account,model").json()).unwrap();
     assert_eq!(
@@ -120,6 +120,8 @@ fn the_answer_in_its_three_forms() {
 #[test]
 fn what_is_unknown_stays_unknown_beside_what_costs_nothing() {
     let folder = Folder::new();
+    // Then the table has no columns for pictures, sound and characters.
+    let row = |at| Row { usage: Usage { units: Units::NONE, ..row(at).usage }, ..row(at) };
     let ledger = folder.open();
     let nothing = Row { usage: Usage::default(), cost: Some(Usd::ZERO), outcome: "upstream_error", ..row(NOW - 1_000) };
     ledger.write(Row { model: "free".into(), cost: Some(Usd::ZERO), ..row(NOW - 1_000) });

@@ -81,6 +81,7 @@ fn refusals() -> Vec<(&'static str, Refusal)> {
         ("no valid key", Refusal::invalid_key()),
         ("no such path", plain(What::UnknownUrl)),
         ("no such model", Refusal::model_not_found("m")),
+        ("no price is known, and money is limited", Refusal::price_unknown("m", "images")),
         ("another method", plain(What::MethodNotSupported { allow: "POST" })),
         ("a WebSocket", plain(What::NoWebSocket)),
         ("the body did not come in time", plain(What::BodyTimeout)),
@@ -140,10 +141,11 @@ fn no_refusal_is_missing() {
         What::ShuttingDown => 24,
         What::Internal => 25,
         What::NobodyCounts => 26,
+        What::PriceUnknown => 27,
         // Nobody reads this one.
         What::CallerLeft => usize::MAX,
     };
     let listed: std::collections::BTreeSet<usize> =
         refusals().iter().map(|(_, refusal)| place(&refusal.what)).collect();
-    assert_eq!(listed, (0..27).collect());
+    assert_eq!(listed, (0..28).collect());
 }

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
 const installed = createRequire(pathToFileURL(`${process.env.SDK}/`));
-const { OpenAI } = installed('openai');
+const { AzureOpenAI, OpenAI } = installed('openai');
 const { version } = JSON.parse(readFileSync(`${process.env.SDK}/node_modules/openai/package.json`));
 
 const client = new OpenAI({ baseURL: process.env.BASE_URL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 10_000 });
@@ -58,6 +58,25 @@ const tests = {
       assert.equal(answer.usage.total_tokens, answer.usage.prompt_tokens + answer.usage.completion_tokens);
       assert.ok(answer._request_id);
     }
+  },
+
+  async is_azures_client_too() {
+    // The client writes the model into the path, and sends the key as `api-key`.
+    const options = {
+      endpoint: process.env.BASE_URL.replace(/\/v1$/, ''), apiKey: process.env.API_KEY, apiVersion: '2024-10-21',
+      maxRetries: 0, timeout: 10_000,
+    };
+    const azure = new AzureOpenAI(options);
+    for (const model of ['chat', 'org/chat', 'alias']) {
+      const answer = await azure.chat.completions.create({ model, messages });
+      assert.deepEqual([answer.model, answer.choices[0].message.content], [model, 'Hello from the mock.']);
+    }
+    const chunks = await all(await azure.chat.completions.create({ model: 'chat', messages, stream: true }));
+    assert.equal(chunks.map((c) => c.choices[0].delta.content ?? '').join(''), 'w0 w1 w2 ');
+    const one = new AzureOpenAI({ ...options, deployment: 'chat' });
+    assert.equal((await one.chat.completions.create({ model: 'chat', messages })).model, 'chat');
+    const error = await raises(OpenAI.BadRequestError, 400, one.chat.completions.create({ model: 'alias', messages }));
+    assert.deepEqual([error.param, error.code], ['model', 'invalid_value']);
   },
 
   async streams() {

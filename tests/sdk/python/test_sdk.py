@@ -58,6 +58,24 @@ def chats():
         assert answer._request_id
 
 
+def is_azures_client_too():
+    # The client writes the model into the path, and sends the key as `api-key`.
+    end = BASE_URL.removesuffix("/v1")
+    azure = openai.AzureOpenAI(azure_endpoint=end, api_key=API_KEY, api_version="2024-10-21", max_retries=0, timeout=10)
+    for model in ["chat", "org/chat", "alias"]:
+        answer = azure.chat.completions.create(model=model, messages=HELLO)
+        assert answer.model == model and answer.choices[0].message.content == "Hello from the mock."
+    assert "chat" in [model.id for model in azure.models.list()]
+    chunks = list(azure.chat.completions.create(model="chat", messages=HELLO, stream=True))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == "w0 w1 w2 "
+    one = openai.AzureOpenAI(
+        azure_endpoint=end, azure_deployment="chat", api_key=API_KEY, api_version="2024-10-21", max_retries=0, timeout=10
+    )
+    assert one.chat.completions.create(model="chat", messages=HELLO).model == "chat"
+    error = raises(openai.BadRequestError, 400, lambda: one.chat.completions.create(model="alias", messages=HELLO))
+    assert (error.param, error.code) == ("model", "invalid_value")
+
+
 def streams():
     chunks = list(create("chat", stream=True))
     assert "".join(c.choices[0].delta.content or "" for c in chunks) == "w0 w1 w2 "

@@ -10,6 +10,7 @@ use super::{
     passing, route,
 };
 use crate::neutral::answer::Nothing;
+use crate::neutral::usage::Units;
 use crate::neutral::{Endpoint, Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind};
@@ -57,7 +58,11 @@ pub static IMAGES: Front = Front {
     owns: |path| route::fixed(path, "images/generations").is_some(),
     only: Some(Endpoint::Images),
     native: Some(Native { format: "images", ..NATIVE }),
-    envelope: |body| read(body, &IMAGES, &["prompt"]),
+    envelope: |body| {
+        let envelope = read(body, &IMAGES, &["prompt"])?;
+        let images = u32::try_from(envelope.choices).unwrap_or(u32::MAX);
+        Ok(Envelope { units: Units { images, ..Units::NONE }, ..envelope })
+    },
     ..BESIDE
 };
 
@@ -98,7 +103,7 @@ pub(super) const BESIDE: Front = Front {
     may_have_calls: |_| false,
     read: |_| Err(Refused::invalid("model", "this endpoint holds no conversation")),
     field_name: |request, field| (CHAT.field_name)(request, field),
-    flaw_names: [""; 3],
+    flaw_names: ["", ""],
     stream: |_| Box::new(Nothing::default()),
     whole: |_| Box::new(Nothing::default()),
 };

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use super::references::AllowedReferences;
 use super::{Asked, Front, Named};
 use crate::neutral::Refused;
+use crate::neutral::usage::Units;
 use crate::wire::json::{Broken, Kind, Span};
 
 /// What Portcullis needs to know of a request.
@@ -54,6 +55,8 @@ pub struct Envelope {
     /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for
     /// the base64 of media, which stand for tokens by kind and size.
     pub most_prompt: u64,
+    /// What is asked for besides tokens, at most; the length of sound is an estimate.
+    pub units: Units,
 }
 
 /// Where the fields of a body stand that may be changed on the way.
@@ -111,6 +114,7 @@ impl Envelope {
             named: Vec::new(),
             more_bytes: 0,
             most_prompt: 0,
+            units: Units::NONE,
         }
     }
 
@@ -137,8 +141,8 @@ impl Envelope {
     #[must_use]
     pub fn at(self, asked: Asked) -> Self {
         match asked.model {
-            Some(model) => Self { model, stream: asked.stream, ..self },
-            None => self,
+            Some(model) if self.model.is_empty() => Self { model, stream: asked.stream, ..self },
+            Some(_) | None => self,
         }
     }
 }

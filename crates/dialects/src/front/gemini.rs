@@ -86,11 +86,7 @@ const EVENTS: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: [
-        "candidates[].content.parts[].functionCall.args",
-        "generationConfig.responseJsonSchema",
-        "candidates[].content.parts[].thoughtSignature",
-    ],
+    flaw_names: ["candidates[].content.parts[].functionCall.args", "generationConfig.responseJsonSchema"],
     stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Events))),
     whole: |header| Box::new(write::CandidatesWriter::new(header, None)),
 };

@@ -44,7 +44,7 @@ use crate::neutral::seal::Sealed;
 use crate::neutral::traits::Traits;
 use crate::neutral::{AnswerHeader, Endpoint, Field, Flaws, Losses, Refused, Request, UpstreamError};
 use crate::wire::splice::Edits;
-use crate::wire::{Event, percent};
+use crate::wire::{Event, json, percent};
 
 /// What is asked of the format that a caller speaks.
 pub struct Front {
@@ -84,9 +84,8 @@ pub struct Front {
     pub read: for<'a> fn(&'a [u8]) -> RequestRead<'a>,
     /// Returns what callers call a field, as a rule.
     pub field_name: fn(&Request<'_>, &Field) -> Cow<'static, str>,
-    /// What broken calls of an answer are called, an answer that is not JSON, and what callers
-    /// carry if it is sealed.
-    pub flaw_names: [&'static str; 3],
+    /// What broken calls of an answer are called, and an answer that is not JSON.
+    pub flaw_names: [&'static str; 2],
     /// Returns the writer of a stream.
     pub(crate) stream: NewWriter,
     /// Returns the writer of a whole answer.
@@ -262,6 +261,21 @@ impl Front {
         owner().or_else(asks).unwrap_or(STANDARD)
     }
 
+    /// Reads what decides where a request goes. If the path names the model, the body need not,
+    /// where it does in this format: then the path's is written into it.
+    pub fn request(&self, mut body: Bytes, asked: Asked) -> Result<(Bytes, Envelope), Fault> {
+        let mut envelope = (self.envelope)(&body);
+        if let Some(model) = &asked.model {
+            if envelope.as_ref().is_err_and(|fault| *fault == Fault::missing("model")) {
+                body = with_model(&body, model);
+                envelope = (self.envelope)(&body);
+            } else if envelope.as_ref().is_ok_and(|envelope| !["", model].contains(&&*envelope.model)) {
+                return Err(Fault::of_value("model", "`model` is not the model that the path names"));
+            }
+        }
+        Ok((body, envelope?.at(asked)))
+    }
+
     /// Returns each key that a query has. One that is empty is none; a key that cannot be decoded
     /// is returned as an empty one.
     pub fn keys_in_query(&self, query: Option<&str>) -> Vec<Vec<u8>> {
@@ -273,8 +287,8 @@ impl Front {
 
     /// Returns the names of what is wrong with an answer, as `x-portcullis-dropped` says them.
     pub fn flaws(&self, flaws: Flaws) -> impl Iterator<Item = &'static str> {
-        let found = [flaws.broken_calls > 0, flaws.not_json, flaws.not_sealed];
-        self.flaw_names.into_iter().zip(found).filter_map(|(name, is_there)| is_there.then_some(name))
+        let [calls, json] = self.flaw_names;
+        [(flaws.broken_calls > 0).then_some(calls), flaws.not_json.then_some(json)].into_iter().flatten()
     }
 
     /// Returns the same for a stream, whose head has left; empty if nothing is wrong.
@@ -317,6 +331,15 @@ impl Front {
         }
         error
     }
+}
+
+/// Writes the model into an object that has none.
+fn with_model(body: &[u8], model: &str) -> Bytes {
+    let begin = memchr::memchr(b'{', body).map_or(body.len(), |brace| brace + 1);
+    let (before, rest) = body.split_at(begin);
+    let comma = if rest.trim_ascii_start().starts_with(b"}") { "" } else { "," };
+    let field = format!("\"model\":{}{comma}", json::quote(model));
+    [before, field.as_bytes(), rest].concat().into()
 }
 
 /// The fields that have a name of their own in several formats.
@@ -386,16 +409,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_path_may_name_the_model_that_the_body_does_not_contradict() {
+        let asked = |model: Option<&str>| Asked { model: model.map(str::to_owned), stream: false };
+        let read = |front: &Front, body: &str, model: Option<&str>| {
+            let read = front.request(Bytes::copy_from_slice(body.as_bytes()), asked(model));
+            read.map(|(body, envelope)| {
+                let place = envelope.places.model.clone();
+                assert_eq!(envelope.model.is_empty() || front == &GEMINI, place.is_empty(), "its place is known");
+                (String::from_utf8(body.to_vec()).unwrap(), envelope.model, envelope.stream)
+            })
+        };
+        let said = |body: &str, model: &str, stream| Ok((body.to_owned(), model.to_owned(), stream));
+        let body = r#" {"messages":[{"role":"user","content":"{"}],"stream":true}"#;
+        let named = r#" {"model":"a\"b","messages":[{"role":"user","content":"{"}],"stream":true}"#;
+        assert_eq!(read(&CHAT, body, Some("a\"b")), said(named, "a\"b", true));
+        assert_eq!(read(&CHAT, named, Some("a\"b")), said(named, "a\"b", true));
+        assert_eq!(read(&CHAT, named, None), said(named, "a\"b", true));
+        let param = |read: Result<_, Fault>| {
+            read.map(|_: (String, String, bool)| ()).map_err(|fault| (fault.param, fault.code))
+        };
+        assert_eq!(param(read(&CHAT, named, Some("a"))), Err((Some("model".into()), Some("invalid_value"))));
+        assert_eq!(param(read(&CHAT, body, None)), Err((Some("model".into()), Some("missing_required_parameter"))));
+        assert_eq!(
+            param(read(&CHAT, "{ }", Some("m"))),
+            Err((Some("messages".into()), Some("missing_required_parameter")))
+        );
+        let contents = r#"{"contents":[{"role":"user","parts":[{"text":"x"}]}]}"#;
+        assert_eq!(read(&GEMINI, contents, Some("m")), said(contents, "m", false), "where the path alone names it");
+    }
+
+    #[test]
     fn flaws_are_named_once_each() {
         for (flaws, comment) in [
             (Flaws::default(), ""),
+            (Flaws { broken_calls: 2, not_json: false }, ": x-portcullis-dropped: tool_calls[].function.arguments\n\n"),
+            (Flaws { broken_calls: 0, not_json: true }, ": x-portcullis-dropped: response_format\n\n"),
             (
-                Flaws { broken_calls: 2, ..Flaws::default() },
-                ": x-portcullis-dropped: tool_calls[].function.arguments\n\n",
-            ),
-            (Flaws { not_json: true, ..Flaws::default() }, ": x-portcullis-dropped: response_format\n\n"),
-            (
-                Flaws { broken_calls: 1, not_json: true, not_sealed: false },
+                Flaws { broken_calls: 1, not_json: true },
                 ": x-portcullis-dropped: tool_calls[].function.arguments, response_format\n\n",
             ),
         ] {

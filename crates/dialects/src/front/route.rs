@@ -1,5 +1,6 @@
 //! The paths of requests. Clients make some of them from a base URL that ends with a slash, or has
-//! no version: so a path may have too many slashes, and no `/v1`.
+//! no version: so a path may have too many slashes, and no `/v1`. Azure's clients put `/openai` in
+//! front of OpenAI's paths, and often the model.
 
 use super::ModelsAsked;
 use crate::wire::percent;
@@ -7,16 +8,50 @@ use crate::wire::percent;
 /// What a path says of a request, where the format says it there and not in the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The model's id, decoded. `None` if the body says which model is asked for, and whether for a
-    /// stream.
+    /// The model's id, decoded. `None` if only the body says which model is asked for, and whether
+    /// for a stream.
     pub model: Option<String>,
     /// Whether a stream is asked for.
     pub stream: bool,
 }
 
-/// Routes a path that says nothing.
+/// The paths of OpenAI's that Azure has below `/openai`, and whether it has them below the model,
+/// too.
+const OF_AZURE: [(&str, bool); 11] = [
+    ("audio/speech", true),
+    ("audio/transcriptions", true),
+    ("audio/translations", true),
+    ("chat/completions", true),
+    ("completions", true),
+    ("embeddings", true),
+    ("images/edits", true),
+    ("images/generations", true),
+    ("models", false),
+    ("moderations", false),
+    ("responses", false),
+];
+
+/// Routes a path that says nothing, but for the model if it is one of Azure's.
 pub(super) fn fixed(path: &str, wanted: &str) -> Option<Asked> {
-    after(path, wanted)?.trim_end_matches('/').is_empty().then(Asked::default)
+    let ends = after(path, wanted).is_some_and(|rest| rest.trim_end_matches('/').is_empty());
+    if ends { Some(Asked::default()) } else { deployed(path, wanted) }
+}
+
+/// Routes `/openai/deployments/{model}/…`.
+fn deployed(path: &str, wanted: &str) -> Option<Asked> {
+    OF_AZURE.contains(&(wanted, true)).then_some(())?;
+    let path = under(under(skip_slashes(path)?, "openai")?, "deployments")?;
+    let model = path.trim_end_matches('/').strip_suffix(wanted)?.strip_suffix('/')?.trim_end_matches('/');
+    let model = String::from_utf8(percent::decode(model)?).ok()?;
+    (!model.is_empty()).then_some(Asked { model: Some(model), stream: false })
+}
+
+/// Returns a path without the slashes before it, and without Azure's beginning if the wanted path
+/// may have that.
+pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
+    let path = skip_slashes(path)?;
+    let is_known = OF_AZURE.iter().any(|(known, _)| *known == wanted);
+    Some(under(path, "openai").filter(|_| is_known).unwrap_or(path))
 }
 
 /// Reads what a path without its version asks of the models.
@@ -34,7 +69,7 @@ pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
 
 /// Returns what follows this path: nothing, or a slash and more.
 pub(super) fn after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
-    let path = skip_slashes(path)?;
+    let path = without_azure(path, wanted)?;
     let mut rest = under(path, "v1").unwrap_or(path);
     for (number, part) in wanted.split('/').enumerate() {
         rest = if number == 0 { rest } else { skip_slashes(rest)? }.strip_prefix(part)?;
@@ -67,5 +102,38 @@ mod tests {
         assert_eq!(fixed("/v1/messages/batches", "messages"), None);
         assert_eq!(after("/v1/messages/batches", "messages"), Some("/batches"));
         assert_eq!(after("/v1/messagesx", "messages"), None);
+    }
+
+    #[test]
+    fn the_paths_of_azure_stand_for_those_of_openai() {
+        let of = |model: &str| Some(Asked { model: Some(model.to_owned()), stream: false });
+        for (path, wanted, expected) in [
+            ("/openai/v1/chat/completions", "chat/completions", Some(Asked::default())),
+            ("/openai/responses", "responses", Some(Asked::default())),
+            ("/openai/deployments/m/chat/completions", "chat/completions", of("m")),
+            ("//openai//deployments/m//images/edits/", "images/edits", of("m")),
+            ("/openai/deployments/org%2Fm%20x/embeddings", "embeddings", of("org/m x")),
+            ("/openai/deployments/org/m/embeddings", "embeddings", of("org/m")),
+            // The list is a closed one.
+            ("/openai/deployments/m/responses", "responses", None),
+            ("/openai/deployments/m/models", "models", None),
+            ("/openai/v1/messages", "messages", None),
+            ("/openai/v1/rerank", "rerank", None),
+            ("/openai/deployments//embeddings", "embeddings", None),
+            ("/openai/deployments/embeddings", "embeddings", None),
+            ("/openai/deployments/m/v1/embeddings/x", "embeddings", None),
+            ("/openai/deployments/%zz/embeddings", "embeddings", None),
+            ("/openai/deployments/%ff/embeddings", "embeddings", None),
+            ("/openaix/v1/embeddings", "embeddings", None),
+            ("/v1/openai/embeddings", "embeddings", None),
+            ("/openai/v1/openai/v1/embeddings", "embeddings", None),
+        ] {
+            assert_eq!(fixed(path, wanted), expected, "{path}");
+        }
+        assert_eq!(
+            fixed("/openai/deployments/m/chat/completions", "completions"),
+            of("m/chat"),
+            "the doors' order decides"
+        );
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::price::Price;
+
 /// A kind of endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
@@ -85,6 +87,24 @@ impl Endpoint {
         self.is_conversation() || self == Endpoint::Completions
     }
 
+    /// Returns whether a price says what its answers cost.
+    pub fn is_priced_by(self, price: &Price) -> bool {
+        let (by_tokens, by_answers) = (price.rates.is_some(), price.per_request.is_some());
+        by_answers
+            || match self {
+                Endpoint::Chat
+                | Endpoint::Responses
+                | Endpoint::Messages
+                | Endpoint::Completions
+                | Endpoint::Embeddings
+                | Endpoint::Rerank
+                | Endpoint::Moderations => by_tokens,
+                Endpoint::Images | Endpoint::Edits => price.per_image.is_some(),
+                Endpoint::Speech => price.per_character.is_some(),
+                Endpoint::Transcriptions | Endpoint::Translations => price.per_second.is_some(),
+            }
+    }
+
     /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
     /// gets as many.
     pub fn least_tokens(self) -> u64 {
@@ -95,5 +115,33 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::neutral::price::{Each, Rates, Usd};
+
+    #[test]
+    fn a_price_is_one_for_the_kinds_of_endpoint_that_are_charged_by_it() {
+        let none = Price::default();
+        let each = Some(Each(1));
+        for (price, priced) in [
+            (none, ""),
+            (
+                Price { rates: Some(Rates::default()), ..none },
+                "chat responses messages completions embeddings rerank moderations",
+            ),
+            (Price { per_image: each, ..none }, "images image_edits"),
+            (Price { per_character: each, ..none }, "speech"),
+            (Price { per_second: each, ..none }, "transcriptions translations"),
+        ] {
+            let kinds = Endpoint::ALL.into_iter().filter(|kind| kind.is_priced_by(&price));
+            assert_eq!(kinds.map(Endpoint::name).collect::<Vec<_>>().join(" "), priced, "{price:?}");
+        }
+        for price in [Price::FREE, Price { per_request: Some(Usd::ZERO), ..none }] {
+            assert!(Endpoint::ALL.into_iter().all(|kind| kind.is_priced_by(&price)), "{price:?}");
+        }
     }
 }

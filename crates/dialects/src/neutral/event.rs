@@ -2,6 +2,7 @@
 //! streams.
 
 use super::fault::StreamFault;
+use super::usage::Units;
 
 /// One piece of an answer. Events come in the order of the answer. A buffered answer has the same
 /// events as a stream. A number is the index of a choice.
@@ -39,6 +40,8 @@ pub enum Event<'a> {
     Finish(u32, Finish),
     /// All tokens that the answer used so far. The last such event counts.
     Usage(Tokens),
+    /// All that the answer used so far besides tokens. The last such event counts.
+    Units(Units),
     /// The end of a whole answer. A stream without it was cut.
     End,
 }

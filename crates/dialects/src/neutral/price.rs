@@ -1,13 +1,13 @@
 //! Prices and costs, computed exactly.
 //!
 //! A price is in millionths of a dollar for a million tokens. That is a million-millionth of a
-//! dollar for one token. A cost is in thousand-millionths of a dollar. It is rounded only once, so
-//! sums are sums of the amounts that were shown. An amount that is too large becomes the largest
-//! amount.
+//! dollar for one token, which is also the unit of the prices of pictures, sound and characters. A
+//! cost is in thousand-millionths of a dollar. It is rounded only once, so sums are sums of the
+//! amounts that were shown. An amount that is too large becomes the largest amount.
 
 use std::fmt;
 
-use super::usage::{Source, Usage};
+use super::usage::{Source, Units, Usage};
 
 /// An amount of US dollars, in thousand-millionths. It is shown as an exact decimal, `0.000123`,
 /// which is a JSON number too.
@@ -57,6 +57,17 @@ impl fmt::Display for Usd {
     }
 }
 
+/// The price of one thing, in million-millionths of a dollar. It is shown as an exact decimal of
+/// dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Each(pub u64);
+
+impl fmt::Display for Each {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        decimal(f, self.0, 1_000_000_000_000, 12)
+    }
+}
+
 /// The price of a million tokens, for display in dollars as in the catalog. The number is the price
 /// of one token in million-millionths of a dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,13 +104,20 @@ pub struct Rates {
     pub thinking: u64,
 }
 
-/// What a model's answers cost. The default is that they cost nothing.
+/// What a model's answers cost. `None` is what the price does not say: it costs nothing here, and
+/// the gateway asks for no answer that is charged by it where money is limited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Price {
     /// What the tokens cost.
-    pub rates: Rates,
+    pub rates: Option<Rates>,
     /// What each answer costs, besides.
-    pub per_request: Usd,
+    pub per_request: Option<Usd>,
+    /// What each picture costs.
+    pub per_image: Option<Each>,
+    /// What a second of sound costs.
+    pub per_second: Option<Each>,
+    /// What each character costs that is spoken.
+    pub per_character: Option<Each>,
     /// What all tokens of an answer cost instead, where its prompt is a long one.
     pub long: Option<Long>,
 }
@@ -114,6 +132,16 @@ pub struct Long {
 }
 
 impl Price {
+    /// The price of what is free.
+    pub const FREE: Price = Price {
+        rates: Some(Rates { input: 0, output: 0, cached_input: 0, cache_write: 0, thinking: 0 }),
+        per_request: Some(Usd::ZERO),
+        per_image: Some(Each(0)),
+        per_second: Some(Each(0)),
+        per_character: Some(Each(0)),
+        long: None,
+    };
+
     /// What an answer cost; nothing where there was none.
     pub fn cost(&self, usage: &Usage) -> Usd {
         if usage.source == Source::None {
@@ -125,35 +153,42 @@ impl Price {
         let thinking = usage.reasoning.min(usage.completion);
         let plain = usage.prompt - cached - cache_write;
         let each = self.at(usage.prompt);
-        self.sum([
+        let tokens = [
             (plain, each.input),
             (cached, each.cached_input),
             (cache_write, each.cache_write),
             (usage.completion - thinking, each.output),
             (thinking, each.thinking),
-        ])
+        ];
+        self.sum(&tokens, &usage.units)
     }
 
-    /// Returns the highest possible cost of an answer with at most so many tokens, of any kind.
-    pub fn most(&self, prompt: u64, completion: u64) -> Usd {
+    /// Returns the highest possible cost of an answer with at most so many tokens, of any kind, and
+    /// so many other units.
+    pub fn most(&self, prompt: u64, completion: u64, units: &Units) -> Usd {
         let dearest =
             |each: Rates| (each.input.max(each.cached_input).max(each.cache_write), each.output.max(each.thinking));
         let ((read, written), (long_read, long_written)) = (dearest(self.at(0)), dearest(self.at(prompt)));
-        self.sum([(prompt, read.max(long_read)), (completion, written.max(long_written))])
+        self.sum(&[(prompt, read.max(long_read)), (completion, written.max(long_written))], units)
     }
 
     /// What each token costs where the prompt has so many.
     fn at(&self, prompt: u64) -> Rates {
-        self.long.filter(|long| prompt > long.above).map_or(self.rates, |long| long.rates)
+        self.long.filter(|long| prompt > long.above).map_or(self.rates.unwrap_or_default(), |long| long.rates)
     }
 
     /// Returns the sum with the price of the answer, rounded once, half up.
-    fn sum<const KINDS: usize>(&self, kinds: [(u64, u64); KINDS]) -> Usd {
-        let picos = kinds
-            .iter()
-            .fold(0_u128, |sum, (tokens, each)| sum.saturating_add(u128::from(*tokens) * u128::from(*each)));
-        let nanos = u64::try_from(picos.saturating_add(500) / 1_000).unwrap_or(u64::MAX);
-        Usd(nanos).plus(self.per_request)
+    fn sum(&self, tokens: &[(u64, u64)], units: &Units) -> Usd {
+        let each = |price: Option<Each>| price.map_or(0, |Each(picos)| picos);
+        let others =
+            [(u64::from(units.images), each(self.per_image)), (u64::from(units.characters), each(self.per_character))];
+        let all = tokens.iter().chain(&others);
+        let picos = all.fold(0_u128, |sum, (count, each)| sum.saturating_add(u128::from(*count) * u128::from(*each)));
+        // A price of a second is a price of a thousand milliseconds.
+        let sound = u128::from(units.millis) * u128::from(each(self.per_second));
+        let nanos = picos.saturating_mul(1_000).saturating_add(sound).saturating_add(500_000) / 1_000_000;
+        let answers = self.per_request.unwrap_or_default().0.saturating_mul(units.requests.max(1).into());
+        Usd(u64::try_from(nanos).unwrap_or(u64::MAX)).plus(Usd(answers))
     }
 }
 

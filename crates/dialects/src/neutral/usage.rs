@@ -1,4 +1,5 @@
-//! Usage is the number of tokens that an exchange used, and the source of that number.
+//! Usage is the number of tokens that an exchange used, and of other things that providers charge
+//! for; and the source of these numbers.
 //!
 //! The total is always the sum of prompt and completion, and is not stored. A count that nobody
 //! reported is an estimate, and stays marked as one. An implausible count of an upstream is not
@@ -22,6 +23,8 @@ pub struct Usage {
     pub cache_write: u64,
     /// The tokens of the completion that were thinking.
     pub reasoning: u64,
+    /// What was used besides tokens.
+    pub units: Units,
     /// The source of the counts.
     pub source: Source,
     /// The name of an implausible count of the upstream's. If there is one, the other counts are
@@ -45,6 +48,24 @@ impl Usage {
             ..Self::default()
         }
     }
+}
+
+/// What providers charge for besides tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Units {
+    /// The answers that are charged for. 0 counts as one.
+    pub requests: u32,
+    /// The pictures that were made.
+    pub images: u32,
+    /// The length of the sound that was read or made, in milliseconds.
+    pub millis: u32,
+    /// The characters of text that were spoken.
+    pub characters: u32,
+}
+
+impl Units {
+    /// Nothing besides tokens, and one answer.
+    pub const NONE: Units = Units { requests: 0, images: 0, millis: 0, characters: 0 };
 }
 
 /// The source of the counts of a [`Usage`].

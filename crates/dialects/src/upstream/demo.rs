@@ -6,16 +6,17 @@
 //! models fail on purpose, so that everybody can see what then happens.
 
 mod calls;
+mod others;
 mod sample;
 
 use std::time::Duration;
 
 use super::openai;
-use super::protocol::{BaseUrl, Prices, Protocol};
+use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
 use crate::front::STANDARD;
 use crate::neutral::answer::{AnswerOptions, Draft};
 use crate::neutral::traits::{Thinking, Traits};
-use crate::neutral::{AnswerHeader, Effort, Event, Family, Finish, Format, PartKind, Request, Tokens};
+use crate::neutral::{AnswerHeader, Effort, Endpoint, Event, Family, Finish, Format, PartKind, Request, Tokens};
 use calls::NextAct;
 
 /// The demo account, which calls nobody.
@@ -23,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "demo",
     about: "Answers by itself, without a network and without a credential: for trying things out.",
     base_url: BaseUrl::Nowhere,
+    endpoints: Endpoints { others: &OTHERS, usual: |_, _| &SERVED, ..ENDPOINTS },
     traits: |_| Traits { thinking: Thinking::Effort, ..Traits::UNKNOWN },
     prices: |_| Prices::Free,
     error: |_, head, body| openai::error(body, head.content_type),
@@ -30,6 +32,17 @@ pub static PROTOCOL: Protocol = Protocol {
     family: Some(Family::Demo),
     ..Protocol::COMMON
 };
+
+/// The kinds of endpoint that it has beside chat.
+const OTHERS: [(Endpoint, &Protocol); 4] = [
+    (Endpoint::Completions, &openai::beside::COMPLETIONS),
+    (Endpoint::Rerank, &openai::beside::RERANK),
+    (Endpoint::Moderations, &openai::beside::MODERATIONS),
+    (Endpoint::Images, &openai::beside::IMAGES),
+];
+/// All kinds of endpoint that it has.
+const SERVED: [Endpoint; 5] =
+    [Endpoint::Chat, Endpoint::Completions, Endpoint::Rerank, Endpoint::Moderations, Endpoint::Images];
 
 /// The pause before the first word of the slow model: longer than callers wait for a sign of life.
 const SLOW: Duration = Duration::from_secs(30);
@@ -60,9 +73,18 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
-/// Returns the answer to a request's body. Returns `None` if the model that it names is down, so
-/// that nobody answers.
-pub fn reply(body: &[u8], stream: bool) -> Option<Reply> {
+/// Returns the answer to a request's body at a path. `length` is that of the whole body, of which
+/// a form shows no more. Returns `None` if the model that it names is down, so that nobody answers.
+pub fn reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Reply> {
+    if let Some(answer) = others::answer(path, body, length) {
+        return Some(answer.map_or_else(refusal, |(content_type, pieces)| Reply {
+            status: 200,
+            retry_after: None,
+            content_type,
+            pieces: paused(pieces),
+            breaks: false,
+        }));
+    }
     let model = (STANDARD.envelope)(body).map(|envelope| envelope.model).unwrap_or_default();
     match model.as_str() {
         "demo-down" => return None,
@@ -101,6 +123,19 @@ fn busy() -> Reply {
         pieces: vec![Piece { pause: Duration::ZERO, bytes: bytes.to_vec() }],
         breaks: false,
     }
+}
+
+/// Returns the answer to a request that asks for too much.
+fn refusal(message: String) -> Reply {
+    let error = serde_json::json!({ "error": { "message": message, "type": "invalid_request_error", "param": null, "code": null } });
+    let pieces = paused(vec![error.to_string().into_bytes()]);
+    Reply { status: 400, retry_after: None, content_type: "application/json", pieces, breaks: false }
+}
+
+/// Puts a pause before each piece but the first.
+fn paused(pieces: Vec<Vec<u8>>) -> Vec<Piece> {
+    let pause = |index| if index == 0 { Duration::ZERO } else { BETWEEN_WORDS };
+    pieces.into_iter().enumerate().map(|(index, bytes)| Piece { pause: pause(index), bytes }).collect()
 }
 
 /// What the demo says.
@@ -185,8 +220,7 @@ impl Said {
         let _usage = draft.end(None);
         written.push(std::mem::take(draft.out()));
         written.retain(|bytes| !bytes.is_empty());
-        let pause = |index| if index == 0 { Duration::ZERO } else { BETWEEN_WORDS };
-        written.into_iter().enumerate().map(|(index, bytes)| Piece { pause: pause(index), bytes }).collect()
+        paused(written)
     }
 
     /// Returns the usage: one token for each word that was read, thought or said.

@@ -1,7 +1,7 @@
 //! What targets cost.
 
 use super::*;
-use crate::conf::price::{Long, Origin, Price, Rates, Usd};
+use crate::conf::price::{Each, Long, Origin, Price, Rates, Usd};
 
 /// Accounts of many kinds, and the model `m` with these fields, in line 14.
 fn catalog(fields: &str) -> String {
@@ -36,21 +36,34 @@ fn check(fields: &str, expected: &[&str]) {
 fn a_price_is_read_exactly_and_fills_itself_in() {
     let rates =
         Rates { input: 150_000, output: 600_000, cached_input: 150_000, cache_write: 150_000, thinking: 600_000 };
-    let least = Price { rates, per_request: Usd::ZERO, long: None };
+    let least = Price { rates: Some(rates), ..Price::default() };
     let local = |price: &str| format!("targets: [{{account: local}}], price: {{{price}}}");
     assert_eq!(price(&local("input: 0.15, output: 0.60")), Some((least, Origin::Model)));
     assert_eq!(price(&local("input: 15e-02, output: 6.0E-1")), Some((least, Origin::Model)));
     let all =
         "input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.1875, thinking: 0.000001, per_request: 0.001";
     let rates = Rates { cached_input: 75_000, cache_write: 187_500, thinking: 1, ..rates };
-    let whole = Price { rates, per_request: Usd(1_000_000), long: None };
+    let whole = Price { rates: Some(rates), per_request: Some(Usd(1_000_000)), ..Price::default() };
     assert_eq!(price(&local(all)), Some((whole, Origin::Model)));
     let rates =
         Rates { input: 300_000, output: 900_000, cached_input: 300_000, cache_write: 300_000, thinking: 900_000 };
     let long = Long { above: 200_000, rates };
     let written = format!("{all}, long: {{above: 200000, input: 0.3, output: 0.9}}");
     assert_eq!(price(&local(&written)), Some((Price { long: Some(long), ..whole }, Origin::Model)));
-    assert_eq!(price(&local("input: 0, output: 0")), Some((Price::default(), Origin::Model)));
+    let free = Price { rates: Some(Rates::default()), ..Price::default() };
+    assert_eq!(price(&local("input: 0, output: 0")), Some((free, Origin::Model)));
+    let each = |picos: u64| Some(Each(picos));
+    let units = Price {
+        per_request: Some(Usd(2_000_000)),
+        per_image: each(40_000_000_000),
+        per_second: each(11_111_111),
+        per_character: each(15_000_000),
+        ..Price::default()
+    };
+    let written = "per_request: 0.002, per_image: 0.04, per_second: 0.000011111111, per_character: 15e-6";
+    assert_eq!(price(&local(written)), Some((units, Origin::Model)));
+    let both = format!("input: 0.15, output: 0.6, {written}");
+    assert_eq!(price(&local(&both)), Some((Price { rates: least.rates, ..units }, Origin::Model)));
 }
 
 #[test]
@@ -59,11 +72,11 @@ fn the_nearest_price_counts_and_it_is_a_whole_one() {
         "targets: [{account: local, price: {input: 1, output: 2}}], price: {input: 3, output: 4, per_request: 5}";
     let (told, from) = price(both).unwrap();
     assert_eq!(
-        (told.rates.input, told.rates.output, told.per_request, from),
-        (1_000_000, 2_000_000, Usd::ZERO, Origin::Target)
+        (told.rates.unwrap().input, told.rates.unwrap().output, told.per_request, from),
+        (1_000_000, 2_000_000, None, Origin::Target)
     );
     let (told, from) = price("targets: [{account: openai, model: gpt-4o-mini}], price: {input: 3, output: 4}").unwrap();
-    assert_eq!((told.rates.input, from), (3_000_000, Origin::Model));
+    assert_eq!((told.rates.unwrap().input, from), (3_000_000, Origin::Model));
 }
 
 #[test]
@@ -78,12 +91,12 @@ fn well_known_models_have_a_price_where_their_provider_serves_them() {
     ] {
         let found = price(&format!("targets: [{{account: {account}, model: \"{model}\"}}]"));
         assert_eq!(
-            found.map(|(price, from)| (price.rates.input, from)),
+            found.map(|(price, from)| (price.rates.unwrap().input, from)),
             Some((input, Origin::List)),
             "{account} {model}"
         );
     }
-    assert_eq!(price("targets: [{account: demo}]"), Some((Price::default(), Origin::Demo)));
+    assert_eq!(price("targets: [{account: demo}]"), Some((Price::FREE, Origin::Demo)));
     for (account, model) in [
         ("openai", "gpt-4o-mini-tuned"),
         ("europe", "gpt-4o-mini"),
@@ -101,6 +114,18 @@ fn well_known_models_have_a_price_where_their_provider_serves_them() {
 fn all_that_is_wrong_with_a_price_is_said() {
     check("targets: [{account: local}], price: {}", &["price.input: is missing", "price.output: is missing"]);
     check("targets: [{account: local}], price: {input: 1}", &["price.output: is missing"]);
+    check(
+        "targets: [{account: local}], price: {per_image: 1, thinking: 1}",
+        &["price.input: is missing", "price.output: is missing"],
+    );
+    check(
+        "targets: [{account: local}], price: {per_request: 1, per_second: 1e-13, per_character: -1, per_image: 1000001}",
+        &[
+            "price.per_image: must be at most 1000000",
+            "price.per_second: must have at most twelve decimals",
+            "price.per_character: must be a number that is 0 or more",
+        ],
+    );
     check(
         "targets: [{account: local, price: {output: 1}}], price: {input: 1}",
         &["price.output: is missing", "targets[0].price.input: is missing"],

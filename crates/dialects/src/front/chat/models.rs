@@ -1,12 +1,12 @@
 //! OpenAI's lists of models.
 
-use crate::front::route::{listed, skip_slashes, under};
+use crate::front::route::{listed, under, without_azure};
 use crate::front::{ListedModel, ModelLists};
 use crate::wire::json::Writer;
 
 pub(in crate::front) const LISTS: ModelLists = ModelLists {
     route: |path| {
-        let path = skip_slashes(path)?;
+        let path = without_azure(path, "models")?;
         listed(under(path, "v1").unwrap_or(path))
     },
     // Everybody gets this format who does not ask for another.

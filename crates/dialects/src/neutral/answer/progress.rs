@@ -141,7 +141,9 @@ impl AnswerProgress {
 
     #[inline]
     fn follow(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if self.unsigned.is_some() && !matches!(event, Event::Reasoning(..) | Event::Id(_) | Event::Usage(_)) {
+        if self.unsigned.is_some()
+            && !matches!(event, Event::Reasoning(..) | Event::Id(_) | Event::Usage(_) | Event::Units(_))
+        {
             self.sign(&event, writer)?;
         }
         match event {
@@ -179,6 +181,7 @@ impl AnswerProgress {
             Event::Media(index, mime, data) => self.media(index, mime, data, writer)?,
             Event::Finish(index, finish) => self.choice(index)?.1.finish = Some(finish),
             Event::Usage(tokens) => self.tally.count(tokens),
+            Event::Units(units) => self.tally.count_units(units),
             Event::End => self.ended = true,
         }
         Ok(())
@@ -194,11 +197,11 @@ impl AnswerProgress {
     }
 
     /// Writes the signature of a thought, or a redacted one, and seals it for callers who carry it.
-    fn end_thought(&mut self, text: &str, is_redacted: bool, writer: &mut dyn AnswerWriter) {
+    fn end_thought(&self, text: &str, is_redacted: bool, writer: &mut dyn AnswerWriter) {
         let mut text = Cow::Borrowed(text);
         if let (Some(seal), Carries::WithThoughts) = (&self.seal, writer.carries()) {
             let sealed = if is_redacted { seal.redacted(&text) } else { seal.signature(&text) };
-            let Some(sealed) = sealed else { return self.flaws.not_sealed = true };
+            let Some(sealed) = sealed else { return };
             text = sealed.into();
         }
         if is_redacted { writer.redacted(&text) } else { writer.signed(&text) }
@@ -352,11 +355,7 @@ impl AnswerProgress {
             Carries::Nowhere => signature,
             carries @ (Carries::WithThoughts | Carries::WithCalls) => {
                 let is_shown = carries == Carries::WithThoughts && !self.hide_reasoning;
-                let is_kept = kept.is_some();
                 sealed = self.seal.as_ref().zip(kept).and_then(|(seal, kept)| seal.of_call(kept, is_shown));
-                let has_some = is_kept || self.thoughts.as_ref().is_some_and(|thoughts| thoughts.is_too_much);
-                let wants_some = self.seal.is_some() && has_some && (!is_shown || signature.is_some());
-                self.flaws.not_sealed |= wants_some && sealed.is_none();
                 sealed.as_deref()
             }
         };
@@ -460,7 +459,6 @@ impl ChoiceProgress {
         Flaws {
             broken_calls: self.broken,
             not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()),
-            ..Flaws::default()
         }
     }
 

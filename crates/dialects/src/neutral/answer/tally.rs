@@ -4,12 +4,13 @@
 use super::AnswerHeader;
 use crate::neutral::Tokens;
 use crate::neutral::price::{ShowCost, Usd};
-use crate::neutral::usage::{MOST, Source, Usage, estimate};
+use crate::neutral::usage::{MOST, Source, Units, Usage, estimate};
 
 /// The counts so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     tokens: Tokens,
+    units: Units,
     /// The name of a count of the upstream's that no answer can have. Then none of its last counts
     /// is kept.
     doubted: Option<&'static str>,
@@ -76,6 +77,11 @@ impl Tally {
         };
     }
 
+    /// Takes the upstream's counts of other things; the last ones count.
+    pub(crate) fn count_units(&mut self, units: Units) {
+        self.units = units;
+    }
+
     /// Takes the counts of an answer that was counted before: the upstream's, or an estimate.
     pub(crate) fn count_again(&mut self, usage: &Usage) {
         let some = |count: u64| (count > 0).then_some(count);
@@ -87,6 +93,7 @@ impl Tally {
             cache_write: some(usage.cache_write),
             reasoning: some(usage.reasoning),
         });
+        self.count_units(usage.units);
     }
 
     /// Returns whether the upstream has counted anything.
@@ -111,6 +118,7 @@ impl Tally {
                 Some(_) if !self.is_estimate => Source::Reported,
                 Some(_) | None => Source::Estimated,
             },
+            units: self.units,
             doubted: self.doubted,
         }
     }
@@ -169,6 +177,20 @@ fn doubted(tokens: &Tokens) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_units_are_kept_beside_tokens_that_nobody_counted() {
+        let mut tally = Tally { prompt_bytes: 8, ..Tally::default() };
+        let units = Units { images: 2, ..Units::NONE };
+        tally.count_units(units);
+        tally.count(Tokens::default());
+        assert_eq!(tally.usage(), Usage { units, ..Usage::estimated(8, 0) });
+        tally.count(Tokens { prompt: Some(MOST + 1), ..Tokens::default() });
+        assert_eq!((tally.usage().units, tally.usage().doubted), (units, Some("prompt_tokens")));
+        let mut again = Tally::default();
+        again.count_again(&tally.usage());
+        assert_eq!(again.usage().units, units);
+    }
 
     #[test]
     fn a_sealed_thought_counts_until_the_upstream_has_counted_the_answer() {

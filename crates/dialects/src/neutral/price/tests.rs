@@ -4,11 +4,11 @@ use super::*;
 
 fn price([input, output, cached_input, cache_write, thinking, per_request]: [u64; 6]) -> Price {
     let rates = Rates { input, output, cached_input, cache_write, thinking };
-    Price { rates, per_request: Usd(per_request), long: None }
+    Price { rates: Some(rates), per_request: Some(Usd(per_request)), ..Price::default() }
 }
 
 fn usage(prompt: u64, completion: u64, cached: u64, cache_write: u64, reasoning: u64) -> Usage {
-    Usage { prompt, completion, cached, cache_write, reasoning, source: Source::Reported, doubted: None }
+    Usage { prompt, completion, cached, cache_write, reasoning, source: Source::Reported, ..Usage::default() }
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn each_kind_of_token_has_its_price() {
     let price = price([3_000_000, 15_000_000, 300_000, 3_750_000, 15_000_000, 10_000_000]);
     let told = price.cost(&usage(1_000, 100, 600, 300, 40));
     assert_eq!(told.to_string(), "0.013105", "100 x 3 + 600 x 0.3 + 300 x 3.75 + 100 x 15 millionths, and a cent");
-    assert_eq!(price.most(1_000, 100).to_string(), "0.01525");
+    assert_eq!(price.most(1_000, 100, &Units::NONE).to_string(), "0.01525");
 }
 
 #[test]
@@ -44,8 +44,32 @@ fn a_long_prompt_makes_all_of_it_dearer() {
     let price = Price { long: Some(Long { above: 1_000, rates }), ..price([1_000, 1_000, 100, 1_000, 1_000, 7]) };
     assert_eq!(price.cost(&usage(1_000, 10, 0, 0, 0)), Usd(1_000 + 10 + 7));
     assert_eq!(price.cost(&usage(1_001, 10, 600, 300, 4)), Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7));
-    assert_eq!(price.most(1_000, 10), Usd(1_000 + 10 + 7));
-    assert_eq!(price.most(1_001, 10), Usd(1_001 * 4 + 10 * 5 + 7));
+    assert_eq!(price.most(1_000, 10, &Units::NONE), Usd(1_000 + 10 + 7));
+    assert_eq!(price.most(1_001, 10, &Units::NONE), Usd(1_001 * 4 + 10 * 5 + 7));
+}
+
+#[test]
+fn each_unit_has_its_price_and_the_sum_is_rounded_once() {
+    let each = |text: u64| Some(Each(text));
+    // 4 cents a picture, 0.6 cents a minute, 15 dollars for a million characters, a cent an answer.
+    let price = Price {
+        per_request: Some(Usd(10_000_000)),
+        per_image: each(40_000_000_000),
+        per_second: each(100_000_000),
+        per_character: each(15_000_000),
+        ..Price::default()
+    };
+    let cost = |units: Units| price.cost(&Usage { units, ..usage(7, 7, 0, 0, 0) }).to_string();
+    assert_eq!(cost(Units::NONE), "0.01", "tokens have no price, and cost nothing");
+    assert_eq!(cost(Units { requests: 3, ..Units::NONE }), "0.03");
+    assert_eq!(cost(Units { images: 3, ..Units::NONE }), "0.13");
+    assert_eq!(cost(Units { millis: 12_340, ..Units::NONE }), "0.011234");
+    assert_eq!(cost(Units { characters: 1_001, ..Units::NONE }), "0.025015");
+    assert_eq!(cost(Units { requests: 2, images: 1, millis: 500, characters: 10 }), "0.0602");
+    // Alone, each of the two would be rounded down.
+    let price = Price { per_second: each(3_333_333_333), per_character: each(200), ..Price::default() };
+    let units = Units { millis: 1, characters: 1, ..Units::NONE };
+    assert_eq!(price.cost(&Usage { units, ..usage(0, 0, 0, 0, 0) }), Usd(3_334), "3,333.333333 and 0.2");
 }
 
 #[test]
@@ -74,9 +98,13 @@ fn parts_that_are_more_than_the_whole_count_as_the_whole() {
 
 #[test]
 fn too_much_is_the_most_there_is() {
+    const ALL: Units = Units { requests: u32::MAX, images: u32::MAX, millis: u32::MAX, characters: u32::MAX };
     let price = price([u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX]);
     assert_eq!(price.cost(&usage(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX)), Usd::MOST);
-    assert_eq!(price.most(u64::MAX, u64::MAX), Usd::MOST);
+    let each = Some(Each(u64::MAX));
+    let price = Price { per_image: each, per_second: each, per_character: each, ..price };
+    assert_eq!(price.cost(&Usage { units: ALL, ..usage(u64::MAX, u64::MAX, 0, 0, 0) }), Usd::MOST);
+    assert_eq!(price.most(u64::MAX, u64::MAX, &ALL), Usd::MOST);
 }
 
 fn prices() -> impl Strategy<Value = Price> {
@@ -89,8 +117,31 @@ fn prices() -> impl Strategy<Value = Price> {
 fn long_prices() -> impl Strategy<Value = Price> {
     let above = prop_oneof![0..=10_000_000_u64, any::<u64>()];
     (prices(), prices(), above, any::<bool>()).prop_map(|(short, long, above, has_long)| Price {
-        long: has_long.then_some(Long { above, rates: long.rates }),
+        long: has_long.then_some(Long { above, rates: long.rates.unwrap() }),
         ..short
+    })
+}
+
+/// Those of pictures, sound and characters.
+fn unit_prices() -> impl Strategy<Value = Price> {
+    let each = || prop::option::of(prop_oneof![0..=1_000_000_000_000_000_u64, any::<u64>()].prop_map(Each));
+    (each(), each(), each(), prop::option::of(0..=1_000_000_000_000_u64)).prop_map(
+        |(image, second, character, request)| Price {
+            per_request: request.map(Usd),
+            per_image: image,
+            per_second: second,
+            per_character: character,
+            ..Price::default()
+        },
+    )
+}
+
+fn units() -> impl Strategy<Value = Units> {
+    (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(requests, images, millis, characters)| Units {
+        requests,
+        images,
+        millis,
+        characters,
     })
 }
 
@@ -144,13 +195,47 @@ proptest! {
 
     #[test]
     fn to_reserve_more_never_costs_less(price in long_prices(), usage in usages(), prompt: u64, completion: u64) {
-        let more = price.most(usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
-        prop_assert!(price.most(usage.prompt, usage.completion) <= more);
+        let more = (usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
+        let more = price.most(more.0, more.1, &Units::NONE);
+        prop_assert!(price.most(usage.prompt, usage.completion, &Units::NONE) <= more);
     }
 
     #[test]
     fn nothing_costs_more_than_was_reserved(price in long_prices(), usage in usages(), prompt: u64, completion: u64) {
-        let reserved = price.most(usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
-        prop_assert!(price.cost(&usage) <= reserved);
+        let most = (usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
+        prop_assert!(price.cost(&usage) <= price.most(most.0, most.1, &usage.units));
+    }
+
+    /// In numbers that are small enough for plain sums.
+    #[test]
+    fn costs_of_units_are_exact(
+        each in prop::array::uniform3(0..=1_000_000_000_000_u64),
+        units in prop::array::uniform4(0..=1_000_000_u32),
+        per_request in 0..=1_000_000_000_u64,
+        tokens in 0..=1_000_000_u64,
+    ) {
+        let ([image, second, character], [requests, images, millis, characters]) = (each, units);
+        let rates = Some(Rates { input: 3, ..Rates::default() });
+        let [per_image, per_second, per_character] = each.map(|each| Some(Each(each)));
+        let price = Price { rates, per_request: Some(Usd(per_request)), per_image, per_second, per_character, long: None };
+        let of_units = u128::from(images) * u128::from(image) + u128::from(characters) * u128::from(character);
+        let femtos = (of_units + u128::from(tokens) * 3) * 1_000 + u128::from(millis) * u128::from(second);
+        let nanos = femtos / 1_000_000 + u128::from(femtos % 1_000_000 >= 500_000);
+        let all = nanos + u128::from(per_request) * u128::from(requests.max(1));
+        let units = Units { requests, images, millis, characters };
+        let cost = price.cost(&Usage { units, ..usage(tokens, 0, 0, 0, 0) });
+        prop_assert_eq!(cost, Usd(u64::try_from(all).unwrap_or(u64::MAX)).min(Usd::MOST));
+    }
+
+    #[test]
+    fn no_unit_costs_more_than_was_reserved(price in unit_prices(), units in units(), more in units()) {
+        let all = Units {
+            requests: units.requests.saturating_add(more.requests),
+            images: units.images.saturating_add(more.images),
+            millis: units.millis.saturating_add(more.millis),
+            characters: units.characters.saturating_add(more.characters),
+        };
+        let cost = price.cost(&Usage { units, ..usage(1, 1, 0, 0, 0) });
+        prop_assert!(cost <= price.most(1, 1, &all));
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 #[track_caller]
 fn said(request: &Value) -> Value {
     let body = request.to_string();
-    let whole = reply(body.as_bytes(), false).unwrap();
+    let whole = replied(body.as_bytes(), false).unwrap();
     let answer: Value =
         serde_json::from_slice(&whole.pieces.iter().flat_map(|p| p.bytes.clone()).collect::<Vec<u8>>()).expect("JSON");
     let message = answer["choices"][0]["message"].clone();
@@ -30,7 +30,7 @@ fn said(request: &Value) -> Value {
 
 /// What the events of a stream say together.
 fn streamed(request: &Value) -> Value {
-    let reply = reply(request.to_string().as_bytes(), true).unwrap();
+    let reply = replied(request.to_string().as_bytes(), true).unwrap();
     let mut all = json!({"content": "", "refusal": "", "reasoning_content": "", "tool_calls": []});
     for piece in &reply.pieces {
         let text = std::str::from_utf8(&piece.bytes).unwrap();
@@ -84,6 +84,11 @@ fn called(words: &Value, tools: &[&str], more: &Value) -> Vec<String> {
 
 /// The tools of an agent.
 const AGENT: [&str; 6] = ["Bash", "Read", "Write", "list_directory", "run_shell_command", "web_fetch"];
+
+/// The answer to a conversation.
+fn replied(body: &[u8], stream: bool) -> Option<Reply> {
+    reply("/chat/completions", body, body.len(), stream)
+}
 
 #[test]
 fn a_tool_is_called_where_the_words_ask_for_one() {
@@ -200,12 +205,12 @@ fn thinking_usage_and_the_most_tokens_are_as_asked() {
 fn nonsense_is_answered_and_some_models_fail() {
     for body in [&b"nonsense"[..], br#"{"messages":"x"}"#, br#"{"messages":[{}]}"#, b""] {
         for stream in [false, true] {
-            let reply = reply(body, stream).unwrap();
+            let reply = replied(body, stream).unwrap();
             assert!(reply.status == 200 && !reply.breaks && !reply.pieces.is_empty());
         }
     }
     let ask = |model: &str, stream| {
-        reply(json!({"model": model, "messages": [{"role": "user", "content": "x"}]}).to_string().as_bytes(), stream)
+        replied(json!({"model": model, "messages": [{"role": "user", "content": "x"}]}).to_string().as_bytes(), stream)
     };
     let length = |reply: &Reply| reply.pieces.iter().map(|piece| piece.bytes.len()).sum::<usize>();
     for stream in [false, true] {
@@ -234,5 +239,5 @@ fn long_names_and_long_answers_stay_small() {
     let schema = json!({"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": words}}});
     let asked = json!({"messages": [{"role": "user", "content": "x"}], "response_format": schema});
     assert_eq!(said(&asked)["content"], json!(words).to_string());
-    assert!(reply(asked.to_string().as_bytes(), true).unwrap().pieces.len() < 210);
+    assert!(replied(asked.to_string().as_bytes(), true).unwrap().pieces.len() < 210);
 }

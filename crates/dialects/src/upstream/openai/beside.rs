@@ -4,9 +4,11 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::error::hidden;
+use crate::neutral::usage::Units;
 use crate::neutral::{AnswerFault, Emit, Event, Field, FieldRefused, Finish, Reader, StreamFault, Tokens};
 use crate::upstream::shared::lenient::{Count, Object, counts};
 use crate::upstream::shared::text::Text;
@@ -125,6 +127,10 @@ impl<'a> Answer<'a> {
         // What is not written token by token has no completion.
         let tokens = answer.usage.as_ref().map(Counts::tokens).unwrap_or_default();
         emit(Event::Usage(Tokens { completion: tokens.completion.or(tokens.prompt.map(|_| 0)), ..tokens }));
+        if let Some(images) = answer.data.and_then(|data| serde_json::from_str::<Vec<IgnoredAny>>(data.get()).ok()) {
+            let images = u32::try_from(images.len()).unwrap_or(u32::MAX);
+            emit(Event::Units(Units { images, ..Units::NONE }));
+        }
         if let Some(choices) = answer.choices {
             let choices: Vec<Object<Choice<'_>>> = serde_json::from_str(choices.get())
                 .map_err(|_| AnswerFault::Nonsense("the answer has a choice that is none"))?;

@@ -4,7 +4,7 @@
 //! in which every number is zero or null counts nothing, and is treated as missing.
 
 use crate::neutral::price::ShowCost;
-use crate::neutral::usage::{MOST, Source, Usage, estimate};
+use crate::neutral::usage::{MOST, Source, Units, Usage, estimate};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
 use crate::wire::json::{Cursor, Span, slice};
@@ -116,6 +116,7 @@ impl Counts {
             cache_write: self.cache_write.unwrap_or(0),
             reasoning: self.reasoning.unwrap_or(0).min(completion),
             source,
+            units: Units::NONE,
             doubted: self.doubted,
         }
     }
@@ -356,7 +357,7 @@ mod tests {
         };
         let rates =
             Rates { input: 150_000, output: 600_000, cached_input: 20_000, thinking: 700_000, ..Rates::default() };
-        let price = Price { rates, ..Price::default() };
+        let price = Price { rates: Some(rates), ..Price::default() };
         let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
         let check = |object: String, shown, expected: String| {
             assert_eq!(String::from_utf8(write(Some(object.as_bytes()), &usage, shown)).unwrap(), expected);

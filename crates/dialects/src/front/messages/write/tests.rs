@@ -502,7 +502,7 @@ fn an_estimate_is_marked_and_what_was_asked_for_stands_beside_it() {
     assert_eq!(end(&told, &header(), None).get("x_portcullis"), None);
     assert_eq!(end(&told, &header(), None)["usage"].get("cost"), None);
     let rates = Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() };
-    let price = Price { rates, ..Price::default() };
+    let price = Price { rates: Some(rates), ..Price::default() };
     let shows = AnswerHeader { cost: ShowCost::At(Some(price)), ..header() };
     assert_eq!(end(&told, &shows, None)["usage"]["cost"], json!(0.000033));
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::neutral::UpstreamError;
-use crate::neutral::usage::Usage;
+use crate::neutral::usage::{Units, Usage};
 
 const USAGE: &str = r#""usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#;
 const REPORTED: Usage = Usage {
@@ -16,6 +16,7 @@ const REPORTED: Usage = Usage {
     cache_write: 0,
     reasoning: 0,
     source: Source::Reported,
+    units: Units::NONE,
     doubted: None,
 };
 
@@ -415,7 +416,13 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
 fn the_demo_answers_both_ways() {
     use crate::upstream::demo;
     let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"low"}"#;
-    let bytes = |stream| demo::reply(request, stream).unwrap().pieces.into_iter().map(|piece| piece.bytes);
+    let bytes = |stream| {
+        demo::reply("/chat/completions", request, request.len(), stream)
+            .unwrap()
+            .pieces
+            .into_iter()
+            .map(|piece| piece.bytes)
+    };
     let whole = answer(&header(false), &Quirks::NONE, true, &bytes(false).flatten().collect::<Vec<u8>>()).unwrap();
     conforms(std::str::from_utf8(&whole.body).unwrap());
     assert!(whole.usage.source == Source::Reported && whole.usage.prompt == 1 && whole.usage.reasoning > 5);

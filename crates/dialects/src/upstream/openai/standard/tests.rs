@@ -35,7 +35,8 @@ fn short(event: &Event<'_>) -> String {
         | Event::Id(_)
         | Event::Signed(_)
         | Event::Redacted(_)
-        | Event::Usage(_) => format!("{event:?}"),
+        | Event::Usage(_)
+        | Event::Units(_) => format!("{event:?}"),
     }
 }
 

@@ -1,0 +1,279 @@
+//! What the demo answers where no conversation is held: vectors, continued texts, orders of
+//! documents, pictures and sound. Each is made from the words of the request alone.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+/// The most bytes of a body of JSON.
+const LONGEST: usize = 1 << 20;
+/// The most numbers of an answer with vectors.
+const MOST_NUMBERS: usize = 1 << 18;
+/// The dimensions of a vector, if the request does not say it.
+const DIMENSIONS: u64 = 256;
+/// What continues every text.
+const CONTINUED: &str = " and this is where the demo account of Portcullis continues a text. No model was asked.";
+/// The most words of a continued text, if the request does not say it.
+const WORDS: u64 = 16;
+/// The width and the height of a picture, if the request does not say it; and the largest.
+const SIZE: [u32; 2] = [256, 1024];
+/// The word by which the demo takes a text for a harmful one.
+const HARMFUL: &str = "harmful";
+/// What a harmful text may be.
+const CATEGORIES: [&str; 13] = [
+    "harassment",
+    "harassment/threatening",
+    "hate",
+    "hate/threatening",
+    "illicit",
+    "illicit/violent",
+    "self-harm",
+    "self-harm/instructions",
+    "self-harm/intent",
+    "sexual",
+    "sexual/minors",
+    "violence",
+    "violence/graphic",
+];
+
+/// An answer: its type, and its body in pieces.
+pub(super) type Pieces = (&'static str, Vec<Vec<u8>>);
+
+/// Returns the answer at a path below the version, or why there is none. `length` is that of the
+/// whole body, of which a form shows no more. Returns `None` where conversations are held.
+pub(super) fn answer(path: &str, body: &[u8], length: usize) -> Option<Result<Pieces, String>> {
+    let write = |value: Value| ("application/json", vec![value.to_string().into_bytes()]);
+    let read = || -> Result<Value, String> {
+        let message = format!("The demo takes at most {LONGEST} bytes here.");
+        if length <= LONGEST { Ok(serde_json::from_slice(body).unwrap_or_default()) } else { Err(message) }
+    };
+    let heard = || json!({ "text": format!("The demo cannot hear. It got a form of {length} bytes.") });
+    Some(match path {
+        "/embeddings" => read().and_then(|asked| embeddings(&asked)).map(write),
+        "/completions" => read().map(|asked| completion(&asked)),
+        "/rerank" => read().map(|asked| write(rerank(&asked))),
+        "/moderations" => read().map(|asked| write(moderations(&asked))),
+        "/images/generations" => read().map(|asked| write(images(&asked))),
+        "/images/edits" => Ok(write(images(&Value::Null))),
+        "/audio/speech" => Ok(("audio/wav", vec![beep()])),
+        "/audio/transcriptions" | "/audio/translations" => Ok(write(heard())),
+        _ => return None,
+    })
+}
+
+/// Returns the texts of an input: one or several, or the numbers of their tokens.
+fn texts(input: Option<&Value>) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+    match input {
+        Some(Value::Array(list)) if list.iter().any(|one| !one.is_number()) => list.iter().map(text).collect(),
+        Some(one) => vec![text(one)],
+        None => vec![String::new()],
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+/// Counts each word as a token.
+fn tokens<'t>(texts: impl IntoIterator<Item = &'t String>) -> usize {
+    texts.into_iter().map(|text| words(text).count()).sum()
+}
+
+fn number(asked: &Value, name: &str, usual: u64, most: u64) -> u64 {
+    asked.get(name).and_then(Value::as_u64).unwrap_or(usual).clamp(1, most)
+}
+
+/// Returns the same number for the same text, whatever the machine (FNV-1a).
+fn hash(text: &str) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// Makes a vector of length 1 for each text. Texts with many words in common have near vectors.
+fn embeddings(asked: &Value) -> Result<Value, String> {
+    let texts = texts(asked.get("input"));
+    let dimensions = number(asked, "dimensions", DIMENSIONS, 4096);
+    let size = usize::try_from(dimensions).unwrap_or(1);
+    if texts.len().saturating_mul(size) > MOST_NUMBERS {
+        return Err(format!("The demo gives at most {MOST_NUMBERS} numbers at once: send fewer texts."));
+    }
+    let in_base64 = asked.get("encoding_format").and_then(Value::as_str) == Some("base64");
+    let vector = |text: &String| {
+        let mut vector = vec![0_f32; size];
+        for hash in words(text).map(|word| hash(&word)) {
+            let place = usize::try_from(hash % dimensions).unwrap_or(0);
+            if let Some(number) = vector.get_mut(place) {
+                *number += if hash >> 63 == 0 { 1.0 } else { -1.0 };
+            }
+        }
+        let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+        match vector.first_mut() {
+            Some(first) if length == 0.0 => *first = 1.0,
+            _ => vector.iter_mut().for_each(|number| *number /= length),
+        }
+        if in_base64 {
+            let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+            Value::from(BASE64.encode(bytes))
+        } else {
+            vector.iter().map(|number| f64::from(*number)).collect()
+        }
+    };
+    let data = texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| json!({ "object": "embedding", "index": index, "embedding": vector(text) }));
+    let data: Value = data.collect();
+    let read = tokens(&texts);
+    Ok(
+        json!({ "object": "list", "data": data, "model": "demo", "usage": { "prompt_tokens": read, "total_tokens": read } }),
+    )
+}
+
+/// Continues each prompt with the same words, whole or as a stream.
+fn completion(asked: &Value) -> Pieces {
+    let prompts = texts(asked.get("prompt"));
+    let most = usize::try_from(number(asked, "max_tokens", WORDS, 1000)).unwrap_or(usize::MAX);
+    let choices = usize::try_from(number(asked, "n", 1, 10)).unwrap_or(1);
+    let echo = asked.get("echo").and_then(Value::as_bool).unwrap_or(false);
+    let said: Vec<&str> = CONTINUED.split_inclusive(' ').filter(|word| *word != " ").collect();
+    let (is_cut, said) = (said.len() > most, said.into_iter().take(most).collect::<Vec<_>>());
+    let finish = if is_cut { "length" } else { "stop" };
+    let all: Vec<&String> = prompts.iter().flat_map(|prompt| std::iter::repeat_n(prompt, choices)).take(1000).collect();
+    let (read, written) = (tokens(&prompts), said.len().saturating_mul(all.len()));
+    let usage = json!({ "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written });
+    let choice = |index: usize, text: String, finish: Option<&str>| json!({ "index": index, "text": text, "logprobs": null, "finish_reason": finish });
+    let object = |choices: Vec<Value>| json!({ "id": "cmpl-demo", "object": "text_completion", "created": 0, "model": "demo", "choices": choices });
+    let begin = |prompt: &String| if echo { prompt.clone() } else { String::new() };
+    if asked.get("stream").and_then(Value::as_bool) != Some(true) {
+        let each =
+            all.iter().enumerate().map(|(index, prompt)| choice(index, begin(prompt) + &said.concat(), Some(finish)));
+        let mut whole = object(each.collect());
+        if let Some(whole) = whole.as_object_mut() {
+            whole.insert("usage".to_owned(), usage);
+        }
+        return ("application/json", vec![whole.to_string().into_bytes()]);
+    }
+    let event = |value: &Value| format!("data: {value}\n\n").into_bytes();
+    let mut pieces = Vec::new();
+    for (index, prompt) in all.into_iter().enumerate() {
+        let first = begin(prompt);
+        let texts =
+            std::iter::once(first).filter(|first| !first.is_empty()).chain(said.iter().map(|word| (*word).to_owned()));
+        pieces.extend(texts.map(|text| event(&object(vec![choice(index, text, None)]))));
+        pieces.push(event(&object(vec![choice(index, String::new(), Some(finish))])));
+    }
+    let mut last = object(Vec::new());
+    if let Some(last) = last.as_object_mut() {
+        last.insert("usage".to_owned(), usage);
+    }
+    pieces.push([event(&last), b"data: [DONE]\n\n".to_vec()].concat());
+    ("text/event-stream", pieces)
+}
+
+/// Orders documents by the share of the query's words that they have.
+fn rerank(asked: &Value) -> Value {
+    let query: HashSet<String> = words(asked.get("query").and_then(Value::as_str).unwrap_or_default()).collect();
+    let documents = asked.get("documents").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let text = |document: &Value| document.get("text").unwrap_or(document).as_str().unwrap_or_default().to_owned();
+    let documents: Vec<String> = documents.iter().map(text).collect();
+    let score = |text: &String| {
+        let found = words(text).filter(|word| query.contains(word)).collect::<HashSet<_>>().len();
+        let share = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        share(found) / share(query.len().max(1))
+    };
+    let mut scored: Vec<(usize, f64)> = documents.iter().map(score).enumerate().collect();
+    scored.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let most = usize::try_from(number(asked, "top_n", u64::MAX, u64::MAX)).unwrap_or(usize::MAX);
+    let results: Value = scored
+        .iter()
+        .take(most)
+        .map(|(index, score)| json!({ "index": index, "relevance_score": score, "document": { "text": documents.get(*index) } }))
+        .collect();
+    json!({ "id": "rerank-demo", "model": "demo", "results": results, "usage": { "total_tokens": tokens(&documents) + query.len() } })
+}
+
+/// Takes a text for harmful if it says so.
+fn moderations(asked: &Value) -> Value {
+    let results: Value = texts(asked.get("input"))
+        .iter()
+        .map(|text| {
+            let flagged = words(text).any(|word| word == HARMFUL);
+            let of = |value: fn(bool) -> Value| -> Value {
+                CATEGORIES.iter().map(|name| ((*name).to_owned(), value(flagged && *name == "violence"))).collect()
+            };
+            let scores = of(|is_so| json!(if is_so { 1.0 } else { 0.0 }));
+            json!({ "flagged": flagged, "categories": of(Value::from), "category_scores": scores })
+        })
+        .collect();
+    json!({ "id": "modr-demo", "model": "demo", "results": results })
+}
+
+/// Paints pictures in one colour, which depends on the prompt.
+fn images(asked: &Value) -> Value {
+    let [usual, largest] = SIZE;
+    let size = asked.get("size").and_then(Value::as_str).and_then(|size| size.split_once('x'));
+    let side = |side: &str| side.parse().unwrap_or(usual).clamp(1, largest);
+    let (width, height) = size.map_or((usual, usual), |(width, height)| (side(width), side(height)));
+    let prompt = asked.get("prompt").and_then(Value::as_str).unwrap_or_default();
+    let [red, green, blue, ..] = hash(prompt).to_le_bytes();
+    let picture = json!({ "b64_json": BASE64.encode(png(width, height, [red, green, blue])) });
+    let count = usize::try_from(number(asked, "n", 1, 10)).unwrap_or(1);
+    let read = words(prompt).count();
+    let usage = json!({ "input_tokens": read, "output_tokens": 0, "total_tokens": read });
+    json!({ "created": 0, "data": vec![picture; count], "usage": usage })
+}
+
+/// Writes a picture in one colour: one bit for each point, and a palette of one entry.
+fn png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
+    let chunk = |name: &[u8; 4], data: &[u8]| {
+        let body = [name.as_slice(), data].concat();
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        [length.to_be_bytes().as_slice(), &body, &crc32fast::hash(&body).to_be_bytes()].concat()
+    };
+    let header = [width.to_be_bytes().as_slice(), &height.to_be_bytes(), &[1, 3, 0, 0, 0]].concat();
+    // Each line begins with its filter; all of it is zero.
+    let length = (width.div_ceil(8) + 1).saturating_mul(height);
+    let rows = vec![0; usize::try_from(length).unwrap_or(0)];
+    let mut packed = vec![0x78, 0x01];
+    let blocks = rows.chunks(usize::from(u16::MAX));
+    let last = blocks.len().saturating_sub(1);
+    for (index, block) in blocks.enumerate() {
+        let length = u16::try_from(block.len()).unwrap_or(u16::MAX);
+        packed.push(u8::from(index == last));
+        packed.extend([length.to_le_bytes(), (!length).to_le_bytes()].concat());
+        packed.extend_from_slice(block);
+    }
+    // The checksum (Adler-32) of so many zeros.
+    packed.extend((((length % 65_521) << 16) | 1).to_be_bytes());
+    let chunks = [chunk(b"IHDR", &header), chunk(b"PLTE", &colour), chunk(b"IDAT", &packed), chunk(b"IEND", &[])];
+    [b"\x89PNG\r\n\x1a\n".as_slice(), &chunks.concat()].concat()
+}
+
+/// Writes a beep of a quarter of a second: 8,000 bytes a second, one channel.
+fn beep() -> Vec<u8> {
+    const RATE: u32 = 8_000;
+    let samples: Vec<u8> = (0..RATE / 4).map(|at| if at / 8 % 2 == 0 { 0xa0 } else { 0x60 }).collect();
+    let length = RATE / 4;
+    let (whole, rate) = ((length + 36).to_le_bytes(), RATE.to_le_bytes());
+    // 16 bytes follow: samples as they are, one channel; one byte for each sample, of 8 bits.
+    let format = [16, 0, 0, 0, 1, 0, 1, 0];
+    [
+        b"RIFF",
+        &whole,
+        b"WAVEfmt ".as_slice(),
+        &format,
+        &rate,
+        &rate,
+        &[1, 0, 8, 0],
+        b"data",
+        &length.to_le_bytes(),
+        &samples,
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests;
