@@ -68,9 +68,10 @@ impl Candidate {
         })
     }
 
-    /// Returns whether the candidate may be asked as things stand.
+    /// Returns whether the candidate may be asked as things stand: it is the usual endpoint, or
+    /// that one rests since it does not serve the model.
     pub fn is_open(&self) -> bool {
-        self.instead_of.as_ref().is_none_or(|usual| usual.is_refused())
+        self.instead_of.as_ref().is_none_or(|usual| usual.refuses(Instant::now()))
     }
 
     /// Returns whether neither the account nor the target rests, and no breaker is open.

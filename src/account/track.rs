@@ -133,6 +133,11 @@ impl Unavailable {
     pub fn is_for_rate(self) -> bool {
         matches!(self, Unavailable::Resting(Rest { why: Why::Rate, .. }))
     }
+
+    /// Returns whether the target rests since its account does not serve the model there.
+    pub fn is_refused(self) -> bool {
+        matches!(self, Unavailable::Resting(Rest { why: Why::Refused, .. }))
+    }
 }
 
 impl TargetHealth {
@@ -215,11 +220,9 @@ impl TargetHealth {
         self.memory.lock().peak(stream).at(now, false)
     }
 
-    /// Returns whether the target has refused requests since it last answered: the account does not
-    /// serve the model there.
-    pub fn is_refused(&self) -> bool {
-        let memory = self.memory.lock();
-        memory.refusals > 0 || memory.refused.is_some()
+    /// Returns whether the target rests for refusals: the account does not serve the model there.
+    pub fn refuses(&self, now: Instant) -> bool {
+        self.memory.lock().refused.is_some_and(|until| until > now)
     }
 
     /// Returns whether the target has answered of late, so that the account's credential is good.

@@ -2,8 +2,8 @@
 //! many attempts may be made, and why candidates were passed over. The producer uses it before each
 //! attempt, and `explain` uses it as if each attempt failed.
 //!
-//! It reads no clock. Of a candidate's live state it reads only whether the target was out of
-//! reach, or its endpoint refused the model; its user asks the candidate for all else, and tells it
+//! Of a candidate's live state it reads only whether the target was out of reach, or its endpoint
+//! rests since it does not serve the model; its user asks the candidate for all else, and tells it
 //! the result.
 
 use crate::account::failure::UNREACHABLE;
@@ -24,6 +24,8 @@ pub struct Search<'c> {
     most: usize,
     /// For each candidate's place, true if the candidate was tried, or can never be.
     struck: Vec<bool>,
+    /// The targets that have refused the model for this request.
+    refused: Vec<&'c Candidate>,
     /// The candidates that the last look passed over.
     pub passed: PassedOver,
     /// The reason why the first candidate that cannot do what is asked cannot do it.
@@ -35,8 +37,10 @@ pub struct Search<'c> {
 pub struct PassedOver {
     /// The number of candidates that were passed over.
     pub count: usize,
-    /// The number of those that wait out a rate limit.
-    for_rate: usize,
+    /// True if one of them waits out a rate limit.
+    has_limited: bool,
+    /// True if one of them serves the model, and cannot be tried for another reason.
+    has_busy: bool,
     /// The time until the first of them is back. Candidates that only the operator can bring back
     /// do not count.
     pub soonest: Option<Duration>,
@@ -71,7 +75,7 @@ pub enum Nobody {
     Unable(Refused),
     /// Nothing changes before the operator acts.
     ForTheOperator,
-    /// All candidates wait out a rate limit.
+    /// All candidates that serve the model wait out a rate limit.
     RateLimited,
     /// The candidates rest or are full.
     Busy,
@@ -89,7 +93,7 @@ impl<'c> Search<'c> {
     /// Begins a search among these candidates, with at most `most` attempts.
     pub fn new(candidates: &'c [Candidate], most: usize) -> Search<'c> {
         let (struck, passed) = (vec![false; candidates.len()], PassedOver::default());
-        Search { candidates, reach: Reach::Any, tries: 0, most, struck, passed, unable: None }
+        Search { candidates, reach: Reach::Any, tries: 0, most, struck, refused: Vec::new(), passed, unable: None }
     }
 
     /// Returns the next candidate of a look.
@@ -120,7 +124,19 @@ impl<'c> Search<'c> {
     /// Returns whether a candidate for such requests may still be tried.
     pub fn has(&self, reach: Reach) -> bool {
         let mut places = self.candidates.iter().zip(&self.struck);
-        places.any(|(one, struck)| !struck && one.reach == reach && one.is_open()) && !self.is_exhausted()
+        places.any(|(one, struck)| !struck && one.reach == reach && self.may_ask(one)) && !self.is_exhausted()
+    }
+
+    /// Returns whether a candidate may be asked. Another kind of endpoint stands in where the usual
+    /// one does not serve the model: it rests for that, or has refused this request.
+    fn may_ask(&self, candidate: &Candidate) -> bool {
+        let has_refused = |usual| self.refused.iter().any(|one| Arc::ptr_eq(&one.track, usual));
+        candidate.is_open() || candidate.instead_of.as_ref().is_some_and(has_refused)
+    }
+
+    /// Notes that a target has refused the model.
+    pub fn refused(&mut self, target: &'c Candidate) {
+        self.refused.push(target);
     }
 
     /// Returns the candidates that may still be tried.
@@ -137,7 +153,7 @@ impl<'c> Search<'c> {
         };
         let is_struck = self.struck.get(place).is_none_or(|struck| *struck);
         let is_here = candidate.reach == self.reach && !is_struck && beside.is_none_or(may_join);
-        (is_here && candidate.is_open()).then_some(candidate)
+        (is_here && self.may_ask(candidate)).then_some(candidate)
     }
 
     /// Strikes out the candidate at a place: it is not tried again.
@@ -173,7 +189,8 @@ impl<'c> Search<'c> {
         // In the second round a candidate is counted already: it changes only when to come back.
         if !turn.is_last_resort {
             passed.count += 1;
-            passed.for_rate += usize::from(why.is_for_rate());
+            passed.has_limited |= why.is_for_rate();
+            passed.has_busy |= !why.is_for_rate() && !why.is_refused();
         }
         let Some(wait) = why.wait(now).filter(|_| !why.is_for_the_operator()) else { return };
         let sooner = |soonest: Option<Duration>, wait: Duration| soonest.map_or(wait, |soonest| soonest.min(wait));
@@ -189,7 +206,7 @@ impl<'c> Search<'c> {
         match self.unable.take() {
             Some(refused) if self.passed.count == 0 => Nobody::Unable(refused),
             Some(_) | None if is_for_the_operator => Nobody::ForTheOperator,
-            Some(_) | None if self.passed.count > 0 && self.passed.for_rate == self.passed.count => Nobody::RateLimited,
+            Some(_) | None if self.passed.has_limited && !self.passed.has_busy => Nobody::RateLimited,
             Some(_) | None => Nobody::Busy,
         }
     }

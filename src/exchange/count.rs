@@ -148,7 +148,8 @@ impl TokenCount<'_> {
             answer.extend_from_slice(&chunk);
         }
         attempt.finish().await;
-        let counted = candidate.place.account.dialect.counted(self.asked.envelope.front, &answer);
+        let (dialect, model) = (&candidate.place.account.dialect, &candidate.upstream_model);
+        let counted = dialect.counted(model, self.asked.envelope.front, &answer);
         counted.ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
     }
 }

@@ -301,3 +301,28 @@ fn a_count_forgets_a_token_that_was_refused_and_tells_nobody_of_it() {
         assert_eq!((counted.status, counted.json(), issuer.count()), (200, json!({"totalTokens": 5}), 2));
     });
 }
+
+#[test]
+fn claude_on_vertex_is_counted_by_anthropics_part_of_it() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        mock.always(Script::json(200, &json!({"input_tokens": 14})));
+        let more = "dialect: vertex, project: p, location: us-east5";
+        let target = "v=claude-sonnet-4-5@20250929";
+        let catalog = Catalog::new().account_at("v", &format!("http://{}", mock.address()), more).model("m", &[target]);
+        let gateway = Gateway::start(catalog).await;
+        let counted = count(&gateway, MESSAGES, &hello()).await;
+        assert_eq!((counted.status, counted.json()), (200, json!({"input_tokens": 14})));
+        let asked = mock.request(0).await;
+        let path = "/v1/projects/p/locations/us-east5/publishers/anthropic/models/count-tokens:rawPredict";
+        assert_eq!(asked.target, path);
+        let mut expected = hello();
+        (expected["model"], expected["anthropic_version"]) =
+            (json!("claude-sonnet-4-5@20250929"), json!("vertex-2023-10-16"));
+        assert_eq!(asked.json(), expected);
+        assert_eq!(asked.field("anthropic-beta"), None, "the service refuses a beta that it does not know");
+        // The format of the caller does not matter.
+        let counted = count(&gateway, &gemini("m"), &json!({"contents": contents()})).await;
+        assert_eq!((counted.status, counted.json()), (200, json!({"totalTokens": 14})));
+    });
+}

@@ -105,6 +105,47 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
 }
 
 #[test]
+fn another_endpoint_stands_in_only_where_the_usual_one_does_not_serve_the_model() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.by(|request| match (request.target.as_str(), request.text()) {
+            ("/v1/chat/completions", text) if text.contains("limited") => Script::error(429, "slow down"),
+            ("/v1/chat/completions", _) => Script::answer("here"),
+            (_, text) if text.contains("broken") => Script::error(500, "a fault"),
+            _ => Script::error(404, "no such path"),
+        });
+        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, BOTH).model("m", &["a=gpt-5"])).await;
+        let says =
+            |text: &str| json!({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": text}]});
+        let told = explain(&gateway, &says("x"), &["--door", "messages"]).1;
+        let line = |kind: &str| told.lines().find(|line| line.trim_start().starts_with(kind)).unwrap_or_default();
+        assert!(line("1  a").ends_with("asked first"), "{told}");
+        assert!(
+            line("?  a")
+                .ends_with("asked if the account's endpoint `responses` does not serve the model: then at `chat`"),
+            "{told}"
+        );
+        assert_eq!(ask(&gateway, "/v1/messages", &says("x")).await.status, 200);
+        assert_eq!(mock.count(), 2);
+        // That was an earlier request: of this one nothing is known but that the server failed.
+        let broken = ask(&gateway, "/v1/messages", &says("broken")).await;
+        assert!(broken.status >= 500, "{}", broken.text());
+        assert_eq!(mock.count(), 3);
+        for _ in 0..2 {
+            assert_eq!(ask(&gateway, "/v1/messages", &says("x")).await.status, 200);
+        }
+        // An endpoint that is missing makes no other error of a rate limit.
+        assert_eq!(ask(&gateway, "/v1/messages", &says("limited")).await.status, 429);
+        let asked = mock.count();
+        let limited = ask(&gateway, "/v1/messages", &says("x")).await;
+        assert_eq!((limited.status, mock.count() - asked), (429, 0), "{}", limited.text());
+        assert_eq!(limited.json()["error"]["type"], "rate_limit_error", "{}", limited.text());
+        let expected = [("chat".to_owned(), json!("rate")), ("responses".to_owned(), json!("refused"))];
+        assert_eq!(rests(&gateway), expected);
+    });
+}
+
+#[test]
 fn a_key_that_may_not_ask_one_endpoint_is_good_for_the_other() {
     run(async {
         let [scoped, strict, poor] = [Mock::start().await, Mock::start().await, Mock::start().await];

@@ -138,7 +138,8 @@ impl Dialect {
     pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
         let Some((body, envelope)) = self.renamed(job)? else { return self.write_named(job) };
         let mut outbound = self.write_named(&Translate { body: &body, envelope: &envelope, ..*job })?;
-        outbound.copied = outbound.copied.max(body.len());
+        // What passes is cut out of this body.
+        outbound.copied += body.len();
         Ok(outbound)
     }
 
@@ -177,11 +178,15 @@ impl Dialect {
     ) -> Result<Outbound, Refused> {
         let Translate { body, envelope, model, traits, .. } = *job;
         self.check(job)?;
-        let mut edits = Edits::new(body);
+        let mut edits = Edits::at_most(body, MOST_EDITS);
         let thinks = openai::thinks(model, &traits);
         let ask_usage = job.stream_usage && self.settings.quirks.stream_options;
         let passed = PassedRequest { envelope, model, traits, thinks, ask_usage, sealed: job.sealed };
         let mut losses = (native.request)(&passed, &mut edits)?;
+        if edits.is_over() {
+            let message = "the conversation has too many parts that would have to change on the way to this model";
+            return Err(Refused::invalid("", message));
+        }
         let mut headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
         if let Some(cloud) = protocol.translation.and_then(|translation| translation.cloud) {
             headers = cloud.fit(&mut edits, headers, &mut losses);
@@ -388,6 +393,9 @@ impl Protocol {
         if self.passes() { Some(STANDARD) } else { Front::of_format(self.format()) }
     }
 }
+
+/// The most parts of a body that change where it passes: each takes memory until it is sent.
+const MOST_EDITS: usize = 65_536;
 
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
 type WrittenAndRead<'a> = (neutral::Request<'a>, FieldNames, Written<Cow<'static, str>>);

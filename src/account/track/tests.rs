@@ -77,9 +77,10 @@ fn three_refusals_in_a_row_rest_it() {
     succeed(&track, now);
     fail(&track, Class::Refused, None, now);
     fail(&track, Class::Refused, None, now);
-    assert_eq!(track.rest(now), None);
+    assert_eq!((track.rest(now), track.refuses(now)), (None, false));
     assert_eq!(fail(&track, Class::Refused, None, now).rest.map(|rest| rest.why), Some(Why::Refused));
-    assert_eq!(track.rest(now + REFUSED_COOL), None);
+    assert!(track.refuses(now));
+    assert_eq!((track.rest(now + REFUSED_COOL), track.refuses(now + REFUSED_COOL)), (None, false));
     track.reset();
     assert_eq!(track.rest(now), None);
 }

@@ -78,11 +78,11 @@ impl Rehearsal<'_> {
     /// Asks the candidates. Notes in `thoughts` whether one of them would get signed thinking back.
     fn fates(&self, candidates: &[plan::Candidate], thoughts: &Cell<bool>) -> Vec<Fate> {
         let mut search = Search::new(candidates, self.input.server.attempts);
-        let in_case = |candidate: &plan::Candidate| match candidate.reach {
-            Reach::Any => Fate::Beyond,
-            Reach::TooLong | Reach::Declined => self.ask(candidate, None, false, thoughts),
+        let fate = |candidate: &plan::Candidate| match in_case(candidate) {
+            None => Fate::Beyond,
+            Some(_) => self.ask(candidate, None, false, thoughts),
         };
-        let mut fates: Vec<Fate> = candidates.iter().map(in_case).collect();
+        let mut fates: Vec<Fate> = candidates.iter().map(fate).collect();
         let mut look = Look::new(None);
         while let Some(Prospect { place, candidate, is_last_resort }) = search.next(&mut look) {
             let Some(fate) = fates.get_mut(place) else { continue };
@@ -157,7 +157,7 @@ impl Rehearsal<'_> {
         let mut search = Search::new(candidates, self.input.server.attempts);
         let mut is_for_the_operator = true;
         let places = candidates.iter().zip(fates).enumerate();
-        for (place, (candidate, fate)) in places.filter(|(_, (candidate, _))| candidate.reach == Reach::Any) {
+        for (place, (candidate, fate)) in places.filter(|(_, (candidate, _))| in_case(candidate).is_none()) {
             match fate {
                 Fate::Unavailable(why) => {
                     is_for_the_operator &= why.is_for_the_operator();
@@ -232,13 +232,9 @@ impl Rehearsal<'_> {
     }
 
     fn candidate(&self, one: &plan::Candidate, first_for: Option<f64>, fate: Fate) -> Candidate {
-        let in_case = match one.reach {
-            Reach::Any => "",
-            Reach::TooLong => "asked if the request is too long for the model",
-            Reach::Declined => "asked if the model refuses to answer",
-        };
+        let in_case = in_case(one);
         let (state, why) = match &fate {
-            Fate::Asked { attempt: None, .. } => (CandidateState::InCase, in_case.to_owned()),
+            Fate::Asked { attempt: None, .. } => (CandidateState::InCase, in_case.clone().unwrap_or_default()),
             Fate::Asked { is_last_resort: true, .. } => (
                 CandidateState::LastResort,
                 format!(
@@ -273,8 +269,10 @@ impl Rehearsal<'_> {
         } else {
             (None, None)
         };
-        let is_conditional = one.reach != Reach::Any && state != CandidateState::InCase;
-        let why = if is_conditional { format!("{in_case}, but: {why}") } else { why };
+        let why = match in_case.filter(|_| state != CandidateState::InCase) {
+            Some(in_case) => format!("{in_case}, but: {why}"),
+            None => why,
+        };
         let is_it = |target: &&Target| target.account.id == one.place.account.id && target.model == one.upstream_model;
         Candidate {
             account: Some(one.place.account.id.to_string()),
@@ -326,6 +324,23 @@ impl Rehearsal<'_> {
             }
         }
     }
+}
+
+/// Returns when a candidate is asked that is not there for every request.
+fn in_case(one: &plan::Candidate) -> Option<String> {
+    let kind = one.instead_of.as_ref().filter(|_| !one.is_open()).map(|usual| {
+        format!(
+            "the account's endpoint `{}` does not serve the model: then at `{}`",
+            usual.endpoint, one.track.endpoint
+        )
+    });
+    let reach = match one.reach {
+        Reach::Any => None,
+        Reach::TooLong => Some("the request is too long for the model"),
+        Reach::Declined => Some("the model refuses to answer"),
+    };
+    let cases: Vec<&str> = reach.into_iter().chain(kind.as_deref()).collect();
+    (!cases.is_empty()).then(|| format!("asked if {}", cases.join(", and ")))
 }
 
 fn costs(target: &Target) -> Option<Costs> {

@@ -44,11 +44,7 @@ impl Order {
         // A fixed seed gives the same question the same answer.
         fastrand::seed(0);
         let ties = Ties { conversation, boundary: None };
-        let plan = || {
-            let mut candidates = plan::plan(snapshot, key, model, envelope, ties)?.candidates;
-            candidates.retain(Candidate::is_open);
-            Some(candidates)
-        };
+        let plan = || Some(plan::plan(snapshot, key, model, envelope, ties)?.candidates);
         let candidates = plan()?;
         let mut counts = vec![Count::default(); candidates.len()];
         for _ in 0..DRAWS {
@@ -90,7 +86,7 @@ impl Order {
     /// Notes the reason for the order of the model's targets, and of those of the models that may
     /// stand in for it.
     pub(super) fn tell(&self, model: &Model, is_running_known: bool, report: &mut Report) {
-        let places: Vec<_> = self.places().collect();
+        let places: Vec<_> = self.places().filter(|(one, _)| one.instead_of.is_none()).collect();
         for members in places.chunk_by(|(one, _), (other, _)| of_group(one) == of_group(other)) {
             if let [(one, _), _, ..] = members {
                 let of = &one.model;

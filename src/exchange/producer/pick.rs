@@ -265,13 +265,16 @@ impl<'x> Producer<'x> {
         left > expected.unwrap_or_default()
     }
 
-    /// Returns the time until the first candidate is back. Returns `None` unless all that could be
-    /// tried rest for a rate limit.
+    /// Returns the time until the first candidate is back. Returns `None` unless all that serve the
+    /// model rest for a rate limit.
     pub(super) fn limited_for(&self) -> Option<Duration> {
         let now = std::time::Instant::now();
         let mut soonest: Option<Duration> = None;
-        for candidate in self.search.open(None) {
-            let rest = rest(candidate, now).filter(|rest| rest.why == Why::Rate)?;
+        for rest in self.search.open(None).map(|candidate| rest(candidate, now)) {
+            if rest.is_some_and(|rest| rest.why == Why::Refused) {
+                continue;
+            }
+            let rest = rest.filter(|rest| rest.why == Why::Rate)?;
             let wait = rest.until.saturating_duration_since(now);
             soonest = Some(soonest.map_or(wait, |sooner| sooner.min(wait)));
         }

@@ -16,7 +16,7 @@ use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
 use std::time::Duration;
 
-impl Producer<'_> {
+impl<'x> Producer<'x> {
     /// Returns the trail of attempts and the times of the exchange, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
         self.debug(self.state.streaming().map(|live| (&live.attempt, "running")), self.timing)
@@ -131,7 +131,7 @@ impl Producer<'_> {
 
     /// Notes a failure for the account, the target and the trail. `unused` says that the caller
     /// gets nothing of the answer.
-    pub(super) fn failed(&mut self, failure: &Failure, attempt: &mut Try<'_>, unused: bool) {
+    pub(super) fn failed(&mut self, failure: &Failure, attempt: &mut Try<'x>, unused: bool) {
         let candidate = attempt.candidate;
         let (facts, retry_after) = (failure.facts(), failure.retry_after());
         let (account, state) = (&candidate.place.account, &candidate.place.state);
@@ -150,6 +150,9 @@ impl Producer<'_> {
         }
         if class == Class::Credential {
             news.rest = state.health.failed(now);
+        }
+        if class == Class::Refused {
+            self.search.refused(candidate);
         }
         if facts.class == Class::Rate {
             let wait = failure::rate_cool(retry_after);

@@ -74,7 +74,7 @@ impl<'x> Producer<'x> {
     /// The failure comes next.
     pub(super) fn salvage(
         &mut self,
-        mut attempt: Try<'_>,
+        mut attempt: Try<'x>,
         failure: Failure,
         mut reading: Reading,
     ) -> Result<Option<Piece>, Refusal> {

@@ -10,15 +10,15 @@ use crate::clients::has_namespaces;
 use crate::sdk::installed;
 use crate::support::Gateway;
 
-/// Runs a block, with the files that the page says beside it. The demo must answer, unless the page
-/// expects an error.
+/// Runs a block, with the files that the page names before it, and no others. The demo must answer,
+/// unless the page expects an error.
 pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     if !has_namespaces() {
         return;
     }
     let home = std::env::temp_dir().join(format!("portcullis-page-{}", gateway.address.port()));
     std::fs::create_dir_all(&home).expect("a folder");
-    for block in page.blocks() {
+    for block in page.blocks().iter().take_while(|before| before.place != block.place) {
         let Some(file) = block.file_of_home() else { continue };
         let file = home.join(file);
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");

@@ -8,11 +8,12 @@ use crate::wire::json::{self, Cursor};
 impl Dialect {
     /// Returns whether its servers may count the tokens of a request.
     pub fn counts(&self) -> bool {
-        self.counting().is_some() || self.protocol.calls_nobody()
+        self.protocol.translation.is_some_and(|translation| translation.counting.is_some())
+            || self.protocol.calls_nobody()
     }
 
-    fn counting(&self) -> Option<&'static Counting> {
-        self.protocol.translation.as_ref()?.counting.as_ref()
+    fn counting(&self, model: &str) -> Option<&'static Counting> {
+        self.protocol.for_model(model).translation.as_ref()?.counting.as_ref()
     }
 
     /// Counts the tokens of a request if the account calls nobody. Returns the answer for the
@@ -25,16 +26,16 @@ impl Dialect {
     /// Makes a request that counts the tokens of another one. Returns `None` if its servers would
     /// not count exactly what that request says.
     pub fn to_count(&self, model: &str, said: Outbound) -> Option<Outbound> {
-        let counting = self.counting()?;
+        let counting = self.counting(model)?;
         let path = (counting.path)(&said.path)?.into();
         let body = (counting.body)(model, &said.body.concat())?;
         Some(Outbound { path, copied: body.len(), body: vec![body.into()], ..said })
     }
 
-    /// Reads the number of tokens in an answer, and returns the answer for the callers of a front
-    /// door. Returns `None` if there is no number.
-    pub fn counted(&self, front: &Front, answer: &[u8]) -> Option<Vec<u8>> {
-        let (from, to) = (self.counting()?.field, front.counting.as_ref()?.field);
+    /// Reads the number of tokens in an answer of this model, and returns the answer for the
+    /// callers of a front door. Returns `None` if there is no number.
+    pub fn counted(&self, model: &str, front: &Front, answer: &[u8]) -> Option<Vec<u8>> {
+        let (from, to) = (self.counting(model)?.field, front.counting.as_ref()?.field);
         let mut number = None;
         let _read = Cursor::new(answer).maybe_members(|key, value| {
             if *json::name_of(answer, &key) == *from.as_bytes() {

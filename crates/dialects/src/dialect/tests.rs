@@ -32,6 +32,33 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
     }
 }
 
+/// Each change takes memory, and a body may have a million places for one.
+#[test]
+fn a_body_in_which_too_much_would_have_to_change_is_refused() {
+    let write = |count: usize| {
+        let thought = r#"{"type":"thinking","thinking":"","signature":""},"#.repeat(count);
+        let body = Bytes::from(format!(
+            r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"assistant","content":[{thought}{{"type":"text","text":"x"}}]}}]}}"#
+        ));
+        let envelope = (MESSAGES.envelope)(&body).unwrap();
+        Dialect::from(&anthropic::PROTOCOL).write(&Translate::new(&body, &envelope, "m"))
+    };
+    assert!(write(MOST_EDITS).is_ok());
+    assert!(matches!(write(MOST_EDITS + 1), Err(Refused::Invalid(_))));
+}
+
+#[test]
+fn a_renamed_body_counts_beside_what_is_written_of_it() {
+    let text = "x".repeat(100_000);
+    let body = Bytes::from(format!(
+        r#"{{"model":"m","max_tokens":9,"fallbacks":[{{"model":"ours"}}],"messages":[{{"role":"user","content":"{text}"}}]}}"#
+    ));
+    let envelope = (MESSAGES.envelope)(&body).unwrap();
+    let job = Translate { other: &|_| OtherModel::Here("theirs".into()), ..Translate::new(&body, &envelope, "m") };
+    let outbound = Dialect::from(&anthropic::PROTOCOL).write(&job).unwrap();
+    assert!(outbound.copied > 100_000, "{}", outbound.copied);
+}
+
 fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault>) {
     let header = AnswerHeader {
         model: "m".into(),

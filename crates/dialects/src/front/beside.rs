@@ -103,7 +103,7 @@ pub(super) const BESIDE: Front = Front {
     may_have_calls: |_| false,
     read: |_| Err(Refused::invalid("model", "this endpoint holds no conversation")),
     field_name: |request, field| (CHAT.field_name)(request, field),
-    flaw_names: ["", ""],
+    flaw_names: [""; 3],
     stream: |_| Box::new(Nothing::default()),
     whole: |_| Box::new(Nothing::default()),
 };

@@ -47,7 +47,7 @@ pub static CHAT: Front = Front {
     may_have_calls: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["tool_calls[].function.arguments", "response_format"],
+    flaw_names: ["tool_calls[].function.arguments", "response_format", "tool_calls[].extra_content"],
     stream: |header| Box::new(write::Chunks::new(header)),
     whole: |header| Box::new(write::Whole::new(header)),
 };

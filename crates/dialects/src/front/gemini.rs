@@ -86,7 +86,11 @@ const EVENTS: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["candidates[].content.parts[].functionCall.args", "generationConfig.responseJsonSchema"],
+    flaw_names: [
+        "candidates[].content.parts[].functionCall.args",
+        "generationConfig.responseJsonSchema",
+        "candidates[].content.parts[].thoughtSignature",
+    ],
     stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Events))),
     whole: |header| Box::new(write::CandidatesWriter::new(header, None)),
 };

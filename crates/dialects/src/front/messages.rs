@@ -62,7 +62,7 @@ pub static MESSAGES: Front = Front {
     may_have_calls: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["content[].input", "output_config.format"],
+    flaw_names: ["content[].input", "output_config.format", "content[].signature"],
     stream: |header| Box::new(write::MessageWriter::new(header, true)),
     whole: |header| Box::new(write::MessageWriter::new(header, false)),
 };

@@ -84,8 +84,9 @@ pub struct Front {
     pub read: for<'a> fn(&'a [u8]) -> RequestRead<'a>,
     /// Returns what callers call a field, as a rule.
     pub field_name: fn(&Request<'_>, &Field) -> Cow<'static, str>,
-    /// What broken calls of an answer are called, and an answer that is not JSON.
-    pub flaw_names: [&'static str; 2],
+    /// What broken calls of an answer are called, an answer that is not JSON, and what callers
+    /// carry if it is sealed.
+    pub flaw_names: [&'static str; 3],
     /// Returns the writer of a stream.
     pub(crate) stream: NewWriter,
     /// Returns the writer of a whole answer.
@@ -287,8 +288,8 @@ impl Front {
 
     /// Returns the names of what is wrong with an answer, as `x-portcullis-dropped` says them.
     pub fn flaws(&self, flaws: Flaws) -> impl Iterator<Item = &'static str> {
-        let [calls, json] = self.flaw_names;
-        [(flaws.broken_calls > 0).then_some(calls), flaws.not_json.then_some(json)].into_iter().flatten()
+        let found = [flaws.broken_calls > 0, flaws.not_json, flaws.not_sealed];
+        self.flaw_names.into_iter().zip(found).filter_map(|(name, is_there)| is_there.then_some(name))
     }
 
     /// Returns the same for a stream, whose head has left; empty if nothing is wrong.
@@ -442,10 +443,13 @@ mod tests {
     fn flaws_are_named_once_each() {
         for (flaws, comment) in [
             (Flaws::default(), ""),
-            (Flaws { broken_calls: 2, not_json: false }, ": x-portcullis-dropped: tool_calls[].function.arguments\n\n"),
-            (Flaws { broken_calls: 0, not_json: true }, ": x-portcullis-dropped: response_format\n\n"),
             (
-                Flaws { broken_calls: 1, not_json: true },
+                Flaws { broken_calls: 2, ..Flaws::default() },
+                ": x-portcullis-dropped: tool_calls[].function.arguments\n\n",
+            ),
+            (Flaws { not_json: true, ..Flaws::default() }, ": x-portcullis-dropped: response_format\n\n"),
+            (
+                Flaws { broken_calls: 1, not_json: true, not_sealed: false },
                 ": x-portcullis-dropped: tool_calls[].function.arguments, response_format\n\n",
             ),
         ] {

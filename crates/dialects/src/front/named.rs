@@ -48,6 +48,9 @@ enum Row {
     Stored(StoredKind),
     /// Nothing that is looked at: a schema, or words of the caller's.
     Nothing,
+    /// A part of an object that stands for a model. If nothing else of the object is known to name
+    /// one, this does.
+    OfModel,
     /// Anything else: what is in it is looked at.
     Other,
 }
@@ -135,6 +138,10 @@ impl Named {
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     pub(super) found: Vec<Named>,
+    /// The number of texts that are known to name models.
+    known: usize,
+    /// The texts of an object that stands for a model, which are not known to name one.
+    texts: Vec<(String, Span)>,
     /// True if there was more than a request needs.
     pub(super) is_full: bool,
 }
@@ -155,25 +162,37 @@ impl Finder {
             (Row::Stored(store), _) => {
                 let span = cursor.value()?;
                 if says_something(cursor.text(), &span) {
-                    self.push(What::Stored(store), place, span);
+                    self.push(What::Stored(store), place.shown(), span);
                 }
             }
-            (Row::Model | Row::Other, Kind::Array) => {
+            (Row::Model | Row::OfModel | Row::Other, Kind::Array) => {
                 cursor.array(|cursor, index| self.value(cursor, &place.element(index), row))?;
             }
-            (Row::Model | Row::Other, Kind::Object) => self.object(cursor, place, row)?,
-            (Row::Model, Kind::String) => {
-                let span = cursor.value()?;
-                self.push(What::Model, place, span);
-            }
-            (Row::Other, Kind::String) => {
-                let span = cursor.value()?;
-                let name = place.name();
-                if names_place(name) || names_file(name) {
-                    self.push(What::Text(String::from_utf8_lossy(name).into_owned()), place, span);
+            (Row::Model, Kind::Object) => {
+                let (known, start) = (self.known, self.texts.len());
+                self.object(cursor, place, row)?;
+                let texts = self.texts.split_off(start);
+                if self.known == known {
+                    texts.into_iter().for_each(|(param, span)| self.push(What::Model, param, span));
                 }
             }
-            (Row::Nothing | Row::Model | Row::Other, _) => {
+            (Row::OfModel | Row::Other, Kind::Object) => self.object(cursor, place, row)?,
+            (Row::Model, Kind::String) => {
+                let span = cursor.value()?;
+                self.known += 1;
+                self.push(What::Model, place.shown(), span);
+            }
+            (Row::OfModel | Row::Other, Kind::String) => {
+                let span = cursor.value()?;
+                let name = place.name();
+                if row == Row::OfModel && self.texts.len() <= MOST {
+                    self.texts.push((place.shown(), span.clone()));
+                }
+                if names_place(name) || names_file(name) {
+                    self.push(What::Text(String::from_utf8_lossy(name).into_owned()), place.shown(), span);
+                }
+            }
+            (Row::Nothing | Row::Model | Row::OfModel | Row::Other, _) => {
                 cursor.value()?;
             }
         }
@@ -211,9 +230,15 @@ impl Finder {
                     self.value(cursor, &inside, Row::Model)?;
                 }
                 (word, Kind::Array) if of == Row::Model && row(word) == Row::Other => {
-                    self.value(cursor, &inside, Row::Model)?;
+                    cursor.array(|cursor, index| {
+                        let row = if cursor.kind()? == Kind::String { Row::Model } else { Row::OfModel };
+                        self.value(cursor, &inside.element(index), row)
+                    })?;
                 }
-                (word, _) => self.value(cursor, &inside, row(word))?,
+                (word, _) => {
+                    let is_of_model = matches!(of, Row::Model | Row::OfModel) && row(word) == Row::Other;
+                    self.value(cursor, &inside, if is_of_model { Row::OfModel } else { row(word) })?;
+                }
             }
             Ok(())
         })?;
@@ -229,9 +254,9 @@ impl Finder {
         Ok(())
     }
 
-    fn push(&mut self, what: What, place: &BodyPlace<'_>, span: Span) {
+    fn push(&mut self, what: What, param: String, span: Span) {
         if self.found.len() < MOST {
-            self.found.push(Named { what, param: place.shown(), span });
+            self.found.push(Named { what, param, span });
         } else {
             self.is_full = true;
         }

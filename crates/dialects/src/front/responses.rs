@@ -54,7 +54,7 @@ pub static RESPONSES: Front = Front {
     may_have_calls: |body| memchr::memmem::find(body, b"_call\"").is_some(),
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["output[].arguments", "text.format"],
+    flaw_names: ["output[].arguments", "text.format", "output[].encrypted_content"],
     stream: |header| Box::new(write::ResponseWriter::stream(header)),
     whole: |header| Box::new(write::ResponseWriter::whole(header)),
 };

@@ -13,6 +13,8 @@ pub struct Flaws {
     pub broken_calls: u32,
     /// True if JSON was asked for, and the content of a choice is no JSON.
     pub not_json: bool,
+    /// True if what the caller should carry for the model was too long to be sealed.
+    pub not_sealed: bool,
 }
 
 impl Flaws {
@@ -20,6 +22,7 @@ impl Flaws {
     pub(crate) fn add(&mut self, other: Flaws) {
         self.broken_calls = self.broken_calls.saturating_add(other.broken_calls);
         self.not_json |= other.not_json;
+        self.not_sealed |= other.not_sealed;
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) static BESIDE_CHAT: Protocol = Protocol {
 };
 
 /// The API refuses here what changes only the answer.
-const COUNTING: Counting = Counting {
+pub(crate) const COUNTING: Counting = Counting {
     path: |path| path.ends_with("/messages").then(|| format!("{path}/count_tokens")),
     body: |_, body| {
         let answers = ["max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata"];

@@ -18,6 +18,8 @@ pub(crate) const SHORT_BODY: usize = 64 * 1024;
 pub struct Edits<'e> {
     text: &'e [u8],
     list: Vec<Edit<'e>>,
+    /// The most edits that are gathered.
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -39,7 +41,23 @@ enum What<'e> {
 impl<'e> Edits<'e> {
     /// Returns an empty set of edits to this text.
     pub fn new(text: &'e [u8]) -> Self {
-        Self { text, list: Vec::new() }
+        Self::at_most(text, usize::MAX)
+    }
+
+    /// Returns an empty set of edits that takes no more than `most`, and says if there were more.
+    pub fn at_most(text: &'e [u8], most: usize) -> Self {
+        Self { text, list: Vec::new(), most }
+    }
+
+    /// Returns whether there were more edits than may be gathered.
+    pub fn is_over(&self) -> bool {
+        self.list.len() > self.most
+    }
+
+    fn push(&mut self, span: Span, what: What<'e>) {
+        if !self.is_over() {
+            self.list.push(Edit { span, what });
+        }
     }
 
     /// Returns the text before the edits.
@@ -49,19 +67,19 @@ impl<'e> Edits<'e> {
 
     /// Replaces a span by `with`. If a span is replaced twice, the first replacement counts.
     pub fn replace(&mut self, span: Span, with: impl Into<Cow<'e, [u8]>>) {
-        self.list.push(Edit { span, what: What::Replace(with.into()) });
+        self.push(span, What::Replace(with.into()));
     }
 
     /// Inserts a member (`"key":value`, without a comma) as the first one of the object whose `{`
     /// is at `open`. Several inserted members keep their order.
     pub fn insert_member(&mut self, open: usize, member: impl Into<Cow<'e, [u8]>>) {
-        self.list.push(Edit { span: open + 1..open + 1, what: What::InsertMember(member.into()) });
+        self.push(open + 1..open + 1, What::InsertMember(member.into()));
     }
 
     /// Removes a member, and the comma that is then superfluous. Any set of an object's members may
     /// be removed.
     pub fn remove_member(&mut self, key: &Span, value: &Span) {
-        self.list.push(Edit { span: key.start..value.end, what: What::RemoveMember });
+        self.push(key.start..value.end, What::RemoveMember);
     }
 
     /// Appends the edited text to `out`. The edits stay, and may be applied again.

@@ -16,7 +16,7 @@ use dialects::{AnswerFault, StreamFault};
 use serde_json::Value;
 
 use crate::differences::Differences;
-use crate::drive::{self, DIALECTS, Dialect, For};
+use crate::drive::{self, Dialect, For};
 use crate::files::{Case, Recorded, cases};
 use crate::told::Told;
 use crate::{bytes, dialect, shown, told, undo, upstream};
@@ -130,7 +130,7 @@ fn requests() {
 fn written(case: &Case, door: &Door, request: &str) -> String {
     let mut all = String::new();
     let mut seen: Vec<(String, &str)> = Vec::new();
-    for dialect in DIALECTS.into_iter().chain([drive::RESPONSES]) {
+    for dialect in drive::all() {
         let model = case.model(dialect.name, dialect.model);
         let (sent, refused) = shown(dialect.write(door.front, &model, request, &[]));
         let text = sent.or(refused).expect("one of both");
@@ -219,7 +219,7 @@ fn cuts() {
         for case in cases().into_iter().filter(|case| ANSWERED.contains(&case.name().as_str())) {
             for recorded in case.recorded(".stream") {
                 let (dialect, bytes) = (dialect(&recorded), bytes(&recorded));
-                if is_googles(door, dialect) {
+                if has_own_form(door, dialect) {
                     continue;
                 }
                 let name = format!("{:?} {}/{}", door.front, case.name(), recorded.file);
@@ -263,7 +263,10 @@ fn compare(case: &Case, door: &Door, recorded: &Recorded, found: &str, differenc
 
 /// Whether answers pass through but for the spans that must change.
 fn passes(door: &Door, dialect: Dialect) -> bool {
-    matches!((door.front.name, dialect.name), ("messages", "anthropic") | ("gemini" | "gemini_array", "gemini"))
+    matches!(
+        (door.front.name, dialect.name),
+        ("messages", "anthropic") | ("responses", "responses") | ("gemini" | "gemini_array", "gemini")
+    )
 }
 
 /// The caller, and what reading an answer must undo: what the case's request leaves to undo, and
@@ -350,12 +353,13 @@ fn tellable(door: &Door, dialect: Dialect, mut chat: Told) -> Told {
 fn is_other(case: &Case, door: &Door, dialect: Dialect) -> bool {
     let undo = undo(case, dialect);
     let is_odd = case.name().starts_with("odd-");
-    is_googles(door, dialect)
+    has_own_form(door, dialect)
         || passes(door, dialect) && (is_odd || undo.format_tool.is_some() || !undo.names.is_empty())
 }
 
-/// Whether an answer of Google's passes, which has not the form of ours: `passes` has tests of it.
-fn is_googles(door: &Door, dialect: Dialect) -> bool {
+/// Whether an answer of Google's or OpenAI's passes, which has not the form of ours: `passes` and
+/// `responses_pass` have tests of it.
+fn has_own_form(door: &Door, dialect: Dialect) -> bool {
     passes(door, dialect) && door.front.name != "messages"
 }
 

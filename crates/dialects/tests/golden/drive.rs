@@ -24,8 +24,14 @@ pub const DIALECTS: [Dialect; 8] = [
     Dialect { name: "ollama", model: "qwen3", base: "" },
 ];
 
-/// OpenAI's other kind of endpoint, at which bodies of Responses pass.
+/// OpenAI's other kind of endpoint, at which bodies of Responses pass. The tables have no column of
+/// it.
 pub const RESPONSES: Dialect = Dialect { name: "responses", model: "gpt-5", base: "/v1" };
+
+/// The dialects, and that one.
+pub fn all() -> impl Iterator<Item = Dialect> {
+    DIALECTS.into_iter().chain([RESPONSES])
+}
 
 const EVENT_LIMIT: usize = 1024 * 1024;
 

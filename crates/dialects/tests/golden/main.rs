@@ -50,7 +50,7 @@ fn requests() {
     let mut differences = Differences::default();
     for case in cases() {
         let Some(request) = case.request("request.json") else { continue };
-        for dialect in DIALECTS {
+        for dialect in drive::all() {
             written(&case, dialect, (&CHAT, &request, ""), &[], &mut differences);
         }
     }
@@ -317,7 +317,7 @@ fn judged_by_the_packages_of_the_providers() {
 }
 
 fn dialect(recorded: &Recorded) -> Dialect {
-    DIALECTS.into_iter().find(|dialect| dialect.name == recorded.dialect).expect("a dialect")
+    drive::all().find(|dialect| dialect.name == recorded.dialect).expect("a dialect")
 }
 
 /// A recorded stream as it is on the wire.

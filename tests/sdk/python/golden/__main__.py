@@ -32,8 +32,11 @@ PACKAGES = {
     "gemini": of_gemini,
     "ollama": of_ollama,
     "openai": of_openai,
+    "responses": of_responses,
     "vertex": of_gemini,
 }
+# What the gateway composes for them is judged by each member. Other bodies pass as their callers wrote them.
+COMPOSED = (of_openai, of_responses)
 
 
 # Who reads what callers of a door get.
@@ -63,13 +66,13 @@ def main(golden, frames):
 def judge(file, frames):
     """What is wrong with each part of a golden file."""
     if file.suffix == ".written":
-        yield from written(file.read_text())
+        yield from written(file.read_text(), file.stem)
         return
     package = PACKAGES.get(file.name.partition(".")[0])
     if package is None:
         return
     if file.suffix == ".request":
-        yield "", request(package, *read_request(file.read_text()))
+        yield "", request(package, *read_request(file.read_text()), is_composed=package is of_responses)
     if file.name.endswith((".answer.out", ".stream.out")):
         yield "", answers(package, file, frames, file.with_suffix(""), of_openai)
     for door, callers in DOORS.items():
@@ -77,13 +80,13 @@ def judge(file, frames):
             yield "", answers(package, file, frames, file.with_suffix("").with_suffix(""), callers)
 
 
-def written(text):
+def written(text, door):
     """What is wrong with what was written of a door's request, for each dialect that has its own."""
     for section in text.removeprefix("== ").split("\n== "):
         dialect, _, sent = section.partition("\n")
         package = PACKAGES.get(dialect)
         if package is not None and sent.startswith("POST "):
-            yield f":{dialect}", request(package, *read_request(sent), is_composed=package is of_openai)
+            yield f":{dialect}", request(package, *read_request(sent), is_composed=package in COMPOSED and dialect != door)
 
 
 def read_request(text):

@@ -1,15 +1,17 @@
-"""OpenAI's own package, on what callers of Responses get."""
+"""OpenAI's own package, on what callers of Responses get, and on what is said to OpenAI's Responses."""
 
 import json
 
-from openai import Omit
+import httpx2
+from openai import Omit, OpenAI
 from openai._models import construct_type, validate_type
 from openai._streaming import SSEDecoder
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming
 
 from told import Told
-from typed import Wrong
+from typed import Wrong, check
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -58,9 +60,34 @@ def told(response):
             told.reasoning += "".join(part.text for part in item.summary)
         elif item.type == "function_call":
             told.call(item.name, item.arguments)
-        else:
+        elif item.type != "image_generation_call":
             raise Wrong(f"an item {item.type}")
     told.finish = FINISH[response.incomplete_details.reason] if response.status == "incomplete" else "stop"
     if told.finish == "stop" and told.calls:
         told.finish = "tool_calls"
     return told
+
+
+def composed(body):
+    """Finds fault with a member of a request that the package could not have sent."""
+    check(body, ResponseCreateParamsStreaming if body.get("stream") else ResponseCreateParamsNonStreaming)
+
+
+def request(path, body, fail):
+    """Where bodies pass as their callers wrote them, only the way is the package's to judge."""
+    sent = []
+
+    def answer(request):
+        sent.append(request.url.raw_path.decode())
+        return httpx2.Response(200, json={})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    client = OpenAI(api_key="k", base_url="http://x/v1", http_client=http, max_retries=0)
+    client.responses.with_raw_response.create(model=body["model"], input=body["input"])
+    if sent != [path]:
+        fail(f"the package would send to {sent}")
+
+
+GOOD_PATH = "/v1/responses"
+GOOD = {"model": "m", "input": "hi"}
+BAD = [("/responses", GOOD), ("/v1/chat/completions", GOOD)]

@@ -51,11 +51,14 @@ fn param(refused: Refused) -> String {
 }
 
 /// Every place where a request of a door can name a model, with the name that callers are told.
-const MODELS: [(&str, &str, &str); 27] = [
+const MODELS: [(&str, &str, &str); 30] = [
     ("chat", r#""models":["m","NAME"]"#, "models[1]"),
     ("chat", r#""fallbacks":["NAME"]"#, "fallbacks[0]"),
     ("chat", r#""fallbacks":[{"model":"NAME","messages":[{"role":"user","content":"x"}]}]"#, "fallbacks[0].model"),
     ("chat", r#""fallbacks":[{"m":["NAME"]}]"#, "fallbacks[0].m[0]"),
+    ("chat", r#""fallbacks":[{"m":"NAME","timeout":9}]"#, "fallbacks[0].m"),
+    ("chat", r#""fallbacks":[{"to":{"target":["NAME"]}}]"#, "fallbacks[0].to.target"),
+    ("chat", r#""fallbacks":[{"model":"NAME","effort":{"level":"high"}}]"#, "fallbacks[0].model"),
     ("chat", r#""context_window_fallbacks":[{"m":["NAME"]}]"#, "context_window_fallbacks[0].m[0]"),
     ("chat", r#""content_policy_fallbacks":[{"m":["NAME"]}]"#, "content_policy_fallbacks[0].m[0]"),
     ("chat", r#""plugins":[{"id":"web","model":"NAME"}]"#, "plugins[0].model"),

@@ -4,6 +4,7 @@
 //! nobody here knows reach the account, and the tools that its server runs.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::front::passing::{self, Carried};
 use crate::front::{PassedAnswer, PassedRequest};
@@ -16,7 +17,8 @@ use crate::wire::splice::Edits;
 /// Changes what must change in a request.
 pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let (body, envelope) = (edits.text(), job.envelope);
-    let mut pass = Pass { edits, losses: Losses::default(), refused: None, sealed: job.sealed };
+    let approvals = HashSet::new();
+    let mut pass = Pass { edits, losses: Losses::default(), refused: None, sealed: job.sealed, approvals };
     if envelope.model != job.model {
         pass.edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
     }
@@ -60,6 +62,8 @@ struct Pass<'s, 'p, 'e> {
     losses: Losses,
     refused: Option<Refused>,
     sealed: Sealed<'s>,
+    /// The ids of the calls that wait for an approval. They stand before it.
+    approvals: HashSet<Cow<'e, str>>,
 }
 
 /// The items whose ids their server need not know. The others are known by their ids alone.
@@ -75,7 +79,7 @@ const NAMELESS: [&str; 9] = [
     "tool_search_output",
 ];
 
-impl Pass<'_, '_, '_> {
+impl<'e> Pass<'_, '_, 'e> {
     /// Asks the server to store nothing.
     fn not_stored(&mut self, value: &Span) {
         if slice(self.edits.text(), value) != b"false" {
@@ -106,23 +110,27 @@ impl Pass<'_, '_, '_> {
 
     /// Reads an item. Nothing was stored, so an id means nothing to the server, which refuses ids
     /// that it does not know; and a thought is nothing without what the server encrypted.
-    fn item(&mut self, cursor: &mut Cursor<'_>, index: usize) -> Result<(), Broken> {
+    fn item(&mut self, cursor: &mut Cursor<'e>, index: usize) -> Result<(), Broken> {
         let text = cursor.text();
         let (mut kind, mut has_role, mut encrypted, mut id) = (Cow::Borrowed(""), false, None, None);
-        let mut has_result = false;
+        let (mut has_result, mut approves) = (false, None);
         let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => kind = text_of(text, &value).unwrap_or_default(),
             b"role" => has_role = true,
             b"id" if slice(text, &value) != b"null" => id = Some((key, value)),
             b"encrypted_content" => encrypted = Some(value),
             b"result" => has_result = text_of(text, &value).is_some(),
+            b"approval_request_id" => approves = Some(text_of(text, &value).unwrap_or_default()),
             _ => {}
         })?;
+        if kind == "mcp_approval_request" {
+            self.approvals.extend(id.as_ref().and_then(|(_, value)| text_of(text, value)));
+        }
         let is_reference = match &*kind {
             "item_reference" => true,
             "image_generation_call" => !has_result,
             "" => id.is_some() && !has_role,
-            _ => false,
+            _ => approves.is_some_and(|id| !self.approvals.contains(&id)),
         };
         match (&*kind, id) {
             _ if is_reference => {

@@ -197,11 +197,11 @@ impl AnswerProgress {
     }
 
     /// Writes the signature of a thought, or a redacted one, and seals it for callers who carry it.
-    fn end_thought(&self, text: &str, is_redacted: bool, writer: &mut dyn AnswerWriter) {
+    fn end_thought(&mut self, text: &str, is_redacted: bool, writer: &mut dyn AnswerWriter) {
         let mut text = Cow::Borrowed(text);
         if let (Some(seal), Carries::WithThoughts) = (&self.seal, writer.carries()) {
             let sealed = if is_redacted { seal.redacted(&text) } else { seal.signature(&text) };
-            let Some(sealed) = sealed else { return };
+            let Some(sealed) = sealed else { return self.flaws.not_sealed = true };
             text = sealed.into();
         }
         if is_redacted { writer.redacted(&text) } else { writer.signed(&text) }
@@ -355,7 +355,11 @@ impl AnswerProgress {
             Carries::Nowhere => signature,
             carries @ (Carries::WithThoughts | Carries::WithCalls) => {
                 let is_shown = carries == Carries::WithThoughts && !self.hide_reasoning;
+                let is_kept = kept.is_some();
                 sealed = self.seal.as_ref().zip(kept).and_then(|(seal, kept)| seal.of_call(kept, is_shown));
+                let has_some = is_kept || self.thoughts.as_ref().is_some_and(|thoughts| thoughts.is_too_much);
+                let wants_some = self.seal.is_some() && has_some && (!is_shown || signature.is_some());
+                self.flaws.not_sealed |= wants_some && sealed.is_none();
                 sealed.as_deref()
             }
         };
@@ -459,6 +463,7 @@ impl ChoiceProgress {
         Flaws {
             broken_calls: self.broken,
             not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()),
+            ..Flaws::default()
         }
     }
 

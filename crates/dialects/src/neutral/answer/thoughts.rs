@@ -17,7 +17,7 @@ pub(crate) struct Thoughts {
     kept: Vec<Kept>,
     /// The bytes of everything that is kept.
     bytes: usize,
-    is_too_much: bool,
+    pub(super) is_too_much: bool,
 }
 
 /// The most bytes of thoughts and signatures that an answer may leave behind.

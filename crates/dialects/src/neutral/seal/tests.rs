@@ -60,6 +60,47 @@ const GEMINIS: &str = r#"{"candidates":[{"content":{"role":"model","parts":[{"te
     {"functionCall":{"id":"g2","name":"f","args":{"a":2}}}]},"finishReason":"STOP","index":0}],
     "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":7,"totalTokenCount":12}}"#;
 
+/// A seal for which everything is too long.
+struct Full;
+
+impl Seal for Full {
+    fn seal(&self, _kept: &Kept) -> Option<String> {
+        None
+    }
+
+    fn open(&self, _sealed: &str) -> Option<Kept> {
+        None
+    }
+}
+
+#[test]
+fn what_is_too_long_to_be_sealed_is_named() {
+    for upstream in upstreams() {
+        for (front, name) in [
+            (&MESSAGES, "content[].signature"),
+            (&RESPONSES, "output[].encrypted_content"),
+            (&GEMINI, "candidates[].content.parts[].thoughtSignature"),
+        ] {
+            let seals: [(Option<Arc<dyn Seal>>, bool); 3] =
+                [(Some(Arc::new(Full)), true), (Some(Arc::new(Word("w"))), false), (None, false)];
+            for (seal, is_lost) in seals {
+                let header = AnswerHeader { model: "m".into(), ..AnswerHeader::default() };
+                // With thinking hidden nothing passes, and the calls carry all of it.
+                let passes = front == if upstream.model.contains("claude") { &MESSAGES } else { &GEMINI };
+                for hide_reasoning in [true, passes] {
+                    let seal = seal.clone().map(AnswerSeal);
+                    let options = AnswerOptions { hide_reasoning, seal, ..AnswerOptions::default() };
+                    let to = Recipient { front, header: &header, options };
+                    let said = upstream.answer.as_bytes();
+                    let (answer, _) = upstream.dialect.answer(upstream.model, &to, said).unwrap();
+                    let named: Vec<_> = front.flaws(answer.flaws).collect();
+                    assert_eq!(named, if is_lost { vec![name] } else { vec![] }, "{} {hide_reasoning}", upstream.model);
+                }
+            }
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Upstream {
     dialect: Dialect,

@@ -3,9 +3,9 @@
 
 use super::{COMMON, Service, TRANSLATION, action, counting, error, request, traits};
 use crate::neutral::{Family, FieldRefused, Request, Target, Written};
-use crate::upstream::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol, SignsWith, Translation};
+use crate::upstream::protocol::{BaseUrl, Counting, ENDPOINTS, Endpoints, Prices, Protocol, SignsWith, Translation};
 use crate::upstream::{Cloud, anthropic};
-use crate::wire::json::{Cursor, name_of, slice};
+use crate::wire::json::{Cursor, name_of, quote, slice};
 use crate::wire::percent::segment;
 
 /// Gemini and Claude on Vertex AI.
@@ -44,9 +44,26 @@ static CLAUDE: Protocol = Protocol {
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         cloud: Some(&Cloud { version: "vertex-2023-10-16", is_bare: false }),
+        counting: Some(CLAUDE_COUNTING),
         ..anthropic::TRANSLATION
     }),
     ..VERTEX
+};
+
+/// Anthropic's count stands beside its models, as one of them, and the body names the model. Google
+/// says so in "Count tokens for Claude models".
+const CLAUDE_COUNTING: Counting = Counting {
+    path: |path| {
+        let (models, _) = path.strip_suffix(":rawPredict")?.rsplit_once('/')?;
+        Some(format!("{models}/count-tokens:rawPredict"))
+    },
+    body: |model, body| {
+        let body = (anthropic::COUNTING.body)(model, body)?;
+        let members = body.trim_ascii_start().strip_prefix(b"{")?;
+        let model = quote(model.rsplit('/').next().unwrap_or(model));
+        Some([format!(r#"{{"model":{model},"#).as_bytes(), members].concat())
+    },
+    ..anthropic::COUNTING
 };
 
 /// Returns whether a model is one of Anthropic's.
@@ -169,6 +186,36 @@ mod tests {
         );
         assert_eq!(VERTEX.for_model("claude-sonnet-4-5").family, Some(Family::Claude));
         assert_eq!(VERTEX.for_model("gemini-2.5-pro").family, Some(Family::Gemini));
+    }
+
+    #[test]
+    fn anthropics_part_counts_for_its_own_models() {
+        let vertex = Dialect::new(&VERTEX, Settings { project: Some("p".into()), ..Settings::NONE });
+        let count = |front: &'static Front, body: &str, model: &str| {
+            let body = bytes::Bytes::from(body.to_owned());
+            let envelope = (front.envelope)(&body).unwrap();
+            let said =
+                vertex.write(&Translate { traits: (VERTEX.traits)(model), ..Translate::new(&body, &envelope, model) });
+            let said = vertex.to_count(model, said.unwrap())?;
+            Some((said.path.into_owned(), String::from_utf8(said.body.concat()).unwrap()))
+        };
+        let claude = "claude-sonnet-4-5@20250929";
+        let path = "/v1/projects/p/locations/global/publishers/anthropic/models/count-tokens:rawPredict";
+        let body = r#"{"model":"m","max_tokens":9,"new":1,"top_k":5,"messages":[{"role":"user","content":"é"}]}"#;
+        let expected = r#"{"model":"claude-sonnet-4-5@20250929","anthropic_version":"vertex-2023-10-16","new":1,"messages":[{"role":"user","content":"é"}]}"#;
+        for model in [claude, "publishers/anthropic/models/claude-sonnet-4-5@20250929"] {
+            assert_eq!(count(&MESSAGES, body, model), Some((path.to_owned(), expected.to_owned())));
+        }
+        let chat = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
+        let (_, written) = count(&CHAT, chat, claude).unwrap();
+        assert!(written.contains(r#""text":"x""#) && !written.contains("max_tokens"), "{written}");
+        let (path, _) = count(&CHAT, chat, "gemini-2.5-pro").unwrap();
+        assert!(path.ends_with("/gemini-2.5-pro:countTokens"), "{path}");
+        for (model, answer) in [(claude, r#"{"input_tokens":7}"#), ("gemini-2.5-pro", r#"{"totalTokens":7}"#)] {
+            let counted = vertex.counted(model, &MESSAGES, answer.as_bytes()).unwrap();
+            assert_eq!(counted, br#"{"input_tokens":7}"#, "{model}");
+        }
+        assert_eq!(vertex.counted(claude, &MESSAGES, br#"{"totalTokens":7}"#), None);
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl Choice {
         Flaws {
             broken_calls: self.calls.broken() + old,
             not_json: wants_json && !has_calls && !self.content.is_whole(),
+            ..Flaws::default()
         }
     }
 

@@ -34,6 +34,17 @@ fn apply(edits: &mut Edits<'_>) -> String {
 }
 
 #[test]
+fn no_more_edits_are_gathered_than_may_be() {
+    let text = "[1,2,3,4]";
+    let gathered = |count: usize| {
+        let mut edits = Edits::at_most(text.as_bytes(), 2);
+        (0..count).for_each(|at| edits.replace(2 * at + 1..2 * at + 2, &b"0"[..]));
+        (edits.is_over(), edits.list.len())
+    };
+    assert_eq!([gathered(2), gathered(3), gathered(4)], [(false, 2), (true, 3), (true, 3)]);
+}
+
+#[test]
 fn members_go_with_their_commas() {
     let text = r#"{"a":1,"b":2,"c":3}"#;
     check(text, &[], &[], &[], text);

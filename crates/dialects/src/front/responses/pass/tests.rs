@@ -39,6 +39,24 @@ fn only_what_must_change_is_changed() {
 }
 
 #[test]
+fn an_approval_is_of_a_call_that_the_request_has() {
+    let body = |input: &str| format!(r#"{{"model":"up","store":false,"input":[{input}]}}"#);
+    let call = |id: &str| format!(r#"{{"type":"mcp_approval_request","id":"{id}","name":"f","arguments":"{{}}"}}"#);
+    let yes = r#"{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}"#;
+    let both = body(&format!("{},{yes}", call("mcpr_1")));
+    check(&both, false, &both, "");
+    for (input, param) in [
+        (yes.to_owned(), "input[0]"),
+        (format!("{},{yes}", call("mcpr_2")), "input[1]"),
+        (format!("{yes},{}", call("mcpr_1")), "input[0]"),
+        (yes.replace("\"mcpr_1\"", "7"), "input[0]"),
+    ] {
+        let Err(Refused::Invalid(why)) = tried(&body(&input), false) else { panic!("{input} passes") };
+        assert_eq!(why.param, param, "{input}");
+    }
+}
+
+#[test]
 fn nothing_is_stored_and_thoughts_come_back_encrypted() {
     let (stored, thoughts) = (r#""store":false"#, r#""include":["reasoning.encrypted_content"]"#);
     for (field, thinks, after) in [

@@ -1786,7 +1786,7 @@ fn calling(fragments: &[(usize, &str)], finish: &str) -> Vec<u8> {
 
 #[test]
 fn calls_that_are_told_as_whole_and_are_broken_are_counted() {
-    let broken = |broken_calls| Flaws { broken_calls, not_json: false };
+    let broken = |broken_calls| Flaws { broken_calls, ..Flaws::default() };
     let whole = [(0, ""), (0, "{\"city\":"), (0, "\"Ro"), (0, "me"), (0, "\"}")];
     let without = |left_out: usize| {
         whole.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, it)| *it).collect::<Vec<_>>()
@@ -1833,7 +1833,7 @@ fn content_that_should_be_json_and_is_not_is_noticed() {
         );
         (words + &end).into_bytes()
     };
-    let not_json = |not_json| Flaws { broken_calls: 0, not_json };
+    let not_json = |not_json| Flaws { not_json, ..Flaws::default() };
     for (words, finish, flawed) in [
         (&["", "{\"a\"", ":", " \"é\\n\"", "}"][..], "stop", false),
         (&["", "Sure", "!", " Here", " it is"], "stop", true),
@@ -1865,7 +1865,7 @@ proptest! {
             !text.trim_ascii().is_empty() && serde_json::from_str::<serde_json::Map<String, Value>>(&text).is_err()
         };
         let broken = (0..3).filter(|index| fragments.iter().any(|(of, _)| of == index)).filter(is_broken).count();
-        check_flaws(false, &calling(&fragments, "tool_calls"), Flaws { broken_calls: u32::try_from(broken).unwrap(), not_json: false });
+        check_flaws(false, &calling(&fragments, "tool_calls"), Flaws { broken_calls: u32::try_from(broken).unwrap(), ..Flaws::default() });
     }
 }
 
