@@ -18,7 +18,7 @@ use dialects::front::{Envelope, Front};
 use dialects::traits::Traits;
 use dialects::usage::Units;
 use dialects::wire::json::{self, Span};
-use dialects::{Dialect, Family, Flaws};
+use dialects::{Dialect, Endpoint, Family, Flaws};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -149,7 +149,8 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, envelope: &Envel
     let candidates = Vec::with_capacity(model.targets.len());
     let mut planner = Planner { snapshot, envelope, ties, candidates };
     planner.add(model, Reach::Any);
-    for (id, reach) in stand_ins(model) {
+    let may_stand_in = envelope.front.only.is_none_or(Endpoint::has_stand_ins);
+    for (id, reach) in stand_ins(model).filter(|_| may_stand_in) {
         if let Some(model) = snapshot.catalog.visible(key, id) {
             planner.add(model, reach);
         }

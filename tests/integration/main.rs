@@ -81,3 +81,4 @@ mod streams;
 mod tls_upstreams;
 mod upstream;
 mod upstream_faults;
+mod vectors;

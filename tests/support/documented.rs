@@ -275,6 +275,7 @@ pub const READ: &[Header] = &[
     ("anthropic-version", "Which list of models is meant: Anthropic's."),
     ("anthropic-beta", "The betas that a Messages request uses. Anthropic's own API gets it; it means nothing to others."),
     ("x-portcullis-session", "The conversation, for models with `sticky: true`: 512 bytes at most."),
+    ("x-portcullis-input-type", "What the vectors are for that a request asks for, if the request does not say it."),
     ("x-portcullis-timeout", "A shorter `timeouts.total` for this request: in seconds (`2.5`) or with a unit (`2500ms`, `30s`)."),
     ("x-forwarded-for", "The caller's address, if the connection comes from one of `trusted_proxies`."),
     ("content-type", "Must be JSON, or be left out; what `curl -d` sends by itself is taken too, if the body is JSON."),

@@ -10,6 +10,7 @@ mod decoder;
 mod renamed;
 mod stream;
 mod translated;
+mod vectors;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, FieldNames, Front, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
+use crate::front::{Envelope, FieldNames, Front, INPUT_TYPE, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
@@ -32,6 +33,7 @@ use crate::wire::splice::Edits;
 use translated::{Translated, repairing};
 
 pub use stream::Stream;
+pub use vectors::{join, slices};
 
 /// What an account speaks: a protocol, and what the account says of it.
 #[derive(Debug, Clone)]
@@ -150,7 +152,10 @@ impl Dialect {
             return self.pass_native(job, path, (protocol, native));
         }
         match &protocol.translation {
-            Some(translation) => translate(job, path, translation),
+            Some(translation) => match translation.vectors {
+                Some(form) => self.ask_vectors(job, path, form),
+                None => translate(job, path, translation),
+            },
             None if job.envelope.front.passes() => self.pass(job, path),
             None => self.compose(job, path),
         }
@@ -187,14 +192,16 @@ impl Dialect {
             let message = "the conversation has too many parts that would have to change on the way to this model";
             return Err(Refused::invalid("", message));
         }
-        let mut headers = envelope.headers.iter().map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
+        let passes = |(name, _): &&(&'static str, String)| *name != INPUT_TYPE;
+        let headers = envelope.headers.iter().filter(passes);
+        let mut headers = headers.map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
         if let Some(cloud) = protocol.translation.and_then(|translation| translation.cloud) {
             headers = cloud.fit(&mut edits, headers, &mut losses);
         }
         let (parts, copied) = edits.parts(body);
         // If a whole answer comes in place of a stream, it is written anew.
         let echo = Echo { shows_thinking: true, carries_thoughts: true, ..Echo::default() };
-        let undo = Undo { echo: Some(Arc::new(echo)), ..Undo::default() };
+        let undo = Undo { echo: Some(Arc::new(echo)), vectors: envelope.places.inputs.clone(), ..Undo::default() };
         Ok(Outbound { path, body: parts, headers, copied, losses, undo })
     }
 
@@ -281,6 +288,10 @@ impl Dialect {
             let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
             return Ok((answer, Vec::new()));
         };
+        if let Some(form) = translation.vectors {
+            let answer = Self::answer_vectors(form, to, body, native.is_some());
+            return Ok((answer.map_err(|fault| named(front, protocol, fault))?, Vec::new()));
+        }
         let native = native.filter(|_| is_whole || front.only.is_some());
         let read = repairing(body, |body| {
             let writer = if native.is_some() { Box::new(Nothing::default()) } else { writer(header) };
@@ -296,10 +307,7 @@ impl Dialect {
             }
             Ok((answer, kept))
         });
-        read.map_err(|fault| match fault {
-            AnswerFault::Upstream(error) => AnswerFault::Upstream(front.named(protocol.of_front(), error)),
-            nonsense @ AnswerFault::Nonsense(_) => nonsense,
-        })
+        read.map_err(|fault| named(front, protocol, fault))
     }
 
     /// Reads a buffered answer in OpenAI's format, for the callers of another.
@@ -399,6 +407,14 @@ const MOST_EDITS: usize = 65_536;
 
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
 type WrittenAndRead<'a> = (neutral::Request<'a>, FieldNames, Written<Cow<'static, str>>);
+
+/// Names the field of a fault in the callers' words.
+fn named(front: &Front, protocol: &Protocol, fault: AnswerFault) -> AnswerFault {
+    match fault {
+        AnswerFault::Upstream(error) => AnswerFault::Upstream(front.named(protocol.of_front(), error)),
+        nonsense @ AnswerFault::Nonsense(_) => nonsense,
+    }
+}
 
 fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
     headers.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect()

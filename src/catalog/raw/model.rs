@@ -240,6 +240,11 @@ pub struct Traits {
     pub structured_with_tools: Option<bool>,
     /// Whether the model sees pictures. Default: known by the name.
     pub images: Option<bool>,
+    /// What the vectors of the model are for, if a request for them does not say it:
+    /// `search_document`, `search_query`, `classification`, `clustering`, `semantic_similarity`,
+    /// `question_answering`, `fact_verification` or `code_retrieval_query`. Default: at Cohere's
+    /// models `search_document`, else nothing.
+    pub input_type: Option<String>,
     /// Whether a conversation may end with a message of the assistant, which the model then
     /// continues. Default: known by the name.
     pub prefill: Option<bool>,

@@ -133,7 +133,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(written) = &self.raw.serves else { return dialect.serves(&base.host).to_vec() };
         let list = self.at.key("serves");
         if dialect.protocol.endpoints.others.is_empty() {
-            list.problem("only applies to dialects that have several kinds of endpoint, openai and azure: remove it");
+            list.problem("only applies to dialects that have several kinds of endpoint: remove it");
         }
         list.problem_if(written.is_empty(), "must list at least one kind of endpoint, such as `chat`");
         let mut kinds = Vec::new();

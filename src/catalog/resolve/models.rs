@@ -11,6 +11,7 @@ use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::yaml::read::{List, items};
 use dialects::neutral::Effort;
+use dialects::neutral::purpose::{self, Purpose};
 use dialects::traits::{Efforts, Sampling, Thinking, Traits};
 
 /// The value of `created` if none is written: 2026-01-01. The time of loading is never used,
@@ -133,6 +134,15 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             refuse_broken_calls: matches!(raw.on_broken_call, Some(raw::OnBrokenCall::Error)),
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
+        let has_vectors = |target: &Target| target.traits.input_type.is_some() || purpose::gives_vectors(&target.model);
+        let stand_ins =
+            [("fallbacks", &model.fallbacks), ("fallbacks_on", &model.on_context), ("fallbacks_on", &model.on_refusal)];
+        if model.targets.iter().any(has_vectors)
+            && let Some((key, _)) = stand_ins.into_iter().find(|(_, list)| !list.is_empty())
+        {
+            let what = "cannot be written for a model of vectors: those of different models cannot be compared";
+            self.at.key(key).problem(what);
+        }
         let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
         let is_in_order = model.strategy == Strategy::Priority && tiers.len() == model.targets.len();
         let what = "changes nothing: with the strategy `priority` and one target in each tier, all conversations go \
@@ -177,6 +187,15 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 let traits = traits(known, target.traits.as_ref()).at(account.server);
                 at.key("traits").key("context").problem_if(traits.context == Some(0), "must be at least 1");
                 at.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
+                if let Some(word) = target.traits.as_ref().and_then(|traits| traits.input_type.as_deref()) {
+                    let at = at.key("traits");
+                    at.key("input_type").known(
+                        Purpose::find(word),
+                        "purpose of vectors",
+                        word,
+                        Purpose::NAMES.into_iter(),
+                    );
+                }
                 let tier = target.tier.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
                 let (price, price_from) = prices::of_target(own, of_model, &account, model).unzip();
                 Some(Target {
@@ -298,6 +317,7 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         server: known.server,
         images: written.images.unwrap_or(known.images),
         prefill: written.prefill.unwrap_or(known.prefill),
+        input_type: written.input_type.as_deref().and_then(Purpose::find),
         guessed: known.guessed,
     }
 }

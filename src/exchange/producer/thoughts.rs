@@ -46,7 +46,7 @@ impl Producer<'_> {
     pub(super) async fn recall(&mut self) {
         let Some(store) = &self.shared.store else { return };
         // Without calls nothing was kept.
-        if !(self.request.envelope.front.may_have_calls)(&self.memory.body) {
+        if !(self.request.envelope.front.contents.may_call)(&self.memory.body) {
             return;
         }
         let missing = self.missing();

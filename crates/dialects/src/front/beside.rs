@@ -87,6 +87,7 @@ pub(super) const BESIDE: Front = Front {
     models: models::LISTS,
     probes: "",
     native: None,
+    vectors: None,
     counting: None,
     id_prefix: "",
     around: AroundStream {
@@ -99,8 +100,8 @@ pub(super) const BESIDE: Front = Front {
         fields: &["input", "documents", "query", "prompt", "suffix"],
         is_plain: |name, _, _| name == b"text",
         results: &[],
+        may_call: |_| false,
     },
-    may_have_calls: |_| false,
     read: |_| Err(Refused::invalid("model", "this endpoint holds no conversation")),
     field_name: |request, field| (CHAT.field_name)(request, field),
     flaw_names: [""; 3],
@@ -112,7 +113,7 @@ pub(super) const BESIDE: Front = Front {
 pub(super) const NATIVE: Native = Native { format: "", request, event, around: [b"", b"", b"data: [DONE]\n\n"], whole };
 
 /// Reads a request body. The model reads the texts of these fields; the first one must be there.
-fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -> Result<Envelope, Fault> {
+pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -> Result<Envelope, Fault> {
     let needed = texts.first().copied();
     let mut is_there = false;
     let scan = Scan::over(body, front, |scan, cursor, name| {

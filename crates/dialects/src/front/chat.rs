@@ -35,6 +35,7 @@ pub static CHAT: Front = Front {
     models: models::LISTS,
     probes: include_str!("chat/probes.json"),
     native: None,
+    vectors: None,
     counting: None,
     id_prefix: "chatcmpl-",
     around: AroundStream {
@@ -43,8 +44,12 @@ pub static CHAT: Front = Front {
         late_header: |name, value| format!(": {name}: {value}\n\n"),
     },
     envelope: envelope::read,
-    contents: Contents { fields: &["messages"], is_plain: references::is_plain_in, results: &[] },
-    may_have_calls: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),
+    contents: Contents {
+        fields: &["messages"],
+        is_plain: references::is_plain_in,
+        results: &[],
+        may_call: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),
+    },
     read: read::read,
     field_name: fields::name,
     flaw_names: ["tool_calls[].function.arguments", "response_format", "tool_calls[].extra_content"],

@@ -17,6 +17,8 @@ pub struct Contents {
     /// The types of results of a search. Their addresses say where they were found; nobody fetches
     /// them again.
     pub(crate) results: &'static [&'static str],
+    /// Returns whether a conversation may hold calls, without reading it.
+    pub may_call: fn(&[u8]) -> bool,
 }
 
 /// The reading of one body.

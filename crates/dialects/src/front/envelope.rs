@@ -7,6 +7,7 @@ use super::references::AllowedReferences;
 use super::{Asked, Front, Named};
 use crate::neutral::Refused;
 use crate::neutral::usage::Units;
+use crate::neutral::vectors::Inputs;
 use crate::wire::json::{Broken, Kind, Span};
 
 /// What Portcullis needs to know of a request.
@@ -78,6 +79,8 @@ pub struct Places {
     pub thinking: Option<Span>,
     /// The list of messages, if a thought may stand in it.
     pub thoughts: Option<Span>,
+    /// What becomes vectors.
+    pub inputs: Option<Inputs>,
 }
 
 /// Why a body is no request; always answered with 400.

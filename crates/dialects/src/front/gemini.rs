@@ -2,6 +2,7 @@
 //! stream is one JSON array, which is written as it comes.
 
 mod count;
+mod embed;
 mod envelope;
 mod errors;
 mod fields;
@@ -16,6 +17,7 @@ use std::borrow::Cow;
 
 use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native};
 use crate::wire::json;
+pub use embed::{GEMINI_EMBED, GEMINI_EMBEDS};
 use write::StreamForm;
 
 /// Gemini's `generateContent`, and `streamGenerateContent` with server-sent events.
@@ -76,13 +78,18 @@ const EVENTS: Front = Front {
     models: models::LISTS,
     probes: include_str!("gemini/probes.json"),
     native: Some(NATIVE),
+    vectors: None,
     counting: None,
     id_prefix: "",
     around: AROUND,
     envelope: |body| envelope::read(body, &GEMINI),
-    contents: Contents { fields: &["contents", "systeminstruction"], is_plain: references::is_plain, results: &[] },
-    may_have_calls: |body| {
-        [&b"functionCall"[..], b"function_call"].iter().any(|name| memchr::memmem::find(body, name).is_some())
+    contents: Contents {
+        fields: &["contents", "systeminstruction"],
+        is_plain: references::is_plain,
+        results: &[],
+        may_call: |body| {
+            [&b"functionCall"[..], b"function_call"].iter().any(|name| memchr::memmem::find(body, name).is_some())
+        },
     },
     read: read::read,
     field_name: fields::name,

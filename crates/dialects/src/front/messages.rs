@@ -40,6 +40,7 @@ pub static MESSAGES: Front = Front {
         around: [b"", b"", b""],
         whole: pass::whole,
     }),
+    vectors: None,
     counting: Some(CountForm {
         route: |path, _| route::fixed(path, "messages/count_tokens"),
         read: |body, _| envelope::to_count(&body).map(|envelope| (body, envelope)),
@@ -58,8 +59,8 @@ pub static MESSAGES: Front = Front {
         fields: &["messages", "system"],
         is_plain: references::is_plain,
         results: &["search_result", "web_search_result", "web_fetch_result"],
+        may_call: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),
     },
-    may_have_calls: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),
     read: read::read,
     field_name: fields::name,
     flaw_names: ["content[].input", "output_config.format", "content[].signature"],

@@ -7,6 +7,7 @@
 mod beside;
 pub(crate) mod chat;
 mod contents;
+mod embeddings;
 mod envelope;
 mod gemini;
 mod messages;
@@ -29,8 +30,10 @@ use bytes::Bytes;
 pub use beside::{COMPLETIONS, IMAGES, MODERATIONS, RERANK};
 pub use chat::CHAT;
 pub use contents::Contents;
+pub use embeddings::EMBEDDINGS;
+pub(crate) use embeddings::INPUT_TYPE;
 pub use envelope::{Envelope, Fault};
-pub use gemini::{GEMINI, GEMINI_ARRAY};
+pub use gemini::{GEMINI, GEMINI_ARRAY, GEMINI_EMBED, GEMINI_EMBEDS};
 pub use messages::MESSAGES;
 pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
 pub use named::Named;
@@ -39,9 +42,12 @@ pub(crate) use passing::PassedAnswer;
 pub use responses::RESPONSES;
 pub use route::Asked;
 
-use crate::neutral::answer::AnswerWriter;
+use crate::neutral::answer::{AnswerWriter, Tally};
+use crate::neutral::embedding::Embedding;
 use crate::neutral::seal::Sealed;
 use crate::neutral::traits::Traits;
+use crate::neutral::vector::VectorText;
+use crate::neutral::vectors::VectorPlace;
 use crate::neutral::{AnswerHeader, Endpoint, Field, Flaws, Losses, Refused, Request, UpstreamError};
 use crate::wire::splice::Edits;
 use crate::wire::{Event, json, percent};
@@ -68,6 +74,8 @@ pub struct Front {
     pub(crate) probes: &'static str,
     /// How bodies pass to accounts of the same format, and their answers back.
     pub native: Option<Native>,
+    /// How callers ask for vectors, if that is what they ask for.
+    pub(crate) vectors: Option<VectorDoor>,
     /// How callers ask for the number of a request's tokens, if they can.
     pub counting: Option<CountForm>,
     /// What the ids of answers begin with.
@@ -78,8 +86,6 @@ pub struct Front {
     pub envelope: fn(&[u8]) -> Result<Envelope, Fault>,
     /// Where the conversation stands, and what of it refers to nothing.
     pub contents: Contents,
-    /// Returns whether a conversation may hold calls, without reading it.
-    pub may_have_calls: fn(&[u8]) -> bool,
     /// Reads a body whole.
     pub read: for<'a> fn(&'a [u8]) -> RequestRead<'a>,
     /// Returns what callers call a field, as a rule.
@@ -122,6 +128,16 @@ impl Native {
     }
 }
 
+/// How callers ask for vectors.
+pub(crate) struct VectorDoor {
+    /// Reads a request whole.
+    pub(crate) read: for<'a> fn(&Envelope, &'a [u8]) -> Result<Embedding<'a>, Refused>,
+    /// Writes an answer with these vectors, each of which is JSON text.
+    pub(crate) write: fn(&[VectorText<'_>], &AnswerHeader, &Tally) -> Vec<u8>,
+    /// What an answer has.
+    pub(crate) places: &'static [VectorPlace],
+}
+
 /// How callers ask for the number of a request's tokens.
 pub struct CountForm {
     /// Returns what a path and its query say of the request, or `None` if the path does not lead
@@ -157,8 +173,20 @@ pub(crate) struct PassedRequest<'a> {
 pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY];
 
 /// Every front door.
-pub static DOORS: [&Front; 9] =
-    [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY, &COMPLETIONS, &RERANK, &MODERATIONS, &IMAGES];
+pub static DOORS: [&Front; 12] = [
+    &CHAT,
+    &MESSAGES,
+    &RESPONSES,
+    &GEMINI,
+    &GEMINI_ARRAY,
+    &COMPLETIONS,
+    &RERANK,
+    &MODERATIONS,
+    &IMAGES,
+    &EMBEDDINGS,
+    &GEMINI_EMBED,
+    &GEMINI_EMBEDS,
+];
 
 /// What is read of a request besides its path and its body.
 #[derive(Clone, Copy)]

@@ -42,6 +42,7 @@ pub static RESPONSES: Front = Front {
         around: [b"", b"", b""],
         whole: pass::whole,
     }),
+    vectors: None,
     counting: None,
     id_prefix: "resp_",
     around: AroundStream {
@@ -50,8 +51,12 @@ pub static RESPONSES: Front = Front {
         late_header: |name, value| format!(": {name}: {value}\n\n"),
     },
     envelope: envelope::read,
-    contents: Contents { fields: &["input", "instructions"], is_plain: references::is_plain, results: &[] },
-    may_have_calls: |body| memchr::memmem::find(body, b"_call\"").is_some(),
+    contents: Contents {
+        fields: &["input", "instructions"],
+        is_plain: references::is_plain,
+        results: &[],
+        may_call: |body| memchr::memmem::find(body, b"_call\"").is_some(),
+    },
     read: read::read,
     field_name: fields::name,
     flaw_names: ["output[].arguments", "text.format", "output[].encrypted_content"],

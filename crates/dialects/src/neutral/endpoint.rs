@@ -105,6 +105,12 @@ impl Endpoint {
             }
     }
 
+    /// Returns whether an answer of one model may stand for that of another. Vectors of different
+    /// models cannot be compared.
+    pub fn has_stand_ins(self) -> bool {
+        self != Endpoint::Embeddings
+    }
+
     /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
     /// gets as many.
     pub fn least_tokens(self) -> u64 {

@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod answered;
 mod echo;
+pub mod embedding;
 mod endpoint;
 mod event;
 mod fault;
@@ -21,6 +22,7 @@ mod losses;
 pub(crate) mod mark;
 pub(crate) mod offer;
 pub mod price;
+pub mod purpose;
 mod refused;
 mod request;
 mod room;
@@ -31,6 +33,8 @@ mod target;
 pub mod traits;
 pub mod turns;
 pub mod usage;
+pub(crate) mod vector;
+pub mod vectors;
 
 pub use answer::{Answer, AnswerHeader};
 pub use echo::{CallKind, CallersTool, Echo};

@@ -9,6 +9,7 @@ use super::field::Field;
 use super::losses::Losses;
 use super::request::Thought;
 use super::traits::Traits;
+use super::vectors::Inputs;
 
 /// The facts about a target that a dialect needs to write a request.
 pub struct Target<'a> {
@@ -56,4 +57,6 @@ pub struct Undo {
     pub stubs: Vec<String>,
     /// What the answer repeats of its request, if its front door needs that.
     pub echo: Option<Arc<Echo>>,
+    /// The vectors that were asked for.
+    pub vectors: Option<Inputs>,
 }

@@ -7,6 +7,7 @@
 //! `structured` decide if it can be sent at all, and the other traits have no effect.
 
 use super::field::Field;
+use super::purpose::Purpose;
 use super::refused::FieldRefused;
 use super::request::{Effort, Format, Media, PartKind, Request};
 
@@ -44,6 +45,8 @@ pub struct Traits {
     pub images: bool,
     /// True if the conversation may end with the assistant's own words.
     pub prefill: bool,
+    /// What vectors are for, if a request for them does not say it.
+    pub input_type: Option<Purpose>,
     /// True if the model's name is not known. It is asked as the newest ones of its kind are, and
     /// no list of models says that it is like them.
     pub guessed: bool,
@@ -68,6 +71,7 @@ impl Traits {
         server: Server::OWN,
         images: true,
         prefill: true,
+        input_type: None,
         guessed: false,
     };
 

@@ -70,6 +70,7 @@ pub(crate) const TRANSLATION: Translation = Translation {
     counting: Some(COUNTING),
     format: "messages",
     inner: |_| None,
+    vectors: None,
     cloud: None,
 };
 

@@ -25,12 +25,15 @@ pub static PROTOCOL: Protocol = Protocol {
         others: &[
             (Endpoint::Responses, &RESPONSES),
             (Endpoint::Completions, &COMPLETIONS),
+            (Endpoint::Embeddings, &EMBEDDINGS),
             (Endpoint::Images, &IMAGES),
         ],
         // An older version may not have the newer endpoint.
         usual: |settings, _| match settings.version.as_deref().and_then(date) {
-            None => &[Endpoint::Chat, Endpoint::Responses, Endpoint::Completions, Endpoint::Images],
-            Some(_) => &[Endpoint::Chat, Endpoint::Completions, Endpoint::Images],
+            None => {
+                &[Endpoint::Chat, Endpoint::Responses, Endpoint::Completions, Endpoint::Embeddings, Endpoint::Images]
+            }
+            Some(_) => &[Endpoint::Chat, Endpoint::Completions, Endpoint::Embeddings, Endpoint::Images],
         },
         ..ENDPOINTS
     },
@@ -58,6 +61,14 @@ static COMPLETIONS: Protocol = Protocol {
     name: openai::beside::COMPLETIONS.name,
     path: |settings, model, _| path_to("/completions", settings.version.as_deref(), model).into(),
     translation: openai::beside::COMPLETIONS.translation,
+    ..PROTOCOL
+};
+
+/// Azure OpenAI's vectors.
+static EMBEDDINGS: Protocol = Protocol {
+    name: openai::embed::EMBEDDINGS.name,
+    path: |settings, model, _| path_to("/embeddings", settings.version.as_deref(), model).into(),
+    translation: openai::embed::EMBEDDINGS.translation,
     ..PROTOCOL
 };
 

@@ -15,6 +15,7 @@
 
 mod answer;
 mod blocks;
+mod embed;
 mod error;
 mod invoke;
 mod models;
@@ -27,7 +28,7 @@ pub use models::traits;
 pub use request::request;
 
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Protocol, SignsWith, Translation};
-use crate::neutral::Family;
+use crate::neutral::{Endpoint, Family};
 use crate::wire::percent::segment;
 
 /// Amazon Bedrock, through its Converse API.
@@ -51,9 +52,15 @@ pub static PROTOCOL: Protocol = Protocol {
         counting: None,
         format: "",
         inner: |_| None,
+        vectors: None,
         cloud: None,
     }),
-    endpoints: Endpoints { beside: |_, model| models::is_claude(model).then_some(&invoke::CLAUDE), ..ENDPOINTS },
+    endpoints: Endpoints {
+        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
+        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        beside: |_, model| models::is_claude(model).then_some(&invoke::CLAUDE),
+        ..ENDPOINTS
+    },
     error: |_, head, body| error(head.status, head.error_type, head.content_type, body),
     ..Protocol::COMMON
 };

@@ -5,6 +5,7 @@
 //! thinking, never content.
 
 mod answer;
+pub(super) mod embed;
 mod error;
 mod request;
 mod tools;
@@ -13,7 +14,8 @@ pub use answer::{CohereReader, answer};
 pub use error::error;
 pub use request::request;
 
-use super::protocol::{BaseUrl, Protocol, Translation};
+use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Translation};
+use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
 
 /// Cohere's chat.
@@ -22,6 +24,11 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "Cohere's chat, v2. `key` is sent as a bearer.",
     base_url: BaseUrl::At("https://api.cohere.com/v2"),
     path: |_, _, _| "/chat".into(),
+    endpoints: Endpoints {
+        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
+        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        ..ENDPOINTS
+    },
     key_variable: Some("COHERE_API_KEY"),
     traits,
     translation: Some(Translation {
@@ -32,6 +39,7 @@ pub static PROTOCOL: Protocol = Protocol {
         counting: None,
         format: "",
         inner: |_| None,
+        vectors: None,
         cloud: None,
     }),
     error: |_, head, body| error(head.status, head.content_type, body),

@@ -6,6 +6,7 @@
 mod answer;
 mod contents;
 mod counting;
+pub(crate) mod embed;
 mod error;
 mod lenient;
 mod media;
@@ -23,8 +24,8 @@ pub use models::traits;
 pub use request::request;
 pub use vertex::VERTEX;
 
-use super::protocol::{BaseUrl, Protocol, Translation};
-use crate::neutral::Family;
+use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Settings, Translation};
+use crate::neutral::{Endpoint, Family};
 use crate::wire::percent::segment;
 
 /// The Gemini API of AI Studio.
@@ -33,6 +34,7 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
     base_url: BaseUrl::At("https://generativelanguage.googleapis.com/v1beta"),
     path: |_, model, stream| path(model, stream).into(),
+    endpoints: Endpoints { others: &[(Endpoint::Embeddings, &embed::BATCH)], usual: USUAL, ..ENDPOINTS },
     key_header: Some("x-goog-api-key"),
     key_variable: Some("GEMINI_API_KEY"),
     translation: Some(TRANSLATION),
@@ -57,14 +59,22 @@ const TRANSLATION: Translation = Translation {
     counting: Some(counting::GEMINI),
     format: "gemini",
     inner: |_| None,
+    vectors: None,
     cloud: None,
 };
 
 /// Returns the path after the base URL for a model. The model's name may begin with `models/`.
 pub fn path(model: &str, stream: bool) -> String {
-    let model = model.strip_prefix("models/").unwrap_or(model);
-    format!("/models/{}{}", segment(model), action(stream))
+    of_model(model, action(stream))
 }
+
+/// Returns the path of a method.
+fn of_model(model: &str, method: &str) -> String {
+    format!("/models/{}{method}", segment(model.strip_prefix("models/").unwrap_or(model)))
+}
+
+/// The kinds of endpoint of both services.
+const USUAL: fn(&Settings, &str) -> &'static [Endpoint] = |_, _| &[Endpoint::Chat, Endpoint::Embeddings];
 
 /// The service that runs a Gemini.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,6 +18,7 @@ pub mod shared;
 
 use crate::neutral::Endpoint;
 pub(crate) use cloud::Cloud;
+pub(crate) use protocol::{ANY_NUMBER, VectorForm};
 pub use protocol::{BaseUrl, Counting, Endpoints, Framing, Prices, Protocol, Settings, SignsWith, Translation};
 
 /// All dialects.

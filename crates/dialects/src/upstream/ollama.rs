@@ -5,6 +5,7 @@
 //! come whole, and often without an id. The server does not send a count that is zero.
 
 mod answer;
+mod embed;
 mod error;
 mod request;
 
@@ -12,7 +13,8 @@ pub use answer::{OllamaReader, answer};
 pub use error::error;
 pub use request::request;
 
-use super::protocol::{BaseUrl, Framing, Prices, Protocol, Translation};
+use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Prices, Protocol, Translation};
+use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
 
 /// Ollama, as it is installed on this machine. It has no price, because the machine is what costs.
@@ -21,6 +23,11 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "Ollama's own chat. The server needs no `key`.",
     base_url: BaseUrl::At("http://127.0.0.1:11434"),
     path: |_, _, _| "/api/chat".into(),
+    endpoints: Endpoints {
+        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
+        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        ..ENDPOINTS
+    },
     key_variable: Some("OLLAMA_API_KEY"),
     framing: Framing::Lines,
     traits,
@@ -33,6 +40,7 @@ pub static PROTOCOL: Protocol = Protocol {
         counting: None,
         format: "",
         inner: |_| None,
+        vectors: None,
         cloud: None,
     }),
     error: |_, head, body| error(head.status, head.content_type, body),

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use super::cloud::Cloud;
 use super::quirks::Quirks;
 use crate::neutral::Endpoint;
+use crate::neutral::embedding::Embedding;
 use crate::neutral::traits::Traits;
+use crate::neutral::vectors::VectorPlace;
 use crate::neutral::{
     AnswerFault, Emit, ErrorHead, Family, FieldRefused, Reader, Request, Target, UpstreamError, Written,
 };
@@ -81,9 +83,24 @@ pub struct Translation {
     pub format: &'static str,
     /// Returns the event of the format that is inside an event of the stream, if one is.
     pub inner: fn(&[u8]) -> Option<Vec<u8>>,
+    /// How the servers are asked for vectors, if that is what they are asked for.
+    pub(crate) vectors: Option<&'static VectorForm>,
     /// What the servers want in a body of Anthropic's format, if they are not Anthropic's own.
     pub(crate) cloud: Option<&'static Cloud>,
 }
+
+/// How the servers of a dialect are asked for vectors.
+pub(crate) struct VectorForm {
+    /// Writes a request for this model.
+    pub(crate) write: fn(&Embedding<'_>, &str) -> Result<Written, FieldRefused>,
+    /// Returns the most inputs that a request for this model may have.
+    pub(crate) most: fn(&str) -> usize,
+    /// What an answer has.
+    pub(crate) places: &'static [VectorPlace],
+}
+
+/// No bound for the inputs of a request.
+pub(crate) const ANY_NUMBER: usize = usize::MAX;
 
 /// How servers count the tokens of a request. What they count is exactly what they would read.
 #[derive(Clone, Copy)]

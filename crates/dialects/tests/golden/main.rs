@@ -30,6 +30,7 @@ mod responses_pass;
 mod shape;
 mod table;
 mod told;
+mod vectors;
 
 use std::fs;
 use std::path::{Path, PathBuf};

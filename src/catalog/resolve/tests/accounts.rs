@@ -543,10 +543,12 @@ fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
     );
     check_account(
         &format!("{{dialect: azure, {azure}, serves: [messages]}}"),
-        &[".serves[0]: no such kind of endpoint; allowed: chat, responses (column 87)"],
+        &[
+            ".serves[0]: no such kind of endpoint; allowed: chat, responses, completions, embeddings, images (column 87)",
+        ],
     );
     check_account(
         "{dialect: anthropic, key: {env: KEY}, serves: [chat]}",
-        &[".serves: only applies to dialects that have several kinds of endpoint, openai and azure: remove it"],
+        &[".serves: only applies to dialects that have several kinds of endpoint: remove it"],
     );
 }

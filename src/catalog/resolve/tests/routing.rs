@@ -89,6 +89,23 @@ fn tiers_are_of_all_targets_or_of_none() {
 }
 
 #[test]
+fn no_model_stands_in_for_one_of_vectors() {
+    let what = "cannot be written for a model of vectors: those of different models cannot be compared";
+    for vectors in ["{account: a, model: text-embedding-3-small}", "{account: a, traits: {input_type: search_query}}"] {
+        check(&format!("targets: [{vectors}]"), &[]);
+        check(&format!("targets: [{vectors}], fallbacks: [other]"), &[&format!("fallbacks: {what}")]);
+        let on = format!("targets: [{vectors}], fallbacks_on: {{context: [other]}}");
+        check(&on, &[&format!("fallbacks_on: {what}")]);
+    }
+    check(
+        "targets: [{account: a, traits: {input_type: search_querry}}]",
+        &["targets[0].traits.input_type: no purpose of vectors \"search_querry\"; did you mean \"search_query\"?"],
+    );
+    let m = model("targets: [{account: a, traits: {input_type: clustering}}]");
+    assert_eq!(m.targets[0].traits.input_type, Some(dialects::neutral::purpose::Purpose::Clustering));
+}
+
+#[test]
 fn fallbacks_by_cause_are_models() {
     let m = model(&format!("{ALL}, fallbacks_on: {{context: [other], refusal: [other]}}"));
     assert_eq!((&*m.on_context[0], &*m.on_refusal[0], m.fallbacks.len()), ("other", "other", 0));

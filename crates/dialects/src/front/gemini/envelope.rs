@@ -102,7 +102,7 @@ fn settings<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, found: &mut Found)
 }
 
 /// Consumes a content, counts what is in it, and returns whether it is a user's.
-fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
+pub(super) fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
     let mut is_users = true;
     members(cursor, read, |cursor, name, read| match name {
         b"role" => {

@@ -32,10 +32,14 @@ pub(super) fn route(path: &str, query: Option<&str>, form: StreamForm) -> Option
     (form == wanted).then_some(Asked { model: Some(model), stream })
 }
 
+/// Returns the model of which a path asks this.
+pub(super) fn verb(path: &str, wanted: &str) -> Option<String> {
+    place(path).filter(|(_, verb)| verb == wanted).map(|(model, _)| model)
+}
+
 /// Routes a path that asks for the number of tokens.
 pub(super) fn count(path: &str, _query: Option<&str>) -> Option<Asked> {
-    let (model, verb) = place(path)?;
-    (verb == "countTokens").then_some(Asked { model: Some(model), stream: false })
+    verb(path, "countTokens").map(|model| Asked { model: Some(model), stream: false })
 }
 
 /// Reads what a path asks of the models.

@@ -183,7 +183,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             stubs: self.stubs.iter().map(|name| self.names.written(name).to_owned()).collect(),
             format_tool: self.answer.map(|answer| answer.name),
             names: self.names.into_changed(),
-            echo: None,
+            ..Undo::default()
         }
     }
 }

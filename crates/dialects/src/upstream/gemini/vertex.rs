@@ -1,9 +1,12 @@
 //! This module has the parts that only Vertex AI has: its hosts by region, paths that name the
 //! project, and Claude, which is asked in Anthropic's format.
 
-use super::{COMMON, Service, TRANSLATION, action, counting, error, request, traits};
-use crate::neutral::{Family, FieldRefused, Request, Target, Written};
-use crate::upstream::protocol::{BaseUrl, Counting, ENDPOINTS, Endpoints, Prices, Protocol, SignsWith, Translation};
+use super::{COMMON, Service, TRANSLATION, USUAL, action, counting, embed, error, request, traits};
+use crate::neutral::{Endpoint, Family, FieldRefused, Request, Target, Written};
+use crate::upstream::openai::beside::passing;
+use crate::upstream::protocol::{
+    BaseUrl, Counting, ENDPOINTS, Endpoints, Prices, Protocol, Settings, SignsWith, Translation,
+};
 use crate::upstream::{Cloud, anthropic};
 use crate::wire::json::{Cursor, name_of, quote, slice};
 use crate::wire::percent::segment;
@@ -13,12 +16,14 @@ pub static VERTEX: Protocol = Protocol {
     name: "vertex",
     about: "Gemini and Claude on Vertex AI, with `project` and `location`. The credential is `service_account`, or a token in `key`. The base URL follows from `location`.",
     base_url: BaseUrl::OfPlace { usual: GLOBAL, at: vertex_base },
-    path: |settings, model, stream| {
-        let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
-        vertex_path((project.unwrap_or_default(), place.unwrap_or(GLOBAL)), ("google", model), action(stream)).into()
-    },
+    path: |settings, model, stream| googles_path(settings, model, action(stream)).into(),
     traits: |model| if is_claude(model) { anthropic::traits(model) } else { traits(model) },
-    endpoints: Endpoints { of_model: |model| is_claude(model).then_some(&CLAUDE), ..ENDPOINTS },
+    endpoints: Endpoints {
+        others: &[(Endpoint::Embeddings, &EMBEDDINGS)],
+        usual: USUAL,
+        of_model: |model| is_claude(model).then_some(&CLAUDE),
+        ..ENDPOINTS
+    },
     error: |_, head, body| {
         let read = if is_anthropics_error(body) { anthropic::error } else { error };
         read(head.status, head.content_type, body)
@@ -66,6 +71,17 @@ const CLAUDE_COUNTING: Counting = Counting {
     ..anthropic::COUNTING
 };
 
+/// Vectors of texts on Vertex AI.
+static EMBEDDINGS: Protocol = Protocol {
+    path: |settings, model, _| {
+        let method = if embed::reads_purpose(model) { ":embedContent" } else { ":predict" };
+        googles_path(settings, model, method).into()
+    },
+    endpoints: ENDPOINTS,
+    translation: Some(Translation { vectors: Some(&embed::VERTEX_FORM), ..passing("") }),
+    ..VERTEX
+};
+
 /// Returns whether a model is one of Anthropic's.
 fn is_claude(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -96,6 +112,12 @@ fn vertex_base(location: &str) -> String {
     }
 }
 
+/// Returns the path of a method of one of Google's models.
+fn googles_path(settings: &Settings, model: &str, method: &str) -> String {
+    let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
+    vertex_path((project.unwrap_or_default(), place.unwrap_or(GLOBAL)), ("google", model), method)
+}
+
 /// Returns the path after the base URL for a model. The model's name may have its publisher
 /// (`publishers/x/models/y`). A tuned model has its endpoint (`endpoints/123`).
 fn vertex_path((project, location): (&str, &str), (publisher, model): (&str, &str), action: &str) -> String {
@@ -118,7 +140,6 @@ mod tests {
     use super::*;
     use crate::front::{CHAT, Front, MESSAGES};
     use crate::neutral::ErrorHead;
-    use crate::upstream::Settings;
     use crate::{Dialect, Translate};
 
     #[test]

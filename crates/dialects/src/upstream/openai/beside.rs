@@ -69,6 +69,7 @@ pub(crate) const fn passing(format: &'static str) -> Translation {
         counting: None,
         format,
         inner: |_| None,
+        vectors: None,
         cloud: None,
     }
 }

@@ -34,7 +34,7 @@ pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
 }
 
 /// Finds the error in a body or an event that should be an answer or a chunk, if it has one.
-pub(super) fn hidden(json: &[u8]) -> Option<UpstreamError> {
+pub(crate) fn hidden(json: &[u8]) -> Option<UpstreamError> {
     let object = object(Some(json).filter(|json| json.len() <= MAX_HIDDEN)?)?;
     if object.get("error").is_some_and(speaks) {
         return Some(of(&object));

@@ -17,6 +17,7 @@ mod choice;
 mod chunks;
 mod compose;
 mod content;
+pub(crate) mod embed;
 mod error;
 mod event;
 mod finish;
@@ -37,7 +38,7 @@ mod stray;
 pub use answer::{answer, converted};
 pub(crate) use chunks::Chunks;
 pub(crate) use compose::{compose, thinks};
-pub(crate) use error::{NO_REASON, gave_up};
+pub(crate) use error::{NO_REASON, gave_up, hidden};
 pub use error::{error, refusal};
 pub use request::{To, request};
 pub(crate) use standard::{StandardChunks, read_answer};
@@ -58,6 +59,7 @@ pub static PROTOCOL: Protocol = Protocol {
         others: &[
             (Endpoint::Responses, &responses::PROTOCOL),
             (Endpoint::Completions, &beside::COMPLETIONS),
+            (Endpoint::Embeddings, &embed::EMBEDDINGS),
             (Endpoint::Rerank, &beside::RERANK),
             (Endpoint::Moderations, &beside::MODERATIONS),
             (Endpoint::Images, &beside::IMAGES),
@@ -72,11 +74,23 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 /// The kinds of endpoint that OpenAI's own servers have.
-const OF_OPENAI: [Endpoint; 5] =
-    [Endpoint::Chat, Endpoint::Responses, Endpoint::Completions, Endpoint::Moderations, Endpoint::Images];
+const OF_OPENAI: [Endpoint; 6] = [
+    Endpoint::Chat,
+    Endpoint::Responses,
+    Endpoint::Completions,
+    Endpoint::Embeddings,
+    Endpoint::Moderations,
+    Endpoint::Images,
+];
 /// The kinds that a server of others may have. Nobody knows which it has before it is asked.
-const OF_OTHERS: [Endpoint; 5] =
-    [Endpoint::Chat, Endpoint::Completions, Endpoint::Rerank, Endpoint::Moderations, Endpoint::Images];
+const OF_OTHERS: [Endpoint; 6] = [
+    Endpoint::Chat,
+    Endpoint::Completions,
+    Endpoint::Embeddings,
+    Endpoint::Rerank,
+    Endpoint::Moderations,
+    Endpoint::Images,
+];
 
 /// Returns whether a host is one of OpenAI's own, in any region.
 fn is_own(host: &str) -> bool {

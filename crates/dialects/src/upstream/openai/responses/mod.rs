@@ -29,6 +29,7 @@ pub(crate) const TRANSLATION: Translation = Translation {
     counting: None,
     format: "responses",
     inner: |_| None,
+    vectors: None,
     cloud: None,
 };
 

@@ -1,0 +1,235 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::front::{Asked, EMBEDDINGS, GEMINI_EMBED, GEMINI_EMBEDS};
+use crate::neutral::Endpoint;
+use crate::neutral::answer::AnswerOptions;
+use crate::neutral::traits::Traits;
+use crate::upstream::{Protocol, Settings};
+
+/// The dialect of a name, at its vectors.
+fn at(name: &str) -> Dialect {
+    let settings = Settings { project: Some("p".into()), place: Some("eu".into()), ..Settings::NONE };
+    Dialect::new(Protocol::find(name).unwrap(), settings).at(Endpoint::Embeddings)
+}
+
+fn envelope(front: &Front, body: &str) -> Envelope {
+    let asked = Asked { model: (*front != EMBEDDINGS).then(|| "m".to_owned()), stream: false };
+    (front.envelope)(body.as_bytes()).unwrap().at(asked)
+}
+
+fn header() -> AnswerHeader {
+    AnswerHeader { model: "m".to_owned(), prompt_bytes: 40, ..AnswerHeader::default() }
+}
+
+/// Asks, and reads an answer.
+fn answered(front: &'static Front, name: &str, request: &str, answer: &str) -> Result<String, AnswerFault> {
+    let (body, dialect, header) = (Bytes::from(request.to_owned()), at(name), header());
+    let envelope = envelope(front, request);
+    let outbound = dialect.write(&Translate::new(&body, &envelope, "up")).unwrap();
+    let options = AnswerOptions { undo: outbound.undo, ..AnswerOptions::default() };
+    let to = Recipient { front, header: &header, options };
+    dialect.answer("up", &to, answer.as_bytes()).map(|(answer, _)| String::from_utf8(answer.body).unwrap())
+}
+
+#[test]
+fn an_answer_has_a_vector_for_each_text_or_is_none() {
+    let two = r#"{"model":"m","input":["a","b"]}"#;
+    let check = |name, answer: &str, why: Option<&str>| match (answered(&EMBEDDINGS, name, two, answer), why) {
+        (Ok(_), None) => {}
+        (Err(AnswerFault::Nonsense(said)), Some(why)) => assert!(said.contains(why), "{said}"),
+        (found, why) => panic!("{answer}: {found:?} {why:?}"),
+    };
+    check("ollama", r#"{"embeddings":[[1],[2]]}"#, None);
+    check("ollama", r#"{"embeddings":[[1]]}"#, Some("more or fewer"));
+    check("ollama", r#"{"embeddings":[[1],[2],[3]]}"#, Some("more or fewer"));
+    check("ollama", r#"{"embeddings":[[1],[null]]}"#, Some("no list of numbers"));
+    check("ollama", r#"{"embeddings":[]}"#, Some("no vectors"));
+    check("openai", r#"{"data":[{"embedding":[1]},{"embedding":[2]}]}"#, None);
+    check("openai", r#"{"data":[{"embedding":[1],"index":0}]}"#, Some("more or fewer"));
+    check("openai", r#"{"data":[{"embedding":[1],"index":0},{"embedding":[2],"index":0}]}"#, Some("numbers"));
+    let told = answered(&EMBEDDINGS, "openai", two, r#"{"error":{"message":"no room","code":503}}"#);
+    assert!(matches!(told, Err(AnswerFault::Upstream(error)) if error.message == "no room"));
+}
+
+#[test]
+fn what_passes_is_in_the_form_that_was_asked_for() {
+    let floats = r#"{"model":"m","input":"a"}"#;
+    let base64 = r#"{"model":"m","input":"a","encoding_format":"base64"}"#;
+    let answer = |vector: &str| format!(r#"{{"id":"x","data":[{{"embedding":{vector},"index":0}}],"model":"up"}}"#);
+    let passed = |vector: &str| answer(vector).replace("up", "m");
+    let of = |request, vector| answered(&EMBEDDINGS, "openai", request, &answer(vector)).unwrap();
+    assert_eq!(of(floats, "[1, 2]"), passed("[1, 2]"));
+    assert_eq!(of(base64, "\"AACAPw==\""), passed("\"AACAPw==\""));
+    assert_eq!(of(base64, "[1.0]"), passed("\"AACAPw==\""));
+    assert_eq!(of(floats, "\"AACAPw==\""), passed("[1.0]"));
+    // What came in another order is written anew.
+    let turned = r#"{"data":[{"embedding":[2],"index":1},{"embedding":[1],"index":0}],"usage":{"total_tokens":4}}"#;
+    assert_eq!(
+        answered(&EMBEDDINGS, "openai", r#"{"model":"m","input":["a","b"]}"#, turned).unwrap(),
+        concat!(
+            r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[1]},"#,
+            r#"{"object":"embedding","index":1,"embedding":[2]}],"model":"m","usage":{"prompt_tokens":4,"total_tokens":4}}"#
+        )
+    );
+}
+
+/// Returns the body that a dialect sends, and what is lost; or why it sends nothing.
+fn sent(
+    front: &'static Front,
+    name: &str,
+    model: &str,
+    request: &str,
+    says: (&str, Traits),
+) -> Result<String, Refused> {
+    let body = Bytes::from(request.to_owned());
+    let mut envelope = envelope(front, request);
+    if !says.0.is_empty() {
+        envelope.headers.push(("x-portcullis-input-type", says.0.to_owned()));
+    }
+    let job = Translate { traits: says.1, ..Translate::new(&body, &envelope, model) };
+    let outbound = at(name).write(&job)?;
+    assert!(outbound.headers.is_empty());
+    let body = String::from_utf8(outbound.body.concat()).unwrap();
+    Ok(format!("{} {body} -{}", outbound.path, outbound.losses.names().join(",")))
+}
+
+#[test]
+fn what_vectors_are_for_is_said_by_the_request_then_the_header_then_the_catalog() {
+    let usual = |input_type| Traits { input_type, ..Traits::UNKNOWN };
+    let of = |name, body: &str, header, traits| sent(&EMBEDDINGS, name, "embed-v4.0", body, (header, traits)).unwrap();
+    let (plain, said) = (r#"{"model":"m","input":"a"}"#, r#"{"model":"m","input":"a","input_type":"query"}"#);
+    let clusters = usual(Some(Purpose::Clustering));
+    assert!(of("cohere", said, "classification", clusters).contains(r#""search_query""#));
+    assert!(of("cohere", plain, "classification", clusters).contains(r#""classification""#));
+    assert!(of("cohere", plain, "", clusters).contains(r#""clustering""#));
+    assert!(of("cohere", plain, "", usual(None)).contains(r#""search_document""#));
+    assert!(of("gemini", plain, "RETRIEVAL_QUERY", clusters).contains(r#""RETRIEVAL_QUERY""#));
+    assert!(!of("gemini", plain, "", usual(None)).contains("taskType"));
+    assert!(of("ollama", plain, "query", clusters).ends_with("-input_type"));
+    assert!(of("ollama", plain, "", clusters).ends_with('-'), "the catalog loses nothing of the caller's");
+    assert!(of("openai", plain, "query", clusters).ends_with("-x-portcullis-input-type"));
+    assert!(of("cohere", plain, "fact_verification", clusters).ends_with("-input_type"), "it is only near");
+    let odd = sent(&EMBEDDINGS, "cohere", "embed-v4.0", plain, ("music", usual(None)));
+    assert!(matches!(odd, Err(Refused::Invalid(why)) if why.param == "x-portcullis-input-type"));
+}
+
+#[test]
+fn what_a_model_cannot_do_is_refused() {
+    let check =
+        |front, name, model, body: &str, param: &str| match sent(front, name, model, body, ("", Traits::UNKNOWN)) {
+            Err(Refused::Unsupported(why)) => assert_eq!(why.param, param, "{}", why.message),
+            found => panic!("{name} {body}: {found:?}"),
+        };
+    let tokens = r#"{"model":"m","input":[1,2]}"#;
+    for name in ["gemini", "vertex", "cohere", "bedrock", "ollama"] {
+        check(&EMBEDDINGS, name, "cohere.embed-v4:0", tokens, "input[0]");
+        check(&EMBEDDINGS, name, "cohere.embed-v4:0", r#"{"model":"m","input":[[1],[2]]}"#, "input[0]");
+    }
+    assert!(sent(&EMBEDDINGS, "openai", "up", tokens, ("", Traits::UNKNOWN)).unwrap().contains("[1,2]"));
+    let short = r#"{"model":"m","input":"a","dimensions":256}"#;
+    check(&EMBEDDINGS, "cohere", "embed-english-v3.0", short, "dimensions");
+    check(&EMBEDDINGS, "bedrock", "cohere.embed-english-v3", short, "dimensions");
+    check(&EMBEDDINGS, "bedrock", "amazon.titan-embed-text-v1", short, "dimensions");
+    check(&EMBEDDINGS, "bedrock", "amazon.nova-pro-v1:0", r#"{"model":"m","input":"a"}"#, "input");
+    check(&EMBEDDINGS, "bedrock", "amazon.titan-embed-text-v2:0", r#"{"model":"m","input":["a","b"]}"#, "input");
+    let two = |fields: &str| {
+        format!(
+            r#"{{"requests":[{{"content":{{"parts":[{{"text":"a"}}]}}}},{{"content":{{"parts":[{{"text":"b"}}]}}{fields}}}]}}"#
+        )
+    };
+    check(&GEMINI_EMBEDS, "openai", "up", &two(r#","outputDimensionality":7"#), "requests[1]");
+    check(&GEMINI_EMBEDS, "openai", "up", &two(r#","taskType":"CLUSTERING""#), "requests[1]");
+    check(
+        &GEMINI_EMBED,
+        "openai",
+        "up",
+        r#"{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA"}}]}}"#,
+        "content.parts[0]",
+    );
+    let named = r#"{"model":"models/other","content":{"parts":[{"text":"a"}]}}"#;
+    for name in ["gemini", "openai"] {
+        let found = sent(&GEMINI_EMBED, name, "up", named, ("", Traits::UNKNOWN));
+        assert!(matches!(found, Err(Refused::Invalid(why)) if why.param == "model"), "{name}");
+    }
+}
+
+#[test]
+fn a_model_takes_so_many_texts_at_once() {
+    for (name, model, most) in [
+        ("openai", "text-embedding-3-small", usize::MAX),
+        ("azure", "d", usize::MAX),
+        ("gemini", "gemini-embedding-001", 100),
+        ("vertex", "gemini-embedding-001", 1),
+        ("vertex", "text-embedding-005", 250),
+        ("cohere", "embed-v4.0", 96),
+        ("bedrock", "us.cohere.embed-v4:0", 96),
+        ("bedrock", "amazon.titan-embed-text-v2:0", 1),
+        ("ollama", "nomic-embed-text", usize::MAX),
+    ] {
+        assert_eq!(at(name).most_inputs(model), most, "{name} {model}");
+    }
+    assert_eq!(Dialect::from(Protocol::find("openai").unwrap()).most_inputs("gpt-4o"), usize::MAX);
+}
+
+/// An answer of this door, with these numbers as vectors.
+fn told(front: &Front, numbers: &[usize]) -> Answer {
+    let vectors: Vec<String> = numbers.iter().map(|number| format!("[{number}]")).collect();
+    let vectors: Vec<Cow<'_, [u8]>> = vectors.iter().map(|vector| Cow::Borrowed(vector.as_bytes())).collect();
+    let usage = Usage { prompt: numbers.len() as u64, source: Source::Reported, ..Usage::default() };
+    let mut tally = Tally::new(&header());
+    tally.count_again(&usage);
+    answer((front.vectors.as_ref().unwrap().write)(&vectors, &header(), &tally), usage)
+}
+
+proptest! {
+    /// The slices of a request hold all texts once and in order, all other fields stay, and the
+    /// answers to them become the answer to the request.
+    #[test]
+    fn what_is_cut_is_joined_again(count in 1usize..40, most in 1usize..12, is_gemini: bool) {
+        let texts: Vec<String> = (0..count).map(|number| format!("é {number} ],[")).collect();
+        let (front, body): (&'static Front, Value) = if is_gemini {
+            let one = |text: &String| json!({ "content": { "parts": [{ "text": text }] } });
+            (&GEMINI_EMBEDS, json!({ "requests": texts.iter().map(one).collect::<Vec<_>>(), "x": [1] }))
+        } else {
+            (&EMBEDDINGS, json!({ "model": "m", "input": texts, "x": [1] }))
+        };
+        let body = serde_json::to_string_pretty(&body).unwrap();
+        let whole = envelope(front, &body);
+        let inputs = whole.places.inputs.clone().unwrap();
+        prop_assert_eq!(inputs.count, count);
+        let Some(slices) = slices(&whole, body.as_bytes(), most) else {
+            prop_assert!(count <= most);
+            return Ok(());
+        };
+        let (mut said, mut answers, mut number) = (Vec::new(), Vec::new(), 0);
+        for slice in &slices {
+            let slice = str::from_utf8(slice).unwrap();
+            let of_slice = envelope(front, slice).places.inputs.unwrap();
+            prop_assert!((1..=most).contains(&of_slice.count));
+            answers.push(told(front, &(number..number + of_slice.count).collect::<Vec<_>>()));
+            number += of_slice.count;
+            let Value::Object(mut slice) = serde_json::from_str(slice).unwrap() else { panic!() };
+            let list = slice.remove(if is_gemini { "requests" } else { "input" }).unwrap();
+            said.extend(list.as_array().unwrap().iter().cloned());
+            prop_assert_eq!(slice.get("x"), Some(&json!([1])));
+        }
+        prop_assert_eq!(slices.len(), count.div_ceil(most));
+        let text = |value: &Value| value.pointer("/content/parts/0/text").unwrap_or(value).as_str().unwrap().to_owned();
+        prop_assert_eq!(said.iter().map(text).collect::<Vec<_>>(), texts);
+        let joined = join(front, &inputs, &header(), &answers).unwrap();
+        prop_assert_eq!(joined, told(front, &(0..count).collect::<Vec<_>>()));
+        answers.pop();
+        prop_assert!(join(front, &inputs, &header(), &answers).is_err());
+    }
+}
+
+#[test]
+fn an_estimate_among_the_slices_marks_the_whole() {
+    let mut answers = [told(&EMBEDDINGS, &[0]), told(&EMBEDDINGS, &[1])];
+    answers[0].usage = Usage { source: Source::Estimated, ..answers[0].usage };
+    let inputs = Inputs { count: 2, ..Inputs::default() };
+    let joined = join(&EMBEDDINGS, &inputs, &header(), &answers).unwrap();
+    assert_eq!((joined.usage.prompt, joined.usage.source), (2, Source::Estimated));
+}

@@ -1,0 +1,167 @@
+//! OpenAI's embeddings, as callers speak them: texts, or tokens, that become vectors.
+
+use super::beside::{self, BESIDE, NATIVE};
+use super::reading::{others, value};
+use super::{Envelope, Fault, Front, Heard, Native, PassedRequest, VectorDoor, route};
+use crate::neutral::answer::Tally;
+use crate::neutral::embedding::{Embedding, Input};
+use crate::neutral::purpose::Purpose;
+use crate::neutral::vector::VectorText;
+use crate::neutral::vectors::{Inputs, OF_OPENAI};
+use crate::neutral::{AnswerHeader, Endpoint, Losses, Refused};
+use crate::wire::json::{self, Broken, Cursor, Kind};
+use crate::wire::splice::Edits;
+
+/// Vectors of texts.
+pub static EMBEDDINGS: Front = Front {
+    name: "embeddings",
+    route: |path, _| route::fixed(path, "embeddings"),
+    owns: |path| route::fixed(path, "embeddings").is_some(),
+    only: Some(Endpoint::Embeddings),
+    heard: Heard { passed: &[INPUT_TYPE], ..BESIDE.heard },
+    native: Some(Native { format: "embeddings", request: passed, ..NATIVE }),
+    envelope,
+    vectors: Some(VectorDoor { read, write, places: OF_OPENAI }),
+    ..BESIDE
+};
+
+/// The header that says what the vectors are for.
+pub(crate) const INPUT_TYPE: &str = "x-portcullis-input-type";
+
+/// The most inputs of a request, as OpenAI has it.
+pub(super) const MOST: usize = 2048;
+
+/// Reads what decides where a body goes.
+fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
+    let mut envelope = beside::read(body, &EMBEDDINGS, &["input"])?;
+    let (mut inputs, mut fault) = (Inputs::default(), None);
+    // The body was read before.
+    let _read = Cursor::new(body).object(|cursor, key| {
+        match &*json::name_of(body, &key) {
+            b"input" => fault = input(cursor, &mut inputs)?.or(fault.take()),
+            b"encoding_format" => match json::slice(body, &cursor.value()?) {
+                b"\"float\"" | b"null" => {}
+                b"\"base64\"" => inputs.base64 = true,
+                _ => {
+                    let message = "`encoding_format` must be `float` or `base64`";
+                    fault.get_or_insert_with(|| Fault::of_value("encoding_format", message));
+                }
+            },
+            _ => {
+                cursor.value()?;
+            }
+        }
+        Ok(())
+    });
+    (envelope.stream, envelope.choices, envelope.places.inputs) = (false, 1, Some(inputs));
+    fault.map_or(Ok(envelope), Err)
+}
+
+/// Consumes the input: a text, tokens, or a list of texts or of lists of tokens. Some servers take
+/// lists of objects, too. Returns what is wrong with it.
+fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, Broken> {
+    let kind = cursor.kind()?;
+    if kind != Kind::Array {
+        inputs.count = 1;
+        let is_empty = cursor.text_len()? == 0;
+        return Ok(if kind == Kind::String {
+            is_empty.then(|| Fault::of_value("input", "`input` must not be an empty text"))
+        } else {
+            Some(Fault::of_type("input", "a text, or an array of texts or of tokens", kind))
+        });
+    }
+    let (text, mut first, mut is_odd) = (cursor.text(), None, false);
+    let list = cursor.array(|cursor, _| {
+        let kind = cursor.kind()?;
+        let span = cursor.value()?;
+        let is_empty = matches!(json::slice(text, &span), br#""""# | b"[]");
+        is_odd |= is_empty || *first.get_or_insert(kind) != kind || matches!(kind, Kind::Bool | Kind::Null);
+        inputs.count += 1;
+        Ok(())
+    })?;
+    let fault = |message| Some(Fault::of_value("input", message));
+    if first == Some(Kind::Number) {
+        // They are the tokens of one text.
+        inputs.count = 1;
+    } else {
+        inputs.list = Some(list);
+    }
+    Ok(match inputs.count {
+        0 => fault("`input` must not be empty"),
+        _ if is_odd => fault("`input` must hold only texts that are not empty, only tokens, or only lists of tokens"),
+        1..=MOST => None,
+        _ => fault("`input` must hold at most 2048 texts: send several requests"),
+    })
+}
+
+/// Changes what must change in a request that passes. What its vectors are for, servers of the
+/// format say in their own ways.
+fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+    let mut losses = (NATIVE.request)(job, edits)?;
+    if job.envelope.headers.iter().any(|(name, _)| *name == INPUT_TYPE) {
+        losses.add(INPUT_TYPE);
+    }
+    Ok(losses)
+}
+
+/// Reads a request whole.
+fn read<'a>(_: &Envelope, body: &'a [u8]) -> Result<Embedding<'a>, Refused> {
+    let mut embedding = Embedding::default();
+    let read = value::body(body, |name, mut value| {
+        match &**name {
+            "model" | "encoding_format" => value.skip()?,
+            "input" if value.kind()? == Kind::String => embedding.inputs.extend(one(value)?),
+            "input" => value.array(|_, mut value| {
+                if value.kind()? != Kind::String {
+                    return Err(value.place.unsupported(
+                        "only accounts whose servers speak OpenAI's format take anything but texts: this model has none",
+                    ));
+                }
+                embedding.inputs.extend(one(value)?);
+                Ok(())
+            })?,
+            "dimensions" => embedding.dimensions = value.count(1, &[])?,
+            "input_type" => embedding.purpose = purpose(value, &[])?,
+            _ => others::field(&mut embedding.others, "", name, value)?,
+        }
+        Ok(())
+    });
+    read.map(|()| embedding).map_err(|why| *why)
+}
+
+fn one<'a>(value: value::Value<'_, 'a>) -> Result<Option<Input<'a>>, value::ReadFault> {
+    Ok(value.text()?.map(|text| Input { text, title: None }))
+}
+
+/// Reads what vectors are for. The words of `silent` say nothing.
+pub(super) fn purpose(value: value::Value<'_, '_>, silent: &[&str]) -> Result<Option<Purpose>, value::ReadFault> {
+    let place = value.place;
+    let Some(word) = value.text()?.filter(|word| !silent.contains(&&**word)) else { return Ok(None) };
+    match Purpose::find(&word) {
+        Some(purpose) => Ok(Some(purpose)),
+        None => Err(place.refuse(&format!("must be one of {}", Purpose::NAMES.join(", ")))),
+    }
+}
+
+/// Writes an answer.
+fn write(vectors: &[VectorText<'_>], header: &AnswerHeader, tally: &Tally) -> Vec<u8> {
+    let size: usize = vectors.iter().map(|vector| vector.len() + 64).sum();
+    let mut out = Vec::with_capacity(size + 256);
+    out.extend_from_slice(br#"{"object":"list","data":["#);
+    for (index, vector) in vectors.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        out.extend_from_slice(format!(r#"{comma}{{"object":"embedding","index":{index},"embedding":"#).as_bytes());
+        out.extend_from_slice(vector);
+        out.push(b'}');
+    }
+    json::put_text(&mut out, r#"],"model":"#, &header.model);
+    let usage = tally.usage();
+    let (prompt, total) = (usage.prompt, usage.total());
+    out.extend_from_slice(format!(r#","usage":{{"prompt_tokens":{prompt},"total_tokens":{total}"#).as_bytes());
+    tally.end_usage(&mut out);
+    out.push(b'}');
+    out
+}
+
+#[cfg(test)]
+mod tests;

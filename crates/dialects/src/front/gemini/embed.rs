@@ -1,0 +1,292 @@
+//! Gemini's `embedContent` and `batchEmbedContents`, as callers speak them. The first asks for one
+//! vector, the second for many. Google's clients ask for one by either.
+
+use std::borrow::Cow;
+
+use super::{EVENTS, NATIVE, camel, envelope, route};
+use crate::front::embeddings::{INPUT_TYPE, MOST, purpose};
+use crate::front::reading::others;
+use crate::front::reading::scan::Scan;
+use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
+use crate::front::{Asked, Contents, Envelope, Fault, Front, Heard, Native, PassedRequest, STANDARD, VectorDoor};
+use crate::neutral::answer::Tally;
+use crate::neutral::embedding::{Embedding, Input};
+use crate::neutral::usage::Source;
+use crate::neutral::vector::VectorText;
+use crate::neutral::vectors::{Inputs, OF_GEMINI};
+use crate::neutral::{Endpoint, Losses, Refused};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+use crate::wire::splice::Edits;
+
+/// Many vectors.
+pub static GEMINI_EMBEDS: Front = Front {
+    name: "gemini_embeds",
+    route: |path, _| asked(path, "batchEmbedContents"),
+    native: Some(Native { format: "batch_embed_contents", ..PASSES }),
+    envelope: |body| read_envelope(body, &GEMINI_EMBEDS),
+    vectors: Some(VectorDoor {
+        read: |envelope, body| read(envelope, body, true),
+        write: |vectors, _, tally| write(vectors, [br#"{"embeddings":["#, b"]"], tally),
+        places: OF_GEMINI,
+    }),
+    ..EMBED
+};
+
+/// One vector.
+pub static GEMINI_EMBED: Front = Front {
+    name: "gemini_embed",
+    route: |path, _| asked(path, "embedContent"),
+    native: Some(Native { format: "embed_content", ..PASSES }),
+    envelope: |body| read_envelope(body, &GEMINI_EMBED),
+    vectors: Some(VectorDoor {
+        read: |envelope, body| read(envelope, body, false),
+        write: |vectors, _, tally| write(vectors, [br#"{"embedding":"#, b""], tally),
+        places: OF_GEMINI,
+    }),
+    ..EMBED
+};
+
+/// What both have in common.
+const EMBED: Front = Front {
+    only: Some(Endpoint::Embeddings),
+    heard: Heard { passed: &[INPUT_TYPE], ..EVENTS.heard },
+    probes: "",
+    contents: Contents { fields: &["content", "requests"], ..EVENTS.contents },
+    field_name: |request, field| {
+        let name = (STANDARD.field_name)(request, field);
+        match &*name {
+            "dimensions" => "outputDimensionality".into(),
+            "input_type" => "taskType".into(),
+            "input" => "content".into(),
+            _ => name,
+        }
+    },
+    ..EVENTS
+};
+
+const PASSES: Native = Native { request: passed, ..NATIVE };
+
+fn asked(path: &str, verb: &str) -> Option<Asked> {
+    route::verb(path, verb).map(|model| Asked { model: Some(model), stream: false })
+}
+
+/// Reads what decides where a body goes.
+fn read_envelope(body: &[u8], front: &'static Front) -> Result<Envelope, Fault> {
+    let is_batch = *front == GEMINI_EMBEDS;
+    let needed = if is_batch { "requests" } else { "content" };
+    let (mut inputs, mut is_there) = (Inputs { count: 1, ..Inputs::default() }, false);
+    let mut scan = Scan::over(body, front, |scan, cursor, name| {
+        let name = camel_of(name);
+        if name != needed {
+            return other(cursor, scan, &name);
+        }
+        if is_there {
+            // One name may be written in two ways.
+            scan.note(|| Fault::duplicate(needed));
+        }
+        is_there = true;
+        let kind = cursor.kind()?;
+        if kind != (if is_batch { Kind::Array } else { Kind::Object }) {
+            scan.note(|| Fault::of_type(needed, if is_batch { "an array" } else { "an object" }, kind));
+            return cursor.value().map(drop);
+        }
+        if !is_batch {
+            return envelope::content(cursor, &mut scan.read).map(drop);
+        }
+        inputs.count = 0;
+        let list = cursor.array(|cursor, _| {
+            inputs.count += 1;
+            one_of_many(cursor, scan)
+        })?;
+        inputs.list = Some(list);
+        Ok(())
+    })?;
+    if is_there && !(1..=MOST).contains(&inputs.count) {
+        scan.note(|| Fault::of_value("requests", "`requests` must hold 1 to 2048 requests"));
+    }
+    scan.envelope.places.inputs = Some(inputs);
+    scan.envelope_without_model((!is_there).then_some(needed))
+}
+
+/// Consumes a request among others.
+fn one_of_many(cursor: &mut Cursor<'_>, scan: &mut Scan<'_>) -> Result<(), Broken> {
+    if cursor.kind()? != Kind::Object {
+        scan.note(|| Fault::of_value("requests", "`requests` must hold objects"));
+        return cursor.value().map(drop);
+    }
+    let body = cursor.text();
+    let mut seen = 0;
+    cursor.object(|cursor, key| match &*camel_of(&json::name_of(body, &key)) {
+        "content" => {
+            seen += 1;
+            envelope::content(cursor, &mut scan.read).map(drop)
+        }
+        name => other(cursor, scan, name),
+    })?;
+    if seen != 1 {
+        scan.note(|| Fault::of_value("requests", "`requests[].content` must be there once"));
+    }
+    Ok(())
+}
+
+/// Consumes another field. A model is that of the path, which is checked later.
+fn other(cursor: &mut Cursor<'_>, scan: &mut Scan<'_>, name: &str) -> Result<(), Broken> {
+    if name == "model" { cursor.value().map(drop) } else { scan.read.setting(cursor, name.as_bytes()) }
+}
+
+fn camel_of(name: &[u8]) -> String {
+    camel(&String::from_utf8_lossy(name)).into_owned()
+}
+
+/// Changes what must change in a request that passes: each model in it is the account's.
+fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+    let (text, mut refused) = (edits.text(), None);
+    let own = format!("models/{}", job.model.strip_prefix("models/").unwrap_or(job.model));
+    let mut model = |key: &Span, value: Span, param: &str| {
+        if *camel_of(&json::name_of(text, key)) != *"model" {
+            return;
+        }
+        let named = json::text_of(text, &value);
+        match check(named.as_deref(), &job.envelope.model) {
+            true => edits.replace(value, json::quote(&own).into_bytes()),
+            false => refused = Some(Refused::invalid(param, other_model(param))),
+        }
+    };
+    // The body was read before.
+    let _read = Cursor::new(text).object(|cursor, key| {
+        if camel_of(&json::name_of(text, &key)) == "requests" {
+            return cursor
+                .maybe_array(|cursor, _| cursor.maybe_members(|key, value| model(&key, value, "requests[].model")));
+        }
+        let value = cursor.value()?;
+        model(&key, value.clone(), "model");
+        Ok(value)
+    });
+    let mut losses: Losses = Losses::default();
+    if job.envelope.headers.iter().any(|(name, _)| *name == INPUT_TYPE) {
+        losses.add(INPUT_TYPE);
+    }
+    refused.map_or(Ok(losses), Err)
+}
+
+/// Returns whether a model in a body is that of the path: nobody has looked whether the key may use
+/// another.
+fn check(named: Option<&str>, of_path: &str) -> bool {
+    named.is_some_and(|named| route::model(named).unwrap_or(named) == of_path)
+}
+
+fn other_model(param: &str) -> String {
+    format!("`{param}` must be the model of the path")
+}
+
+/// Reads a request whole.
+fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embedding<'a>, Refused> {
+    let one_input = || Embedding { inputs: vec![Input::default()], ..Embedding::default() };
+    let mut all = if is_batch { Embedding::default() } else { one_input() };
+    let read = value::body(body, |name, value| match &*camel(name) {
+        "requests" if is_batch => value.array(|index, value| {
+            let (place, mut one) = (value.place, one_input());
+            value.element(|name, value| member(&mut one, &envelope.model, name, value))?;
+            all.inputs.append(&mut one.inputs);
+            others_of(&mut all, one.others);
+            if index == 0 {
+                (all.dimensions, all.purpose) = (one.dimensions, one.purpose);
+            }
+            if all.dimensions != one.dimensions || all.purpose != one.purpose {
+                let why = "this model needs the same taskType and outputDimensionality in all requests";
+                return Err(place.unsupported(why));
+            }
+            Ok(())
+        }),
+        _ if is_batch => others::field(&mut all.others, "", name, value),
+        _ => member(&mut all, &envelope.model, name, value),
+    });
+    read.map(|()| all).map_err(|why| *why)
+}
+
+fn others_of<'a>(all: &mut Embedding<'a>, others: Vec<Name<'a>>) {
+    for name in others {
+        if !all.others.contains(&name) && all.others.len() < 64 {
+            all.others.push(name);
+        }
+    }
+}
+
+/// Reads a member of a request for one vector.
+fn member<'a>(one: &mut Embedding<'a>, of_path: &str, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    let place = value.place;
+    match &*camel(name) {
+        "model" => {
+            if !check(value.text()?.as_deref(), of_path) {
+                return Err(place.refuse("must be the model of the path"));
+            }
+        }
+        "content" => {
+            let text = content(value, &mut one.others)?;
+            one.inputs.iter_mut().for_each(|input| input.text = text.clone().into());
+        }
+        "taskType" => one.purpose = purpose(value, &["TASK_TYPE_UNSPECIFIED"])?,
+        "title" => {
+            let title = value.text()?;
+            one.inputs.iter_mut().for_each(|input| input.title.clone_from(&title));
+        }
+        "outputDimensionality" => one.dimensions = value.count(1, &[0])?,
+        // Newer clients put the settings here.
+        "embedContentConfig" => {
+            value.object(|name, value| member(one, of_path, name, value))?;
+        }
+        _ => others::field(&mut one.others, "", name, value)?,
+    }
+    Ok(())
+}
+
+/// Reads a content, which has texts. Several are one with a line for each.
+fn content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<String, ReadFault> {
+    let mut texts: Vec<Cow<'a, str>> = Vec::new();
+    let (place, mut parts) = (value.place, false);
+    value.element(|name, value| match &**name {
+        "parts" => {
+            parts = true;
+            value.array(|_, value| {
+                let place = value.place;
+                let only_text = |place: &Place<'_>| place.unsupported("this model has vectors only of texts");
+                let mut text = None;
+                value.element(|name, value| match &**name {
+                    "text" => value.text().map(|found| text = found),
+                    _ => Err(only_text(&place)),
+                })?;
+                texts.push(text.ok_or_else(|| place.refuse("must have a text"))?);
+                Ok(())
+            })
+        }
+        "role" => value.skip(),
+        _ => others::field(lost, "content.", name, value),
+    })?;
+    let text = texts.join("\n");
+    if !parts || text.is_empty() {
+        return Err(place.refuse("must have a text"));
+    }
+    Ok(text)
+}
+
+/// Writes an answer. The vectors stand between two texts.
+fn write(vectors: &[VectorText<'_>], [before, after]: [&[u8]; 2], tally: &Tally) -> Vec<u8> {
+    let size: usize = vectors.iter().map(|vector| vector.len() + 16).sum();
+    let mut out = Vec::with_capacity(size + 128);
+    out.extend_from_slice(before);
+    for (index, vector) in vectors.iter().enumerate() {
+        out.extend_from_slice(if index > 0 { br#",{"values":"# } else { br#"{"values":"# });
+        out.extend_from_slice(vector);
+        out.push(b'}');
+    }
+    out.extend_from_slice(after);
+    let usage = tally.usage();
+    if usage.source == Source::Reported {
+        out.extend_from_slice(format!(r#","usageMetadata":{{"promptTokenCount":{}}}"#, usage.prompt).as_bytes());
+    }
+    out.push(b'}');
+    out
+}
+
+#[cfg(test)]
+mod tests;

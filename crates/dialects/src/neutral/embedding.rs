@@ -1,0 +1,101 @@
+//! A request for vectors in the neutral form. A vector stands for a text: texts that mean similar
+//! things have vectors that are close to each other.
+
+use std::borrow::Cow;
+
+use super::field::Field;
+use super::losses::LostFields;
+use super::purpose::Purpose;
+use super::target::{Undo, Written};
+use crate::wire::json::Writer;
+
+/// A request for the vectors of some texts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Embedding<'a> {
+    /// The texts, in the order in which their vectors come back.
+    pub inputs: Vec<Input<'a>>,
+    /// The number of dimensions of each vector.
+    pub dimensions: Option<u64>,
+    /// What the vectors are for, as the caller says.
+    pub purpose: Option<Purpose>,
+    /// What the vectors are for if the caller does not say it.
+    pub usual: Option<Purpose>,
+    /// The names of other fields, which no dialect has.
+    pub others: Vec<Cow<'a, str>>,
+}
+
+/// A text that becomes a vector.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Input<'a> {
+    /// The text.
+    pub text: Cow<'a, str>,
+    /// The title of the document that the text is from.
+    pub title: Option<Cow<'a, str>>,
+}
+
+impl Embedding<'_> {
+    /// Returns what the vectors are for.
+    pub(crate) fn purpose(&self) -> Option<Purpose> {
+        self.purpose.or(self.usual)
+    }
+
+    /// Returns what a dialect loses that can say so much.
+    fn lost(&self, has: Says) -> LostFields {
+        let mut losses = LostFields::default();
+        losses.add_if(!has.purpose && self.purpose.is_some(), Embedding::purpose_field());
+        losses.add_if(!has.titles && self.inputs.iter().any(|input| input.title.is_some()), Field::other("title"));
+        self.others.iter().for_each(|name| losses.add(Field::other(name)));
+        losses
+    }
+
+    /// Returns a request with this body, from a dialect that can say so much.
+    pub(crate) fn written(&self, body: Writer, says: Says) -> Written {
+        Written { body: body.into_bytes(), losses: self.lost(says), undo: Undo::default(), headers: Vec::new() }
+    }
+
+    /// The field of the texts.
+    pub(crate) fn input_field() -> Field {
+        Field::other("input")
+    }
+
+    /// The field of the dimensions.
+    pub(crate) fn dimensions_field() -> Field {
+        Field::other("dimensions")
+    }
+
+    /// The field of the purpose.
+    pub(crate) fn purpose_field() -> Field {
+        Field::other("input_type")
+    }
+}
+
+/// What a dialect can say of vectors.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Says {
+    /// What they are for.
+    pub(crate) purpose: bool,
+    /// The titles of documents.
+    pub(crate) titles: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_caller_said_is_lost() {
+        let names = |embedding: &Embedding<'_>, has| {
+            embedding.lost(has).in_words(|field| format!("{field:?}").into()).names().join(" ")
+        };
+        let said = Embedding {
+            inputs: vec![Input { title: Some("t".into()), ..Input::default() }],
+            purpose: Some(Purpose::Query),
+            others: vec!["user".into()],
+            ..Embedding::default()
+        };
+        assert_eq!(names(&said, Says::default()), r#"Other("input_type") Other("title") Other("user")"#);
+        assert_eq!(names(&said, Says { purpose: true, titles: true }), r#"Other("user")"#);
+        let usual = Embedding { usual: Some(Purpose::Query), ..Embedding::default() };
+        assert_eq!((names(&usual, Says::default()), usual.purpose()), (String::new(), Some(Purpose::Query)));
+    }
+}

@@ -1,0 +1,223 @@
+//! An answer with vectors, and where they stand in it: a table for each format.
+
+use std::borrow::Cow;
+
+use super::event::Tokens;
+use super::vector::VectorText;
+use crate::wire::json::{Broken, Cursor, Kind, Span, integer_of, name_of, quote, slice};
+use crate::wire::splice::Edits;
+
+/// What a front door knows of the inputs of a request before it is read whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// The list that they stand in, if it is one.
+    pub list: Option<Span>,
+    /// The number of vectors that are asked for.
+    pub count: usize,
+    /// True if the vectors are asked for in base64.
+    pub base64: bool,
+}
+
+/// What stands at a place of an answer. The place is the names of the members that lead there; `*`
+/// stands for each element of a list.
+pub(crate) type VectorPlace = (Found, &'static [&'static str]);
+
+/// What stands at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A vector.
+    Vector,
+    /// The place of a vector among all of them.
+    Index,
+    /// Tokens of the inputs. There may be several such numbers.
+    Tokens,
+    /// All tokens, of which there are no others.
+    Total,
+    /// The model's name.
+    Model,
+}
+
+/// What OpenAI's answers have.
+pub(crate) const OF_OPENAI: &[VectorPlace] = &[
+    (Found::Vector, &["data", "*", "embedding"]),
+    (Found::Index, &["data", "*", "index"]),
+    (Found::Tokens, &["usage", "prompt_tokens"]),
+    (Found::Total, &["usage", "total_tokens"]),
+    (Found::Model, &["model"]),
+];
+
+/// What Gemini's answers have.
+pub(crate) const OF_GEMINI: &[VectorPlace] = &[
+    (Found::Vector, &["embeddings", "*", "values"]),
+    (Found::Vector, &["embedding", "values"]),
+    (Found::Tokens, &["usageMetadata", "promptTokenCount"]),
+];
+
+/// An answer with vectors.
+#[derive(Debug, Default)]
+pub(crate) struct Vectors<'t> {
+    text: &'t [u8],
+    vectors: Vec<Span>,
+    indexes: Vec<Option<u64>>,
+    tokens: Option<u64>,
+    total: Option<u64>,
+    model: Option<Span>,
+}
+
+impl<'t> Vectors<'t> {
+    /// Reads an answer.
+    pub(crate) fn read(body: &'t [u8], places: &[VectorPlace]) -> Result<Self, &'static str> {
+        let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let mut found = Self { text, ..Self::default() };
+        let mut cursor = Cursor::new(text);
+        found.walk(&mut cursor, places).and_then(|_| cursor.end()).map_err(|_| "the answer is no JSON")?;
+        if found.vectors.is_empty() {
+            return Err("the answer has no vectors");
+        }
+        found.sort()?;
+        Ok(found)
+    }
+
+    /// Consumes a value, and takes what stands at these places in it.
+    fn walk(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace]) -> Result<Span, Broken> {
+        let text = cursor.text();
+        match cursor.kind()? {
+            Kind::Object => cursor.object(|cursor, key| self.step(cursor, places, &name_of(text, &key))),
+            Kind::Array => cursor.array(|cursor, _| self.step(cursor, places, b"*")),
+            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),
+        }
+    }
+
+    /// Consumes what stands behind a name.
+    fn step(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace], name: &[u8]) -> Result<Span, Broken> {
+        let behind = |(found, path): &VectorPlace| match path.split_first() {
+            Some((first, rest)) if first.as_bytes() == name => Some((*found, rest)),
+            Some(_) | None => None,
+        };
+        let places: Vec<VectorPlace> = places.iter().filter_map(behind).collect();
+        match places.iter().find(|(_, rest)| rest.is_empty()) {
+            Some((found, _)) => {
+                let span = cursor.value()?;
+                self.take(*found, span.clone());
+                Ok(span)
+            }
+            None if places.is_empty() => cursor.value(),
+            None => self.walk(cursor, &places),
+        }
+    }
+
+    fn take(&mut self, found: Found, span: Span) {
+        let count = || integer_of(self.text, &span);
+        match found {
+            Found::Vector => self.vectors.push(span),
+            Found::Index => self.indexes.push(count()),
+            Found::Tokens => self.tokens = count().map(|count| self.tokens.unwrap_or(0).saturating_add(count)),
+            Found::Total => self.total = count(),
+            Found::Model => self.model = Some(span).filter(|span| slice(self.text, span).starts_with(b"\"")),
+        }
+    }
+
+    /// Puts the vectors in the order of their numbers, if they have any.
+    fn sort(&mut self) -> Result<(), &'static str> {
+        if self.indexes.is_empty() {
+            return Ok(());
+        }
+        let mut sorted: Vec<_> = self.indexes.iter().copied().zip(self.vectors.iter().cloned()).collect();
+        sorted.sort_by_key(|(index, _)| *index);
+        let is_whole = sorted.iter().zip(0..).all(|((index, _), number)| *index == Some(number));
+        if !is_whole || self.indexes.len() != self.vectors.len() {
+            return Err("the numbers of the vectors are not 0, 1, 2 and so on");
+        }
+        self.vectors = sorted.into_iter().map(|(_, vector)| vector).collect();
+        Ok(())
+    }
+
+    /// Returns the vectors, in the order of the inputs.
+    pub(crate) fn list(&self) -> impl ExactSizeIterator<Item = &'t [u8]> {
+        self.vectors.iter().map(|span| slice(self.text, span))
+    }
+
+    /// Returns the tokens that were counted.
+    pub(crate) fn tokens(&self) -> Tokens {
+        let prompt = self.tokens.or(self.total);
+        Tokens { prompt, completion: prompt.map(|_| 0), ..Tokens::default() }
+    }
+
+    /// Returns the answer as it came, with the callers' name for the model and these vectors.
+    /// Returns `None` if the vectors came in another order.
+    pub(crate) fn passed(&self, model: &str, vectors: &[VectorText<'_>]) -> Option<Vec<u8>> {
+        let (mut edits, mut out) = (Edits::new(self.text), Vec::new());
+        if let Some(span) = &self.model {
+            edits.replace(span.clone(), quote(model).into_bytes());
+        }
+        for (span, vector) in self.vectors.iter().zip(vectors) {
+            if let Cow::Owned(vector) = vector {
+                edits.replace(span.clone(), vector.as_slice());
+            }
+        }
+        let is_sorted = self.vectors.is_sorted_by_key(|span| span.start);
+        is_sorted.then(|| edits.apply_into(&mut out)).map(|()| out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACES: &[VectorPlace] = &[
+        (Found::Vector, &["data", "*", "v"]),
+        (Found::Index, &["data", "*", "i"]),
+        (Found::Tokens, &["data", "*", "n"]),
+        (Found::Total, &["usage", "all"]),
+        (Found::Model, &["model"]),
+    ];
+
+    fn read(body: &str) -> Result<(Vec<String>, Option<u64>), &'static str> {
+        let found = Vectors::read(body.as_bytes(), PLACES)?;
+        let list = found.list().map(|vector| String::from_utf8_lossy(vector).into_owned()).collect();
+        Ok((list, found.tokens().prompt))
+    }
+
+    #[test]
+    fn what_stands_at_the_places_is_found() {
+        let list = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(read(r#"{"data":[{"v":[1]},{"v":"x"}],"v":[9]}"#), Ok((list(&["[1]", "\"x\""]), None)));
+        assert_eq!(read(r#"{"data":[{"v":[1],"n":2},{"n":3.0,"v":[2]}]}"#), Ok((list(&["[1]", "[2]"]), Some(5))));
+        assert_eq!(read(r#"{"usage":{"all":7},"data":[{"v":[1]}]}"#), Ok((list(&["[1]"]), Some(7))));
+        assert_eq!(read(r#"{"usage":null,"data":[{"v":[1]}],"model":null}"#), Ok((list(&["[1]"]), None)));
+        assert_eq!(read("\u{feff}{\"data\":[{\"v\":[1]}]}"), Ok((list(&["[1]"]), None)));
+    }
+
+    #[test]
+    fn vectors_are_put_in_the_order_of_their_numbers_and_none_is_guessed() {
+        let list = |body: &str| read(body).map(|(list, _)| list.join(" "));
+        assert_eq!(list(r#"{"data":[{"v":[1],"i":1},{"i":0,"v":[0]}]}"#).as_deref(), Ok("[0] [1]"));
+        for body in [
+            r#"{"data":[{"v":[1],"i":0},{"v":[0],"i":0}]}"#,
+            r#"{"data":[{"v":[1],"i":1},{"v":[0],"i":2}]}"#,
+            r#"{"data":[{"v":[1],"i":0},{"v":[0]}]}"#,
+            r#"{"data":[{"v":[1],"i":null},{"v":[0],"i":1}]}"#,
+            r#"{"data":[{"v":[1],"i":-1}]}"#,
+        ] {
+            assert!(list(body).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_vectors_is_no_answer() {
+        for body in ["", "[]", "{}", "7", r#"{"data":[]}"#, r#"{"data":{"v":[1]}}"#, r#"{"data":[{"v":[1]}]"#] {
+            assert!(read(body).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_passes_keeps_all_but_the_model_and_vectors_of_another_form() {
+        let body = r#"{ "model" : "up","data":[{"v":[1], "x":1},{"v":[2]}] }"#;
+        let found = Vectors::read(body.as_bytes(), PLACES).unwrap();
+        let vectors = [Cow::Borrowed(&b"[1]"[..]), Cow::Owned(b"\"b\"".to_vec())];
+        let passed = found.passed("m", &vectors).unwrap();
+        assert_eq!(String::from_utf8(passed).unwrap(), r#"{ "model" : "m","data":[{"v":[1], "x":1},{"v":"b"}] }"#);
+        let odd = Vectors::read(br#"{"data":[{"v":[1],"i":1},{"i":0,"v":[0]}]}"#, PLACES).unwrap();
+        assert_eq!(odd.passed("m", &vectors), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Vectors, by `invoke`. Each maker has a form of its own there: Amazon's models take one text at a
+//! time.
+
+use super::PROTOCOL;
+use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::vectors::Found;
+use crate::neutral::{FieldRefused, Written};
+use crate::upstream::VectorForm;
+use crate::upstream::cohere;
+use crate::upstream::openai::beside::passing;
+use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
+use crate::wire::json::Writer;
+use crate::wire::percent::segment;
+
+/// Vectors of texts.
+pub(super) static EMBEDDINGS: Protocol = Protocol {
+    path: |_, model, _| format!("/model/{}/invoke", segment(model)).into(),
+    endpoints: ENDPOINTS,
+    translation: Some(Translation { vectors: Some(&FORM), ..passing("") }),
+    ..PROTOCOL
+};
+
+static FORM: VectorForm = VectorForm {
+    write: |embedding, model| match model {
+        model if is_coheres(model) => cohere::embed::write(embedding, model, false),
+        model if model.contains("amazon.titan-embed-text") => titan(embedding, model),
+        _ => {
+            let why =
+                "This account can ask only Titan's and Cohere's models for vectors, by names that say which it is.";
+            Err(FieldRefused::unsupported(Embedding::input_field(), why))
+        }
+    },
+    most: |model| if is_coheres(model) { cohere::embed::MOST } else { 1 },
+    places: &[
+        (Found::Vector, &["embedding"]),
+        (Found::Vector, &["embeddings", "float", "*"]),
+        (Found::Tokens, &["inputTextTokenCount"]),
+    ],
+};
+
+fn is_coheres(model: &str) -> bool {
+    model.contains("cohere.embed")
+}
+
+/// Writes a request for one of Amazon's models. The first of them knows only the text.
+fn titan(embedding: &Embedding<'_>, model: &str) -> Result<Written, FieldRefused> {
+    if embedding.dimensions.is_some() && !model.contains("-v2") {
+        let why = "This model has one number of dimensions.";
+        return Err(FieldRefused::unsupported(Embedding::dimensions_field(), why));
+    }
+    let mut w = Writer::default();
+    w.object(|w| {
+        embedding.inputs.iter().for_each(|input| w.key("inputText").text(&input.text));
+        w.optional("dimensions", embedding.dimensions, Writer::number);
+    });
+    Ok(embedding.written(w, Says::default()))
+}

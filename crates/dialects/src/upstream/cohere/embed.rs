@@ -1,0 +1,57 @@
+//! Vectors, by `POST /v2/embed`. Bedrock has the same form, where the path names the model.
+
+use super::PROTOCOL;
+use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::purpose::Purpose;
+use crate::neutral::vectors::Found;
+use crate::neutral::{FieldRefused, Written};
+use crate::upstream::VectorForm;
+use crate::upstream::openai::beside::passing;
+use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
+use crate::wire::json::Writer;
+
+/// Vectors of texts.
+pub(super) static EMBEDDINGS: Protocol = Protocol {
+    path: |_, _, _| "/embed".into(),
+    endpoints: ENDPOINTS,
+    translation: Some(Translation { vectors: Some(&FORM), ..passing("") }),
+    ..PROTOCOL
+};
+
+static FORM: VectorForm = VectorForm {
+    write: |embedding, model| write(embedding, model, true),
+    most: |_| MOST,
+    places: &[
+        (Found::Vector, &["embeddings", "float", "*"]),
+        (Found::Tokens, &["meta", "billed_units", "input_tokens"]),
+    ],
+};
+
+/// The most texts of a request.
+pub(crate) const MOST: usize = 96;
+
+/// Writes a request. A text that is too long is refused and not cut, as at other servers.
+pub(crate) fn write(embedding: &Embedding<'_>, model: &str, names_model: bool) -> Result<Written, FieldRefused> {
+    if embedding.dimensions.is_some() && model.contains("-v3") {
+        let why = "This model has one number of dimensions.";
+        return Err(FieldRefused::unsupported(Embedding::dimensions_field(), why));
+    }
+    let purpose = embedding.purpose().unwrap_or(Purpose::Document);
+    let nearest = match purpose {
+        Purpose::Document | Purpose::Query | Purpose::Classification | Purpose::Clustering => purpose,
+        Purpose::Question | Purpose::Fact | Purpose::Code => Purpose::Query,
+        Purpose::Similarity => Purpose::Document,
+    };
+    let mut w = Writer::default();
+    w.object(|w| {
+        if names_model {
+            w.key("model").text(model);
+        }
+        w.key("texts").each(&embedding.inputs, |w, input| w.text(&input.text));
+        w.key("input_type").text(nearest.name());
+        w.key("embedding_types").each(["float"], Writer::text);
+        w.optional("output_dimension", embedding.dimensions, Writer::number);
+        w.key("truncate").text("NONE");
+    });
+    Ok(embedding.written(w, Says { purpose: nearest == purpose, titles: false }))
+}

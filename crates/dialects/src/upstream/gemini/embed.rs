@@ -1,0 +1,101 @@
+//! Vectors, by `embedContent` and its kin. The Gemini API takes many texts at once. Vertex AI takes
+//! them by `predict`; its newest models take one text at a time, by `embedContent`.
+
+use super::{PROTOCOL, of_model};
+use crate::neutral::Written;
+use crate::neutral::embedding::{Embedding, Input, Says};
+use crate::neutral::vectors::{Found, OF_GEMINI};
+use crate::upstream::VectorForm;
+use crate::upstream::openai::beside::passing;
+use crate::upstream::protocol::{ENDPOINTS, Endpoints, Protocol, Translation};
+use crate::wire::json::Writer;
+
+/// The Gemini API, asked for many vectors at once.
+pub(super) static BATCH: Protocol = Protocol {
+    path: |_, model, _| of_model(model, ":batchEmbedContents").into(),
+    endpoints: Endpoints { beside: |_, _| Some(&ONE), ..ENDPOINTS },
+    translation: Some(Translation { vectors: Some(&FORM), ..passing("batch_embed_contents") }),
+    ..PROTOCOL
+};
+
+/// The same for one vector. Only callers who ask so are answered so.
+static ONE: Protocol = Protocol {
+    path: |_, model, _| of_model(model, ":embedContent").into(),
+    translation: Some(Translation { vectors: Some(&FORM), ..passing("embed_content") }),
+    ..PROTOCOL
+};
+
+static FORM: VectorForm =
+    VectorForm { write: |embedding, model| Ok(write(embedding, model)), most: |_| 100, places: OF_GEMINI };
+
+pub(super) static VERTEX_FORM: VectorForm = VectorForm {
+    write: |embedding, model| Ok(if reads_purpose(model) { write_one(embedding) } else { predict(embedding) }),
+    // Newer models than the first ones take one text.
+    most: |model| if model.contains("gemini") { 1 } else { 250 },
+    places: &[
+        (Found::Vector, &["predictions", "*", "embeddings", "values"]),
+        (Found::Tokens, &["predictions", "*", "embeddings", "statistics", "token_count"]),
+        (Found::Vector, &["embedding", "values"]),
+        (Found::Tokens, &["usageMetadata", "promptTokenCount"]),
+    ],
+};
+
+/// Returns whether a model wants to read in the text itself what its vector is for. It takes no
+/// purpose and no title, and Vertex AI has it only by `embedContent`.
+pub(super) fn reads_purpose(model: &str) -> bool {
+    model.contains("gemini-embedding-2")
+}
+
+fn write(embedding: &Embedding<'_>, model: &str) -> Written {
+    let name = format!("models/{}", model.strip_prefix("models/").unwrap_or(model));
+    let says = !reads_purpose(model);
+    let says = Says { purpose: says, titles: says };
+    let mut w = Writer::default();
+    w.object(|w| {
+        w.key("requests").each(&embedding.inputs, |w, input| {
+            w.object(|w| {
+                w.key("model").text(&name);
+                content(w, input);
+                let purpose = embedding.purpose().filter(|_| says.purpose);
+                w.optional("taskType", purpose, |w, purpose| w.text(purpose.googles()));
+                w.optional("title", input.title.as_deref().filter(|_| says.titles), Writer::text);
+                w.optional("outputDimensionality", embedding.dimensions, Writer::number);
+            });
+        });
+    });
+    embedding.written(w, says)
+}
+
+fn content(w: &mut Writer, input: &Input<'_>) {
+    w.key("content").object(|w| w.key("parts").each([&input.text], |w, text| w.object(|w| w.texts([("text", text)]))));
+}
+
+fn write_one(embedding: &Embedding<'_>) -> Written {
+    let mut w = Writer::default();
+    w.object(|w| {
+        embedding.inputs.iter().for_each(|input| content(w, input));
+        w.key("embedContentConfig").object(|w| {
+            w.optional("outputDimensionality", embedding.dimensions, Writer::number);
+            w.key("autoTruncate").bool(false);
+        });
+    });
+    embedding.written(w, Says::default())
+}
+
+fn predict(embedding: &Embedding<'_>) -> Written {
+    let mut w = Writer::default();
+    w.object(|w| {
+        w.key("instances").each(&embedding.inputs, |w, input| {
+            w.object(|w| {
+                w.key("content").text(&input.text);
+                w.optional("task_type", embedding.purpose(), |w, purpose| w.text(purpose.googles()));
+                w.optional("title", input.title.as_deref(), Writer::text);
+            });
+        });
+        w.key("parameters").object(|w| {
+            w.optional("outputDimensionality", embedding.dimensions, Writer::number);
+            w.key("autoTruncate").bool(false);
+        });
+    });
+    embedding.written(w, Says { purpose: true, titles: true })
+}

@@ -1,0 +1,36 @@
+//! Vectors, by `POST /api/embed`.
+
+use super::PROTOCOL;
+use crate::neutral::Written;
+use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::vectors::Found;
+use crate::upstream::openai::beside::passing;
+use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
+use crate::upstream::{ANY_NUMBER, VectorForm};
+use crate::wire::json::Writer;
+
+/// Vectors of texts.
+pub(super) static EMBEDDINGS: Protocol = Protocol {
+    path: |_, _, _| "/api/embed".into(),
+    endpoints: ENDPOINTS,
+    translation: Some(Translation { vectors: Some(&FORM), ..passing("") }),
+    ..PROTOCOL
+};
+
+static FORM: VectorForm = VectorForm {
+    write: |embedding, model| Ok(write(embedding, model)),
+    most: |_| ANY_NUMBER,
+    places: &[(Found::Vector, &["embeddings", "*"]), (Found::Tokens, &["prompt_eval_count"])],
+};
+
+/// Writes a request. A text that is too long is refused and not cut, as at other servers.
+fn write(embedding: &Embedding<'_>, model: &str) -> Written {
+    let mut w = Writer::default();
+    w.object(|w| {
+        w.key("model").text(model);
+        w.key("input").each(&embedding.inputs, |w, input| w.text(&input.text));
+        w.key("truncate").bool(false);
+        w.optional("dimensions", embedding.dimensions, Writer::number);
+    });
+    embedding.written(w, Says::default())
+}

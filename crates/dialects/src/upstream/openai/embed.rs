@@ -1,0 +1,36 @@
+//! Vectors, as OpenAI's servers and those that imitate them give them.
+
+use std::borrow::Cow;
+
+use super::beside::passing;
+use crate::neutral::Written;
+use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::vectors::OF_OPENAI;
+use crate::upstream::{ANY_NUMBER, Protocol, Translation, VectorForm};
+use crate::wire::json::Writer;
+
+/// Vectors of texts.
+pub(crate) static EMBEDDINGS: Protocol = Protocol {
+    name: "embeddings",
+    path: |_, _, _| Cow::Borrowed("/embeddings"),
+    translation: Some(TRANSLATION),
+    ..super::PROTOCOL
+};
+
+/// What OpenAI's and Azure's servers have in common.
+pub(crate) const TRANSLATION: Translation = Translation { vectors: Some(&FORM), ..passing("embeddings") };
+
+/// Servers have bounds of their own, which nobody knows before they are met.
+static FORM: VectorForm =
+    VectorForm { write: |embedding, model| Ok(write(embedding, model)), most: |_| ANY_NUMBER, places: OF_OPENAI };
+
+/// Writes a request of callers of another format.
+fn write(embedding: &Embedding<'_>, model: &str) -> Written {
+    let mut w = Writer::default();
+    w.object(|w| {
+        w.key("model").text(model);
+        w.key("input").each(&embedding.inputs, |w, input| w.text(&input.text));
+        w.optional("dimensions", embedding.dimensions, Writer::number);
+    });
+    embedding.written(w, Says::default())
+}
