@@ -420,7 +420,7 @@ const HIGH_BITS: u64 = ONES << 7;
 /// (images in base64) in blocks that the compiler turns into vector instructions.
 #[inline]
 fn plain(text: &[u8], high: &mut u64) -> usize {
-    const SHORT: usize = 4;
+    const SHORT: usize = 8;
     let (words, tail) = text.as_chunks::<8>();
     for (index, word) in words.iter().take(SHORT).enumerate() {
         if let Some(within) = stop_in(*word, high) {
@@ -469,11 +469,10 @@ fn plain_bytes(tail: &[u8], high: &mut u64) -> usize {
 fn stop_in(word: [u8; 8], high: &mut u64) -> Option<usize> {
     let word = u64::from_le_bytes(word);
     *high |= word;
-    let quote = word ^ (ONES * 0x22);
+    // With this bit flipped, a quote comes right after the control characters.
+    let low = word ^ (ONES * 0x02);
     let backslash = word ^ (ONES * 0x5C);
-    let hits = (quote.wrapping_sub(ONES) & !quote)
-        | (backslash.wrapping_sub(ONES) & !backslash)
-        | (word.wrapping_sub(ONES * 0x20) & !word);
+    let hits = (low.wrapping_sub(ONES * 0x21) & !low) | (backslash.wrapping_sub(ONES) & !backslash);
     let hits = hits & HIGH_BITS;
     (hits != 0).then(|| (hits.trailing_zeros() / 8) as usize)
 }

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -282,4 +284,30 @@ fn fold(cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         Kind::Array => cursor.array(|cursor, _| fold(cursor)).map(drop),
         Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
     }
+}
+
+#[test]
+fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
+    // Long enough for words, for blocks and for what is left of them.
+    for length in [1, 7, 8, 9, 63, 64, 65, 140, 200] {
+        for at in (0..length).step_by(1 + length / 20) {
+            for byte in 0..=u8::MAX {
+                let mut text = vec![b'#'; length];
+                text[at] = byte;
+                let (mut high, ends) = (0, byte < 0x20 || matches!(byte, b'"' | b'\\'));
+                assert_eq!(plain(&text, &mut high), if ends { at } else { length }, "{byte} at {at} of {length}");
+                assert!(ends || (high & HIGH_BITS != 0) == (byte >= 0x80), "{byte} at {at} of {length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_on_one_line_says_the_same() {
+    let text = "{\r\n \"a\": [1,\n2],\n\t\"b\\n\": \"x \\n\\\\\"\n}";
+    let line = one_line(text);
+    assert!(!line.contains(['\n', '\r']), "{line}");
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(read(&line), read(text));
+    assert!(matches!(one_line("{ }"), Cow::Borrowed("{ }")));
 }

@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
-use super::{Cursor, Span, Writer, plain, slice};
+use super::{Cursor, Span, Writer, slice};
 
 /// Returns the decoded value of a string. It is borrowed if the string has no escapes, and `None`
 /// if the span holds no string. A lone surrogate becomes U+FFFD.
@@ -85,17 +85,12 @@ pub fn is_whole(text: &[u8]) -> bool {
     cursor.value().and_then(|_| cursor.end()).is_ok()
 }
 
-/// Returns a valid JSON text without the white space between its tokens. Line ends stand nowhere
-/// else, so it is on one line.
-pub fn one_line(text: &str) -> String {
-    let (mut is_inside, mut is_escaped) = (false, false);
-    let keep = |c: &char| {
-        let is_kept = is_inside || !matches!(c, ' ' | '\t' | '\n' | '\r');
-        is_inside ^= *c == '"' && !is_escaped;
-        is_escaped = is_inside && *c == '\\' && !is_escaped;
-        is_kept
-    };
-    text.chars().filter(keep).collect()
+/// Returns a valid JSON text on one line. Its line ends stand between tokens only.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    match memchr2(b'\n', b'\r', text.as_bytes()) {
+        None => Cow::Borrowed(text),
+        Some(_) => Cow::Owned(text.replace(['\n', '\r'], "")),
+    }
 }
 
 /// Returns a JSON string literal with this value. It has no raw line ends.
@@ -114,26 +109,17 @@ fn inside<'a>(text: &'a [u8], string: &Span) -> Option<&'a [u8]> {
 fn unescape(mut rest: &[u8]) -> Option<String> {
     let mut decoded = Vec::with_capacity(rest.len());
     loop {
-        // Escapes usually stand close to each other. A search that is made for long runs is slower
-        // here.
-        let (before, stop) = rest.split_at_checked(plain(rest, &mut 0))?;
-        decoded.extend_from_slice(before);
-        rest = match stop {
-            [] => return String::from_utf8(decoded).ok(),
-            [b'\\', escape @ ..] => {
-                let (character, after) = escaped(escape)?;
-                match u8::try_from(character) {
-                    Ok(byte) if byte.is_ascii() => decoded.push(byte),
-                    Ok(_) | Err(_) => decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
-                }
-                after
-            }
-            // A scanned string never contains these bytes.
-            [byte, after @ ..] => {
-                decoded.push(*byte);
-                after
-            }
+        let Some(end) = memchr(b'\\', rest) else {
+            decoded.extend_from_slice(rest);
+            return String::from_utf8(decoded).ok();
         };
+        decoded.extend_from_slice(rest.get(..end)?);
+        let (character, after) = escaped(rest.get(end + 1..)?)?;
+        match u8::try_from(character) {
+            Ok(byte) if byte.is_ascii() => decoded.push(byte),
+            Ok(_) | Err(_) => decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        rest = after;
     }
 }
 

@@ -263,7 +263,7 @@ impl Item {
 /// Returns the arguments on one line, if they are an object.
 fn object(arguments: &str) -> Option<String> {
     let call = Call { arguments: arguments.into(), ..Call::default() };
-    call.object().map(json::one_line)
+    call.object().map(|text| json::one_line(text).into_owned())
 }
 
 /// Returns the text that the arguments of a custom tool hold.
