@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// One target that may be tried.
+#[derive(Clone)]
 pub struct Candidate {
     /// The account.
     pub place: Arc<Place>,

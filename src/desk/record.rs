@@ -9,7 +9,7 @@
 use super::unpriced::Unpriced;
 use crate::access_log::AccessLog;
 use crate::base::calendar;
-use crate::conf::price::{Price, Usd};
+use crate::conf::price::Usd;
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange::producer::meter::Meter;
@@ -52,8 +52,8 @@ pub struct Record {
     pub facts: Settled,
     /// The rest of the caller's limits, which the answer's head shows.
     pub left: Left,
-    /// The price of the tokens of the account that answered, if it is known.
-    price: Option<Price>,
+    /// The cost of what was used so far, if the price is known.
+    cost: Option<Usd>,
     /// The reservation in the limits, and the generation of the catalog under which it was made.
     reservation: Option<(Reservation, u64)>,
     /// Whether the limits have what was not used.
@@ -84,7 +84,7 @@ impl Record {
                 ..Settled::default()
             },
             left: Left::default(),
-            price: None,
+            cost: None,
             reservation: None,
             is_settled: false,
             run: None,
@@ -136,11 +136,11 @@ impl Record {
         meter
     }
 
-    /// Notes the usage so far, and its price.
-    pub fn count(&mut self, usage: Usage, price: Option<Price>) {
+    /// Notes the usage so far, and its cost.
+    pub fn count(&mut self, usage: Usage, cost: Option<Usd>) {
         // After settling, the usage stays as the limits have it.
         if !self.is_settled {
-            (self.facts.spending.usage, self.price) = (usage, price);
+            (self.facts.spending.usage, self.cost) = (usage, cost);
         }
     }
 
@@ -154,7 +154,7 @@ impl Record {
         let cost = match (&self.facts.spending.admitted, usage.source) {
             (None, _) => None,
             (Some(_), Source::None) => Some(Usd::ZERO),
-            (Some(_), Source::Reported | Source::Estimated) => self.price.map(|price| price.cost(usage)),
+            (Some(_), Source::Reported | Source::Estimated) => self.cost,
         };
         self.facts.spending.cost = cost;
         let Some((reservation, generation)) = self.reservation.take() else { return };

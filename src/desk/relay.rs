@@ -53,7 +53,8 @@ fn record_outcome(record: &mut Record, producer: &mut Producer<'_>) {
 
 /// Records the usage so far, and its price.
 fn count(record: &mut Record, producer: &Producer<'_>) {
-    record.count(producer.usage_so_far(), producer.candidate().and_then(|candidate| candidate.price));
+    let usage = producer.usage_so_far();
+    record.count(usage, producer.cost(&usage));
 }
 
 /// A relay of the pieces of an answer to one caller.

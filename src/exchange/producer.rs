@@ -15,6 +15,7 @@ mod progress;
 mod racing;
 mod reading;
 mod report;
+pub mod slices;
 mod state;
 mod streaming;
 mod thoughts;
@@ -28,6 +29,7 @@ use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
 use crate::catalog::{Model, Permissions};
+use crate::conf::price::Usd;
 use crate::error::Refusal;
 use crate::limits::Limits;
 use crate::live::Snapshot;
@@ -40,6 +42,7 @@ use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader};
 use meter::Meter;
 use opening::{Gained, Opened, WholeAnswer};
+use slices::Sliced;
 use state::{Declined, ProducerState, Race, Running, Streaming, Try};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +52,7 @@ use tokio::time::Instant;
 pub const CALLER_LEFT: &str = "client_left";
 
 /// A request that was read and planned, with the candidates that may answer it.
+#[derive(Clone)]
 pub struct Request {
     /// The facts that were read from the caller's body.
     pub envelope: Envelope,
@@ -122,6 +126,8 @@ pub struct Producer<'x> {
     attempts: Attempts,
     /// The account that answers, and what is known of its answer.
     served: Served,
+    /// The slices of the request, if it was cut into some.
+    sliced: Sliced<'x>,
 }
 
 /// The memory that the exchange holds.
@@ -173,6 +179,7 @@ impl<'x> Producer<'x> {
             told: (None, 0),
             attempts: Attempts::default(),
             served: Served::default(),
+            sliced: Sliced::default(),
         }
     }
 
@@ -188,6 +195,11 @@ impl<'x> Producer<'x> {
 
     /// Returns the next piece, or the refusal if there is none and will be none.
     pub async fn next(&mut self) -> Result<Piece, Refusal> {
+        if self.sliced.slices.is_empty() { self.next_of_one().await } else { self.join().await }
+    }
+
+    /// Returns the same of a request that is in one piece.
+    async fn next_of_one(&mut self) -> Result<Piece, Refusal> {
         loop {
             let step = match &self.state {
                 ProducerState::Asking { race: Race::Nobody | Race::Waiting(_), .. } => self.seek().await,
@@ -213,6 +225,12 @@ impl<'x> Producer<'x> {
         self.state.streaming().map_or(self.usage, |live| live.reading.stream.usage_so_far())
     }
 
+    /// Returns the cost of what was used, if the price is known.
+    pub fn cost(&self, usage: &Usage) -> Option<Usd> {
+        let price = || self.candidate()?.price;
+        self.sliced.cost.unwrap_or_else(|| price().map(|price| price.cost(usage)))
+    }
+
     /// Returns the id of the answer as the caller knows it, and the number of its events so far.
     pub fn answer_so_far(&self) -> (String, u64) {
         let (id, events) =
@@ -222,6 +240,11 @@ impl<'x> Producer<'x> {
 
     /// Ends the attempts that run, and notes why: the caller left, or the gateway shuts down.
     pub fn abandon(&mut self, why: &'static str) {
+        if !self.sliced.slices.is_empty() {
+            self.sliced.slices.iter_mut().for_each(|slice| slice.abandon(why));
+            self.gather();
+            return;
+        }
         self.usage = self.usage_so_far();
         if let Some(live) = self.state.streaming() {
             self.told = live.reading.stream.so_far();

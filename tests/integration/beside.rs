@@ -171,3 +171,26 @@ fn what_is_no_request_is_refused_by_its_field() {
         assert_eq!(mock.count(), 0);
     });
 }
+
+#[test]
+fn coheres_own_form_passes_to_cohere() {
+    run(async {
+        let mock = Mock::start().await;
+        let results = json!([{"index": 0, "relevance_score": 0.5}]);
+        mock.always(Script::json(
+            200,
+            &json!({"id": "r", "results": results, "meta": {"tokens": {"input_tokens": 9}}}),
+        ));
+        let catalog = Catalog::new().account_with("a", &mock, "dialect: cohere").model("m", &["a=rerank-v3.5"]);
+        let gateway = Gateway::start(catalog).await;
+        let body = json!({"model": "m", "query": "q", "documents": ["a", "b"], "top_n": 1, "max_tokens_per_doc": 7});
+        for path in ["/v2/rerank", "/v1/rerank"] {
+            let answer = ask(&gateway, path, &body).await;
+            assert_eq!((answer.status, &answer.json()["results"]), (200, &results), "{}", answer.text());
+            let sent = mock.requests().last().expect("a request").clone();
+            assert!(sent.target.ends_with("/rerank"), "{}", sent.target);
+            assert_eq!((&sent.json()["model"], &sent.json()["max_tokens_per_doc"]), (&json!("rerank-v3.5"), &json!(7)));
+            assert_eq!(gateway.line_of(&answer).await["prompt_tokens"], 9);
+        }
+    });
+}

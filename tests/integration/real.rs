@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{End, content_of};
+use crate::support::canary::KEY;
+use crate::support::client::{self, Connection, End, Response, content_of};
 use crate::support::process::Process;
 use crate::support::{Catalog, Gateway, chat, chat_stream, eventually, run_within};
 
@@ -94,6 +95,55 @@ fn real_litellm() {
     });
 }
 
+#[test]
+#[ignore = "needs llama.cpp's server and LiteLLM's proxy, which take minutes to set up: make test-real"]
+fn real_vectors_and_continuations() {
+    run_within(Duration::from_secs(400), async {
+        let (_llama, llama) = llama_with(&["--embedding", "true"]).await;
+        let (_litellm, litellm) = litellm(llama).await;
+        let catalog = Catalog::new()
+            .account_at("llama", &format!("http://{llama}/v1"), "key: none")
+            .account_at("litellm", &format!("http://{litellm}/v1"), "key: sk-master")
+            .model_with("tiny", &["llama=tiny"], "")
+            .model_with("through", &["litellm=vectors"], "");
+        let gateway = Gateway::with(catalog).upstream(llama.port()).upstream(litellm.port()).start().await;
+        for (model, upstream, name, key) in
+            [("tiny", llama, "tiny", "none"), ("through", litellm, "vectors", "sk-master")]
+        {
+            let body = |model: &str| json!({"model": model, "input": ["one day", "another"]});
+            let answer = post(gateway.address, KEY, "/v1/embeddings", &body(model)).await;
+            assert_eq!(answer.status, 200, "{model}: {}", answer.text());
+            let own = post(upstream, key, "/v1/embeddings", &body(name)).await;
+            let vectors = |answer: &Response| -> Vec<Value> {
+                answer.json()["data"].as_array().expect("data").iter().map(|one| one["embedding"].clone()).collect()
+            };
+            assert_eq!(vectors(&answer), vectors(&own), "{model}");
+            assert!(vectors(&answer).len() == 2 && vectors(&answer)[0].as_array().is_some_and(|one| one.len() > 8));
+            assert_eq!(answer.json()["model"], model);
+        }
+        let asks = |stream: bool| json!({"model": "tiny", "prompt": "one day", "max_tokens": 8, "temperature": 0, "stream": stream});
+        let whole = post(gateway.address, KEY, "/v1/completions", &asks(false)).await;
+        let text = whole.json()["choices"][0]["text"].as_str().expect("a text").to_owned();
+        assert_eq!((whole.status, text.is_empty()), (200, false), "{}", whole.text());
+        let stream = post(gateway.address, KEY, "/v1/completions", &asks(true)).await;
+        let events = stream.events();
+        assert_eq!(events.last().map(String::as_str), Some("[DONE]"), "{}", stream.text());
+        let pieces = events.iter().filter_map(|event| serde_json::from_str::<Value>(event).ok());
+        let told: String = pieces.filter_map(|piece| Some(piece["choices"][0]["text"].as_str()?.to_owned())).collect();
+        assert_eq!(told, text);
+        let outcomes: Vec<_> = gateway.access_lines(4).await.iter().map(|line| line["outcome"].clone()).collect();
+        assert_eq!(outcomes, ["ok"; 4]);
+    });
+}
+
+async fn post(address: SocketAddr, key: &str, path: &str, body: &Value) -> Response {
+    let authorization = format!("Bearer {key}");
+    let fields = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+    let mut connection = Connection::plain(address, None).await;
+    connection.send(client::request("POST", path, &fields, body.to_string().as_bytes())).await;
+    connection.response().await
+}
+
 async fn litellm(llama: SocketAddr) -> (Process, SocketAddr) {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("real");
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -174,13 +224,20 @@ fn asking(mut body: Value, max_tokens: u32) -> Value {
 }
 
 async fn llama() -> (Process, SocketAddr) {
+    llama_with(&[]).await
+}
+
+async fn llama_with(more: &[&str]) -> (Process, SocketAddr) {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("real");
     let hint = "llama.cpp's server is not there: run make test-real";
     assert!(place.join(".made-from").exists(), "{hint}");
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let port = address.port().to_string();
     let mut command = Command::new(place.join("venv/bin/python"));
-    command.args(["-m", "llama_cpp.server", "--host", "127.0.0.1", "--n_ctx", "2048", "--port", &port, "--model"]);
+    command
+        .args(["-m", "llama_cpp.server", "--host", "127.0.0.1", "--n_ctx", "2048", "--port", &port])
+        .args(more)
+        .arg("--model");
     let server = Process::spawn(command.arg(place.join("tiny.gguf")));
     // Python takes some seconds to load it.
     for _ in 0..6 {

@@ -45,11 +45,11 @@ fn secret(caller: usize, key: usize) -> String {
 
 /// What a key did, as one of the books tells it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Sum {
-    requests: u64,
-    tokens: u64,
+pub struct Sum {
+    pub requests: u64,
+    pub tokens: u64,
     /// In thousand-millionths of a dollar.
-    usd: u64,
+    pub usd: u64,
 }
 
 impl Sum {
@@ -58,7 +58,7 @@ impl Sum {
     }
 }
 
-type Book = BTreeMap<String, Sum>;
+pub type Book = BTreeMap<String, Sum>;
 
 #[test]
 fn a_hundred_thousand_requests_of_every_fate_add_up_in_every_book() {
@@ -168,7 +168,7 @@ async fn reconciled() -> bool {
     true
 }
 
-fn today() -> u64 {
+pub fn today() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() / 86_400
 }
 
@@ -309,7 +309,7 @@ fn nanos(dollars: &Value) -> u64 {
 }
 
 /// Those that were let in.
-fn of_lines(lines: &[Value]) -> Book {
+pub fn of_lines(lines: &[Value]) -> Book {
     let mut book = Book::new();
     for line in lines.iter().filter(|line| !line["cost_usd"].is_null()) {
         both(&mut book, line["key"].as_str().expect("a key"), 1, tokens(line), nanos(&line["cost_usd"]));
@@ -317,7 +317,7 @@ fn of_lines(lines: &[Value]) -> Book {
     book
 }
 
-fn ledger(gateway: &Gateway) -> Book {
+pub fn ledger(gateway: &Gateway) -> Book {
     let output = portcullis(&[
         "usage",
         "--conf",
@@ -344,7 +344,7 @@ fn ledger(gateway: &Gateway) -> Book {
     book
 }
 
-fn limits(gateway: &Gateway) -> Book {
+pub fn limits(gateway: &Gateway) -> Book {
     let told: Value = serde_json::from_str(&gateway.admin("/limits").1).expect("JSON");
     let scopes = told["limits"].as_array().expect("limits").iter();
     scopes

@@ -31,6 +31,8 @@ def main(path):
     writer.add_rope_dimension_count(WIDTH // HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    # Without it, a text has a vector for each of its tokens.
+    writer.add_pooling_type(gguf.PoolingType.MEAN)
     writer.add_chat_template(
         "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
     )

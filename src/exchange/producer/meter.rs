@@ -32,6 +32,10 @@ pub struct Meter {
 struct MeterState {
     /// The targets that are tried, or have answered: no more than two race.
     asked: [Option<Asked>; 2],
+    /// More of them, if the request was cut into slices.
+    more: Vec<Asked>,
+    /// True if the request was cut into slices. Then all that they used is the exchange's own.
+    sums: bool,
     attempts: u32,
     unused: Unused,
 }
@@ -47,6 +51,11 @@ impl Meter {
     /// Makes the meter of an exchange that begins with this row.
     pub fn new(begun: Row, prompt_bytes: u64, began: Instant) -> Meter {
         Meter { begun, prompt_bytes, began: Some(began), state: Lock::default() }
+    }
+
+    /// Notes that the request is cut into slices.
+    pub(super) fn sums(&self) {
+        self.state.lock().sums = true;
     }
 
     /// Notes that an attempt begins.
@@ -74,6 +83,7 @@ impl Meter {
                 for place in &mut state.asked {
                     place.take_if(|asked| std::ptr::eq(&raw const *asked.progress, progress));
                 }
+                state.more.retain(|asked| !std::ptr::eq(&raw const *asked.progress, progress));
             }
         }
     }
@@ -89,6 +99,8 @@ impl MeterState {
         };
         if let Some(free) = self.asked.iter_mut().find(|place| place.is_none()) {
             *free = Some(asked);
+        } else {
+            self.more.push(asked);
         }
     }
 }
@@ -105,8 +117,12 @@ impl Runs for Meter {
             ..self.begun.clone()
         };
         let mut unused = state.unused;
-        for asked in state.asked.iter().flatten() {
+        for asked in state.asked.iter().flatten().chain(&state.more) {
             let Some(used) = asked.progress.spent(self.prompt_bytes) else { continue };
+            // The prompt of a slice is unknown here, so what is not reported yet is left out.
+            if state.sums && used.source != Source::Reported {
+                continue;
+            }
             let cost = asked.price.map(|price| price.cost(&used));
             // Only one attempt counts as the exchange's own, though two may run.
             if row.usage.source == Source::None {
@@ -114,6 +130,9 @@ impl Runs for Meter {
                 (row.account, row.upstream_model) = (Some(asked.account.clone()), Some(asked.upstream_model.clone()));
                 // The head has left with the first piece that counts.
                 row.status = if row.stream && asked.progress.timing().1.is_some() { 200 } else { 0 };
+            } else if state.sums {
+                row.usage.prompt = row.usage.prompt.saturating_add(used.prompt);
+                row.cost = row.cost.zip(cost).map(|(sum, more)| sum.plus(more));
             } else {
                 unused.add(used.total(), cost);
             }

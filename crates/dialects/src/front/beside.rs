@@ -31,8 +31,9 @@ pub static COMPLETIONS: Front = Front {
 /// Documents in the order in which they answer a question.
 pub static RERANK: Front = Front {
     name: "rerank",
-    route: |path, _| route::fixed(path, "rerank"),
-    owns: |path| route::fixed(path, "rerank").is_some(),
+    // Cohere's own clients ask the second path.
+    route: |path, _| route::fixed(path, "rerank").or_else(|| route::fixed(path, "v2/rerank")),
+    owns: |path| (RERANK.route)(path, None).is_some(),
     only: Some(Endpoint::Rerank),
     native: Some(Native { format: "rerank", ..NATIVE }),
     envelope: |body| read(body, &RERANK, &["documents", "query"]),

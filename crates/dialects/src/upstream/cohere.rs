@@ -14,6 +14,7 @@ pub use answer::{CohereReader, answer};
 pub use error::error;
 pub use request::request;
 
+use super::openai::beside;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
@@ -25,8 +26,8 @@ pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::At("https://api.cohere.com/v2"),
     path: |_, _, _| "/chat".into(),
     endpoints: Endpoints {
-        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
-        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS), (Endpoint::Rerank, &RERANK)],
+        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings, Endpoint::Rerank],
         ..ENDPOINTS
     },
     key_variable: Some("COHERE_API_KEY"),
@@ -44,6 +45,14 @@ pub static PROTOCOL: Protocol = Protocol {
     }),
     error: |_, head, body| error(head.status, head.content_type, body),
     ..Protocol::COMMON
+};
+
+/// Documents in the order in which they answer a question. Others took the form over from Cohere.
+static RERANK: Protocol = Protocol {
+    path: |_, _, _| "/rerank".into(),
+    translation: beside::RERANK.translation,
+    endpoints: ENDPOINTS,
+    ..PROTOCOL
 };
 
 /// Returns the abilities of a model, by its name. No model takes a format beside tools.

@@ -121,9 +121,9 @@ fn all_that_is_wrong_with_a_price_is_said() {
     check(
         "targets: [{account: local}], price: {per_request: 1, per_second: 1e-13, per_character: -1, per_image: 1000001}",
         &[
-            "price.per_image: must be at most 1000000",
             "price.per_second: must have at most twelve decimals",
             "price.per_character: must be a number that is 0 or more",
+            "price.per_image: must be at most 1000000",
         ],
     );
     check(

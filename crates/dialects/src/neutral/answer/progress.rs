@@ -65,8 +65,7 @@ struct ChoiceProgress {
     json: Option<Pieces>,
     pictures: usize,
     files: usize,
-    /// True if the choice has something that a caller can use: text, a call, or media. Thinking
-    /// does not count.
+    /// True if the choice has text, a call, or media. Thinking does not count.
     answers: bool,
     refuses: bool,
     finish: Option<Finish>,
@@ -141,9 +140,7 @@ impl AnswerProgress {
 
     #[inline]
     fn follow(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if self.unsigned.is_some()
-            && !matches!(event, Event::Reasoning(..) | Event::Id(_) | Event::Usage(_) | Event::Units(_))
-        {
+        if self.unsigned.is_some() && !matches!(event, Event::Reasoning(..) | Event::Id(_) | Event::Usage(_)) {
             self.sign(&event, writer)?;
         }
         match event {
@@ -346,8 +343,8 @@ impl AnswerProgress {
             return Err("more than 128 tool calls");
         }
         let number = choice.calls;
-        choice.calls += 1;
-        (choice.current, choice.is_bare, choice.is_interrupted) = (Current::Call, true, false);
+        (choice.calls, choice.current, choice.is_bare, choice.is_interrupted) =
+            (number + 1, Current::Call, true, false);
         let id = self.ids.unique(id, at, number);
         let kept = self.thoughts.as_mut().and_then(|thoughts| thoughts.called(at == 0, &id, signature));
         let sealed;
@@ -357,9 +354,9 @@ impl AnswerProgress {
                 let is_shown = carries == Carries::WithThoughts && !self.hide_reasoning;
                 let is_kept = kept.is_some();
                 sealed = self.seal.as_ref().zip(kept).and_then(|(seal, kept)| seal.of_call(kept, is_shown));
-                let has_some = is_kept || self.thoughts.as_ref().is_some_and(|thoughts| thoughts.is_too_much);
-                let wants_some = self.seal.is_some() && has_some && (!is_shown || signature.is_some());
-                self.flaws.not_sealed |= wants_some && sealed.is_none();
+                let is_lost = sealed.is_none() && self.seal.is_some() && (!is_shown || signature.is_some());
+                self.flaws.not_sealed |=
+                    is_lost && (is_kept || self.thoughts.as_ref().is_some_and(|all| all.is_too_much));
                 sealed.as_deref()
             }
         };

@@ -86,8 +86,18 @@ struct Answer<'a> {
     data: Option<&'a RawValue>,
     #[serde(deserialize_with = "counts")]
     usage: Option<Counts>,
+    /// Cohere counts here.
+    #[serde(deserialize_with = "counts")]
+    meta: Option<Meta>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    #[serde(deserialize_with = "counts")]
+    tokens: Option<Counts>,
 }
 
 /// Counts in the words of several servers.
@@ -126,7 +136,8 @@ impl<'a> Answer<'a> {
             return Err(hidden(body).map_or(nonsense, AnswerFault::Upstream));
         }
         // What is not written token by token has no completion.
-        let tokens = answer.usage.as_ref().map(Counts::tokens).unwrap_or_default();
+        let meta = || answer.meta.as_ref()?.tokens.as_ref();
+        let tokens = answer.usage.as_ref().or_else(meta).map(Counts::tokens).unwrap_or_default();
         emit(Event::Usage(Tokens { completion: tokens.completion.or(tokens.prompt.map(|_| 0)), ..tokens }));
         if let Some(images) = answer.data.and_then(|data| serde_json::from_str::<Vec<IgnoredAny>>(data.get()).ok()) {
             let images = u32::try_from(images.len()).unwrap_or(u32::MAX);

@@ -54,6 +54,8 @@ fn what_is_used_is_read_in_the_words_of_each_server() {
         let (_, used) = answer(&RANKS, &format!(r#"{{"results":[],"usage":{usage}}}"#)).unwrap();
         assert_eq!((used.prompt, used.completion, used.source), (prompt, completion, Source::Reported), "{usage}");
     }
+    let cohere = r#"{"results":[],"meta":{"billed_units":{"search_units":1},"tokens":{"input_tokens":8}}}"#;
+    assert_eq!(answer(&RANKS, cohere).unwrap().1.prompt, 8);
     let (_, used) = answer(&HARM, r#"{"results":[]}"#).unwrap();
     assert_eq!((used.prompt, used.completion, used.source), (2, 0, Source::Estimated), "eight bytes");
 }
