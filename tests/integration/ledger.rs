@@ -363,8 +363,8 @@ fn usage_in_its_three_forms() {
         assert_eq!(
             lines[1..],
             [
-                "acme/prod,ok,10,0,1000,200,500,0,0,1200,0,10.00000001,all,0,0,0,all,0",
-                "acme/prod,upstream_cut,1,1,100,20,50,0,0,120,0,0.000000001,all,0,9,,none,1"
+                "acme/prod,ok,10,0,1000,200,500,0,0,1200,0,0,0,0,10.00000001,all,0,0,0,all,0",
+                "acme/prod,upstream_cut,1,1,100,20,50,0,0,120,0,0,0,0,0.000000001,all,0,9,,none,1"
             ]
         );
         let json: Value =
