@@ -459,6 +459,7 @@ fn status_tells_how_things_are() {
                 "catalog",
                 "ledger",
                 "store",
+                "unpriced",
                 "keys",
                 "accounts",
                 "models"
