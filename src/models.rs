@@ -5,8 +5,10 @@
 use crate::base::calendar;
 use crate::base::lock::Lock;
 use crate::catalog::{Catalog, Key, Model, Target};
+use crate::conf::price::Origin;
 use bytes::Bytes;
 use dialects::front::{Front, ListedModel};
+use dialects::neutral::ModelKind;
 use dialects::traits::Thinking;
 use std::collections::HashMap;
 
@@ -73,6 +75,7 @@ fn entry<'m>(id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<
         Thinking::Budget | Thinking::Effort => Some(true),
     };
     let first = targets().next().and_then(thinks);
+    let kinds = targets().next().map(|target| kinds(model, target)).unwrap_or_default();
     ListedModel {
         id,
         created: model.created,
@@ -81,5 +84,27 @@ fn entry<'m>(id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<
         context: least(|target| target.sure.context),
         max_output: least(|target| target.sure.max_output),
         thinks: first.filter(|_| targets().all(|target| thinks(target) == first)),
+        kinds: if targets().all(|target| self::kinds(model, target) == kinds) { kinds } else { Vec::new() },
+    }
+}
+
+/// Returns what a model is for at a target, as far as it is known: what the catalog says, or else
+/// its name. The models of the list of prices, those that are known to think or not to, and those
+/// at a server that does nothing else, hold conversations.
+fn kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
+    let account = &target.account;
+    let served = || account.serves.iter().map(|(kind, _)| ModelKind::of_endpoint(*kind));
+    if let Some(kind) = model.kind.or_else(|| ModelKind::of_name(&target.model)) {
+        return vec![kind];
+    }
+    let is_known = target.sure.thinking != Thinking::Unknown || target.price_from == Some(Origin::List);
+    if account.dialect.protocol.calls_nobody() {
+        let mut kinds: Vec<ModelKind> = served().collect();
+        kinds.dedup();
+        kinds
+    } else if is_known || served().all(|kind| kind == ModelKind::Chat) {
+        vec![ModelKind::Chat]
+    } else {
+        Vec::new()
     }
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 
 use super::{Account, Timeouts};
 use crate::conf::price::{Origin, Price};
+use dialects::neutral::ModelKind;
 use dialects::traits::Traits;
 
 /// A public model id, and the ways to serve it.
@@ -33,6 +34,8 @@ pub struct Model {
     pub created: u64,
     /// The owner as `/v1/models` shows it.
     pub owned_by: Arc<str>,
+    /// What the catalog says that the model is for.
+    pub kind: Option<ModelKind>,
     /// True if requests of one conversation go to the same target, as long as it is fit.
     pub sticky: bool,
     /// Ids of other models that are tried when a request is too long for this one.

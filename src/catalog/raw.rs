@@ -26,8 +26,8 @@ mod model;
 
 pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS};
 pub use model::{
-    Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling,
-    Target, Thinking, Traits,
+    Defaults, Effort, FallbacksOn, Hedge, LongPrice, MadeFor, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning,
+    Sampling, Target, Thinking, Traits,
 };
 
 /// The accounts, the models and the callers. A change is usually live within a second.

@@ -3,14 +3,14 @@
 
 use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
-use crate::catalog::{Account, Catalog, Permissions};
+use crate::catalog::{Account, Catalog, Permissions, Target};
 use crate::limits::Limits;
 use crate::plan::Candidate;
 use bytes::Bytes;
 use dialects::front::Envelope;
 use dialects::neutral::seal::Sealed;
 use dialects::neutral::{self, Refused};
-use dialects::{OtherModel, Outbound, Translate};
+use dialects::{Endpoint, OtherModel, Outbound, Translate};
 use std::time::Instant;
 
 /// The thoughts of earlier answers that a candidate gets back.
@@ -64,7 +64,8 @@ impl CallersRequest<'_> {
         }
         let counts_money = self.model_limits.iter().any(|(index, of)| Some(*index) == own && of.limits_money());
         let here = model.targets.iter().find(|target| target.account.id == account.id);
-        if here.is_some_and(|target| counts_money && target.price.is_none()) {
+        let is_priced = |target: &Target| target.price.is_some_and(|price| Endpoint::Chat.is_priced_by(&price));
+        if here.is_some_and(|target| counts_money && !is_priced(target)) {
             return OtherModel::Forbidden;
         }
         here.map_or(OtherModel::Elsewhere, |target| OtherModel::Here(target.model.clone()))

@@ -135,6 +135,36 @@ fn azures_paths_stand_for_those_of_openai() {
 }
 
 #[test]
+fn lists_say_what_models_are_for() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .account_with("c", &mock, "dialect: anthropic")
+            .model("text-embedding-3-small", &["a"])
+            .model("voice", &["a=tts-1-hd"])
+            .model_with("own", &["a"], "kind: rerank")
+            .model("mixed", &["a=tts-1", "a=whisper-1"])
+            .model("unknown", &["a"])
+            .model("talker", &["c"]);
+        let gateway = Gateway::start(catalog).await;
+        let list = gateway.get("/v1/models").await.json();
+        let kinds = |id: &str| {
+            let found = list["data"].as_array().unwrap().iter().find(|model| model["id"] == id);
+            found.unwrap()["kinds"].clone()
+        };
+        assert_eq!(kinds("text-embedding-3-small"), json!(["embedding"]));
+        assert_eq!(
+            [kinds("voice"), kinds("own"), kinds("talker")],
+            [json!(["speech"]), json!(["rerank"]), json!(["chat"])]
+        );
+        assert_eq!([kinds("mixed"), kinds("unknown")], [Value::Null, Value::Null], "nothing is guessed");
+        let google = gateway.get("/v1beta/models/text-embedding-3-small").await.json();
+        assert_eq!(google["supportedGenerationMethods"], json!(["embedContent", "batchEmbedContents"]));
+    });
+}
+
+#[test]
 fn the_demo_answers_at_every_door() {
     run(async {
         let catalog = "accounts: { d: { dialect: demo } }\nmodels: { demo: { targets: [{ account: d }] } }\n\

@@ -1,5 +1,6 @@
 //! A model as written.
 
+use dialects::neutral::ModelKind;
 use schemars::JsonSchema;
 
 use super::Timeouts;
@@ -52,10 +53,50 @@ pub struct Model {
     pub on_broken_call: Option<OnBrokenCall>,
     /// Whether callers see what the model thinks. Default: show.
     pub reasoning: Option<Reasoning>,
+    /// What the model is for, as /v1/models shows it. Default: known by the name, or not shown.
+    pub kind: Option<MadeFor>,
     /// The date that /v1/models shows. Default: one fixed date.
     pub created: Option<Text<Time>>,
     /// The owner that /v1/models shows. Default: portcullis.
     pub owned_by: Option<String>,
+}
+
+/// What a model is for.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum MadeFor {
+    /// It holds conversations.
+    Chat,
+    /// It continues texts.
+    Completion,
+    /// It makes vectors of texts.
+    Embedding,
+    /// It makes or changes pictures.
+    Image,
+    /// It says whether a text is harmful.
+    Moderation,
+    /// It puts documents in order.
+    Rerank,
+    /// It speaks texts.
+    Speech,
+    /// It writes down what is said.
+    Transcription,
+}
+
+impl MadeFor {
+    /// Returns the same as lists of models have it.
+    pub fn known(self) -> ModelKind {
+        match self {
+            MadeFor::Chat => ModelKind::Chat,
+            MadeFor::Completion => ModelKind::Completion,
+            MadeFor::Embedding => ModelKind::Embedding,
+            MadeFor::Image => ModelKind::Image,
+            MadeFor::Moderation => ModelKind::Moderation,
+            MadeFor::Rerank => ModelKind::Rerank,
+            MadeFor::Speech => ModelKind::Speech,
+            MadeFor::Transcription => ModelKind::Transcription,
+        }
+    }
 }
 
 /// What happens to a field that a dialect cannot express.

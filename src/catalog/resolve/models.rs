@@ -130,6 +130,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             max_tokens,
             created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
             owned_by: owned_by.into(),
+            kind: raw.kind.map(raw::MadeFor::known),
             refuse_loss: matches!(raw.on_loss, Some(raw::OnLoss::Refuse)),
             refuse_broken_calls: matches!(raw.on_broken_call, Some(raw::OnBrokenCall::Error)),
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),

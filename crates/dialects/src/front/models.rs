@@ -1,6 +1,8 @@
 //! Lists of models, as each format shows them. Several formats share a path: what a request says
 //! besides decides which format it is.
 
+use crate::neutral::ModelKind;
+
 /// What is asked of the models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelsAsked {
@@ -44,4 +46,6 @@ pub struct ListedModel<'m> {
     pub max_output: Option<u64>,
     /// Whether it thinks before it answers.
     pub thinks: Option<bool>,
+    /// What it is for; empty if that is not known.
+    pub kinds: Vec<ModelKind>,
 }

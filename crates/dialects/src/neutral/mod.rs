@@ -18,6 +18,7 @@ mod event;
 mod fault;
 mod field;
 pub(crate) mod flaws;
+mod kind;
 mod losses;
 pub(crate) mod mark;
 pub(crate) mod offer;
@@ -43,6 +44,7 @@ pub use event::{Emit, Event, Finish, Reader, Tokens};
 pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
 pub use field::Field;
 pub use flaws::Flaws;
+pub use kind::ModelKind;
 pub use losses::{Losses, LostFields};
 pub use refused::{Complaint, FieldRefused, Refused};
 pub use request::{

@@ -31,15 +31,19 @@ fn write(w: &mut Writer, model: &ListedModel<'_>) {
         w.texts([("id", model.id), ("object", "model")]);
         w.key("created").number(model.created);
         w.key("owned_by").text(model.owned_by);
+        if !model.kinds.is_empty() {
+            w.key("kinds").each(model.kinds.iter().map(|kind| kind.name()), Writer::text);
+        }
     });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::neutral::ModelKind;
 
     #[test]
-    fn nothing_is_listed_but_what_openai_lists() {
+    fn a_list_has_what_openai_lists_and_what_models_are_for() {
         let model = ListedModel {
             id: "m",
             created: 7,
@@ -48,11 +52,15 @@ mod tests {
             context: Some(1),
             max_output: Some(2),
             thinks: Some(true),
+            kinds: Vec::new(),
         };
         let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us"}"#;
         assert_eq!((LISTS.one)(&model), one.as_bytes());
-        let two = (LISTS.all)(&[model.clone(), model]);
+        let two = (LISTS.all)(&[model.clone(), model.clone()]);
         assert_eq!(String::from_utf8(two).unwrap(), format!(r#"{{"object":"list","data":[{one},{one}]}}"#));
+        let model = ListedModel { kinds: vec![ModelKind::Chat, ModelKind::Embedding], ..model };
+        let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","kinds":["chat","embedding"]}"#;
+        assert_eq!((LISTS.one)(&model), one.as_bytes());
         assert_eq!((LISTS.all)(&[]), br#"{"object":"list","data":[]}"#);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::GEMINI;
 use crate::front::{ListedModel, ModelLists};
+use crate::neutral::ModelKind;
 use crate::wire::json::Writer;
 
 pub(super) const LISTS: ModelLists = ModelLists {
@@ -27,7 +28,11 @@ fn write(w: &mut Writer, model: &ListedModel<'_>) {
         w.texts([("name", &format!("models/{}", model.id)), ("displayName", model.id)]);
         w.optional("inputTokenLimit", model.context, Writer::number);
         w.optional("outputTokenLimit", model.max_output, Writer::number);
-        w.key("supportedGenerationMethods").each(["generateContent"], Writer::text);
+        let is_for = |kind| model.kinds.contains(&kind);
+        let writes = (model.kinds.is_empty() || is_for(ModelKind::Chat)).then_some("generateContent");
+        let embeds = is_for(ModelKind::Embedding).then_some(["embedContent", "batchEmbedContents"]);
+        let methods = writes.into_iter().chain(embeds.into_iter().flatten());
+        w.key("supportedGenerationMethods").each(methods, Writer::text);
         w.optional("thinking", model.thinks, Writer::bool);
     });
 }
@@ -46,8 +51,12 @@ mod tests {
             context: Some(1),
             max_output: Some(2),
             thinks: Some(false),
+            kinds: vec![ModelKind::Chat],
         };
-        let bare = ListedModel { context: None, max_output: None, thinks: None, ..full.clone() };
+        let bare = ListedModel { context: None, max_output: None, thinks: None, kinds: Vec::new(), ..full.clone() };
+        let vectors = ListedModel { kinds: vec![ModelKind::Embedding], ..bare.clone() };
+        let methods = r#""supportedGenerationMethods":["embedContent","batchEmbedContents"]"#;
+        assert!(String::from_utf8((LISTS.one)(&vectors)).unwrap().contains(methods));
         let all = String::from_utf8((LISTS.all)(&[full, bare])).unwrap();
         let expected = concat!(
             r#"{"models":[{"name":"models/org/m","displayName":"org/m","inputTokenLimit":1,"outputTokenLimit":2,"#,

@@ -51,6 +51,7 @@ mod tests {
             context: None,
             max_output: Some(2),
             thinks: None,
+            kinds: Vec::new(),
         };
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let one = |id| {

@@ -14,7 +14,8 @@ const MOST_NUMBERS: usize = 1 << 18;
 /// The dimensions of a vector, if the request does not say it.
 const DIMENSIONS: u64 = 256;
 /// What continues every text.
-const CONTINUED: &str = " and this is where the demo account of Portcullis continues a text. No model was asked.";
+const CONTINUED: &str =
+    " This is the demo account of Portcullis. No model was asked: every text is continued in the same way.";
 /// The most words of a continued text, if the request does not say it.
 const WORDS: u64 = 16;
 /// The width and the height of a picture, if the request does not say it; and the largest.
@@ -138,8 +139,8 @@ fn completion(asked: &Value) -> Pieces {
     let most = usize::try_from(number(asked, "max_tokens", WORDS, 1000)).unwrap_or(usize::MAX);
     let choices = usize::try_from(number(asked, "n", 1, 10)).unwrap_or(1);
     let echo = asked.get("echo").and_then(Value::as_bool).unwrap_or(false);
-    let said: Vec<&str> = CONTINUED.split_inclusive(' ').filter(|word| *word != " ").collect();
-    let (is_cut, said) = (said.len() > most, said.into_iter().take(most).collect::<Vec<_>>());
+    let said = || CONTINUED.split(' ').skip(1).map(|word| format!(" {word}"));
+    let (is_cut, said) = (said().count() > most, said().take(most).collect::<Vec<_>>());
     let finish = if is_cut { "length" } else { "stop" };
     let all: Vec<&String> = prompts.iter().flat_map(|prompt| std::iter::repeat_n(prompt, choices)).take(1000).collect();
     let (read, written) = (tokens(&prompts), said.len().saturating_mul(all.len()));
@@ -160,8 +161,7 @@ fn completion(asked: &Value) -> Pieces {
     let mut pieces = Vec::new();
     for (index, prompt) in all.into_iter().enumerate() {
         let first = begin(prompt);
-        let texts =
-            std::iter::once(first).filter(|first| !first.is_empty()).chain(said.iter().map(|word| (*word).to_owned()));
+        let texts = std::iter::once(first).filter(|first| !first.is_empty()).chain(said.iter().cloned());
         pieces.extend(texts.map(|text| event(&object(vec![choice(index, text, None)]))));
         pieces.push(event(&object(vec![choice(index, String::new(), Some(finish))])));
     }

@@ -98,6 +98,18 @@ struct Answer<'a> {
 struct Meta {
     #[serde(deserialize_with = "counts")]
     tokens: Option<Counts>,
+    #[serde(deserialize_with = "counts")]
+    billed_units: Option<Billed>,
+}
+
+/// The most searches that one request can be. A larger count is no count.
+const MOST_SEARCHES: u64 = 1 << 20;
+
+/// What Cohere charges for: a search is a question with up to a hundred documents.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Billed {
+    search_units: Count,
 }
 
 /// Counts in the words of several servers.
@@ -139,6 +151,11 @@ impl<'a> Answer<'a> {
         let meta = || answer.meta.as_ref()?.tokens.as_ref();
         let tokens = answer.usage.as_ref().or_else(meta).map(Counts::tokens).unwrap_or_default();
         emit(Event::Usage(Tokens { completion: tokens.completion.or(tokens.prompt.map(|_| 0)), ..tokens }));
+        let billed = answer.meta.as_ref().and_then(|meta| meta.billed_units.as_ref());
+        let searches = billed.and_then(|billed| billed.search_units.0).filter(|count| *count <= MOST_SEARCHES);
+        if let Some(requests) = searches.and_then(|count| u32::try_from(count).ok()) {
+            emit(Event::Units(Units { requests, ..Units::NONE }));
+        }
         if let Some(images) = answer.data.and_then(|data| serde_json::from_str::<Vec<IgnoredAny>>(data.get()).ok()) {
             let images = u32::try_from(images.len()).unwrap_or(u32::MAX);
             emit(Event::Units(Units { images, ..Units::NONE }));

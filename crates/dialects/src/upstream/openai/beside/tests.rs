@@ -56,6 +56,12 @@ fn what_is_used_is_read_in_the_words_of_each_server() {
     }
     let cohere = r#"{"results":[],"meta":{"billed_units":{"search_units":1},"tokens":{"input_tokens":8}}}"#;
     assert_eq!(answer(&RANKS, cohere).unwrap().1.prompt, 8);
+    for (searches, requests) in [("3", 3), ("1048577", 0), ("-1", 0), ("null", 0)] {
+        let body = format!(r#"{{"results":[],"meta":{{"billed_units":{{"search_units":{searches}}}}}}}"#);
+        assert_eq!(answer(&RANKS, &body).unwrap().1.units.requests, requests, "{searches}");
+    }
+    let (_, painted) = answer(&PICTURES, r#"{"data":[{"b64_json":"AA"},{"b64_json":"AA"}]}"#).unwrap();
+    assert_eq!(painted.units.images, 2);
     let (_, used) = answer(&HARM, r#"{"results":[]}"#).unwrap();
     assert_eq!((used.prompt, used.completion, used.source), (2, 0, Source::Estimated), "eight bytes");
 }

@@ -1,0 +1,111 @@
+//! What models are for, as far as it is known.
+
+use super::Endpoint;
+
+/// What a model is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelKind {
+    /// It holds conversations.
+    Chat,
+    /// It continues texts.
+    Completion,
+    /// It makes vectors of texts.
+    Embedding,
+    /// It makes or changes pictures.
+    Image,
+    /// It says whether a text is harmful.
+    Moderation,
+    /// It puts documents in order.
+    Rerank,
+    /// It speaks texts.
+    Speech,
+    /// It writes down what is said.
+    Transcription,
+}
+
+/// What the names of models for one thing begin with. Models of one family may be for several
+/// things: a longer beginning stands before a shorter one.
+const KNOWN: [(&str, ModelKind); 27] = [
+    ("amazon.titan-embed-text", ModelKind::Embedding),
+    ("babbage-002", ModelKind::Completion),
+    ("bge-", ModelKind::Embedding),
+    ("codestral-embed", ModelKind::Embedding),
+    ("cohere.embed-", ModelKind::Embedding),
+    ("cohere.rerank-", ModelKind::Rerank),
+    ("dall-e-", ModelKind::Image),
+    ("davinci-002", ModelKind::Completion),
+    ("embed-english-", ModelKind::Embedding),
+    ("embed-multilingual-", ModelKind::Embedding),
+    ("embed-v4", ModelKind::Embedding),
+    ("gemini-embedding-", ModelKind::Embedding),
+    ("gpt-3.5-turbo-instruct", ModelKind::Completion),
+    ("gpt-4o-mini-transcribe", ModelKind::Transcription),
+    ("gpt-4o-mini-tts", ModelKind::Speech),
+    ("gpt-4o-transcribe", ModelKind::Transcription),
+    ("gpt-image-", ModelKind::Image),
+    ("mistral-embed", ModelKind::Embedding),
+    ("mxbai-embed-", ModelKind::Embedding),
+    ("nomic-embed-text", ModelKind::Embedding),
+    ("omni-moderation-", ModelKind::Moderation),
+    ("rerank-", ModelKind::Rerank),
+    ("text-embedding-", ModelKind::Embedding),
+    ("text-moderation-", ModelKind::Moderation),
+    ("text-multilingual-embedding-", ModelKind::Embedding),
+    ("tts-1", ModelKind::Speech),
+    ("whisper-", ModelKind::Transcription),
+];
+
+impl ModelKind {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Completion => "completion",
+            Self::Embedding => "embedding",
+            Self::Image => "image",
+            Self::Moderation => "moderation",
+            Self::Rerank => "rerank",
+            Self::Speech => "speech",
+            Self::Transcription => "transcription",
+        }
+    }
+
+    /// Returns what a well-known name says, if it is for something else than conversations.
+    pub fn of_name(model: &str) -> Option<Self> {
+        let name = model.rsplit('/').next().unwrap_or(model);
+        KNOWN.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, kind)| *kind)
+    }
+
+    /// Returns what a kind of endpoint is for.
+    pub fn of_endpoint(endpoint: Endpoint) -> Self {
+        match endpoint {
+            Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => Self::Chat,
+            Endpoint::Completions => Self::Completion,
+            Endpoint::Embeddings => Self::Embedding,
+            Endpoint::Rerank => Self::Rerank,
+            Endpoint::Moderations => Self::Moderation,
+            Endpoint::Images | Endpoint::Edits => Self::Image,
+            Endpoint::Speech => Self::Speech,
+            Endpoint::Transcriptions | Endpoint::Translations => Self::Transcription,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn well_known_names_say_what_they_are_for() {
+        for (model, kind) in [
+            ("text-embedding-3-small", Some(ModelKind::Embedding)),
+            ("openai/whisper-large-v3", Some(ModelKind::Transcription)),
+            ("gpt-4o-mini-tts", Some(ModelKind::Speech)),
+            ("gpt-4o-mini", None),
+            ("my-text-embedding-3", None),
+            ("", None),
+        ] {
+            assert_eq!(ModelKind::of_name(model), kind, "{model}");
+        }
+    }
+}
