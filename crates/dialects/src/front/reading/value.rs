@@ -71,6 +71,18 @@ impl<'c, 'a> Value<'c, 'a> {
         self.cursor.clone().value().map(|span| Raw(str_of(json::slice(self.cursor.text(), &span)))).map_err(syntax)
     }
 
+    /// Reads the value with `read`, and returns it as it is written.
+    pub(in crate::front) fn written(
+        self,
+        read: impl FnOnce(Value<'_, 'a>) -> Result<(), ReadFault>,
+    ) -> Result<Raw<'a>, ReadFault> {
+        let Self { cursor, elements, is_second, place } = self;
+        cursor.kind().map_err(syntax)?;
+        let start = cursor.at();
+        read(Value { cursor: &mut *cursor, elements, is_second, place })?;
+        Ok(Raw(str_of(json::slice(cursor.text(), &(start..cursor.at())))))
+    }
+
     /// Skips the value.
     pub(in crate::front) fn skip(self) -> Result<(), ReadFault> {
         self.cursor.value().map(drop).map_err(syntax)

@@ -51,8 +51,13 @@ struct ReadingItems<'a> {
 
 impl<'a> ReadingItems<'a> {
     /// Consumes a top-level field.
-    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
-        self.echoed.field(name, &mut value)?;
+    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        let raw = value.written(|value| self.read(name, value))?;
+        self.echoed.field(name, raw);
+        Ok(())
+    }
+
+    fn read(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let request = &mut self.request;
         match &**name {
             // What decides where the request goes was read before.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::front::reading::value::{Name, ReadFault, Value};
+use crate::front::reading::value::Name;
 use crate::neutral::{CallKind, CallersTool, Echo, Raw};
 use crate::wire::json::{self, Writer};
 
@@ -38,13 +38,12 @@ pub(super) struct Echoed<'a> {
 }
 
 impl<'a> Echoed<'a> {
-    /// Takes a top-level field, without consuming its value.
-    pub(super) fn field(&mut self, name: &Name<'a>, value: &mut Value<'_, 'a>) -> Result<(), ReadFault> {
+    /// Takes a top-level field.
+    pub(super) fn field(&mut self, name: &Name<'a>, value: Raw<'a>) {
         let always = ALWAYS.iter().map(|(name, _)| *name).zip(&mut self.always);
         if let Some((_, place)) = always.chain(SAID.into_iter().zip(&mut self.said)).find(|(known, _)| *known == name) {
-            *place = Some(value.ahead()?);
+            *place = Some(value);
         }
-        Ok(())
     }
 
     /// Writes the fields, with the tools that are called by more than a name.
