@@ -72,6 +72,7 @@ mod reserves;
 mod routing;
 mod sdk;
 mod sdk_outages;
+mod sdk_vectors;
 mod sdk_waits;
 mod sealed;
 mod secrets;

@@ -1,13 +1,12 @@
 //! Gemini's `embedContent` and `batchEmbedContents`, as callers speak them. The first asks for one
 //! vector, the second for many. Google's clients ask for one by either.
 
-use std::borrow::Cow;
-
 use super::{EVENTS, NATIVE, camel, envelope, route};
 use crate::front::embeddings::{INPUT_TYPE, MOST, purpose};
+use crate::front::reading::count::{Read, members};
 use crate::front::reading::others;
 use crate::front::reading::scan::Scan;
-use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
+use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::front::{Asked, Contents, Envelope, Fault, Front, Heard, Native, PassedRequest, STANDARD, VectorDoor};
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::{Embedding, Input};
@@ -23,7 +22,7 @@ pub static GEMINI_EMBEDS: Front = Front {
     name: "gemini_embeds",
     route: |path, _| asked(path, "batchEmbedContents"),
     native: Some(Native { format: "batch_embed_contents", ..PASSES }),
-    envelope: |body| read_envelope(body, &GEMINI_EMBEDS),
+    envelope: |body| read_envelope(body, &GEMINI_EMBEDS, "requests"),
     vectors: Some(VectorDoor {
         read: |envelope, body| read(envelope, body, true),
         write: |vectors, _, tally| write(vectors, [br#"{"embeddings":["#, b"]"], tally),
@@ -37,7 +36,7 @@ pub static GEMINI_EMBED: Front = Front {
     name: "gemini_embed",
     route: |path, _| asked(path, "embedContent"),
     native: Some(Native { format: "embed_content", ..PASSES }),
-    envelope: |body| read_envelope(body, &GEMINI_EMBED),
+    envelope: |body| read_envelope(body, &GEMINI_EMBED, "content"),
     vectors: Some(VectorDoor {
         read: |envelope, body| read(envelope, body, false),
         write: |vectors, _, tally| write(vectors, [br#"{"embedding":"#, b""], tally),
@@ -70,68 +69,38 @@ fn asked(path: &str, verb: &str) -> Option<Asked> {
     route::verb(path, verb).map(|model| Asked { model: Some(model), stream: false })
 }
 
-/// Reads what decides where a body goes.
-fn read_envelope(body: &[u8], front: &'static Front) -> Result<Envelope, Fault> {
-    let is_batch = *front == GEMINI_EMBEDS;
-    let needed = if is_batch { "requests" } else { "content" };
+/// Reads what decides where a body goes. The texts stand in this field.
+fn read_envelope(body: &[u8], front: &'static Front, needed: &'static str) -> Result<Envelope, Fault> {
+    let is_batch = needed == "requests";
     let (mut inputs, mut is_there) = (Inputs { count: 1, ..Inputs::default() }, false);
     let mut scan = Scan::over(body, front, |scan, cursor, name| {
-        let name = camel_of(name);
-        if name != needed {
-            return other(cursor, scan, &name);
-        }
-        if is_there {
-            // One name may be written in two ways.
-            scan.note(|| Fault::duplicate(needed));
-        }
-        is_there = true;
-        let kind = cursor.kind()?;
-        if kind != (if is_batch { Kind::Array } else { Kind::Object }) {
-            scan.note(|| Fault::of_type(needed, if is_batch { "an array" } else { "an object" }, kind));
-            return cursor.value().map(drop);
-        }
-        if !is_batch {
-            return envelope::content(cursor, &mut scan.read).map(drop);
+        is_there |= name == needed.as_bytes();
+        if !is_batch || name != b"requests" || cursor.kind()? != Kind::Array {
+            return count_member(cursor, name, &mut scan.read);
         }
         inputs.count = 0;
         let list = cursor.array(|cursor, _| {
             inputs.count += 1;
-            one_of_many(cursor, scan)
+            members(cursor, &mut scan.read, count_member)
         })?;
         inputs.list = Some(list);
         Ok(())
     })?;
-    if is_there && !(1..=MOST).contains(&inputs.count) {
-        scan.note(|| Fault::of_value("requests", "`requests` must hold 1 to 2048 requests"));
+    if is_there && (is_batch != inputs.list.is_some() || !(1..=MOST).contains(&inputs.count)) {
+        scan.note(|| Fault::of_value("requests", "`requests` must be a list of 1 to 2048 requests"));
     }
     scan.envelope.places.inputs = Some(inputs);
     scan.envelope_without_model((!is_there).then_some(needed))
 }
 
-/// Consumes a request among others.
-fn one_of_many(cursor: &mut Cursor<'_>, scan: &mut Scan<'_>) -> Result<(), Broken> {
-    if cursor.kind()? != Kind::Object {
-        scan.note(|| Fault::of_value("requests", "`requests` must hold objects"));
-        return cursor.value().map(drop);
+/// Consumes a member of a request for one vector. A model is that of the path, which is checked
+/// later.
+fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut Read) -> Result<(), Broken> {
+    match name {
+        b"content" => envelope::content(cursor, read).map(drop),
+        b"model" => cursor.value().map(drop),
+        name => read.setting(cursor, name),
     }
-    let body = cursor.text();
-    let mut seen = 0;
-    cursor.object(|cursor, key| match &*camel_of(&json::name_of(body, &key)) {
-        "content" => {
-            seen += 1;
-            envelope::content(cursor, &mut scan.read).map(drop)
-        }
-        name => other(cursor, scan, name),
-    })?;
-    if seen != 1 {
-        scan.note(|| Fault::of_value("requests", "`requests[].content` must be there once"));
-    }
-    Ok(())
-}
-
-/// Consumes another field. A model is that of the path, which is checked later.
-fn other(cursor: &mut Cursor<'_>, scan: &mut Scan<'_>, name: &str) -> Result<(), Broken> {
-    if name == "model" { cursor.value().map(drop) } else { scan.read.setting(cursor, name.as_bytes()) }
 }
 
 fn camel_of(name: &[u8]) -> String {
@@ -187,29 +156,24 @@ fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embed
         "requests" if is_batch => value.array(|index, value| {
             let (place, mut one) = (value.place, one_input());
             value.element(|name, value| member(&mut one, &envelope.model, name, value))?;
-            all.inputs.append(&mut one.inputs);
-            others_of(&mut all, one.others);
             if index == 0 {
                 (all.dimensions, all.purpose) = (one.dimensions, one.purpose);
-            }
-            if all.dimensions != one.dimensions || all.purpose != one.purpose {
+            } else if (all.dimensions, all.purpose) != (one.dimensions, one.purpose) {
                 let why = "this model needs the same taskType and outputDimensionality in all requests";
                 return Err(place.unsupported(why));
             }
+            all.inputs.append(&mut one.inputs);
+            all.others.append(&mut one.others);
             Ok(())
         }),
         _ if is_batch => others::field(&mut all.others, "", name, value),
         _ => member(&mut all, &envelope.model, name, value),
     });
-    read.map(|()| all).map_err(|why| *why)
-}
-
-fn others_of<'a>(all: &mut Embedding<'a>, others: Vec<Name<'a>>) {
-    for name in others {
-        if !all.others.contains(&name) && all.others.len() < 64 {
-            all.others.push(name);
-        }
+    read.map_err(|why| *why)?;
+    if all.inputs.iter().any(|input| input.text.is_empty()) {
+        return Err(Refused::invalid("content", "`content` must have a text"));
     }
+    Ok(all)
 }
 
 /// Reads a member of a request for one vector.
@@ -242,31 +206,19 @@ fn member<'a>(one: &mut Embedding<'a>, of_path: &str, name: &Name<'a>, value: Va
 
 /// Reads a content, which has texts. Several are one with a line for each.
 fn content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<String, ReadFault> {
-    let mut texts: Vec<Cow<'a, str>> = Vec::new();
-    let (place, mut parts) = (value.place, false);
-    value.element(|name, value| match &**name {
-        "parts" => {
-            parts = true;
-            value.array(|_, value| {
-                let place = value.place;
-                let only_text = |place: &Place<'_>| place.unsupported("this model has vectors only of texts");
-                let mut text = None;
-                value.element(|name, value| match &**name {
-                    "text" => value.text().map(|found| text = found),
-                    _ => Err(only_text(&place)),
-                })?;
-                texts.push(text.ok_or_else(|| place.refuse("must have a text"))?);
-                Ok(())
+    let mut texts = Vec::new();
+    value.object(|name, value| match &**name {
+        "parts" => value.array(|_, value| {
+            let place = value.place;
+            value.element(|name, value| match &**name {
+                "text" => value.text().map(|text| texts.extend(text)),
+                _ => Err(place.unsupported("this model has vectors only of texts")),
             })
-        }
+        }),
         "role" => value.skip(),
         _ => others::field(lost, "content.", name, value),
     })?;
-    let text = texts.join("\n");
-    if !parts || text.is_empty() {
-        return Err(place.refuse("must have a text"));
-    }
-    Ok(text)
+    Ok(texts.join("\n"))
 }
 
 /// Writes an answer. The vectors stand between two texts.

@@ -24,12 +24,12 @@ fn a_request_asks_for_one_vector_or_for_many() {
     assert!(one.prompt_bytes == 1);
     let many = of(&GEMINI_EMBEDS, &format!(r#"{{"requests":[{ONE},{ONE}]}}"#)).unwrap();
     assert_eq!((many.places.inputs.unwrap().count, many.prompt_bytes), (2, 2));
-    for body in [r#"{"requests":[]}"#, r#"{"requests":[7]}"#, r#"{"requests":[{}]}"#, r#"{"requests":{}}"#, "{}", ONE] {
+    for body in [r#"{"requests":[]}"#, r#"{"requests":{}}"#, r#"{"requests":7}"#, "{}", ONE] {
         assert!(of(&GEMINI_EMBEDS, body).is_err(), "{body}");
     }
     let many = format!(r#"{{"requests":[{}]}}"#, vec![ONE; MOST + 1].join(","));
     assert!(of(&GEMINI_EMBEDS, &many).unwrap_err().contains("2048"));
-    for body in ["{}", r#"{"content":7}"#, r#"{"content":{"parts":[{"text":"a"}]},"content":{}}"#] {
+    for body in ["{}", r#"{"requests":[]}"#, r#"{"content":{"parts":[{"text":"a"}]},"content":{}}"#] {
         assert!(of(&GEMINI_EMBED, body).is_err(), "{body}");
     }
 }
@@ -61,11 +61,15 @@ fn settings_stand_beside_the_content_or_in_an_object() {
     assert_eq!((read_plain.purpose, read_plain.dimensions, read_plain.others), (None, None, vec!["x".into()]));
     for body in [
         r#"{"content":{"parts":[]}}"#,
+        r#"{"content":7}"#,
+        "{}",
         r#"{"content":{}}"#,
         r#"{"content":{"parts":[{}]}}"#,
         r#"{"content":{"parts":[{"text":"a"}]},"taskType":"MUSIC"}"#,
         r#"{"content":{"parts":[{"text":"a"}]},"model":"other"}"#,
     ] {
         assert!(matches!(read(&envelope, body.as_bytes(), false), Err(Refused::Invalid(_))), "{body}");
+        let many = format!(r#"{{"requests":[{ONE},{body}]}}"#);
+        assert!(read(&envelope, many.as_bytes(), true).is_err(), "{many}");
     }
 }
