@@ -12,6 +12,7 @@
 //! | key | the secret that a caller sends; it allows at most what its caller may do |
 //! | account | an address of a provider, and a credential for it |
 //! | model | an id that callers may ask for |
+//! | pattern | a model whose id has a `*`; it stands for the models that a provider lists |
 //! | target | one way to serve a model: an account, and that account's name for the model |
 //! | endpoint | what an account's server is asked for: chat, or one of the other kinds |
 //! | dialect | the wire format of a provider; the crate [`dialects`] translates it |

@@ -236,7 +236,7 @@ impl Metrics {
     pub fn settle(&self, settled: &Settled) {
         let Settled { sender, request, served, attempts, times, spending, outcome, total, .. } = settled;
         let Metrics { exchanges, models, .. } = self;
-        let (model, account) = (&request.model, &served.account);
+        let (model, account) = (request.pattern.as_ref().or(request.model.as_ref()).cloned(), &served.account);
         let sides = SidesLabels { model: model.clone(), account: account.clone(), caller: sender.caller.clone() };
         let door = DoorLabels { door: request.door, model: model.clone() };
         exchanges.seconds.get_or_create(&door).observe(total.as_secs_f64());

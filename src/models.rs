@@ -19,7 +19,15 @@ const MOST: usize = 32 << 20;
 /// The rendered lists of one catalog.
 #[derive(Default)]
 pub struct Lists {
-    rendered: Lock<(usize, HashMap<Rendered, Bytes>)>,
+    rendered: Lock<RenderedLists>,
+}
+
+#[derive(Default)]
+struct RenderedLists {
+    lists: HashMap<Rendered, Bytes>,
+    bytes: usize,
+    /// The state of the providers' lists that they were rendered for.
+    changes: u64,
 }
 
 /// What a list is rendered for: the name of the format, and the permissions.
@@ -28,17 +36,20 @@ type Rendered = (&'static str, usize);
 impl Lists {
     /// Returns the body of `GET /v1/models` for this key.
     pub fn list(&self, catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
-        let index = (front.name, key.permissions.index);
-        if let Some(list) = self.rendered.lock().1.get(&index) {
+        let (index, changes) = ((front.name, key.permissions.index), catalog.list_changes());
+        if let RenderedLists { lists, changes: of, .. } = &*self.rendered.lock()
+            && *of == changes
+            && let Some(list) = lists.get(&index)
+        {
             return list.clone();
         }
         let list = render(catalog, key, front);
         let mut rendered = self.rendered.lock();
-        if rendered.0 + list.len() > MOST {
-            *rendered = Default::default();
+        if rendered.changes != changes || rendered.bytes + list.len() > MOST {
+            *rendered = RenderedLists { changes, ..RenderedLists::default() };
         }
-        if rendered.1.insert(index, list.clone()).is_none() {
-            rendered.0 += list.len();
+        if rendered.lists.insert(index, list.clone()).is_none() {
+            rendered.bytes += list.len();
         }
         list
     }
@@ -47,14 +58,14 @@ impl Lists {
 /// Returns the body of `GET /v1/models/{id}`, if this key may use the model.
 pub fn one(catalog: &Catalog, key: &Key, id: &str, front: &Front) -> Option<Bytes> {
     let model = catalog.visible(key, id)?;
-    Some((front.models.one)(&entry(id, &created_at(model), model)).into())
+    Some((front.models.one)(&entry(catalog, id, &created_at(&model), &model)).into())
 }
 
 fn render(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
-    let models = catalog.models().iter().filter(|model| model.served() && key.permissions.allow(&model.id));
-    let models: Vec<_> = models.map(|model| (model, created_at(model))).collect();
-    let named = models.iter().flat_map(|(model, created_at)| {
-        std::iter::once(&model.id).chain(&model.aliases).map(move |id| entry(id, created_at, model))
+    let models = catalog.listed(&key.permissions).into_iter();
+    let models: Vec<_> = models.map(|model| (created_at(&model), model)).collect();
+    let named = models.iter().flat_map(|(created_at, model)| {
+        std::iter::once(&model.id).chain(&model.aliases).map(move |id| entry(catalog, id, created_at, model))
     });
     let mut listed: Vec<_> = named.collect();
     listed.sort_unstable_by(|a, b| a.id.cmp(b.id));
@@ -65,8 +76,8 @@ fn created_at(model: &Model) -> String {
     calendar::time(model.created.saturating_mul(1000))
 }
 
-fn entry<'m>(id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<'m> {
-    let targets = || model.targets.iter().filter(|target| target.account.enabled);
+fn entry<'m>(catalog: &Catalog, id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<'m> {
+    let targets = || model.targets.iter().filter(|target| catalog.serves(model, target));
     // What one target lacks, callers cannot rely on. `None`, which is unknown, is the least.
     let least = |value: fn(&Target) -> Option<u64>| targets().map(value).min().flatten();
     let thinks = |target: &Target| match target.sure.thinking {

@@ -153,7 +153,7 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, envelope: &Envel
     let may_stand_in = envelope.front.only.is_none_or(Endpoint::has_stand_ins);
     for (id, reach) in stand_ins(model).filter(|_| may_stand_in) {
         if let Some(model) = snapshot.catalog.visible(key, id) {
-            planner.add(model, reach);
+            planner.add(&model, reach);
         }
     }
     let mut candidates = planner.candidates;
@@ -218,10 +218,11 @@ struct Planner<'s> {
 impl Planner<'_> {
     /// Adds a model's targets.
     fn add(&mut self, model: &Arc<Model>, reach: Reach) {
-        let Some(route) = self.snapshot.routes.get(model.index) else { return };
         let snapshot = self.snapshot;
+        let Some(route) = snapshot.route(model) else { return };
         let candidate = |(target, track)| Candidate::of(snapshot, model, target, track, reach);
-        let targets = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
+        let targets =
+            || model.targets.iter().zip(&route.tracks).filter(|(target, _)| snapshot.catalog.serves(model, target));
         let front = self.envelope.front;
         let usable = |(target, tracks): (_, &Vec<_>)| Some((target, self.endpoint(target, tracks)?));
         // With one target, there is nothing to order.
@@ -230,7 +231,7 @@ impl Planner<'_> {
             self.candidates.extend(only);
         } else {
             let usable = targets().filter_map(usable).collect();
-            self.order(model, route, usable, candidate);
+            self.order(model, &route, usable, candidate);
         }
         if front.only.is_some() {
             return;

@@ -13,6 +13,7 @@ use crate::desk::Desk;
 use crate::desk::record::Books;
 use crate::desk::unpriced::Unpriced;
 use crate::exchange::backends::Backends;
+use crate::exchange::lists;
 use crate::exchange::upstream::Upstream;
 use crate::ledger::{self, Ledger};
 use crate::limits;
@@ -59,6 +60,7 @@ impl Process {
         let snapshot =
             Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(calendar::now(), Some(&limits)), 1);
         remember_uses(&snapshot, &ledger);
+        lists::recall(&server, &snapshot);
         let metrics = Metrics::default();
         metrics.reloaded(1, false);
         let store = server.store.clone().zip(changes);

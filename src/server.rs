@@ -11,6 +11,7 @@ use crate::conf::config::{self, Listen};
 use crate::desk::Desk;
 use crate::desk::connection::Connections;
 use crate::drain::Phase;
+use crate::exchange::lists;
 use crate::exchange::producer::probe::probe;
 use crate::live::{self, Nudge};
 use crate::process::Process;
@@ -178,6 +179,7 @@ impl BackgroundService for Background {
             self.sweep(),
             self.hints(),
             probe(&self.process.books.live, &self.process.backends, &self.process.memory, &self.process.books.metrics),
+            lists::keep(&self.process.books.live, &self.process.backends, &self.process.books.metrics),
             self.hang_ups(),
             self.shut_down(shutdown)
         );

@@ -61,6 +61,8 @@ pub struct Incoming {
     pub path: String,
     /// The model's id, from the catalog and never from the request.
     pub model: Option<Arc<str>>,
+    /// The pattern that the model comes from, if it comes from one.
+    pub pattern: Option<Arc<str>>,
     /// The caller's own name for the conversation, cut short.
     pub session: Option<String>,
     /// True if a stream was asked for.

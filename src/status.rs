@@ -62,10 +62,29 @@ pub struct AccountReport {
     pub idle_connections: usize,
     /// The number of requests that the account has now.
     pub in_flight: usize,
+    /// The list of the models that the provider has, if a pattern of the catalog needs it.
+    #[serde(default)]
+    pub list: Option<ListReport>,
     /// The state, which says whether requests are sent to the account.
     pub state: AccountState,
     /// The account's targets.
     pub targets: Vec<TargetReport>,
+}
+
+/// The list of a provider's models.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListReport {
+    /// The time since the list was fetched. `None` if it never was.
+    pub age_seconds: Option<u64>,
+    /// The reason why the last fetch failed, if it did.
+    pub failure: Option<String>,
+    /// The time of that failure.
+    pub failure_time: Option<String>,
+    /// The number of names that were left out.
+    pub left_out: usize,
+    /// The number of names that can be served.
+    pub names: usize,
 }
 
 /// The states of an account, which say whether requests are sent to it.
@@ -358,7 +377,8 @@ mod tests {
         let page = json!({
             "accounts": [{
                 "concurrency": null, "dialect": "openai", "headroom": 0.42, "id": "a", "idle_connections": 3,
-                "in_flight": 1, "state": "cooling_rate", "targets": [target],
+                "in_flight": 1, "list": { "age_seconds": 1, "failure": "f", "failure_time": "2026", "left_out": 2, "names": 3 },
+                "state": "cooling_rate", "targets": [target],
             }],
             "catalog": {
                 "accounts": 1, "callers": 1, "files": [{ "file": "catalog.yaml", "live_as_of": "2026" }],

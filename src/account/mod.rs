@@ -23,6 +23,7 @@ pub mod track;
 pub mod window;
 
 use crate::base::lock::Lock;
+use crate::catalog::listing::Listing;
 use crate::catalog::{Account, Catalog};
 use demand::Demand;
 use dialects::Endpoint;
@@ -64,6 +65,8 @@ pub struct State {
     pub tokens: token::Tokens,
     /// The time of the last log line about an impossible count.
     doubted: Lock<Option<Instant>>,
+    /// The models that the account's provider lists.
+    pub listing: Arc<Listing>,
 }
 
 /// The targets of an account.
@@ -77,13 +80,15 @@ struct Tracks {
 
 impl Tracks {
     /// Returns the health of a target, and whether it is new.
-    fn track(&mut self, model: &Arc<str>, endpoint: Endpoint) -> (Arc<TargetHealth>, bool) {
+    fn track(&mut self, model: &Arc<str>, endpoint: Endpoint, is_unprobed: bool) -> (Arc<TargetHealth>, bool) {
         let key = (model.clone(), endpoint);
         if let Some(track) = self.known.get(&key).and_then(Weak::upgrade) {
             return (track, false);
         }
         self.known.retain(|_, track| track.strong_count() > 0);
-        let track = Arc::new(TargetHealth::new(endpoint));
+        let mut track = TargetHealth::new(endpoint);
+        track.is_unprobed = is_unprobed;
+        let track = Arc::new(track);
         self.known.insert(key, Arc::downgrade(&track));
         (track, true)
     }
@@ -131,14 +136,14 @@ impl State {
     /// Returns the health of the target with this name, at a kind of endpoint. It lives as long as
     /// somebody holds it.
     pub fn track(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
-        self.tracks.lock().track(model, endpoint).0
+        self.tracks.lock().track(model, endpoint, false).0
     }
 
     /// Returns the same. It lives until no catalog has the model any more. Few models are asked at
     /// other kinds of endpoints than those of conversations, so the others are made here.
     pub fn asked(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
         let mut tracks = self.tracks.lock();
-        let (track, is_new) = tracks.track(model, endpoint);
+        let (track, is_new) = tracks.track(model, endpoint, true);
         if is_new {
             tracks.asked.push((model.clone(), track.clone()));
         }
@@ -183,6 +188,7 @@ impl State {
     /// settings are forgotten.
     pub fn settings(&self, account: &Account) {
         self.cap(if account.enabled { account.concurrency.unwrap_or(usize::MAX) } else { 0 });
+        self.listing.settings(account);
         if self.health.settings(account.fingerprint) {
             self.each_track(TargetHealth::settings_changed);
         }

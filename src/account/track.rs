@@ -24,6 +24,9 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct TargetHealth {
     /// The kind of endpoint that the attempts were sent to.
     pub endpoint: Endpoint,
+    /// True if the gateway makes no probes of its own: callers' requests find out whether the
+    /// target is back.
+    pub is_unprobed: bool,
     memory: Lock<Memory>,
     /// The number of attempts that wait for their first token.
     awaited: AtomicUsize,
@@ -159,7 +162,7 @@ impl TargetHealth {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
         let state = memory.breaker.state(now);
-        let sound = if probed { state == BreakerState::Closed } else { state.admits() };
+        let sound = if probed && !self.is_unprobed { state == BreakerState::Closed } else { state.admits() };
         Standing {
             fit: sound
                 && memory.rest(now).is_none()
@@ -182,7 +185,7 @@ impl TargetHealth {
         if let Some(rest) = memory.rest(now) {
             return Err(Unavailable::Resting(rest));
         }
-        if probed && !alone && memory.breaker.state(now) != BreakerState::Closed {
+        if probed && !self.is_unprobed && !alone && memory.breaker.state(now) != BreakerState::Closed {
             // The gateway itself makes the probe, and not a caller's request.
             return Err(Unavailable::Broken(now + Duration::from_secs(1)));
         }

@@ -6,6 +6,7 @@ use crate::desk::record::Books;
 use crate::live::place::Place;
 use crate::status::{AccountState, LedgerState, StoreState};
 use crate::store::Store;
+use std::collections::HashSet;
 use std::time::{Instant, SystemTime};
 
 /// Returns the text of `/metrics`.
@@ -15,7 +16,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     metrics.models.waiting.clear();
     for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
         let waiting = i64::try_from(route.demand.waiting()).unwrap_or(i64::MAX);
-        metrics.models.waiting.get_or_create(&[("model", Some(model.id.clone()))]).set(waiting);
+        metrics.models.waiting.get_or_create(&[("model", Some(model.label().clone()))]).inc_by(waiting);
     }
     metrics.catalog.old_hashes.clear();
     for key in &snapshot.catalog.rotating {
@@ -47,7 +48,13 @@ fn read_accounts(books: &Books) {
     metrics.states.clear();
     metrics.breakers.clear();
     metrics.headroom.clear();
+    // A provider may list thousands of models, and callers may ask for each.
+    let listed = snapshot.catalog.listed_accounts();
+    let targets = snapshot.catalog.models().iter().flat_map(|model| &model.targets);
+    let targets = targets.filter(|target| listed.contains(&target.account.index));
+    let written: HashSet<(usize, &str)> = targets.map(|target| (target.account.index, &*target.model)).collect();
     for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
+        let index = place.account.index;
         let name = [("account", Some(place.account.id.clone()))];
         let in_flight = i64::try_from(place.state.in_flight()).unwrap_or(i64::MAX);
         metrics.in_flight.get_or_create(&name).set(in_flight);
@@ -58,13 +65,16 @@ fn read_accounts(books: &Books) {
         let mut least: Option<f64> = None;
         for (model, track) in &tracks {
             let target = track.status(now, clock);
+            least = [least, target.headroom].into_iter().flatten().min_by(f64::total_cmp);
+            if listed.contains(&index) && !written.contains(&(index, model)) {
+                continue;
+            }
             for word in ["closed", "open", "half_open"] {
                 let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
                 let breaker =
                     metrics.breakers.get_or_create(&(names, [("endpoint", track.endpoint.name()), ("state", word)]));
                 breaker.set(i64::from(word == target.breaker.name()));
             }
-            least = [least, target.headroom].into_iter().flatten().min_by(f64::total_cmp);
         }
         if let Some(least) = least {
             metrics.headroom.get_or_create(&name).set(least);

@@ -17,7 +17,7 @@ use crate::live::{self, Route, Snapshot};
 use crate::settled::millis;
 use crate::status::{
     AccountReport, BreakerReport, CatalogReport, ChangeReport, EndlessReport, FailureReport, FileReport, FolderReport,
-    KeyReport, ModelReport, RefusalReport, RestReport, Status, TargetReport,
+    KeyReport, ListReport, ModelReport, RefusalReport, RestReport, Status, TargetReport,
 };
 
 /// The most keys that the page lists, because people read it.
@@ -50,6 +50,7 @@ pub(super) fn of(pages: &Pages) -> Status {
 }
 
 fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
+    let listed = snapshot.catalog.listed_accounts();
     let accounts = snapshot.places.iter().zip(snapshot.targets()).map(|(place, tracks)| {
         let targets = tracks.iter().map(|(model, track)| target(place, model, track, now, clock));
         let targets: Vec<TargetReport> = targets.collect();
@@ -60,11 +61,24 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
             id: place.account.id.to_string(),
             idle_connections: place.state.http1.idle(),
             in_flight: place.state.in_flight(),
+            list: listed.contains(&place.account.index).then(|| list(place, clock)),
             state: account_state(place, &tracks, now),
             targets,
         }
     });
     accounts.collect()
+}
+
+fn list(place: &Place, clock: SystemTime) -> ListReport {
+    let list = place.state.listing.state();
+    let (failure_time, failure) = list.failure.map(|(at, why)| (rfc3339(at), why)).unzip();
+    ListReport {
+        age_seconds: list.fetched.map(|at| clock.duration_since(at).unwrap_or_default().as_secs()),
+        failure,
+        failure_time,
+        left_out: list.names.as_ref().map_or(0, |names| names.left_out),
+        names: list.names.as_ref().map_or(0, |names| names.names.len()),
+    }
 }
 
 fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock: SystemTime) -> TargetReport {

@@ -9,10 +9,12 @@ use http::{HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
 use crate::base::secret::Secret;
+use crate::conf::price::{Origin, Price, list};
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
+use dialects::upstream::Prices;
 use dialects::{Dialect, Endpoint};
 
 /// An account: an address of a provider, and a credential for it.
@@ -100,6 +102,15 @@ impl Account {
     /// Returns the wire format of a kind of endpoint.
     pub fn speaks(&self, endpoint: Endpoint) -> &Dialect {
         self.serves.iter().find(|(kind, _)| *kind == endpoint).map_or(&self.dialect, |(_, dialect)| dialect)
+    }
+
+    /// Returns the price that is known of the provider's model.
+    pub fn known_price(&self, model: &str) -> Option<(Price, Origin)> {
+        match self.dialect.prices() {
+            Prices::Free => Some((Price::FREE, Origin::Demo)),
+            Prices::Unlisted => None,
+            Prices::Listed => list::find(list::provider(&self.base.host)?, model).map(|price| (price, Origin::List)),
+        }
     }
 
     /// Returns a hash of the account's address and of its credential. What a provider signs for one

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::name;
+
 /// A set of globs: `*` stands for any run of characters, `?` for any one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Globs {
@@ -47,6 +49,16 @@ impl Globs {
         all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob)).collect()
     }
 
+    /// Returns whether one of the globs may match a text that a pattern stands for.
+    pub fn may_match(&self, pattern: &str) -> bool {
+        let begins = name::literal_prefix(pattern);
+        let may = |glob: &&str| match name::literal_prefix(glob) {
+            exact if exact.len() == glob.len() => matches(pattern, exact),
+            other => other.starts_with(begins) || begins.starts_with(other),
+        };
+        self.list().iter().any(may)
+    }
+
     /// Returns whether one of the globs matches.
     pub fn matches(&self, id: &str) -> bool {
         self.all
@@ -68,6 +80,17 @@ impl fmt::Display for Globs {
 /// Returns whether a glob matches an id.
 pub fn matches(pattern: &str, id: &str) -> bool {
     glob(pattern.as_bytes(), id.as_bytes())
+}
+
+/// Returns the part of a text that the `*` of a pattern stands for. The pattern has one `*`.
+pub fn star<'t>(pattern: &str, text: &'t str) -> Option<&'t str> {
+    let (before, after) = pattern.split_once('*')?;
+    text.strip_prefix(before)?.strip_suffix(after)
+}
+
+/// Puts a text in the place of the `*` of a pattern.
+pub fn fill(pattern: &str, star: &str) -> String {
+    pattern.replacen('*', star, 1)
 }
 
 /// Matches without recursion. Only the last `*` is ever tried again, so the cost is at most the
@@ -131,6 +154,33 @@ mod tests {
         }
         assert!(!Globs::new([]).matches("a"));
         assert!(Globs::everything().matches("a"));
+    }
+
+    #[test]
+    fn a_star_stands_for_one_part_of_a_name() {
+        for (pattern, text, part) in [
+            ("*", "gpt-4o", Some("gpt-4o")),
+            ("openai/*", "openai/gpt-4o", Some("gpt-4o")),
+            ("openai/*-mini", "openai/o4-mini", Some("o4")),
+            ("a*a", "aa", Some("")),
+            ("a*a", "a", None),
+            ("openai/*", "other/gpt-4o", None),
+            ("gpt-4o", "gpt-4o", None),
+        ] {
+            assert_eq!(star(pattern, text), part, "{pattern} {text}");
+            if let Some(part) = part {
+                assert_eq!(fill(pattern, part), text);
+            }
+        }
+    }
+
+    #[test]
+    fn globs_that_begin_otherwise_have_no_text_in_common() {
+        let globs = Globs::new(["demo".into(), "demo-*".into()]);
+        for (pattern, may) in [("*", true), ("de*", true), ("demo-x*", true), ("openai/*", false), ("demox*", false)] {
+            assert_eq!(globs.may_match(pattern), may, "{pattern}");
+        }
+        assert!(Globs::everything().may_match("openai/*") && !Globs::new([]).may_match("*"));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //!
 //! Always holds: every reference is resolved (a target holds its account, a key its caller), ids
 //! are unique, and every index is the position in its sorted list. A catalog never changes; a new
-//! one takes its place. The type only looks things up: [`load`] reads the files, and [`resolve`]
-//! understands what is written in them.
+//! one takes its place. Only the lists of providers change under it. The type only looks things up:
+//! [`load`] reads the files, and [`resolve`] understands what is written in them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -13,14 +13,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::base::address::Cidr;
+use crate::base::lock::Lock;
 use crate::base::problem::Problem;
 use crate::limits::{KeyLimits, Limited, Limits};
 use globs::Globs;
+use listing::Listing;
 
 mod account;
 pub mod amend;
 pub(crate) mod files;
 pub mod globs;
+pub mod listing;
 pub mod load;
 mod model;
 pub mod name;
@@ -30,6 +33,7 @@ mod risk;
 pub mod rotation;
 pub mod settle;
 pub mod texts;
+mod wildcard;
 
 pub use account::{Account, AwsKeys, Base, KeyHeader, Signer, Timeouts};
 pub use model::{Hedge, Model, Queue, Strategy, Target};
@@ -44,7 +48,8 @@ pub struct Catalog {
     pub warnings: Vec<Problem>,
     keys: HashMap<[u8; 32], rotation::KeySecret>,
     names: HashMap<Arc<str>, Arc<Model>>,
-    /// The aliases that are globs: that with the longest beginning before its first wildcard first.
+    /// The aliases that are globs, and the ids that are patterns: that with the longest beginning
+    /// before its first wildcard first.
     globs: Vec<(Arc<str>, Arc<Model>)>,
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
@@ -56,6 +61,11 @@ pub struct Catalog {
     pub key_total: usize,
     /// The files in which a secret is written out, by their positions.
     literal_secrets: BTreeSet<usize>,
+    /// The lists of the accounts' providers, by [`Account::index`]. A catalog that nobody serves
+    /// has none.
+    pub listings: Vec<Arc<Listing>>,
+    /// The models of patterns that were asked for, by their ids.
+    kept: Lock<HashMap<Arc<str>, Arc<Model>>>,
 }
 
 impl Catalog {
@@ -74,29 +84,34 @@ impl Catalog {
         self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
 
-    /// Finds a model by its id or one of its aliases. A glob counts last.
-    pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
+    /// Finds a model by its id or one of its aliases. A glob or a pattern counts last.
+    pub fn model(&self, id: &str) -> Option<Arc<Model>> {
         self.meant(id, |_| true)
     }
 
     /// Finds a model in the same way. Of the models of globs, only some may be meant.
-    fn meant(&self, id: &str, is_meant: impl Fn(&Model) -> bool) -> Option<&Arc<Model>> {
-        let mut globs = self.globs.iter().filter(|(glob, _)| globs::matches(glob, id)).map(|(_, model)| model);
-        self.names.get(id).or_else(|| globs.find(|model| is_meant(model)))
+    fn meant(&self, id: &str, is_meant: impl Fn(&Model) -> bool) -> Option<Arc<Model>> {
+        let written = self.names.get(id).filter(|model| model.pattern.is_none());
+        let globs = self.globs.iter().filter(|(glob, _)| globs::matches(glob, id));
+        let mut models = globs.filter_map(|(_, model)| match model.is_pattern() {
+            true => self.of_pattern(model, id),
+            false => is_meant(model).then(|| model.clone()),
+        });
+        written.cloned().or_else(|| models.next())
     }
 
     /// Returns the model that `id`, canonical or an alias, means for this key. The key may see the
     /// model, and the model is served. In all other cases the answer is `None`, so that the caller
     /// learns nothing more. A demo answers under a name that only its glob matches to nobody but
     /// keys whose models are listed: others ask for a real model by that name.
-    pub fn visible(&self, key: &Key, id: &str) -> Option<&Arc<Model>> {
+    pub fn visible(&self, key: &Key, id: &str) -> Option<Arc<Model>> {
         self.visible_to(&key.permissions, id)
     }
 
     /// Does the same for a key with these permissions.
-    pub fn visible_to(&self, permissions: &Permissions, id: &str) -> Option<&Arc<Model>> {
+    pub fn visible_to(&self, permissions: &Permissions, id: &str) -> Option<Arc<Model>> {
         let is_meant = |model: &Model| !model.is_demo() || permissions.are_listed();
-        self.meant(id, is_meant).filter(|model| permissions.allow(&model.id) && model.served())
+        self.meant(id, is_meant).filter(|model| permissions.allow(&model.id) && self.is_served(model))
     }
 
     /// Returns all models, sorted by id.
@@ -257,6 +272,14 @@ impl Permissions {
     /// Returns whether these permissions include a model, by its id and never by an alias.
     pub fn allow(&self, model: &str) -> bool {
         self.of_caller.matches(model) && self.of_key.matches(model)
+    }
+
+    /// Returns whether these permissions include a model, or may include one that a pattern stands
+    /// for.
+    fn may_allow(&self, model: &Model) -> bool {
+        let may =
+            |globs: &Globs| if model.is_pattern() { globs.may_match(&model.id) } else { globs.matches(&model.id) };
+        may(&self.of_caller) && may(&self.of_key)
     }
 
     /// Returns whether the models are listed, for the caller or for the key.

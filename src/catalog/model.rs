@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::{Account, Timeouts};
+use super::{Account, Timeouts, globs};
 use crate::conf::price::{Origin, Price};
 use dialects::neutral::ModelKind;
 use dialects::traits::Traits;
 
 /// A public model id, and the ways to serve it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Model {
     /// The id, as `/v1/models` lists it.
     pub id: Arc<str>,
+    /// The pattern that the model comes from, such as `openai/*`. A pattern itself has its id here.
+    pub pattern: Option<Arc<str>>,
     /// The model's position in [`Catalog::models`](super::Catalog::models).
     pub index: usize,
     /// Other names for the model, sorted.
@@ -59,6 +61,36 @@ impl Model {
     /// neither.
     pub fn is_called(&self, name: &str) -> bool {
         *self.id == *name || self.aliases.binary_search_by(|alias| (**alias).cmp(name)).is_ok()
+    }
+
+    /// Returns the globs over names for which the model, or a model that it stands for, is meant.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.alias_globs.iter().chain(self.pattern.iter().filter(|_| self.is_pattern()))
+    }
+
+    /// Returns whether this is a pattern, which stands for other models.
+    pub fn is_pattern(&self) -> bool {
+        self.pattern.as_ref() == Some(&self.id)
+    }
+
+    /// Returns the name for metrics. There are few of them, however many models a pattern has.
+    pub fn label(&self) -> &Arc<str> {
+        self.pattern.as_ref().unwrap_or(&self.id)
+    }
+
+    /// Makes the model that a pattern stands for under this id.
+    pub(super) fn named(&self, id: &str) -> Option<Model> {
+        let star = globs::star(&self.id, id).filter(|star| !star.contains('*'))?;
+        let targets: Vec<Target> = self.targets.iter().filter_map(|target| target.named(star)).collect();
+        let others = |list: &[Arc<str>]| list.iter().filter(|other| ***other != *id).cloned().collect();
+        (!targets.is_empty()).then(|| Model {
+            id: id.into(),
+            targets,
+            fallbacks: others(&self.fallbacks),
+            on_context: others(&self.on_context),
+            on_refusal: others(&self.on_refusal),
+            ..self.clone()
+        })
     }
 
     /// Returns whether nobody is called for the model: only demo accounts serve it.
@@ -134,4 +166,27 @@ pub struct Target {
     pub price: Option<Price>,
     /// The origin of the price, if there is one.
     pub price_from: Option<Origin>,
+}
+
+impl Target {
+    /// Makes the target that a pattern's target stands for, if its `*` stands for this text.
+    /// A model that was tuned for one customer is left out, unless the pattern says that it is one.
+    fn named(&self, star: &str) -> Option<Target> {
+        const TUNED: &str = "ft:";
+        let (account, model) = (&self.account, globs::fill(&self.model, star));
+        if model.starts_with(TUNED) && !self.model.starts_with(TUNED) {
+            return None;
+        }
+        let known = (account.dialect.protocol.traits)(&model);
+        let written = self.price.zip(self.price_from);
+        let (price, price_from) = written.or_else(|| account.known_price(&model)).unzip();
+        Some(Target {
+            traits: known.at(account.server),
+            sure: if known.guessed { Traits::UNKNOWN } else { known },
+            model: model.into(),
+            price,
+            price_from,
+            ..self.clone()
+        })
+    }
 }

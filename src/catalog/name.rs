@@ -21,6 +21,12 @@ pub fn of_model(id: &str) -> Result<(), &'static str> {
     if right { Ok(()) } else { Err(RIGHT) }
 }
 
+/// Checks the id of a model that stands for others. It is an id but for its one `*`.
+pub fn of_pattern(id: &str) -> Result<(), &'static str> {
+    let wrong = "a pattern of model ids holds one `*`, and is a model id but for that";
+    if id.matches('*').count() == 1 { of_model(&id.replace('*', "a")) } else { Err(wrong) }
+}
+
 /// Checks an alias that is a glob. It is an alias but for its wildcards.
 pub fn of_alias_glob(glob: &str) -> Result<(), &'static str> {
     of_model(&glob.replace(['*', '?'], "a"))
@@ -50,6 +56,11 @@ mod tests {
         }
         for right in ["gpt-4o", "meta-llama/Llama-3:free", "ft:gpt-4o:acme::x", "@cf/x/y", "a.b"] {
             assert_eq!(of_model(right), Ok(()), "{right}");
+        }
+        for (pattern, right) in
+            [("openai/*", true), ("*", true), ("a-*-b", true), ("*/*", false), ("a?/*", false), ("/*", false)]
+        {
+            assert_eq!(of_pattern(pattern).is_ok(), right, "{pattern}");
         }
         for wrong in
             ["", "a b", "/a", "a/", "a//b", "a/../b", ".", "gpt-*", "a?b", "a%2Fb", "ä", "a\t", &"a".repeat(257)]

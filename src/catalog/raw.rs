@@ -36,7 +36,9 @@ pub use model::{
 pub struct Catalog {
     /// Upstream accounts by name: each is an address and a credential.
     pub accounts: Option<Entries<Account>>,
-    /// Public model ids, as callers write them, and how each is served. An id may hold slashes.
+    /// Public model ids, as callers write them, and how each is served. An id may hold slashes. An
+    /// id with one `*`, such as `openai/*`, stands for all models that its accounts' providers
+    /// list.
     pub models: Option<Entries<Model>>,
     /// Who may call, with their keys.
     pub callers: Option<Entries<Caller>>,

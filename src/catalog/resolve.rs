@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::rotation::KeySecret;
 use super::{Account, Caller, Catalog, Key, Model, name, raw};
+use crate::base::lock::Lock;
 use crate::base::problem::Problems;
 use crate::conf::scribe::{Report, Scribe};
 use crate::conf::secret_ref::{LookUp, Reference};
@@ -44,7 +45,8 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     let written = merge(&documents, "accounts", |raw| raw.accounts.as_ref(), &report);
     let accounts = accounts::resolve(&written, &report);
     let written = merge(&documents, "models", |raw| raw.models.as_ref(), &report);
-    let models = models::resolve(&written, &accounts, &report);
+    let limited = callers::limited_models(&documents);
+    let models = models::resolve(&written, &accounts, limited, &report);
     let mut unpriced = Unpriced::new(&models);
     let served = callers::resolve(&documents, &models, &mut unpriced, &report);
     unpriced.warn(&written, &served, &report);
@@ -56,10 +58,8 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     let names = models.values().flatten().flat_map(|model| {
         std::iter::once(&model.id).chain(&model.aliases).map(|name| (Arc::clone(name), Arc::clone(model)))
     });
-    let globs = models
-        .values()
-        .flatten()
-        .flat_map(|model| model.alias_globs.iter().map(|glob| (Arc::clone(glob), Arc::clone(model))));
+    let globs =
+        models.values().flatten().flat_map(|model| model.patterns().map(|glob| (Arc::clone(glob), Arc::clone(model))));
     let mut globs: Vec<_> = globs.collect();
     // The longest beginning counts; of one model's globs it does not matter which.
     globs.sort_by_key(|(glob, _)| std::cmp::Reverse(name::literal_prefix(glob).len()));
@@ -74,6 +74,8 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         models: models.into_values().flatten().collect(),
         accounts: accounts.into_values().flatten().collect(),
         literal_secrets: report.literal_secrets.take(),
+        listings: Vec::new(),
+        kept: Lock::default(),
         warnings: report.warnings(),
     })
 }

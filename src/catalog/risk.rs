@@ -50,7 +50,7 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     // over.
     let harmless = |model: &Model| (&*model.id == "demo" || model.id.starts_with("demo-")) && model.is_demo();
     let model =
-        catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
+        catalog.models.iter().find(|model| model.served() && key.permissions.may_allow(model) && !harmless(model))?;
     Some(format!(
         "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, let its \
          caller use only the demo's models (`models: [demo, \"demo-*\"]`), or listen on 127.0.0.1",

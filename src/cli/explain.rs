@@ -34,6 +34,7 @@ use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::conf::config::Server;
 use crate::desk::checks;
 use crate::error::{Refusal, What};
+use crate::exchange::lists;
 use crate::limits::{Ask, Bound, Bounds, Reserve, admit};
 use crate::live::Snapshot;
 use crate::plan::{self, Ties};
@@ -98,6 +99,7 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
     let body = body(args.request.as_deref().unwrap_or(Path::new("-")), server.limits.request_body)?;
     let asked = Asked { model: args.model.clone(), stream: args.stream };
     let snapshot = Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1);
+    lists::recall(&server, &snapshot);
     Ok(tried(key, &Input { server, snapshot, instance, headers, front, asked, body }))
 }
 

@@ -65,7 +65,7 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();
     let models: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
     if let Some(alias) = args.model.as_deref().filter(|model| !models.contains(model))
-        && let Some(model) = catalog.model(alias)
+        && let Some(model) = catalog.model(alias).filter(|model| model.pattern.is_none())
     {
         return Some(format!(
             "{} is an alias of the model {}: the ledger has only the model's id, so ask for that",

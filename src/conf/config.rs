@@ -50,6 +50,8 @@ pub struct Server {
     pub log: Log,
     /// The settings of the ledger.
     pub ledger: Ledger,
+    /// The time after which the list of a provider's models is fetched again.
+    pub list_refresh: Duration,
     /// The store through which gateways share limits, if there is one.
     pub store: Option<Store>,
     /// The keys that seal thoughts, the one that seals first; empty for a random one.
@@ -153,6 +155,13 @@ pub struct Ledger {
     pub retention: Duration,
 }
 
+impl Server {
+    /// Returns the folder that keeps the lists of providers' models. It is beside the ledger.
+    pub fn list_folder(&self) -> Option<PathBuf> {
+        self.ledger.enabled.then(|| self.ledger.path.with_file_name("model-lists"))
+    }
+}
+
 /// Reads `server.yaml`. Errors show it as `name`. Things that it names but does not hold are looked
 /// up.
 pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
@@ -191,6 +200,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         cors: cors(&raw.cors.unwrap_or_default(), &root.key("cors")),
         log: log(&raw.log.unwrap_or_default(), &root.key("log")),
         ledger: ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
+        list_refresh: list_refresh(&raw.model_lists.unwrap_or_default(), &root.key("model_lists")),
         seal: seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
         store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
         warnings: Vec::new(),
@@ -386,6 +396,12 @@ fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
         path: path.into(),
         retention: raw.retention.map_or(Days(90), |Text(days)| days).span(),
     }
+}
+
+fn list_refresh(raw: &raw::ModelLists, section: &Scribe<'_, '_>) -> Duration {
+    let Text(Span(refresh)) = raw.refresh.unwrap_or(Text(Span(Duration::from_secs(3600))));
+    section.key("refresh").problem_if(refresh < Duration::from_secs(1), "must be at least 1s");
+    refresh
 }
 
 /// Returns the keys that seal thoughts.

@@ -31,13 +31,23 @@ pub(super) fn shutting_down() -> Refusal {
     Refusal::new(What::ShuttingDown, message).retry_after(1)
 }
 
+/// Returns the refusal for a model that the key cannot use, or not yet.
+pub(super) fn unknown_model(snapshot: &Snapshot, key: &Key, id: &str) -> Refusal {
+    if snapshot.catalog.awaited(&key.permissions, id).is_none() {
+        return Refusal::model_not_found(id);
+    }
+    let message = "The provider of this model has not listed its models yet, so it is not known whether it has this \
+                   one. Try again in a few seconds.";
+    Refusal::new(What::UpstreamUnavailable, message).retry_after(5)
+}
+
 /// Finds the model that a request is for, and the headers that go on with the request.
-pub(super) fn model<'s>(
+pub(super) fn model(
     session: &Session,
     record: &mut Record,
-    (snapshot, key): (&'s Snapshot, &Key),
+    (snapshot, key): (&Snapshot, &Key),
     envelope: &mut Envelope,
-) -> Result<&'s Arc<Model>, Refusal> {
+) -> Result<Arc<Model>, Refusal> {
     let headers = &session.req_header().headers;
     for name in record.front.heard.passed {
         let lines = headers.get_all(*name).iter().filter_map(|line| line.to_str().ok());
@@ -50,8 +60,9 @@ pub(super) fn model<'s>(
     record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)));
     record.facts.request.stream = envelope.stream;
     let model = snapshot.catalog.visible(key, &envelope.model);
-    let model = model.ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+    let model = model.ok_or_else(|| unknown_model(snapshot, key, &envelope.model))?;
     record.facts.request.model = Some(model.id.clone());
+    record.facts.request.pattern = model.pattern.clone();
     record.is_by_glob = !model.is_called(&envelope.model);
     Ok(model)
 }
@@ -88,11 +99,11 @@ impl Desk {
         let model = model(session, record, (&snapshot, key), &mut envelope)?;
         let headers = &session.req_header().headers;
         let session_id = checks::session(headers, record.front);
-        let is_sticky = plan::is_sticky(&snapshot.catalog, model);
+        let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
         let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
         let boundary = self.backends.seals.newest(&key.caller.id, &body);
         let ties = Ties { conversation, boundary: boundary.as_deref() };
-        let plan = plan::plan(&snapshot, key, model, &envelope, ties)
+        let plan = plan::plan(&snapshot, key, &model, &envelope, ties)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         self.books.unpriced.note(&plan.unpriced, snapshot.generation);
         plan.check(&envelope)?;
@@ -118,7 +129,7 @@ impl Desk {
         let request = Request {
             envelope,
             face: Arc::new(face),
-            model: model.clone(),
+            model,
             demand: plan.demand,
             candidates: plan.candidates,
             timeout,

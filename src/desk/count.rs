@@ -40,10 +40,10 @@ impl Desk {
         let (body, envelope) = (form.read)(body, &asked).map_err(ask::unreadable)?;
         let mut envelope = envelope.at(asked);
         let model = ask::model(session, record, (&snapshot, key), &mut envelope)?;
-        let tracks = snapshot.routes.get(model.index).map(|route| route.tracks.as_slice()).unwrap_or_default();
-        let targets = model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled);
+        let tracks = snapshot.route(&model).map(|route| route.into_owned().tracks).unwrap_or_default();
+        let targets = model.targets.iter().zip(&tracks).filter(|(target, _)| snapshot.catalog.serves(&model, target));
         let mut candidates: Vec<Candidate> = targets
-            .filter_map(|(target, of)| Candidate::of(&snapshot, model, target, of.first()?.clone(), Reach::Any))
+            .filter_map(|(target, of)| Candidate::of(&snapshot, &model, target, of.first()?.clone(), Reach::Any))
             .collect();
         // Elsewhere the thoughts that the request carries would not be counted.
         if let Some(boundary) = self.backends.seals.newest(&key.caller.id, &body) {

@@ -107,7 +107,7 @@ impl Desk {
             Door::Model(id) => {
                 let (snapshot, key) = self.open(session, record)?;
                 let one = models::one(&snapshot.catalog, &key, &id, record.front);
-                let one = one.ok_or_else(|| Refusal::model_not_found(&id))?;
+                let one = one.ok_or_else(|| ask::unknown_model(&snapshot, &key, &id))?;
                 self.reply(session, record).plain(200, "application/json", one).await
             }
             Door::Count(front, asked) => {

@@ -64,6 +64,7 @@ impl CallersRequest<'_> {
         }
         let counts_money = self.model_limits.iter().any(|(index, of)| Some(*index) == own && of.limits_money());
         let here = model.targets.iter().find(|target| target.account.id == account.id);
+        let here = here.filter(|target| self.catalog.serves(&model, target));
         let is_priced = |target: &Target| target.price.is_some_and(|price| Endpoint::Chat.is_priced_by(&price));
         if here.is_some_and(|target| counts_money && !is_priced(target)) {
             return OtherModel::Forbidden;

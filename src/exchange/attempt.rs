@@ -293,6 +293,18 @@ impl Attempt {
         }
     }
 
+    /// Returns the rest of the body, of at most so many bytes.
+    pub async fn rest(&mut self, most: usize, due: Instant, alarm: &mut Alarm) -> Result<Vec<u8>, Failure> {
+        let mut rest = Vec::new();
+        while let Some(chunk) = alarm.until(due, pin!(self.read())).await.ok_or(Failure::TotalTimeout)?? {
+            if rest.len() + chunk.len() > most {
+                return Err(Failure::Nonsense("an answer that is too long for what was asked".to_owned()));
+            }
+            rest.extend_from_slice(&chunk);
+        }
+        Ok(rest)
+    }
+
     /// Reads the answer of an upstream that refused the request: an answer with another status than
     /// 200. It is in the dialect that the upstream was asked in.
     pub async fn refused(mut self, dialect: &Dialect, front: &Front, total: Instant, alarm: &mut Alarm) -> Failure {

@@ -140,13 +140,7 @@ impl TokenCount<'_> {
                 .refused(&candidate.place.account.dialect, self.asked.envelope.front, total, &mut alarm)
                 .await);
         }
-        let mut answer = Vec::new();
-        while let Some(chunk) = alarm.until(total, pin!(attempt.read())).await.ok_or(Failure::TotalTimeout)?? {
-            if answer.len() + chunk.len() > MOST {
-                return Err(Failure::Nonsense("an answer that is too long for a number".to_owned()));
-            }
-            answer.extend_from_slice(&chunk);
-        }
+        let answer = attempt.rest(MOST, total, &mut alarm).await?;
         attempt.finish().await;
         let (dialect, model) = (&candidate.place.account.dialect, &candidate.upstream_model);
         let counted = dialect.counted(model, self.asked.envelope.front, &answer);

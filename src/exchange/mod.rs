@@ -13,6 +13,7 @@ pub mod backends;
 pub mod choose;
 pub mod count;
 pub mod credential;
+pub mod lists;
 pub mod outgoing;
 pub mod producer;
 mod secure;

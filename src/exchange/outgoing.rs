@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub struct Outgoing<'a> {
     /// Our id for the exchange.
     pub request_id: &'a str,
-    /// The path after the account's base URL.
+    /// The path after the account's base URL. Of a request without a body it is the whole path.
     pub path: &'a str,
     /// The headers that only this request has.
     pub headers: &'a [(HeaderName, HeaderValue)],
@@ -30,6 +30,11 @@ pub struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
+    /// Returns the method, and the part of the path that is the account's.
+    fn target<'p>(&self, account: &'p Account) -> (&'static str, &'p str) {
+        if self.body.is_empty() { ("GET", "") } else { ("POST", &account.base.path) }
+    }
+
     /// Returns the length of the body.
     pub(super) fn length(&self) -> usize {
         self.body.iter().map(Bytes::len).sum()
@@ -39,10 +44,11 @@ impl Outgoing<'_> {
     /// caller's is ever in it. The buffer has room for `room` more bytes, so that a small body can
     /// follow.
     pub(super) fn head(&self, place: &Place, room: usize) -> Vec<u8> {
-        let base = &place.account.base.path;
+        let (method, base) = self.target(&place.account);
         let mut head =
             Vec::with_capacity(place.head.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room);
-        head.extend_from_slice(b"POST ");
+        head.extend_from_slice(method.as_bytes());
+        head.push(b' ');
         head.extend_from_slice(base.as_bytes());
         head.extend_from_slice(self.path.as_bytes());
         head.extend_from_slice(&place.head);
@@ -59,8 +65,9 @@ impl Outgoing<'_> {
 
     /// Returns the same head for HTTP/2.
     pub(super) fn header(&self, account: &Account) -> Result<RequestHeader, BError> {
-        let path = format!("{}{}", account.base.path, self.path);
-        let mut header = RequestHeader::build_no_case("POST", path.as_bytes(), Some(16))?;
+        let (method, base) = self.target(account);
+        let path = format!("{base}{}", self.path);
+        let mut header = RequestHeader::build_no_case(method, path.as_bytes(), Some(16))?;
         header.insert_header(header::HOST, account.base.authority.as_str())?;
         header.insert_header("x-request-id", self.request_id)?;
         header.insert_header(header::CONTENT_LENGTH, self.length())?;

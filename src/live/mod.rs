@@ -9,10 +9,11 @@
 use crate::account::demand::Demand;
 use crate::account::track::TargetHealth;
 use crate::account::{NamedTarget, Registry, State};
-use crate::catalog::{Catalog, Target};
+use crate::catalog::{Catalog, Model, Target};
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
 use place::Place;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -57,7 +58,7 @@ impl Snapshot {
     /// Makes the snapshot of a catalog. If there are new limits, `past` is asked for what was used
     /// before.
     pub fn new(
-        catalog: Catalog,
+        mut catalog: Catalog,
         accounts: &Registry,
         limits: &limits::Registry,
         past: &mut dyn FnMut() -> Vec<Past>,
@@ -65,6 +66,7 @@ impl Snapshot {
     ) -> Snapshot {
         let scopes = limits.adopt(&catalog, past);
         let states = accounts.adopt(&catalog);
+        catalog.listings = states.iter().map(|state| state.listing.clone()).collect();
         let places = catalog
             .accounts()
             .iter()
@@ -77,7 +79,8 @@ impl Snapshot {
             kinds.filter_map(|kind| state.map(|state| state.track(&target.model, kind))).collect()
         };
         let mut tracks: Vec<Vec<NamedTarget>> = vec![Vec::new(); states.len()];
-        for target in catalog.models().iter().flat_map(|model| &model.targets) {
+        let written = || catalog.models().iter().filter(|model| !model.is_pattern()).flat_map(|model| &model.targets);
+        for target in written() {
             if let Some(tracks) = tracks.get_mut(target.account.index) {
                 tracks.extend(track(target).into_iter().map(|track| (target.model.clone(), track)));
             }
@@ -87,15 +90,18 @@ impl Snapshot {
             tracks.dedup_by(|a, b| Arc::ptr_eq(&a.1, &b.1));
         }
         let mut served: Vec<HashSet<&str>> = vec![HashSet::new(); states.len()];
-        for target in catalog.models().iter().flat_map(|model| &model.targets) {
+        for target in written() {
             served.get_mut(target.account.index).map(|served| served.insert(&target.model));
         }
         for (state, served) in states.iter().zip(&served) {
-            state.keep_asked(|model| served.contains(model));
+            state.keep_asked(|model| served.contains(model) || state.listing.has(model));
         }
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
-        let routes =
-            routes.map(|(demand, model)| Route { demand, tracks: model.targets.iter().map(track).collect() }).collect();
+        let tracks_of = |model: &Model| match model.is_pattern() {
+            true => Vec::new(),
+            false => model.targets.iter().map(track).collect(),
+        };
+        let routes = routes.map(|(demand, model)| Route { demand, tracks: tracks_of(model) }).collect();
         Snapshot {
             catalog,
             states,
@@ -120,9 +126,28 @@ impl Snapshot {
             targets
         })
     }
+
+    /// Returns the route of a model. The models of a pattern share its demand, and each has targets
+    /// of its own.
+    pub fn route(&self, model: &Model) -> Option<Cow<'_, Route>> {
+        let route = self.routes.get(model.index)?;
+        if self.catalog.models().get(model.index).is_some_and(|written| written.id == model.id) {
+            return Some(Cow::Borrowed(route));
+        }
+        let tracks = model.targets.iter().map(|target| self.asked(target)).collect();
+        Some(Cow::Owned(Route { demand: route.demand.clone(), tracks }))
+    }
+
+    /// Returns the health of a target that is in no catalog.
+    fn asked(&self, target: &Target) -> Vec<Arc<TargetHealth>> {
+        let state = self.states.get(target.account.index);
+        let kinds = target.account.serves.iter().map(|(kind, _)| *kind).filter(|kind| kind.is_conversation());
+        kinds.filter_map(|kind| state.map(|state| state.asked(&target.model, kind))).collect()
+    }
 }
 
 /// The parts of a served model that must outlive the catalog.
+#[derive(Clone)]
 pub struct Route {
     /// The state that the model's requests have in common.
     pub demand: Arc<Demand>,

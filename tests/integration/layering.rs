@@ -30,6 +30,8 @@ const PURE: &[&str] = &[
     "src/conf/secret_ref.rs",
     "src/conf/secret_ref",
     "src/catalog/globs.rs",
+    "src/catalog/listing.rs",
+    "src/catalog/wildcard.rs",
     "src/catalog/account.rs",
     "src/catalog/mod.rs",
     "src/catalog/model.rs",

@@ -85,3 +85,4 @@ mod tls_upstreams;
 mod upstream;
 mod upstream_faults;
 mod vectors;
+mod wildcards;

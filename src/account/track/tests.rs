@@ -177,4 +177,10 @@ fn a_probed_target_is_for_its_probe_alone() {
     assert!(track.probe(later).is_none() && track.admit(false, false, later).is_err());
     assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(BreakerState::Closed));
     assert!(track.admit(false, true, later).is_ok());
+    let track = Arc::new(TargetHealth { is_unprobed: true, ..TargetHealth::default() });
+    for _ in 0..5 {
+        fail(&track, Class::Transient, None, now);
+    }
+    assert!(track.standing(true, true, later, SystemTime::now()).fit, "nobody else finds out");
+    assert!(track.admit(false, true, later).is_ok_and(|trial| trial.is_probe()));
 }

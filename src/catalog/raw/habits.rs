@@ -46,7 +46,7 @@ fn shows(section: Option<&str>, key: &str) -> bool {
     static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(words::<Catalog>);
     match section {
         Some("accounts" | "callers" | "keys") => name::of_entry(key).is_ok() && unless_secret(key) == key,
-        Some("models") => name::of_model(key).is_ok() && unless_secret(key) == key,
+        Some("models") => (name::of_model(key).is_ok() || name::of_pattern(key).is_ok()) && unless_secret(key) == key,
         Some("headers") => {
             let key = key.to_ascii_lowercase();
             [&HEADERS[..], &CREDENTIAL_HEADERS, &OWN_HEADERS].iter().any(|headers| headers.contains(&key.as_str()))

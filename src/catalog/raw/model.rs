@@ -139,7 +139,8 @@ pub struct Target {
     /// The name of the account.
     #[schemars(required)]
     pub account: Option<String>,
-    /// The name by which the account knows the model. Default: the public id.
+    /// The name by which the account knows the model. If the public id has a `*`, the name has one
+    /// too, for the same text. Default: the public id.
     pub model: Option<String>,
     /// The target's share of the requests. For `least_busy` it is how much the target can take; for
     /// `priority` it is the share within the tier. Default: 1.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::models::pattern_of;
 use super::prices::Unpriced;
 use super::{Models, ServedCallers};
 use crate::base::problem::{quoted, shown};
@@ -43,6 +44,15 @@ pub(super) fn resolve<'m>(
     };
     let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, &section)).collect();
     ServedCallers { callers, key_total: all.key_total, keys: all.keys }
+}
+
+/// Returns the ids of models that keys have limits for.
+pub(super) fn limited_models(documents: &[Option<raw::Catalog>]) -> impl Iterator<Item = &str> {
+    let callers = documents.iter().flatten().flat_map(|raw| entries(raw.callers.as_ref()));
+    let keys = callers.filter_map(|(_, caller)| caller.as_ref()).flat_map(|caller| entries(caller.keys.as_ref()));
+    keys.filter_map(|(_, key)| key.as_ref())
+        .flat_map(|key| entries(key.model_limits.as_ref()))
+        .map(|(id, _)| id.as_str())
 }
 
 fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
@@ -174,6 +184,9 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             let at = section.entry_if(id, is_known);
             let limits = limits(raw.as_ref(), &at);
             match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
+                (Some(Some(model)), _) if model.is_pattern() => {
+                    at.problem("is a pattern, and a limit counts for one model: write the names of its models");
+                }
                 (Some(Some(model)), _) => found.push((model.index, limits)),
                 // The model has errors of its own.
                 (Some(None), _) => {}
@@ -215,7 +228,10 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 at.withheld("must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
                 at.warn(&format!("{} is an alias, but a glob only matches ids: write \"{model}\"", shown(glob)));
-            } else if !glob.contains(['*', '?']) && !self.models.contains_key(glob.as_str()) {
+            } else if !glob.contains(['*', '?'])
+                && !self.models.contains_key(glob.as_str())
+                && pattern_of(self.models.keys().copied(), glob).is_none()
+            {
                 let known = self.models.keys().copied();
                 let what = match quoted(glob, known.clone()) {
                     Some(quoted) => format!("there is no model {quoted}; {}", meant("models", glob, known)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Accounts, Merged, Models, prices, timeouts};
 use crate::base::problem::shown;
 use crate::base::units::{Quantile, Share, Span, Text, Time};
-use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
+use crate::catalog::{Hedge, Model, Queue, Strategy, Target, globs, name, raw};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::yaml::read::{List, items};
 use dialects::neutral::Effort;
@@ -28,21 +28,54 @@ const WAIT: Duration = Duration::from_secs(5);
 pub(super) fn resolve<'r>(
     written: &Merged<'r, raw::Model>,
     accounts: &Accounts<'_>,
+    limited: impl Iterator<Item = &'r str>,
     report: &Report<'_>,
 ) -> Models<'r> {
     let root = Scribe::new(report, 0);
     let section = root.key("models");
     let aliases = aliases(written, &section);
-    let mut models = Models::new();
-    for (index, (id, (file, raw))) in written.iter().enumerate() {
+    let of_patterns = of_patterns(written, &aliases, limited);
+    let mut models: BTreeMap<&str, Option<Model>> = BTreeMap::new();
+    for (id, (file, raw)) in written {
         let section = section.in_file(*file);
         let at = section.entry(id);
-        at.noted(name::of_model(id));
-        let model = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(index, accounts, written, &aliases));
-        models.insert(id, model.map(Arc::new));
+        at.noted(if name::is_glob(id) { name::of_pattern(id) } else { name::of_model(id) });
+        let model = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(accounts, written, &aliases));
+        models.insert(id, model);
+    }
+    for (id, pattern) in of_patterns {
+        let pattern = models.get(pattern).and_then(Option::as_ref);
+        if let Some(model) = pattern.and_then(|pattern| pattern.named(id)) {
+            models.insert(id, Some(model));
+        }
     }
     circles(written, &section);
-    models
+    let indexed = models.into_iter().enumerate();
+    indexed.map(|(index, (id, model))| (id, model.map(|model| Arc::new(Model { index, ..model })))).collect()
+}
+
+/// Returns the models of patterns that something in the catalog names: a limit, or another model's
+/// fallbacks. Each comes with its pattern. They are models of their own from the start.
+fn of_patterns<'r>(
+    written: &Merged<'r, raw::Model>,
+    aliases: &HashMap<&str, &str>,
+    limited: impl Iterator<Item = &'r str>,
+) -> BTreeMap<&'r str, &'r str> {
+    let raw = written.values().filter_map(|(_, raw)| *raw);
+    let lists = raw.flat_map(|raw| {
+        let on = raw.fallbacks_on.as_ref();
+        [raw.fallbacks.as_ref(), on.and_then(|on| on.context.as_ref()), on.and_then(|on| on.refusal.as_ref())]
+    });
+    let others = lists.flat_map(|list| items(list).map(|(_, id)| id.as_str()));
+    let is_new = |id: &&str| !written.contains_key(id) && !aliases.contains_key(id) && name::of_model(id).is_ok();
+    let unwritten = others.chain(limited).filter(is_new);
+    unwritten.filter_map(|id| Some((id, pattern_of(written.keys().copied(), id)?))).collect()
+}
+
+/// Returns the pattern that a model's id belongs to: of several, the one with the longest
+/// beginning.
+pub(super) fn pattern_of<'r>(ids: impl Iterator<Item = &'r str>, id: &str) -> Option<&'r str> {
+    ids.filter(|pattern| globs::star(pattern, id).is_some()).max_by_key(|pattern| name::literal_prefix(pattern).len())
 }
 
 /// Gathers the aliases, each with its model. No alias is an id, and none may stand twice.
@@ -51,7 +84,15 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
     for (id, (file, raw)) in written {
         let section = section.in_file(*file);
         let at = section.entry(id);
+        if let Some((other, _)) = same_beginning(id, id, written, &HashMap::new()) {
+            at.problem(&format!(
+                "begins as \"{other}\" does, so nobody could tell which of them counts: make one of them longer, or \
+                 write several targets at one of them"
+            ));
+        }
         let at = at.key("aliases");
+        let what = "is not for a pattern, which stands for many models: write a model of its own for the alias";
+        at.problem_if(name::is_glob(id) && raw.is_some_and(|raw| raw.aliases.is_some()), what);
         for (index, alias) in items(raw.and_then(|raw| raw.aliases.as_ref())) {
             let at = at.index(index);
             let is_glob = name::is_glob(alias);
@@ -64,7 +105,7 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
                     "{} begins with a wildcard, so it may match every name: if that is meant, write `catch_all: true` beside it",
                     shown(alias)
                 ));
-            } else if let Some((other, glob)) = same_beginning(alias, id, &aliases) {
+            } else if let Some((other, glob)) = same_beginning(alias, id, written, &aliases) {
                 at.problem(&format!(
                     "{} begins as {} of \"{other}\" does, so nobody could tell which of them counts: make one of them longer",
                     shown(alias),
@@ -80,17 +121,24 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
     aliases
 }
 
-/// Finds another model's glob with the same beginning before its first wildcard.
-fn same_beginning<'r>(alias: &str, id: &str, aliases: &HashMap<&'r str, &'r str>) -> Option<(&'r str, &'r str)> {
+/// Finds another model's glob or pattern with the same beginning before its first wildcard.
+fn same_beginning<'r>(
+    alias: &str,
+    id: &str,
+    written: &Merged<'r, raw::Model>,
+    aliases: &HashMap<&'r str, &'r str>,
+) -> Option<(&'r str, &'r str)> {
+    if !name::is_glob(alias) {
+        return None;
+    }
     let same = |glob: &str| name::is_glob(glob) && name::literal_prefix(glob) == name::literal_prefix(alias);
-    let mut others = aliases.iter().filter(|(glob, other)| **other != id && same(glob));
-    others.next().filter(|_| name::is_glob(alias)).map(|(glob, other)| (*other, *glob))
+    let globs = aliases.iter().map(|(glob, other)| (*other, *glob));
+    globs.chain(written.keys().map(|id| (*id, *id))).find(|(other, glob)| *other != id && same(glob))
 }
 
 impl WrittenEntry<'_, '_, '_, raw::Model> {
     fn resolve(
         &self,
-        index: usize,
         accounts: &Accounts<'_>,
         written: &Merged<'_, raw::Model>,
         aliases: &HashMap<&str, &str>,
@@ -116,7 +164,8 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let (alias_globs, aliases) = aliases.into_iter().partition(|alias| name::is_glob(alias));
         let model = Model {
             id: self.id.into(),
-            index,
+            pattern: name::is_glob(self.id).then(|| self.id.into()),
+            index: 0,
             aliases,
             alias_globs,
             strategy: raw.strategy.unwrap_or_default(),
@@ -174,12 +223,20 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 let own = prices::read(target.price.as_ref(), &at.key("price"));
                 let account = target.account.as_deref();
                 let account = at.key("account").required(account, "is missing: the name of an account")?;
+                let is_pattern = name::of_pattern(self.id).is_ok();
+                let what = "must hold one `*`, as the model's id does: it stands for the same text in both";
+                at.key("model").problem_if(is_pattern && model.matches('*').count() != 1, what);
+                let what = "is not for a pattern, which stands for many models: write a model of its own for it";
+                at.key("traits").problem_if(is_pattern && target.traits.is_some(), what);
                 let what = "has the same account and model as a target before it: keep only one of the two";
                 at.problem_if(!seen.insert((account, model)), what);
                 let found =
                     at.key("account").known(accounts.get(account), "account", account, super::names(accounts))?;
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
+                let what = "has a dialect whose servers do not list their models, so a pattern cannot be used: write each \
+                            model by its name";
+                at.key("account").problem_if(is_pattern && account.dialect.protocol.endpoints.listing.is_none(), what);
                 let what = "becomes a part of the request's path in this account's dialect, so it cannot hold \
                             `?`, `#`, `\\`, or an empty, `.` or `..` part between slashes";
                 at.key("model").problem_if(account.dialect.cannot_address(model), what);
@@ -272,7 +329,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 "is the model itself".to_owned()
             } else if let Some(model) = aliases.get(id.as_str()) {
                 format!("{} is an alias: write \"{model}\"", shown(id))
-            } else if !written.contains_key(id.as_str()) {
+            } else if name::is_glob(id) && written.contains_key(id.as_str()) {
+                format!("{} is a pattern: write the name of one of its models", shown(id))
+            } else if !written.contains_key(id.as_str()) && pattern_of(written.keys().copied(), id).is_none() {
                 at.index(index).unknown("model", id, super::names(written));
                 continue;
             } else if !seen.insert(id) {

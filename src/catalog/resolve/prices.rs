@@ -7,10 +7,9 @@ use super::{Merged, Models, ServedCallers};
 use crate::base::problem::shown;
 use crate::base::units::{Decimal, Fine};
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
-use crate::conf::price::{Each, Long, Origin, Price, Rates, Usd, list};
+use crate::conf::price::{Each, Long, Origin, Price, Rates, Usd};
 use crate::conf::scribe::{Report, Scribe};
 use crate::limits::Limits;
-use dialects::upstream::Prices;
 
 /// Reads a price as written.
 pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
@@ -70,15 +69,7 @@ pub(super) fn of_target(
     model: &str,
 ) -> Option<(Price, Origin)> {
     let written = own.map(|price| (price, Origin::Target)).or(of_model.map(|price| (price, Origin::Model)));
-    written.or_else(|| known(account, model))
-}
-
-fn known(account: &Account, model: &str) -> Option<(Price, Origin)> {
-    match account.dialect.prices() {
-        Prices::Free => Some((Price::FREE, Origin::Demo)),
-        Prices::Unlisted => None,
-        Prices::Listed => list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List)),
-    }
+    written.or_else(|| account.known_price(model))
 }
 
 /// The served models that have a target without a known price.
@@ -98,6 +89,8 @@ impl<'m> Unpriced<'m> {
         let list = models
             .iter()
             .flatten()
+            // What a pattern stands for is found only by a request.
+            .filter(|model| model.pattern.is_none())
             .filter_map(|model| Some((*model, model.targets.iter().find(|target| lacks(target))?)))
             .collect();
         Self { models, list, allowed: HashMap::new() }

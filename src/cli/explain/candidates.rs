@@ -209,7 +209,7 @@ impl Rehearsal<'_> {
                 ),
             );
         }
-        let reported = self.input.instance.as_ref().and_then(|instance| instance.model(&self.model.id));
+        let reported = self.input.instance.as_ref().and_then(|instance| instance.model(self.model.label()));
         if let Some(queue) = self.model.queue {
             let waiting = reported
                 .map(|model| format!("; {} requests wait now, and go first", model.waiting))
@@ -315,8 +315,8 @@ impl Rehearsal<'_> {
         let catalog = &self.input.snapshot.catalog;
         for (id, reach) in plan::stand_ins(self.model) {
             let Some(model) = catalog.model(id) else { continue };
-            match key::hidden(catalog, self.key, model) {
-                None => disabled(model, reach, report),
+            match key::hidden(catalog, self.key, &model) {
+                None => disabled(&model, reach, report),
                 Some(why) => {
                     let why = format!("skipped: {why}");
                     report.candidates.push(Candidate::of_model(&model.id, reach, CandidateState::Hidden, why));

@@ -34,7 +34,7 @@ struct DoorsOfModel<'m> {
 pub(super) fn explain(conf: &Path, model: &str, json: bool) -> Result<String, String> {
     let Loaded { catalog, .. } = loaded(conf)?;
     // The name is not repeated: somebody may have written a key.
-    let model = catalog.model(model).ok_or("--doors: the catalog has no such model")?;
+    let model = &*catalog.model(model).ok_or("--doors: the catalog has no such model")?;
     let targets = || model.targets.iter();
     let doors = Front::probed().flat_map(|front| targets().map(move |target| look(front, model, target))).collect();
     let found = DoorsOfModel { model: &model.id, doors };

@@ -178,7 +178,7 @@ impl Instance {
         if let Some(held) = &catalog.held {
             fact(format!("the instance delays a change ({held}), and serves an older catalog than this one"));
         }
-        if self.model(&model.id).is_none() {
+        if self.model(model.label()).is_none() {
             fact(format!("the instance does not serve the model \"{}\": the instance has another catalog", model.id));
         }
         for account in model.targets.iter().map(|target| &target.account) {

@@ -65,6 +65,16 @@ fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
 
 /// Returns the model that this id means for the key.
 pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mut Report) -> Option<Arc<Model>> {
+    if let Some(model) = catalog.awaited(&key.permissions, id) {
+        let why = format!(
+            "\"{}\" is a name of the pattern \"{}\", and there is no list of its provider's models beside the ledger: a gateway \
+             answers so until it has fetched the list",
+            model.id,
+            model.label()
+        );
+        report.fault("model", Refusal::new(What::UpstreamUnavailable, why));
+        return None;
+    }
     let Some(model) = catalog.visible(key, id).or_else(|| catalog.model(id)) else {
         let ids =
             catalog.models().iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).map(|id| &**id);
@@ -77,15 +87,16 @@ pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mu
         let (shown, id) = (id.chars().take(80).collect::<String>(), &model.id);
         format!("\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`")
     };
-    match hidden(catalog, key, model).or_else(|| catalog.visible(key, id).is_none().then(is_other)) {
+    match hidden(catalog, key, &model).or_else(|| catalog.visible(key, id).is_none().then(is_other)) {
         Some(why) => {
             report.fault("model", not_found(why));
             None
         }
         None => {
             let alias = if *model.id == *id { String::new() } else { format!(", which has the alias \"{id}\"") };
-            report.fact("model", format!("\"{}\"{alias}: the key may use it", model.id));
-            Some(Arc::clone(model))
+            let pattern = model.pattern.as_ref().map(|pattern| format!(", from the pattern \"{pattern}\""));
+            report.fact("model", format!("\"{}\"{alias}{}: the key may use it", model.id, pattern.unwrap_or_default()));
+            Some(model)
         }
     }
 }

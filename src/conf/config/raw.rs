@@ -48,6 +48,9 @@ pub struct Server {
     pub log: Option<Log>,
     /// The file that records every admitted chat completion with its tokens and cost.
     pub ledger: Option<Ledger>,
+    /// The lists of providers' models, for models of the catalog whose id is a pattern such as
+    /// `openai/*`. They are kept in the folder `model-lists` beside the ledger, if there is one.
+    pub model_lists: Option<ModelLists>,
     /// A Redis or Valkey that several gateways share: for limits, budgets, targets that fail, and
     /// signed thoughts. Without it each gateway works alone.
     pub store: Option<Store>,
@@ -188,6 +191,15 @@ pub struct Ledger {
     /// How long single requests are kept. Sums of days are kept for 400 days at least. Default:
     /// 90d.
     pub retention: Option<Text<Days>>,
+}
+
+/// The lists of providers' models.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelLists {
+    /// How long a list is used before it is fetched again, at least 1s. If that fails, the list
+    /// stays in use, and the next try comes sooner. Default: 1h.
+    pub refresh: Option<Text<Span>>,
 }
 
 /// A Redis or Valkey that several gateways share.

@@ -20,8 +20,9 @@ pub use models::traits;
 pub use request::request;
 pub use stream::AnthropicReader;
 
+use super::listing::ModelListing;
 use super::openai;
-use super::protocol::{BaseUrl, Counting, Protocol, Translation};
+use super::protocol::{BaseUrl, Counting, ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::neutral::Family;
 use crate::wire::splice::without;
 
@@ -31,6 +32,10 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "Anthropic's Messages. `key` is sent as `x-api-key`.",
     base_url: BaseUrl::At("https://api.anthropic.com/v1"),
     path: |_, _, _| "/messages".into(),
+    endpoints: Endpoints {
+        listing: Some(ModelListing { path: |base| format!("{base}/models?limit=1000"), next: "after_id", before: "" }),
+        ..ENDPOINTS
+    },
     key_header: Some("x-api-key"),
     key_variable: Some("ANTHROPIC_API_KEY"),
     headers: &[("anthropic-version", "2023-06-01")],

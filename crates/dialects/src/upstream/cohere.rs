@@ -14,6 +14,7 @@ pub use answer::{CohereReader, answer};
 pub use error::error;
 pub use request::request;
 
+use super::listing::ModelListing;
 use super::openai::beside;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::neutral::Endpoint;
@@ -28,6 +29,15 @@ pub static PROTOCOL: Protocol = Protocol {
     endpoints: Endpoints {
         others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS), (Endpoint::Rerank, &RERANK)],
         usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings, Endpoint::Rerank],
+        listing: Some(ModelListing {
+            // The second version of the API has no list.
+            path: |base| {
+                let v1 = base.strip_suffix("/v2").map(|base| format!("{base}/v1"));
+                format!("{}/models?page_size=1000", v1.as_deref().unwrap_or(base))
+            },
+            next: "page_token",
+            before: "",
+        }),
         ..ENDPOINTS
     },
     key_variable: Some("COHERE_API_KEY"),

@@ -24,6 +24,7 @@ pub use models::traits;
 pub use request::request;
 pub use vertex::VERTEX;
 
+use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Settings, Translation};
 use crate::neutral::{Endpoint, Family};
 use crate::wire::percent::segment;
@@ -34,7 +35,16 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
     base_url: BaseUrl::At("https://generativelanguage.googleapis.com/v1beta"),
     path: |_, model, stream| path(model, stream).into(),
-    endpoints: Endpoints { others: &[(Endpoint::Embeddings, &embed::BATCH)], usual: USUAL, ..ENDPOINTS },
+    endpoints: Endpoints {
+        others: &[(Endpoint::Embeddings, &embed::BATCH)],
+        usual: USUAL,
+        listing: Some(ModelListing {
+            path: |base| format!("{base}/models?pageSize=1000"),
+            next: "pageToken",
+            before: "models/",
+        }),
+        ..ENDPOINTS
+    },
     key_header: Some("x-goog-api-key"),
     key_variable: Some("GEMINI_API_KEY"),
     translation: Some(TRANSLATION),

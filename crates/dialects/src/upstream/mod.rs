@@ -9,6 +9,7 @@ mod cloud;
 pub mod cohere;
 pub mod demo;
 pub mod gemini;
+mod listing;
 pub mod ollama;
 pub mod openai;
 mod protocol;
@@ -18,6 +19,7 @@ pub mod shared;
 
 use crate::neutral::Endpoint;
 pub(crate) use cloud::Cloud;
+pub use listing::{ModelListing, ModelPage};
 pub(crate) use protocol::{ANY_NUMBER, VectorForm};
 pub use protocol::{BaseUrl, Counting, Endpoints, Framing, Prices, Protocol, Settings, SignsWith, Translation};
 

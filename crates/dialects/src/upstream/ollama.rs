@@ -13,6 +13,7 @@ pub use answer::{OllamaReader, answer};
 pub use error::error;
 pub use request::request;
 
+use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Prices, Protocol, Translation};
 use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
@@ -26,6 +27,7 @@ pub static PROTOCOL: Protocol = Protocol {
     endpoints: Endpoints {
         others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
         usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        listing: Some(ModelListing { path: |base| format!("{base}/api/tags"), next: "", before: "" }),
         ..ENDPOINTS
     },
     key_variable: Some("OLLAMA_API_KEY"),

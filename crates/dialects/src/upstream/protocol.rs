@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cloud::Cloud;
+use super::listing::ModelListing;
 use super::quirks::Quirks;
 use crate::neutral::Endpoint;
 use crate::neutral::embedding::Embedding;
@@ -128,6 +129,8 @@ pub struct Endpoints {
     pub of_model: fn(&str) -> Option<&'static Protocol>,
     /// Returns another protocol of the same servers, in which only callers of its format ask.
     pub beside: fn(&Settings, &str) -> Option<&'static Protocol>,
+    /// How the servers list their models. `None` if they do not list what an account may ask for.
+    pub listing: Option<ModelListing>,
 }
 
 /// An account's settings for its dialect.
@@ -197,7 +200,7 @@ pub enum Prices {
 
 /// The endpoints of most dialects.
 pub(crate) const ENDPOINTS: Endpoints =
-    Endpoints { others: &[], usual: |_, _| &[Endpoint::Chat], of_model: |_| None, beside: |_, _| None };
+    Endpoints { others: &[], usual: |_, _| &[Endpoint::Chat], of_model: |_| None, beside: |_, _| None, listing: None };
 
 impl Framing {
     /// Returns the framing that a content type names, if it is one of a stream. The type is in

@@ -1,6 +1,9 @@
 //! Models, their aliases and fallbacks.
 
 use super::*;
+use crate::catalog::Permissions;
+use crate::catalog::globs::Globs;
+use crate::conf::price::Origin;
 
 #[test]
 fn models_as_written_and_by_default() {
@@ -23,7 +26,7 @@ fn models_as_written_and_by_default() {
     assert_eq!((z.max_tokens, z.created, &*z.owned_by), (None, 1_767_225_600, "portcullis"));
     assert!(fast.served() && !z.served());
     for name in ["fast", "gpt-4o", "small"] {
-        assert!(Arc::ptr_eq(catalog.model(name).unwrap(), fast), "{name}");
+        assert!(Arc::ptr_eq(&catalog.model(name).unwrap(), fast), "{name}");
     }
     assert!(catalog.model("Fast").is_none());
     assert_eq!(catalog.warnings.len(), 1);
@@ -51,7 +54,8 @@ fn what_is_wrong_with_a_model() {
         "  m: {targets: [{account: openai, model: ''}]}",
         &["5 models.m.targets[0].model: must be 1 to 512 bytes"],
     );
-    check_models("  m*: {targets: [{account: openai}]}", &["5 models.…: a model id has"]);
+    check_models("  m**: {targets: [{account: openai}]}", &["5 models.…: a pattern of model ids holds one `*`"]);
+    check_models("  m?: {targets: [{account: openai}]}", &["5 models.…: a pattern of model ids holds one `*`"]);
     check_models(
         "  m: {targets: [{account: openai}], defaults: {max_tokens: 0}}",
         &["5 models.m.defaults.max_tokens: must be at least 1"],
@@ -96,6 +100,67 @@ fn an_alias_may_be_a_glob() {
         &["6 models.n.aliases[0]: \"a-*-b\" begins as \"a-*\" of \"m\" does"],
     );
     check_models(&format!("  m: {{aliases: ['a *'], {O}}}"), &["5 models.m.aliases[0]: a model id has"]);
+}
+
+#[test]
+fn a_model_may_be_a_pattern() {
+    let catalog = read_one(
+        "accounts: {o: {dialect: openai, key: {env: KEY}}, v: {dialect: openai, base_url: 'http://127.0.0.1:1'}}\nmodels:\n  \
+         'openai/*': {targets: [{account: o, model: '*'}]}\n  'openai/gpt-4*': {targets: [{account: o, model: 'gpt-4*'}], \
+         fallbacks: [openai/o3]}\n  'v-*': {targets: [{account: v}], price: {input: 1, output: 2}}\n  \
+         m: {targets: [{account: v}], fallbacks: [openai/o3, v-x]}\ncallers:\n  c: {models: ['openai/gpt-4o', 'nothing']}\n",
+    );
+    let ids: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
+    assert_eq!(ids, ["m", "openai/*", "openai/gpt-4*", "openai/o3", "v-*", "v-x"], "those that others name are there");
+    assert!(catalog.models().iter().enumerate().all(|(index, model)| model.index == index));
+    // Nobody has fetched a list yet.
+    let of = |id: &str| catalog.model(id).map(|model| (model.targets[0].model.to_string(), model.label().to_string()));
+    let is = |model: &str, pattern: &str| Some((model.to_owned(), pattern.to_owned()));
+    assert_eq!(of("openai/o4"), is("o4", "openai/*"));
+    assert_eq!(of("openai/gpt-4o"), is("gpt-4o", "openai/gpt-4*"));
+    assert_eq!(of("openai/o3"), is("o3", "openai/*"));
+    assert_eq!((of("v-y"), of("openai/ft:x"), of("openai/*"), of("w")), (is("v-y", "v-*"), None, None, None));
+    let all = Permissions { of_caller: Globs::everything(), of_key: Globs::everything(), index: 0 };
+    assert!(catalog.visible_to(&all, "openai/o4").is_none() && catalog.awaited(&all, "openai/o4").is_some());
+    let priced = |id: &str| catalog.model(id).and_then(|model| model.targets[0].price_from);
+    assert_eq!(
+        (priced("openai/gpt-4o"), priced("openai/none"), priced("v-y")),
+        (Some(Origin::List), None, Some(Origin::Model))
+    );
+    let told: Vec<String> = catalog.warnings.iter().map(ToString::to_string).collect();
+    let unknown: Vec<_> = told.iter().filter(|told| told.contains("callers.")).collect();
+    assert!(unknown.len() == 1 && unknown[0].contains("models[1]: there is no such model"), "{told:?}");
+
+    let check_patterns = |models: &str, expected: &[&str]| {
+        let expected: Vec<String> = expected.iter().map(|expected| format!("catalog.yaml:{expected}")).collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        let text =
+            format!("accounts:\n  o: {{dialect: ollama}}\n  d: {{dialect: demo}}\nmodels:\n{models}\ncallers: {{}}\n");
+        check_all(&[&text], &expected);
+    };
+    check_patterns(
+        "  'a*': {targets: [{account: o, model: x}]}\n  'b*': {targets: [{account: o, model: '*-*'}]}",
+        &["5 models.\"a*\".targets[0].model: must hold one `*`", "6 models.\"b*\".targets[0].model: must hold one `*`"],
+    );
+    check_patterns(
+        "  'a*': {targets: [{account: d}]}",
+        &["5 models.\"a*\".targets[0].account: has a dialect whose servers do not list their models"],
+    );
+    check_patterns(
+        "  'a*': {targets: [{account: o, traits: {tools: false}}], aliases: [b]}",
+        &["5 models.\"a*\".aliases: is not for a pattern", "5 models.\"a*\".targets[0].traits: is not for a pattern"],
+    );
+    check_patterns(
+        "  'a*': {targets: [{account: o}]}\n  'a*b': {targets: [{account: o}]}",
+        &["5 models.\"a*\": begins as \"a*b\" does", "6 models.\"a*b\": begins as \"a*\" does"],
+    );
+    check_patterns(
+        "  'a*': {targets: [{account: o}]}\n  m: {targets: [{account: o}], fallbacks: ['a*'], aliases: ['a*b']}",
+        &[
+            "6 models.m.aliases[0]: \"a*b\" begins as \"a*\" of \"a*\" does",
+            "6 models.m.fallbacks[0]: \"a*\" is a pattern: write the name",
+        ],
+    );
 }
 
 #[test]

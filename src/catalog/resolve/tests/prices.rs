@@ -19,7 +19,7 @@ fn catalog(fields: &str) -> String {
 #[track_caller]
 fn price(fields: &str) -> Option<(Price, Origin)> {
     let catalog = read_one(&catalog(fields));
-    let target = &catalog.model("m").unwrap().targets[0];
+    let target = catalog.model("m").unwrap().targets[0].clone();
     assert_eq!(target.price.is_some(), target.price_from.is_some());
     target.price.zip(target.price_from)
 }

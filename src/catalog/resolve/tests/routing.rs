@@ -32,7 +32,7 @@ fn check_more(fields: &str, expected: &[&str]) {
 /// The model `m` with these fields.
 #[track_caller]
 fn model(fields: &str) -> Arc<Model> {
-    Arc::clone(read_one(&catalog(&format!("  m: {{{fields}}}"))).model("m").unwrap())
+    read_one(&catalog(&format!("  m: {{{fields}}}"))).model("m").unwrap()
 }
 
 const ALL: &str = "targets: [{account: a}, {account: b}, {account: c}]";

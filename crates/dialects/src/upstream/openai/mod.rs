@@ -46,6 +46,7 @@ pub use stray::Strays;
 
 use std::borrow::Cow;
 
+use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol};
 use crate::neutral::Endpoint;
 use crate::wire::json::{Span, slice};
@@ -65,6 +66,7 @@ pub static PROTOCOL: Protocol = Protocol {
             (Endpoint::Images, &beside::IMAGES),
         ],
         usual: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
+        listing: Some(ModelListing { path: |base| format!("{base}/models"), next: "", before: "" }),
         ..ENDPOINTS
     },
     key_variable: Some("OPENAI_API_KEY"),

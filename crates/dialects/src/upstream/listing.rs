@@ -1,0 +1,162 @@
+//! How servers list their models. The lists of all dialects are so alike that one reader reads
+//! them.
+
+use serde::Deserialize;
+
+use crate::wire::percent::segment;
+
+/// How the servers of a dialect list their models.
+#[derive(Clone, Copy)]
+pub struct ModelListing {
+    /// Returns the whole path of the first page, by the path of the base URL.
+    pub(crate) path: fn(&str) -> String,
+    /// The parameter of the query that names the next page, or nothing if there is one page.
+    pub(crate) next: &'static str,
+    /// The beginning of each name that is no part of the name.
+    pub(crate) before: &'static str,
+}
+
+/// A page of a list of models.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ModelPage {
+    /// The names on the page.
+    pub names: Vec<String>,
+    /// What names the next page, if there is one.
+    pub next: Option<String>,
+}
+
+/// The most bytes of what names the next page.
+const LONGEST_NEXT: usize = 2048;
+
+/// A page as servers write it. A few write nothing but the names.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyPage {
+    Page(WrittenPage),
+    Names(Vec<ListedName>),
+}
+
+#[derive(Default, Deserialize)]
+struct WrittenPage {
+    #[serde(alias = "models")]
+    data: Vec<ListedName>,
+    #[serde(default)]
+    has_more: bool,
+    last_id: Option<String>,
+    #[serde(alias = "nextPageToken")]
+    next_page_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ListedName {
+    id: Option<String>,
+    name: Option<String>,
+}
+
+impl ModelListing {
+    /// Returns the whole path of a page, by the path of the base URL. `next` is what the page
+    /// before it said.
+    pub fn path(&self, base: &str, next: Option<&str>) -> String {
+        let path = (self.path)(base);
+        next.map_or(path.clone(), |next| {
+            let joint = if path.contains('?') { '&' } else { '?' };
+            format!("{path}{joint}{}={}", self.next, segment(next))
+        })
+    }
+
+    /// Reads a page. Returns `None` if it is none.
+    pub fn page(&self, body: &[u8]) -> Option<ModelPage> {
+        let page = match serde_json::from_slice(body).ok()? {
+            AnyPage::Page(page) => page,
+            AnyPage::Names(data) => WrittenPage { data, ..WrittenPage::default() },
+        };
+        let name = |model: ListedName| {
+            let name = model.id.or(model.name)?;
+            Some(name.strip_prefix(self.before).map(str::to_owned).unwrap_or(name))
+        };
+        let next = page.last_id.filter(|_| page.has_more).or(page.next_page_token);
+        Some(ModelPage {
+            names: page.data.into_iter().filter_map(name).collect(),
+            next: next.filter(|next| !self.next.is_empty() && (1..=LONGEST_NEXT).contains(&next.len())),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Protocol;
+    use crate::upstream::{anthropic, cohere, gemini, ollama, openai};
+
+    fn listing(protocol: &Protocol) -> ModelListing {
+        protocol.endpoints.listing.expect("a list")
+    }
+
+    #[test]
+    fn each_dialect_lists_at_its_own_path() {
+        for (protocol, base, first, second) in [
+            (&openai::PROTOCOL, "/v1", "/v1/models", None),
+            (&anthropic::PROTOCOL, "/v1", "/v1/models?limit=1000", Some("/v1/models?limit=1000&after_id=a%26b")),
+            (
+                &gemini::PROTOCOL,
+                "/v1beta",
+                "/v1beta/models?pageSize=1000",
+                Some("/v1beta/models?pageSize=1000&pageToken=a%26b"),
+            ),
+            (&cohere::PROTOCOL, "/v2", "/v1/models?page_size=1000", Some("/v1/models?page_size=1000&page_token=a%26b")),
+            (&ollama::PROTOCOL, "/sub", "/sub/api/tags", None),
+        ] {
+            let listing = listing(protocol);
+            assert_eq!(listing.path(base, None), first);
+            if let Some(second) = second {
+                assert_eq!(listing.path(base, Some("a&b")), second);
+            }
+        }
+        assert_eq!(
+            (listing(&cohere::PROTOCOL).path)("/proxy"),
+            "/proxy/models?page_size=1000",
+            "not Cohere's own path"
+        );
+    }
+
+    #[test]
+    fn pages_are_read_in_every_form() {
+        let page = |protocol: &Protocol, body: &str| listing(protocol).page(body.as_bytes());
+        let is = |names: &[&str], next: Option<&str>| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            Some(ModelPage { names, next: next.map(str::to_owned) })
+        };
+        let openai =
+            r#"{"object":"list","data":[{"id":"gpt-4o","object":"model"},{"id":"o3"}],"has_more":true,"last_id":"o3"}"#;
+        assert_eq!(page(&openai::PROTOCOL, openai), is(&["gpt-4o", "o3"], None), "it has one page");
+        let anthropic = |more: bool| {
+            format!(r#"{{"data":[{{"type":"model","id":"claude-x"}}],"has_more":{more},"last_id":"claude-x"}}"#)
+        };
+        assert_eq!(page(&anthropic::PROTOCOL, &anthropic(true)), is(&["claude-x"], Some("claude-x")));
+        assert_eq!(page(&anthropic::PROTOCOL, &anthropic(false)), is(&["claude-x"], None));
+        let gemini = r#"{"models":[{"name":"models/gemini-x","displayName":"X"},{"name":"tunedModels/y"}],"nextPageToken":"p=="}"#;
+        assert_eq!(page(&gemini::PROTOCOL, gemini), is(&["gemini-x", "tunedModels/y"], Some("p==")));
+        let cohere = r#"{"models":[{"name":"command-r","endpoints":["chat"]}],"next_page_token":""}"#;
+        assert_eq!(page(&cohere::PROTOCOL, cohere), is(&["command-r"], None));
+        let ollama = r#"{"models":[{"name":"llama3:latest","model":"llama3:latest","size":1},{}]}"#;
+        assert_eq!(page(&ollama::PROTOCOL, ollama), is(&["llama3:latest"], None));
+        assert_eq!(page(&openai::PROTOCOL, r#"[{"id":"org/x"},{"id":"org/y"}]"#), is(&["org/x", "org/y"], None));
+        let long = format!(r#"{{"models":[],"next_page_token":"{}"}}"#, "x".repeat(LONGEST_NEXT + 1));
+        assert_eq!(page(&cohere::PROTOCOL, &long), is(&[], None));
+        for none in
+            ["", "{}", r#"{"data":{}}"#, r#"{"data":[{"id":7}]}"#, r#"{"error":{"message":"no"}}"#, r#"{"data":["x"]}"#]
+        {
+            assert_eq!(page(&openai::PROTOCOL, none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn only_these_dialects_list_their_models() {
+        let listed: Vec<_> = crate::upstream::ALL
+            .iter()
+            .filter(|protocol| protocol.endpoints.listing.is_some())
+            .map(|protocol| protocol.name)
+            .collect();
+        assert_eq!(listed, ["openai", "anthropic", "gemini", "cohere", "ollama"]);
+    }
+}

@@ -1,0 +1,90 @@
+//! A wildcard is a model whose id is a pattern with one `*`, such as `openai/*`. It stands for all
+//! models that its accounts' providers list.
+//!
+//! **Invariant:** only a name that a list has is served, and a written id or alias goes before a
+//! pattern. A model of a pattern is made when it is first asked for. The catalog keeps it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::listing::{self, Listing};
+use super::{Catalog, Model, Permissions, Target, globs};
+
+/// The most models of patterns that a catalog keeps. Beyond it, all are forgotten and made again.
+const MOST_KEPT: usize = 4 * listing::MOST;
+
+impl Catalog {
+    /// Returns whether requests for a model may go to one of its targets: the account is enabled,
+    /// and if the model comes from a pattern, the account's list has the name.
+    pub fn serves(&self, model: &Model, target: &Target) -> bool {
+        let is_listed = || self.listing(target).is_some_and(|listing| listing.has(&target.model));
+        target.account.enabled && (model.pattern.is_none() || is_listed())
+    }
+
+    /// Returns whether a model has a target to which requests may go.
+    pub fn is_served(&self, model: &Model) -> bool {
+        model.targets.iter().any(|target| self.serves(model, target))
+    }
+
+    /// Returns the model that may be meant by an id that is not served yet: a pattern matches it,
+    /// and a list that may have it was never fetched.
+    pub fn awaited(&self, permissions: &Permissions, id: &str) -> Option<Arc<Model>> {
+        let model = self.model(id).filter(|model| model.pattern.is_some() && permissions.allow(&model.id))?;
+        (!self.is_served(&model)).then_some(model)
+    }
+
+    /// Returns a pattern's model with this id. Returns `None` if no list can have its name.
+    pub(super) fn of_pattern(&self, pattern: &Model, id: &str) -> Option<Arc<Model>> {
+        let written = self.names.get(id).filter(|model| !model.is_pattern()).cloned();
+        let known = written.or_else(|| self.kept.lock().get(id).cloned());
+        let known = known.filter(|model| model.pattern == pattern.pattern);
+        let model = known.clone().map_or_else(|| pattern.named(id).map(Arc::new), Some)?;
+        if self.is_served(&model) {
+            if known.is_none() {
+                let mut kept = self.kept.lock();
+                if kept.len() >= MOST_KEPT {
+                    kept.clear();
+                }
+                kept.insert(model.id.clone(), model.clone());
+            }
+            return Some(model);
+        }
+        let may_have = |target: &Target| self.listing(target).is_none_or(|listing| listing.may_have(&target.model));
+        model.targets.iter().any(|target| target.account.enabled && may_have(target)).then_some(model)
+    }
+
+    /// Returns the models that are served under these permissions. Those of patterns are among
+    /// them, and the patterns are not.
+    pub fn listed(&self, permissions: &Permissions) -> Vec<Arc<Model>> {
+        let (patterns, written): (Vec<_>, Vec<_>) = self.models.iter().partition(|model| model.is_pattern());
+        let is_listed = |model: &Arc<Model>| self.is_served(model) && permissions.allow(&model.id);
+        let mut listed: Vec<_> = written.into_iter().filter(|model| is_listed(model)).cloned().collect();
+        let mut ids = BTreeSet::new();
+        for (pattern, target) in patterns.iter().flat_map(|model| model.targets.iter().map(move |of| (model, of))) {
+            let names = self.listing(target).and_then(|listing| listing.names());
+            for name in names.iter().flat_map(|names| &names.names) {
+                ids.extend(globs::star(&target.model, name).map(|star| globs::fill(&pattern.id, star)));
+            }
+        }
+        let unwritten = ids.iter().filter(|id| !self.names.contains_key(id.as_str()));
+        listed.extend(
+            unwritten.filter_map(|id| self.visible_to(permissions, id)).filter(|model| model.pattern.is_some()),
+        );
+        listed
+    }
+
+    /// Returns a number that changes with the lists.
+    pub fn list_changes(&self) -> u64 {
+        self.listings.iter().map(|listing| listing.changes()).sum()
+    }
+
+    /// Returns the indices of the enabled accounts whose lists are needed.
+    pub fn listed_accounts(&self) -> BTreeSet<usize> {
+        let targets = self.models.iter().filter(|model| model.is_pattern()).flat_map(|model| &model.targets);
+        targets.filter(|target| target.account.enabled).map(|target| target.account.index).collect()
+    }
+
+    fn listing(&self, target: &Target) -> Option<&Arc<Listing>> {
+        self.listings.get(target.account.index)
+    }
+}

@@ -1,0 +1,216 @@
+//! The lists of providers' models, for the patterns of the catalog. They are fetched in the
+//! background, never while a request waits, and kept on disk beside the ledger.
+//!
+//! **Invariant:** accounts with one address and one credential share each fetch. A fetch that fails
+//! takes no name away.
+
+use super::attempt::Attempt;
+use super::backends::Backends;
+use super::outgoing::Outgoing;
+use super::upstream::Upstream;
+use crate::account::failure::Failure;
+use crate::base::alarm::Alarm;
+use crate::catalog::Account;
+use crate::catalog::listing::{ListedNames, MOST, source};
+use crate::conf::config::Server;
+use crate::error::scrub;
+use crate::live::place::Place;
+use crate::live::{Live, Snapshot};
+use crate::metrics::Metrics;
+use dialects::front::Front;
+use http::StatusCode;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
+use tokio::task::{Id, JoinSet, spawn_blocking};
+use tokio::time::Instant;
+
+/// The pause between two looks for lists that are due.
+const EVERY: Duration = Duration::from_millis(500);
+/// The longest time for a list with all its pages.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most pages of a list.
+const PAGES: usize = 100;
+/// The most bytes of all pages together.
+const BYTES: usize = 8 << 20;
+
+/// Accounts with the same list, by its address and credential.
+type Sources = BTreeMap<String, Vec<Arc<Place>>>;
+
+/// Fetches each list when it is due, for ever. A panic of ours over an answer ends only that fetch.
+pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
+    let mut running = JoinSet::new();
+    let mut busy: HashMap<Id, String> = HashMap::new();
+    let mut recalled = 1;
+    loop {
+        while let Some(ended) = running.try_join_next_with_id() {
+            let id = match ended {
+                Ok((id, ())) => id,
+                Err(error) => {
+                    metrics.process.panics.inc();
+                    error.id()
+                }
+            };
+            busy.remove(&id);
+        }
+        let snapshot = live.load_full();
+        if recalled != snapshot.generation {
+            recall(&backends.server, &snapshot);
+            recalled = snapshot.generation;
+        }
+        let now = std::time::Instant::now();
+        for (source, places) in sources(&snapshot) {
+            let is_due = places.iter().any(|place| place.state.listing.is_due(now));
+            if is_due && !busy.values().any(|other| *other == source) {
+                let backends = backends.clone();
+                let task = running.spawn(async move { refresh(&backends, &places).await });
+                busy.insert(task.id(), source);
+            }
+        }
+        drop(snapshot);
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Returns the accounts whose lists are needed, those with the same list together.
+fn sources(snapshot: &Snapshot) -> Sources {
+    let mut sources = Sources::new();
+    for place in snapshot.catalog.listed_accounts().into_iter().filter_map(|index| snapshot.places.get(index)) {
+        let name = format!("{} {}", source(&place.account), place.account.boundary());
+        sources.entry(name).or_default().push(place.clone());
+    }
+    sources
+}
+
+/// Fetches a list for accounts that share it.
+async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
+    let Some(first) = places.first() else { return };
+    let fetched = fetch(&backends.upstream, first).await;
+    let (now, clock, refresh) = (std::time::Instant::now(), SystemTime::now(), backends.server.list_refresh);
+    let ids = places.iter().map(|place| &*place.account.id).collect::<Vec<_>>().join(", ");
+    let names = match fetched {
+        Ok(names) => Arc::new(names),
+        Err(failure) => {
+            let said = failure.detail().map(|detail| scrub(&detail, &first.secrets(None)));
+            let why: String =
+                [Some(failure.name().to_owned()), said].into_iter().flatten().collect::<Vec<_>>().join(": ");
+            let why: String = why.chars().take(200).collect();
+            let has_names = first.state.listing.names().is_some();
+            let then = if has_names { "the list stays as it is" } else { "no model of its patterns is served" };
+            log::warn!("account {ids}: could not get the list of the provider's models ({why}); {then}");
+            places.iter().for_each(|place| place.state.listing.failed(why.clone(), clock, now, refresh));
+            return;
+        }
+    };
+    if first.state.listing.names().as_ref() != Some(&names) {
+        let (served, left_out) = (names.names.len(), names.left_out);
+        log::info!("account {ids}: the provider lists {served} models; {left_out} more names cannot be served");
+    }
+    for place in places {
+        place.state.listing.put(names.clone(), clock, Some(now + refresh));
+        let Some(folder) = backends.server.list_folder() else { continue };
+        let (account, names) = (place.account.clone(), names.clone());
+        let stored = spawn_blocking(move || store(&folder, &account, &names, clock)).await;
+        if let Ok(Err(why)) = stored {
+            log::warn!("account {}: the list of the provider's models cannot be kept on disk: {why}", place.account.id);
+        }
+    }
+}
+
+/// Fetches all pages of a list.
+async fn fetch(upstream: &Upstream, place: &Arc<Place>) -> Result<ListedNames, Failure> {
+    let nonsense = || Failure::Nonsense("an answer that is no list of models".to_owned());
+    let listing = place.account.dialect.protocol.endpoints.listing.ok_or_else(nonsense)?;
+    let (due, base) = (Instant::now() + PATIENCE, &place.account.base.path);
+    let (mut names, mut next, mut left) = (Vec::new(), None, BYTES);
+    for _ in 0..PAGES {
+        let body = get(upstream, place, &listing.path(base, next.as_deref()), (left, due)).await?;
+        left = left.saturating_sub(body.len());
+        let page = listing.page(&body).ok_or_else(nonsense)?;
+        names.extend(page.names);
+        if page.next.is_none() || names.len() > MOST {
+            return Ok(ListedNames::new(names));
+        }
+        next = page.next;
+    }
+    Err(Failure::Nonsense(format!("a list of more than {PAGES} pages")))
+}
+
+/// Returns what the account's server has at a path.
+async fn get(
+    upstream: &Upstream,
+    place: &Arc<Place>,
+    path: &str,
+    (most, due): (usize, Instant),
+) -> Result<Vec<u8>, Failure> {
+    let timeouts = place.account.timeouts;
+    // A list is fetched about once an hour: no old connection would still be open.
+    let outgoing = Outgoing {
+        request_id: "models",
+        path,
+        headers: &[],
+        body: &[],
+        stream: false,
+        timeouts,
+        total: due,
+        fresh: true,
+    };
+    let mut alarm = Alarm::default();
+    let permit = place.state.admit_count().map(Arc::new).ok_or(Failure::Reset)?;
+    let looked_at = |failure| if failure == Failure::Stale { Failure::unread() } else { failure };
+    let mut attempt = Attempt::begin(upstream, place, permit, &outgoing, &mut alarm).await.map_err(looked_at)?;
+    let head = alarm.until(due, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)?;
+    if head.map_err(looked_at)?.0 != StatusCode::OK {
+        let front = Front::of("", None, &|_| false);
+        return Err(attempt.refused(&place.account.dialect, front, due, &mut alarm).await);
+    }
+    let body = attempt.rest(most, due, &mut alarm).await?;
+    attempt.finish().await;
+    Ok(body)
+}
+
+/// Takes the lists that are kept on disk, for accounts whose list is not known.
+pub fn recall(server: &Server, snapshot: &Snapshot) {
+    let Some(folder) = server.list_folder() else { return };
+    for place in snapshot.catalog.listed_accounts().into_iter().filter_map(|index| snapshot.places.get(index)) {
+        if place.state.listing.names().is_none()
+            && let Some((names, fetched)) = read(&folder, &place.account)
+        {
+            place.state.listing.put(Arc::new(names), fetched, None);
+        }
+    }
+}
+
+fn file(folder: &Path, account: &Account) -> PathBuf {
+    folder.join(format!("{}.txt", account.id))
+}
+
+/// Writes a list: a line with its address, a line with the time in Unix seconds and the number of
+/// names that were left out, and a line for each name.
+fn store(folder: &Path, account: &Account, list: &ListedNames, fetched: SystemTime) -> io::Result<()> {
+    let seconds = fetched.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let text = format!("{}\n{seconds} {}\n{}\n", source(account), list.left_out, list.names.join("\n"));
+    fs::create_dir_all(folder)?;
+    let (path, fresh) =
+        (file(folder, account), file(folder, account).with_extension(format!("{}.new", std::process::id())));
+    fs::write(&fresh, text)?;
+    fs::rename(fresh, path)
+}
+
+/// Reads a list that [`store`] wrote for this account at its present address.
+fn read(folder: &Path, account: &Account) -> Option<(ListedNames, SystemTime)> {
+    let mut text = String::new();
+    fs::File::open(file(folder, account)).ok()?.take(BYTES as u64).read_to_string(&mut text).ok()?;
+    let mut lines = text.lines();
+    if lines.next()? != source(account) {
+        return None;
+    }
+    let (seconds, left_out) = lines.next()?.split_once(' ')?;
+    let fetched = UNIX_EPOCH.checked_add(Duration::from_secs(seconds.parse().ok()?))?;
+    let list = ListedNames::new(lines.filter(|line| !line.is_empty()).map(str::to_owned));
+    Some((ListedNames { left_out: list.left_out + left_out.parse::<u32>().ok()? as usize, ..list }, fetched))
+}
