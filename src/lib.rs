@@ -85,6 +85,7 @@
 //! | [`base::memory`] | the budget of what all requests together may hold in memory |
 //! | [`base::problem`] | an error in the operator's files: file, line, cause, fix; no secrets |
 //! | [`base::secret`] | a text that cannot be printed |
+//! | [`base::spool`] | large bodies, in files without a name |
 //! | [`base::table`] | text in columns, for the terminal |
 //! | [`base::units`] | durations, sizes, shares and times, as an operator writes them |
 //! | **[`conf`] and the catalog** | **from files to values** |

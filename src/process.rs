@@ -6,6 +6,7 @@ use crate::account::Registry;
 use crate::admin::Admin;
 use crate::base::calendar;
 use crate::base::memory::Budget;
+use crate::base::spool::Spool;
 use crate::catalog::load::Loaded;
 use crate::catalog::{Key, published_key_problem};
 use crate::conf::config::Server;
@@ -23,6 +24,7 @@ use crate::seal::Seals;
 use crate::store::Store;
 use crate::vault::Vault;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,6 +39,8 @@ pub struct Process {
     pub backends: Arc<Backends>,
     /// The budget of memory for requests and buffered answers.
     pub memory: Arc<Budget>,
+    /// The place of uploads.
+    pub spool: Arc<Spool>,
     /// The time at which the process began to serve.
     pub started: Instant,
 }
@@ -85,6 +89,7 @@ impl Process {
                 store,
             }),
             memory: Arc::new(Budget::new(server.limits.buffered_total, largest)),
+            spool: Arc::new(Spool::new(&spool_folder(&server), server.limits.spool_total, server.limits.upload)),
             settings: server,
             started: Instant::now(),
         })
@@ -92,8 +97,8 @@ impl Process {
 
     /// Returns the proxy, for any Pingora server.
     pub fn gateway(&self) -> Desk {
-        let Process { settings, books, backends, memory, .. } = self.clone();
-        Desk { settings, books, backends, memory }
+        let Process { settings, books, backends, memory, spool, .. } = self.clone();
+        Desk { settings, books, backends, memory, spool }
     }
 
     /// Returns the admin service.
@@ -105,6 +110,16 @@ impl Process {
     pub fn publisher(&self) -> Publisher {
         let Books { ledger, metrics, live, .. } = &*self.books;
         Publisher { live: live.clone(), ledger: ledger.clone(), metrics: metrics.clone() }
+    }
+}
+
+/// Returns the folder for uploads: that of the ledger, which is on a disk, or the system's.
+fn spool_folder(server: &Server) -> PathBuf {
+    let of_ledger = server.ledger.path.parent().filter(|_| server.ledger.enabled);
+    match of_ledger {
+        Some(folder) if folder.as_os_str().is_empty() => PathBuf::from("."),
+        Some(folder) => folder.to_owned(),
+        None => std::env::temp_dir(),
     }
 }
 

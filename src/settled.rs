@@ -7,6 +7,7 @@ use crate::limits::{Kind, Level};
 use dialects::Flaws;
 use dialects::neutral::Losses;
 use dialects::usage::Usage;
+use http::HeaderValue;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -91,6 +92,8 @@ pub struct Served {
     pub upstream_model: Option<Arc<str>>,
     /// The upstream's own id for the request.
     pub upstream_request_id: Option<String>,
+    /// The type of the answer, if it passes as it comes.
+    pub content_type: Option<HeaderValue>,
     /// The fields of the request that the dialect left out, weakened or added to.
     pub losses: Losses,
     /// The flaws of the answer, although it is complete.

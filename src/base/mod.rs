@@ -7,5 +7,6 @@ pub mod lock;
 pub mod memory;
 pub mod problem;
 pub mod secret;
+pub mod spool;
 pub mod table;
 pub mod units;

@@ -95,6 +95,10 @@ pub struct Bounds {
     pub connections: usize,
     /// The most that all requests together may buffer at once.
     pub buffered_total: usize,
+    /// The largest form with files.
+    pub upload: usize,
+    /// The most that all of them together may take on the disk.
+    pub spool_total: usize,
 }
 
 /// Deadlines on the caller's side.
@@ -294,6 +298,8 @@ fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
         header_bytes: size("header_bytes", raw.header_bytes, 32 * KIB),
         connections: count(raw.connections.unwrap_or(10_000)),
         buffered_total: size("buffered_total", raw.buffered_total, 1024 * MIB),
+        upload: size("upload", raw.upload, 100 * MIB),
+        spool_total: size("spool_total", raw.spool_total, 4096 * MIB),
     };
     // This is Pingora's own limit, which cannot be raised.
     section.key("header_bytes").problem_if(limits.header_bytes > MIB, "must be at most 1MiB");
@@ -302,6 +308,8 @@ fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
     let what =
         "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass";
     section.key("buffered_total").problem_if(is_small, what);
+    let what = "must be at least as large as upload; if not, the largest uploads could never pass";
+    section.key("spool_total").problem_if(limits.spool_total < limits.upload, what);
     limits
 }
 

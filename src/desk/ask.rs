@@ -9,10 +9,11 @@ use crate::conf::price::ShowCost;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange;
-use crate::exchange::producer::Request;
-use crate::limits::enter;
+use crate::exchange::producer::{Request, Sent};
+use crate::limits::{KeyScopes, enter, has_room};
 use crate::live::Snapshot;
 use crate::plan::{self, Ties};
+use bytes::Bytes;
 use dialects::AnswerHeader;
 use dialects::front::{Asked, Envelope, Fault};
 use pingora_proxy::Session;
@@ -86,22 +87,15 @@ impl Desk {
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
         let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
-        let (body, mut held) = self.body(session, &scopes.purse).await?;
-        let read = Instant::now();
-        let bytes = body.len();
-        record.facts.request.bytes = bytes as u64;
+        let (mut envelope, sent, read) = self.sent(session, record, (scopes, key), asked).await?;
         exchange::panic_here(session, "intake");
-        let (body, mut envelope) = record.front.request(body, asked).map_err(unreadable)?;
-        // The path's model may have been written into it.
-        if !held.grow(body.len().saturating_sub(bytes)) {
-            return Err(Refusal::no_room());
-        }
+        let body = &sent.body;
         let model = model(session, record, (&snapshot, key), &mut envelope)?;
         let headers = &session.req_header().headers;
         let session_id = checks::session(headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
-        let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
-        let boundary = self.backends.seals.newest(&key.caller.id, &body);
+        let conversation = is_sticky.then(|| plan::conversation(session_id, body, &envelope)).flatten();
+        let boundary = self.backends.seals.newest(&key.caller.id, body);
         let ties = Ties { conversation, boundary: boundary.as_deref() };
         let plan = plan::plan(&snapshot, key, &model, &envelope, ties)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
@@ -142,6 +136,35 @@ impl Desk {
             meter,
             snapshot,
         };
-        Ok(Planned { request, body, held })
+        Ok(Planned { request, sent })
+    }
+
+    /// Reads what a caller sends, and what decides where it goes. Returns also when all of it had
+    /// come.
+    async fn sent(
+        &self,
+        session: &mut Session,
+        record: &mut Record,
+        (scopes, key): (&KeyScopes, &Key),
+        asked: Asked,
+    ) -> Result<(Envelope, Sent, Instant), Refusal> {
+        let front = record.front;
+        if !front.is_form() {
+            let (body, mut held) = self.body(session, &scopes.purse).await?;
+            let (read, bytes) = (Instant::now(), body.len());
+            record.facts.request.bytes = bytes as u64;
+            let (body, envelope) = front.request(body, asked).map_err(unreadable)?;
+            // The path's model may have been written into it.
+            if !held.grow(body.len().saturating_sub(bytes)) {
+                return Err(Refusal::no_room());
+            }
+            return Ok((envelope, Sent { body, upload: None, held }, read));
+        }
+        has_room(&scopes.entry(key), calendar::now()).map_err(|refused| limits::limited(record, &refused))?;
+        let (envelope, upload, held) = self.upload(session, scopes, front, asked).await?;
+        record.facts.request.bytes = upload.came() as u64;
+        let name = envelope.model.get(envelope.places.model.clone()).unwrap_or_default();
+        let body = Bytes::copy_from_slice(name.as_bytes());
+        Ok((envelope, Sent { body, upload: Some(upload), held }, Instant::now()))
     }
 }

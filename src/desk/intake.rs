@@ -2,6 +2,7 @@
 //! together may hold in memory.
 
 mod gzip;
+mod upload;
 
 use super::Desk;
 use crate::base::alarm::Alarm;
@@ -23,10 +24,66 @@ const LEAST_RATE: u64 = 16 * 1024;
 /// The most memory that is reserved before the bytes have come.
 const AT_ONCE: usize = 4 << 20;
 
+/// A body as it comes, bounded in size and in time.
+struct Incoming<'s> {
+    desk: &'s Desk,
+    session: &'s mut Session,
+    limit: usize,
+    began: Instant,
+    alarm: Alarm,
+    /// The number of bytes that have come.
+    so_far: usize,
+}
+
+impl<'s> Incoming<'s> {
+    /// Begins to read a body of at most `limit` bytes.
+    async fn begin(desk: &'s Desk, session: &'s mut Session, limit: usize) -> Result<Incoming<'s>, Refusal> {
+        let mut incoming = Incoming { desk, session, limit, began: Instant::now(), alarm: Alarm::default(), so_far: 0 };
+        let header = incoming.session.req_header();
+        let expects = header.headers.get(header::EXPECT);
+        // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
+        if header.version > Version::HTTP_10
+            && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        {
+            let told = pin!(incoming.session.as_downstream_mut().write_continue_response());
+            let due = incoming.began + desk.settings.timeouts.client_read;
+            incoming.alarm.until(due, told).await.and_then(Result::ok).ok_or_else(left)?;
+        }
+        Ok(incoming)
+    }
+
+    /// Returns the next piece, or `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        let Incoming { desk, session, began, so_far, .. } = self;
+        let patience = desk.settings.timeouts.client_read;
+        let earned = Duration::from_secs(u64::try_from(*so_far).unwrap_or(u64::MAX) / LEAST_RATE);
+        let due = (Instant::now() + patience).min(*began + patience + earned);
+        let read = async {
+            tokio::select! {
+                biased;
+                chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
+                // This is polled only while the caller is waited for.
+                () = desk.books.drain.cutting() => Err(cut()),
+            }
+        };
+        let read = self.alarm.until(due, pin!(read)).await.transpose()?;
+        let chunk = match read {
+            Some(Ok(Some(chunk))) => chunk,
+            Some(Ok(None)) => return Ok(None),
+            // Pingora has the same deadline for one read, and either timer may fire first.
+            Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => return Err(late(self.so_far, self.began)),
+            Some(Err(error)) => return Err(unreadable(self.session, &error)),
+            None => return Err(late(self.so_far, self.began)),
+        };
+        self.so_far += chunk.len();
+        if self.so_far > self.limit { Err(too_large(self.limit)) } else { Ok(Some(chunk)) }
+    }
+}
+
 impl Desk {
     /// Reads the whole body. The memory that it holds is counted in the caller's purse.
     pub(super) async fn body(&self, session: &mut Session, purse: &Arc<Purse>) -> Result<(Bytes, Held), Refusal> {
-        let (limit, patience) = (self.settings.limits.request_body, self.settings.timeouts.client_read);
+        let limit = self.settings.limits.request_body;
         let Head { declared, packed, form } = check_headers(session, limit)?;
         // If there is no memory for the declared length, the body is not read. A body without a
         // length is counted as it comes.
@@ -34,52 +91,19 @@ impl Desk {
         if !held.grow(declared) {
             return Err(Refusal::no_room());
         }
-        let began = Instant::now();
-        let mut alarm = Alarm::default();
-        let header = session.req_header();
-        let expects = header.headers.get(header::EXPECT);
-        // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
-        if header.version > Version::HTTP_10
-            && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-        {
-            let told = pin!(session.as_downstream_mut().write_continue_response());
-            alarm.until(began + patience, told).await.and_then(Result::ok).ok_or_else(left)?;
-        }
+        let mut incoming = Incoming::begin(self, session, limit).await?;
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
-        loop {
-            let so_far = first.len() + rest.len();
-            let earned = Duration::from_secs(u64::try_from(so_far).unwrap_or(u64::MAX) / LEAST_RATE);
-            let due = (Instant::now() + patience).min(began + patience + earned);
-            let read = async {
-                tokio::select! {
-                    biased;
-                    chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
-                    // This is polled only while the caller is waited for.
-                    () = self.books.drain.cutting() => Err(cut()),
-                }
-            };
-            let read = alarm.until(due, pin!(read)).await.transpose()?;
-            let chunk = match read {
-                Some(Ok(Some(chunk))) => chunk,
-                Some(Ok(None)) => break,
-                // Pingora has the same deadline for one read, and either timer may fire first.
-                Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => return Err(late(so_far, began)),
-                Some(Err(error)) => return Err(unreadable(session, &error)),
-                None => return Err(late(so_far, began)),
-            };
-            if so_far + chunk.len() > limit {
-                return Err(too_large(limit));
-            }
-            if !held.grow((so_far + chunk.len()).saturating_sub(held.bytes())) {
+        while let Some(chunk) = incoming.next().await? {
+            if !held.grow(incoming.so_far.saturating_sub(held.bytes())) {
                 return Err(Refusal::no_room());
             }
-            if so_far == 0 {
+            if incoming.so_far == chunk.len() {
                 first = chunk;
                 continue;
             }
             if rest.is_empty() {
-                rest.reserve(declared.min(AT_ONCE).max(so_far + chunk.len()));
+                rest.reserve(declared.min(AT_ONCE).max(incoming.so_far));
                 rest.extend_from_slice(&std::mem::take(&mut first));
             }
             rest.extend_from_slice(&chunk);
@@ -129,9 +153,14 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
             return Err(no_json(&String::from_utf8_lossy(kind.as_bytes())));
         }
     }
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
-    let declared = declared.unwrap_or(0);
-    if declared > limit { Err(too_large(limit)) } else { Ok(Head { declared, packed, form }) }
+    declared(session, limit).map(|declared| Head { declared, packed, form })
+}
+
+/// Returns the length that the headers state, or 0 if they state none.
+fn declared(session: &Session, limit: usize) -> Result<usize, Refusal> {
+    let declared = session.req_header().headers.get(header::CONTENT_LENGTH);
+    let declared = declared.and_then(|length| length.to_str().ok()?.trim().parse().ok()).unwrap_or(0);
+    if declared > limit { Err(too_large(limit)) } else { Ok(declared) }
 }
 
 fn no_json(kind: &str) -> Refusal {

@@ -17,13 +17,14 @@ pub mod request_id;
 pub mod unpriced;
 
 use crate::base::calendar;
-use crate::base::memory::{Budget, Held};
+use crate::base::memory::Budget;
+use crate::base::spool::Spool;
 use crate::catalog::Key;
 use crate::conf::config::Server;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange::backends::Backends;
-use crate::exchange::producer::{Producer, Request};
+use crate::exchange::producer::{Producer, Request, Sent};
 use crate::exchange::{self, OwnTime, Panicked};
 use crate::limits::KeyScopes;
 use crate::live::Snapshot;
@@ -49,13 +50,14 @@ pub struct Desk {
     pub backends: Arc<Backends>,
     /// The budget of memory for requests and buffered answers.
     pub memory: Arc<Budget>,
+    /// The place of uploads.
+    pub spool: Arc<Spool>,
 }
 
 /// A request that was read, with the plan of the targets that may be tried.
 struct Planned {
     request: Request,
-    body: Bytes,
-    held: Held,
+    sent: Sent,
 }
 
 impl Desk {
@@ -151,17 +153,17 @@ impl Desk {
 
     /// Has the upstreams answer a planned request.
     async fn exchange(&self, session: &mut Session, record: &mut Record, planned: Planned) -> End {
-        let Planned { mut request, body, held } = planned;
+        let Planned { mut request, sent } = planned;
         if let Some(before) = &mut request.debug {
             before.own = record.facts.times.own;
         }
         exchange::panic_here(session, "exchange");
         let own = OwnTime::default();
-        let mut slices = match request.cut(&body, &held) {
+        let mut slices = match request.cut(&sent.body, &sent.held) {
             Ok(slices) => slices,
             Err(refusal) => return End::Refused(refusal, Notes::default()),
         };
-        let mut producer = Producer::new(&self.backends, &request, body, held, &own);
+        let mut producer = Producer::new(&self.backends, &request, sent, &own);
         producer.slice(&mut slices);
         let relay = Relay::new(self.reply(session, record));
         let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;

@@ -63,6 +63,8 @@ pub struct Relay<'x> {
     alarm: Alarm,
     /// True if the head of a stream was sent.
     head: bool,
+    /// True if the answer is no stream of events: nothing may be written into it.
+    is_other: bool,
     last_write: Instant,
 }
 
@@ -76,7 +78,7 @@ enum Stop {
 impl<'x> Relay<'x> {
     /// Makes a relay to this caller.
     pub fn new(reply: Reply<'x>) -> Relay<'x> {
-        Relay { reply, alarm: Alarm::default(), head: false, last_write: Instant::now() }
+        Relay { reply, alarm: Alarm::default(), head: false, is_other: false, last_write: Instant::now() }
     }
 
     /// Relays what the producer returns.
@@ -99,7 +101,7 @@ impl<'x> Relay<'x> {
             let piece = {
                 let mut next = pin!(producer.next());
                 loop {
-                    let due = match (self.reply.record.facts.request.stream, self.head) {
+                    let due = match (self.reply.record.facts.request.stream && !self.is_other, self.head) {
                         (false, _) => None,
                         (true, false) => Some(began + timeouts.commit_after),
                         (true, true) => Some(self.last_write + timeouts.comment),
@@ -199,6 +201,9 @@ impl<'x> Relay<'x> {
     async fn begin(&mut self, notes: &Notes) -> Result<(), ()> {
         if !self.head {
             self.head = true;
+            let (kind, usual) = (notes.content_type.as_ref(), self.reply.record.front.around.content_type);
+            let is_usual = |kind: &[u8]| kind.to_ascii_lowercase().starts_with(usual.as_bytes());
+            self.is_other = kind.is_some_and(|kind| !is_usual(kind.as_bytes()));
             self.reply.stream_head(notes).await?;
             exchange::panic_here(self.reply.session, "relay");
         }
@@ -226,6 +231,9 @@ impl<'x> Relay<'x> {
         if !self.head {
             return End::Refused(refusal, notes);
         }
+        if self.is_other {
+            return End::Broken;
+        }
         let record = &*self.reply.record;
         let has_begun = record.facts.times.first_byte.is_some();
         let answer = AnswerSoFar { id: &id, events, has_begun };
@@ -248,6 +256,7 @@ impl<'x> Relay<'x> {
         let dropped = (!losses.is_empty()).then(|| losses.join(", "));
         let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());
-        Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }
+        let content_type = producer.content_type().cloned();
+        Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated, content_type }
     }
 }

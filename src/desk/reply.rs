@@ -44,6 +44,8 @@ pub struct Notes {
     pub dropped: Option<String>,
     /// True if the tokens are an estimate.
     pub estimated: bool,
+    /// The type of an answer that passes as it comes.
+    pub content_type: Option<HeaderValue>,
 }
 
 /// A writer to one caller.
@@ -117,7 +119,9 @@ impl Reply<'_> {
     /// Writes the head of a stream.
     pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        insert(&mut head, "content-type", self.record.front.around.content_type)?;
+        let usual = || HeaderValue::from_static(self.record.front.around.content_type);
+        let kind = notes.content_type.clone().unwrap_or_else(usual);
+        head.insert_header(header::CONTENT_TYPE, kind).map_err(drop)?;
         insert(&mut head, "cache-control", "no-cache, no-transform")?;
         insert(&mut head, "x-accel-buffering", "no")?;
         notes.add_to(&mut head)?;
@@ -206,7 +210,7 @@ impl Reply<'_> {
 
 impl Notes {
     fn add_to(&self, head: &mut ResponseHeader) -> Result<(), ()> {
-        let Notes { model, attempts, timing, dropped, estimated } = self;
+        let Notes { model, attempts, timing, dropped, estimated, content_type: _ } = self;
         for (name, value) in [
             ("x-portcullis-model", model.as_deref()),
             ("x-portcullis-attempts", attempts.as_deref()),

@@ -6,6 +6,7 @@
 //! [`Attempt::finish`], after a whole answer, keeps the connection for the next request.
 
 use super::outgoing::Outgoing;
+use super::upload::Slice;
 use super::upstream::{Connection, Upstream};
 use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
@@ -147,23 +148,18 @@ impl Attempt {
         alarm: &mut Alarm,
     ) -> Result<(), Failure> {
         let length = outgoing.length();
-        let mut body = outgoing.body;
-        let small = length <= SLICE;
+        let small = length <= SLICE && outgoing.upload.is_none();
         let mut head = outgoing.head(&self.place, if small { length } else { 0 });
         if small {
-            body.iter().for_each(|part| head.extend_from_slice(part));
-            body = &[];
+            outgoing.body.iter().for_each(|part| head.extend_from_slice(part));
         }
-        let mut written = Ok(());
-        for slice in std::iter::once(head.as_slice()).chain(body.iter().flat_map(|part| part.chunks(SLICE))) {
-            let write = async {
-                stream.write_all(slice).await?;
-                stream.flush().await
-            };
-            written = in_time(outgoing, alarm, pin!(write)).await;
-            if written.is_err() {
-                break;
-            }
+        let mut written = in_time(outgoing, alarm, pin!(put(&mut stream, &head))).await;
+        let mut slices = (!small).then(|| outgoing.slices(SLICE)).into_iter().flatten();
+        while written.is_ok()
+            && let Some(slice) = slices.next()
+        {
+            let slice = slice.read().await?;
+            written = in_time(outgoing, alarm, pin!(put(&mut stream, &slice))).await;
         }
         self.wire = Wire::Http1(Box::new(Http1::new(stream)));
         self.wrote(written, alarm).await
@@ -182,12 +178,9 @@ impl Attempt {
             return Err(self.stale_or(Failure::Reset));
         }
         let mut written = Ok(());
-        let slices = outgoing
-            .body
-            .iter()
-            .flat_map(|part| (0..part.len()).step_by(SLICE).map(|at| part.slice(at..part.len().min(at + SLICE))));
         // The empty slice ends the stream.
-        for slice in slices.chain([Bytes::new()]) {
+        for slice in outgoing.slices(SLICE).chain([Slice::Here(Bytes::new())]) {
+            let slice = slice.read().await?;
             let end = slice.is_empty();
             written = in_time(outgoing, alarm, pin!(wire.write_request_body(slice, end))).await;
             if written.is_err() {
@@ -405,6 +398,11 @@ impl Drop for Attempt {
             stream.shutdown();
         }
     }
+}
+
+async fn put(stream: &mut Stream, bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 /// Waits for a write, as long as the upstream may take to read.

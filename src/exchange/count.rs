@@ -127,8 +127,17 @@ impl TokenCount<'_> {
         let (mut alarm, upstream) = (Alarm::default(), &self.shared.upstream);
         let headers = credential::headers(upstream, candidate, said, total, &mut alarm).await?;
         let (path, body, timeouts) = (&*said.path, &*said.body, candidate.timeouts);
-        let outgoing =
-            |fresh| Outgoing { request_id, path, headers: &headers, body, stream: false, timeouts, total, fresh };
+        let outgoing = |fresh| Outgoing {
+            request_id,
+            path,
+            headers: &headers,
+            body,
+            upload: None,
+            stream: false,
+            timeouts,
+            total,
+            fresh,
+        };
         let attempt = match begun(self.shared, candidate, &permit, &outgoing(false), &mut alarm).await {
             Err(Failure::Stale) => begun(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await,
             other => other,

@@ -130,6 +130,7 @@ async fn fetch(
         path: "",
         headers: &[],
         body: &body,
+        upload: None,
         stream: false,
         timeouts: issuer.account.timeouts,
         total: due,

@@ -154,6 +154,7 @@ async fn get(
         path,
         headers: &[],
         body: &[],
+        upload: None,
         stream: false,
         timeouts,
         total: due,

@@ -17,6 +17,7 @@ pub mod lists;
 pub mod outgoing;
 pub mod producer;
 mod secure;
+pub mod upload;
 pub mod upstream;
 
 use std::future::Future;

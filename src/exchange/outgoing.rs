@@ -1,12 +1,14 @@
 //! An outgoing request is what an attempt sends to its account: a head, which is written here, and
 //! the body in parts.
 
+use super::upload::{Slice, Upload};
 use crate::catalog::{Account, Timeouts};
-use crate::live::place::{Place, headers, write_header};
+use crate::live::place::{self, Place, headers, write_header};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use pingora::BError;
 use pingora::http::RequestHeader;
+use std::borrow::Cow;
 use tokio::time::Instant;
 
 /// The request that an attempt sends.
@@ -17,8 +19,10 @@ pub struct Outgoing<'a> {
     pub path: &'a str,
     /// The headers that only this request has.
     pub headers: &'a [(HeaderName, HeaderValue)],
-    /// The body, in parts.
+    /// The body, in parts; of a form, the name of the model.
     pub body: &'a [Bytes],
+    /// The form, if the body is one.
+    pub upload: Option<&'a Upload>,
     /// True if the request asks for a stream.
     pub stream: bool,
     /// The timeouts of the target.
@@ -37,22 +41,42 @@ impl Outgoing<'_> {
 
     /// Returns the length of the body.
     pub(super) fn length(&self) -> usize {
-        self.body.iter().map(Bytes::len).sum()
+        let body = self.body.iter().map(Bytes::len).sum();
+        self.upload.map_or(body, |upload| upload.length(body))
+    }
+
+    /// Returns the body in slices of at most `longest` bytes.
+    pub(super) fn slices(&self, longest: usize) -> impl Iterator<Item = Slice<'_>> {
+        let plain = self.body.iter().filter(|_| self.upload.is_none());
+        let plain = plain.flat_map(move |part| {
+            (0..part.len()).step_by(longest).map(move |at| part.slice(at..part.len().min(at + longest)))
+        });
+        let form = self.upload.into_iter().flat_map(move |upload| upload.slices(self.body, longest));
+        plain.map(Slice::Here).chain(form)
+    }
+
+    /// Returns the content type, if it is another one than the account's.
+    fn content_type(&self) -> Option<(HeaderName, HeaderValue)> {
+        Some((header::CONTENT_TYPE, self.upload?.content_type.clone()?))
     }
 
     /// Writes the head of a request for HTTP/1.1. It is built from nothing: no header of the
     /// caller's is ever in it. The buffer has room for `room` more bytes, so that a small body can
     /// follow.
     pub(super) fn head(&self, place: &Place, room: usize) -> Vec<u8> {
-        let (method, base) = self.target(&place.account);
+        let ((method, base), own) = (self.target(&place.account), self.content_type());
+        let fixed = match own {
+            None => Cow::Borrowed(place.head.as_slice()),
+            Some(_) => place::head(&place.account, |name| name != header::CONTENT_TYPE).into(),
+        };
         let mut head =
-            Vec::with_capacity(place.head.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room);
+            Vec::with_capacity(fixed.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room);
         head.extend_from_slice(method.as_bytes());
         head.push(b' ');
         head.extend_from_slice(base.as_bytes());
         head.extend_from_slice(self.path.as_bytes());
-        head.extend_from_slice(&place.head);
-        for (name, value) in self.headers {
+        head.extend_from_slice(&fixed);
+        for (name, value) in self.headers.iter().chain(&own) {
             write_header(&mut head, name, value);
         }
         head.extend_from_slice(b"x-request-id: ");
@@ -71,7 +95,7 @@ impl Outgoing<'_> {
         header.insert_header(header::HOST, account.base.authority.as_str())?;
         header.insert_header("x-request-id", self.request_id)?;
         header.insert_header(header::CONTENT_LENGTH, self.length())?;
-        for (name, value) in headers(account) {
+        for (name, value) in headers(account).chain(self.content_type()) {
             header.insert_header(name, value)?;
         }
         // A header of the catalog may have the same name: then both are sent, as with HTTP/1.
@@ -119,6 +143,7 @@ mod tests {
                 path: "/p",
                 headers: &own,
                 body: &body,
+                upload: None,
                 stream: false,
                 timeouts,
                 total,

@@ -24,6 +24,7 @@ use super::OwnTime;
 use super::admission::CallersRequest;
 use super::backends::Backends;
 use super::choose::Search;
+use super::upload::Upload;
 use crate::account::demand::Demand;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
@@ -40,6 +41,7 @@ use dialects::front::Envelope;
 use dialects::neutral::Losses;
 use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader};
+use http::HeaderValue;
 use meter::Meter;
 use opening::{Gained, Opened, WholeAnswer};
 use slices::Sliced;
@@ -94,6 +96,16 @@ pub enum Piece {
     End(Bytes),
 }
 
+/// What a caller has sent.
+pub struct Sent {
+    /// The body; of a form, the name of the model.
+    pub body: Bytes,
+    /// The form, if it is one.
+    pub upload: Option<Upload>,
+    /// The part of the budget that they hold.
+    pub held: Held,
+}
+
 /// The producer of one exchange.
 pub struct Producer<'x> {
     shared: &'x Backends,
@@ -134,6 +146,8 @@ pub struct Producer<'x> {
 struct ExchangeMemory {
     /// The caller's body, until no other candidate will be tried.
     body: Bytes,
+    /// The caller's form, for as long.
+    upload: Option<Arc<Upload>>,
     /// The part of the budget that the request holds.
     request: Held,
     /// The part of the budget that a buffered answer holds.
@@ -158,14 +172,15 @@ impl<'x> Producer<'x> {
     }
 
     /// Makes a producer that has done nothing yet.
-    pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x OwnTime) -> Producer<'x> {
+    pub fn new(shared: &'x Backends, request: &'x Request, sent: Sent, own: &'x OwnTime) -> Producer<'x> {
+        let Sent { body, upload, held } = sent;
         Producer {
             shared,
             request,
             own,
             began: Instant::now(),
             alarm: Alarm::default(),
-            memory: ExchangeMemory { body, request: held, answer: None },
+            memory: ExchangeMemory { body, upload: upload.map(Arc::new), request: held, answer: None },
             search: Search::new(&request.candidates, shared.server.attempts),
             failures: Failures::default(),
             judged: None,
@@ -186,6 +201,11 @@ impl<'x> Producer<'x> {
     /// Returns the candidate that answers.
     pub fn candidate(&self) -> Option<&'x Candidate> {
         self.asked
+    }
+
+    /// Returns the type of the answer, if it passes as it comes.
+    pub fn content_type(&self) -> Option<&HeaderValue> {
+        self.served.content_type.as_ref()
     }
 
     /// Returns the time that the exchange has waited for a place.
@@ -298,7 +318,9 @@ impl<'x> Producer<'x> {
     fn answers(&mut self, attempt: &Try<'x>, losses: Losses) {
         self.asked = Some(attempt.candidate);
         self.served.losses = losses;
-        self.served.upstream_request_id = attempt.progress.lock().id.clone();
+        let mut progress = attempt.progress.lock();
+        self.served.upstream_request_id = progress.id.clone();
+        self.served.content_type = progress.content_type.take();
     }
 
     /// Passes an answer on, since its attempt has opened its gate.
@@ -337,8 +359,9 @@ impl<'x> Producer<'x> {
     /// request's body.
     fn commit(&mut self, state: ProducerState<'x>) {
         self.state = state;
-        self.memory.request.shrink(self.memory.body.len());
-        self.memory.body = Bytes::new();
+        let held = if self.memory.upload.is_some() { self.memory.request.bytes() } else { self.memory.body.len() };
+        self.memory.request.shrink(held);
+        (self.memory.body, self.memory.upload) = (Bytes::new(), None);
     }
 
     /// Ends the exchange with a refusal. If an answer is in reserve, it is better than the refusal.

@@ -274,20 +274,31 @@ impl LimitReached {
 /// the number of gateways that divide each limit.
 pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, LimitReached> {
     let mut tallies = locked(bounds, now_ms);
-    let left = |tallies: &Locked<'_>| {
-        let each = tallies.iter().flatten().map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
-        each.fold(Left::default(), Left::and)
-    };
-    let over = |(bound, tally): &(Bound<'_>, MutexGuard<'_, Tally>)| tally.over(bound.limits, share, ask, now_ms);
-    let over = tallies.iter().flatten().filter_map(|locked| Some((locked.0.scope, over(locked)?)));
-    if let Some(reached) = LimitReached::worst(over, || left(&tallies), share) {
-        return Err(reached);
-    }
+    check(&tallies, ask, now_ms, share)?;
     let held = take(&mut tallies, ask, now_ms);
-    let reservation = Reservation { left: left(&tallies), at: now_ms, ask, held };
+    let reservation = Reservation { left: left(&tallies, share, now_ms), at: now_ms, ask, held };
     drop(tallies);
     reservation.scopes().for_each(|scope| scope.changed());
     Ok(reservation)
+}
+
+/// Refuses a request for which a limit has no room at all, before its large body is read. Takes
+/// nothing.
+pub fn has_room(bounds: &Bounds<'_>, now_ms: u64) -> Result<(), LimitReached> {
+    check(&locked(bounds, now_ms), Ask::of(1, Usd(1)), now_ms, 1)
+}
+
+/// Refuses an ask for which one of the limits has no room.
+fn check(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<(), LimitReached> {
+    let over = |(bound, tally): &(Bound<'_>, MutexGuard<'_, Tally>)| tally.over(bound.limits, share, ask, now_ms);
+    let over = tallies.iter().flatten().filter_map(|locked| Some((locked.0.scope, over(locked)?)));
+    LimitReached::worst(over, || left(tallies, share, now_ms), share).map_or(Ok(()), Err)
+}
+
+/// Returns what is left of all limits.
+fn left(tallies: &Locked<'_>, share: u64, now_ms: u64) -> Left {
+    let each = tallies.iter().flatten().map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
+    each.fold(Left::default(), Left::and)
 }
 
 /// Takes the amounts of `ask` without a check of the limits: the store has checked them, and `left`

@@ -151,6 +151,8 @@ pub struct KeyScopes {
     pub used: Arc<LastUsed>,
     /// The memory that requests of its caller hold.
     pub purse: Arc<Purse>,
+    /// The part of the spool that they hold.
+    pub spool: Arc<Purse>,
 }
 
 impl KeyScopes {
@@ -200,8 +202,8 @@ pub struct Registry {
     scopes: Lock<HashMap<Arc<str>, Weak<Scope>>>,
     /// The last uses of the newest catalog's keys, in its order.
     used: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
-    /// The purses of the newest catalog's callers.
-    purses: Lock<HashMap<Arc<str>, Arc<Purse>>>,
+    /// The purses of the newest catalog's callers: of memory, and of the spool.
+    purses: Lock<HashMap<Arc<str>, Purses>>,
     changes: Option<Arc<Changes>>,
     /// True if the past could not be read when it was last asked for.
     owed: AtomicBool,
@@ -209,6 +211,7 @@ pub struct Registry {
     unseeded: Lock<Unseeded>,
 }
 
+type Purses = (Arc<Purse>, Arc<Purse>);
 type Unseeded = HashMap<Arc<str>, (Weak<Scope>, Limits)>;
 
 impl Registry {
@@ -242,12 +245,14 @@ impl Registry {
             let ((id, limits), (caller, _)) = (key.key, key.caller);
             let last = known.find(id).unwrap_or_default();
             used.push((id.clone(), last.clone()));
+            let (purse, spool) = purses.get(caller).cloned().unwrap_or_default();
             KeyScopes {
                 caller: callers.get(&**caller).cloned(),
                 key: (!limits.is_none()).then(|| adoption.scope(Level::Key, id, limits)),
                 models: adoption.models(&limited.models, key),
                 used: last,
-                purse: purses.get(caller).cloned().unwrap_or_default(),
+                purse,
+                spool,
             }
         };
         let all = limited.keys.iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();

@@ -71,6 +71,20 @@ fn of_two_hundred_threads_one_passes_a_limit_of_one() {
 }
 
 #[test]
+fn a_look_for_room_takes_nothing() {
+    for kind in Kind::ALL {
+        let (limits, scopes) = ([one_of(kind), Limits::default(), Limits::default()], scopes());
+        let bounds = bounds(&limits, &scopes);
+        assert_eq!([has_room(&bounds, NOW), has_room(&bounds, NOW)], [Ok(()), Ok(())], "{}", kind.name());
+        let reservation = admit(&bounds, ONE, NOW, 1).expect("room");
+        let refused = has_room(&bounds, NOW).expect_err("nothing is left");
+        assert_eq!((refused.over.kind, refused.level), (kind, Level::Caller));
+        reservation.undo();
+        assert_eq!(has_room(&bounds, NOW), Ok(()));
+    }
+}
+
+#[test]
 fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_token() {
     let callers: Vec<Arc<Scope>> = (0..2).map(|_| scope(Level::Caller)).collect();
     let keys: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::Key)).collect();

@@ -30,13 +30,7 @@ impl Place {
     /// Makes an account ready for use.
     pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
         state.settings(&account);
-        let mut head = Vec::with_capacity(256);
-        head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
-        head.extend_from_slice(account.base.authority.as_bytes());
-        head.extend_from_slice(b"\r\n");
-        for (name, value) in headers(&account) {
-            write_header(&mut head, &name, &value);
-        }
+        let head = head(&account, |_| true);
         let trust = account.base.tls.then(|| trust(account.ca.as_deref()));
         let issuer = issuer(&account)
             .map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
@@ -76,6 +70,19 @@ fn issuer(account: &Account) -> Option<Account> {
         fingerprint: !account.fingerprint,
         boundary: OnceLock::new(),
     })
+}
+
+/// Writes the part of an HTTP/1.1 request from the end of the path on, with those headers of the
+/// account that are wanted.
+pub(crate) fn head(account: &Account, is_wanted: impl Fn(&HeaderName) -> bool) -> Vec<u8> {
+    let mut head = Vec::with_capacity(256);
+    head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+    head.extend_from_slice(account.base.authority.as_bytes());
+    head.extend_from_slice(b"\r\n");
+    for (name, value) in headers(account).filter(|(name, _)| is_wanted(name)) {
+        write_header(&mut head, &name, &value);
+    }
+    head
 }
 
 /// Writes one header of an HTTP/1.1 request.

@@ -82,6 +82,7 @@ mod starved;
 mod store;
 mod streams;
 mod tls_upstreams;
+mod uploads;
 mod upstream;
 mod upstream_faults;
 mod vectors;

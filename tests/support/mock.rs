@@ -316,7 +316,7 @@ impl State {
 }
 
 /// Returns the script that a good server follows.
-fn natural(request: &Request) -> Script {
+pub fn natural(request: &Request) -> Script {
     let body = request.json();
     if body["stream"] != true {
         return Script::answer("Hello from the mock.");

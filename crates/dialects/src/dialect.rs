@@ -7,6 +7,7 @@
 
 mod counting;
 mod decoder;
+mod raw;
 mod renamed;
 mod stream;
 mod translated;

@@ -6,7 +6,7 @@
 //!
 //! | Module | What it has |
 //! |---|---|
-//! | [`wire`] | JSON, server-sent events, lines, frames, splices: codecs that know no dialect |
+//! | [`wire`] | JSON, streams of events, lines and frames, forms, splices: pure codecs |
 //! | [`address`] | hosts and IP addresses: which may be called, and which everybody can reach |
 //! | [`neutral`] | the form in which all formats meet: a request, the events of an answer |
 //! | [`front`] | the formats that callers speak, a folder and a [`front::Front`] each |

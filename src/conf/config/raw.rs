@@ -124,6 +124,14 @@ pub struct Bounds {
     /// caller with only one request may use all that is left. An eighth is kept for bodies of up to
     /// 64 KiB. Default: 1GiB.
     pub buffered_total: Option<Text<Size>>,
+    /// The largest form with files: a recording, or pictures that are changed. A larger one gets
+    /// 413. Default: 100MiB.
+    pub upload: Option<Text<Size>>,
+    /// The most bytes of all these forms at the same time. They wait in files without a name, in
+    /// the folder of the ledger or, without a ledger, in the system's folder for temporary files.
+    /// One caller may hold at most as much as is left for the others. If no file can be made there,
+    /// forms stay in memory, and those above 64MiB get 413. Default: 4GiB.
+    pub spool_total: Option<Text<Size>>,
 }
 
 /// Deadlines on the callers' side.

@@ -17,11 +17,12 @@ use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::credential;
 use crate::exchange::outgoing::Outgoing;
+use crate::exchange::upload::Upload;
 use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
-use dialects::usage::Usage;
-use dialects::{AnswerFault, AnswerHeader, Flaws, Framing, Outbound, Recipient};
+use dialects::usage::{Source, Units, Usage};
+use dialects::{AnswerFault, AnswerHeader, Flaws, Framing, Outbound, Recipient, Stream};
 use http::{HeaderMap, StatusCode, header};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -35,6 +36,8 @@ pub(super) struct Opening<'x> {
     pub(super) request: &'x Request,
     pub(super) candidate: &'x Candidate,
     pub(super) said: Outbound,
+    /// The form that is sent, if the request is one.
+    pub(super) upload: Option<Arc<Upload>>,
     pub(super) permit: Arc<Permit>,
     pub(super) total: Instant,
     pub(super) progress: Arc<Progress>,
@@ -99,9 +102,11 @@ impl Opening<'_> {
         let timeouts = self.candidate.timeouts;
         let mut attempt = self.ask(&mut alarm).await?;
         let copied = self.said.copied;
-        self.said.body = Vec::new();
+        (self.said.body, self.upload) = (Vec::new(), None);
         let (status, headers) = attempt.head().await?;
         let kind = ContentKind::of(headers);
+        let front = self.request.envelope.front;
+        let content_type = headers.get(header::CONTENT_TYPE).filter(|_| front.gives_bytes()).cloned();
         let compressed =
             headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
         let dialect = self.candidate.dialect();
@@ -131,6 +136,15 @@ impl Opening<'_> {
             seal: self.request.seal_of(&self.shared.seals, self.candidate).map(|seal| AnswerSeal(Arc::new(seal))),
         };
         match kind {
+            ContentKind::Stream(_) | ContentKind::Other(_) if front.gives_bytes() && !kind.is_page() => {
+                let kind = content_type.as_ref().map(|kind| kind.as_bytes()).unwrap_or_default();
+                let usage = self.estimated(Usage { source: Source::Estimated, ..Usage::default() });
+                let stream = Stream::bytes(kind, usage, self.shared.server.limits.event);
+                self.progress.lock().content_type = content_type;
+                held.shrink(copied);
+                let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
+                self.begin(reading, &mut alarm).await
+            }
             ContentKind::Stream(framing) if stream && framing == dialect.protocol.framing => {
                 let limit = self.shared.server.limits.event;
                 let face = self.request.face_of(self.candidate);
@@ -148,6 +162,12 @@ impl Opening<'_> {
         }
     }
 
+    /// Returns a usage in which what the answer does not say besides tokens is what was asked for.
+    fn estimated(&self, usage: Usage) -> Usage {
+        let is_said = usage.units != Units::NONE || usage.source == Source::None;
+        Usage { units: if is_said { usage.units } else { self.request.envelope.units }, ..usage }
+    }
+
     /// Sends the request, and waits for the head. After a stale connection it tries a fresh one.
     /// This costs no attempt, since the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
@@ -158,6 +178,7 @@ impl Opening<'_> {
             path: &self.said.path,
             headers: &headers,
             body: &self.said.body,
+            upload: self.upload.as_deref(),
             stream: self.request.envelope.stream,
             timeouts: self.candidate.timeouts,
             total: self.total,
@@ -225,7 +246,7 @@ impl Opening<'_> {
         let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
         let read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
         let (answer, kept) = read.map_err(fault)?;
-        let (usage, declined, flaws) = (answer.usage, answer.declined, answer.flaws);
+        let (usage, declined, flaws) = (self.estimated(answer.usage), answer.declined, answer.flaws);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
         if self.candidate.refuses(flaws) {
@@ -299,6 +320,11 @@ enum ContentKind {
 }
 
 impl ContentKind {
+    /// Returns whether this is a web page, which is never an answer.
+    fn is_page(&self) -> bool {
+        matches!(self, ContentKind::Other(name) if name == "text/html")
+    }
+
     fn of(headers: &HeaderMap) -> ContentKind {
         let Some(value) = headers.get(header::CONTENT_TYPE) else { return ContentKind::Json };
         let name = value.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();

@@ -238,6 +238,7 @@ impl<'x> Producer<'x> {
             request: self.request,
             candidate,
             said,
+            upload: self.memory.upload.clone(),
             permit: Arc::new(permit),
             total: self.total(candidate),
             progress: progress.clone(),

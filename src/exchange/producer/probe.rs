@@ -121,6 +121,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         request,
         candidate,
         said,
+        upload: None,
         permit: Arc::new(permit),
         total: began + PATIENCE.min(candidate.timeouts.total),
         progress: Arc::new(Progress::default()),

@@ -2,6 +2,7 @@
 
 use crate::base::lock::Lock;
 use dialects::usage::{Source, Usage};
+use http::HeaderValue;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub(super) struct Progress(Lock<Facts>);
 pub(super) struct Facts {
     /// The upstream's own id for the request.
     pub(super) id: Option<String>,
+    /// The type of the answer, if it passes as it comes.
+    pub(super) content_type: Option<HeaderValue>,
     /// The time until there was a connection.
     pub(super) connected: Option<Duration>,
     /// The time until the upstream began to answer.

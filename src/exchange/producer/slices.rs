@@ -4,7 +4,7 @@
 //! **Invariant:** the caller gets all vectors, or none. What the slices that were answered used
 //! counts, whatever becomes of the others.
 
-use super::{Piece, Producer, ProducerState, Request};
+use super::{Piece, Producer, ProducerState, Request, Sent};
 use crate::account::failure::Failure;
 use crate::base::memory::Held;
 use crate::conf::price::{ShowCost, Usd};
@@ -62,7 +62,8 @@ impl<'x> Producer<'x> {
         let empty = || self.memory.request.beside(0);
         for Slice { request, body, held } in slices {
             let Some(held) = empty().map(|empty| std::mem::replace(held, empty)) else { continue };
-            self.sliced.slices.push(Producer::new(self.shared, request, std::mem::take(body), held, self.own));
+            let sent = Sent { body: std::mem::take(body), upload: None, held };
+            self.sliced.slices.push(Producer::new(self.shared, request, sent, self.own));
         }
         if !self.sliced.slices.is_empty() {
             self.request.meter.sums();

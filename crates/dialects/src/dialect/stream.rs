@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::decoder::{Decoder, EventDecoder};
+use super::raw::PassedBytes;
 use super::translated::Translated;
 use crate::front::{Native, PassedAnswer};
 use crate::neutral::answer::{Draft, Kept};
@@ -37,6 +38,8 @@ enum Conversion {
     Native(Box<NativeStream>),
     /// It is read and written anew.
     Translated(Box<(Decoder, Translated)>),
+    /// All bytes pass as they are.
+    Bytes(Box<PassedBytes>),
 }
 
 /// A stream that passes in a format other than OpenAI's.
@@ -173,6 +176,12 @@ impl Stream {
         Self::new(Conversion::Translated(Box::new((Decoder::new(framing, event_limit), translated))))
     }
 
+    /// Returns an answer of this type at its start, whose bytes pass as they are. `usage` is what
+    /// it uses unless it says so itself; no event may be longer than `event_limit` bytes.
+    pub fn bytes(content_type: &[u8], usage: Usage, event_limit: usize) -> Self {
+        Self::new(Conversion::Bytes(Box::new(PassedBytes::new(content_type, usage, event_limit))))
+    }
+
     fn new(conversion: Conversion) -> Self {
         Self { conversion, is_told: false, has_failed: false }
     }
@@ -185,6 +194,7 @@ impl Stream {
             Conversion::Composed(composed) => composed.decoder.buffered() + composed.draft.kept(),
             Conversion::Native(passed) => passed.decoder.buffered() + passed.passing.last.len(),
             Conversion::Translated(translated) => translated.0.buffered() + translated.1.kept_bytes(),
+            Conversion::Bytes(passed) => passed.buffered(),
         }
     }
 
@@ -222,6 +232,7 @@ impl Stream {
                 self.has_failed = fed.is_err();
                 self.is_told = fed?;
             }
+            Conversion::Bytes(passed) => self.is_told = passed.feed(bytes, out)?,
         }
         Ok(())
     }
@@ -235,6 +246,7 @@ impl Stream {
             Conversion::Composed(composed) => composed.chunks.opened,
             Conversion::Native(passed) => passed.translated.progress().opened,
             Conversion::Translated(translated) => translated.1.progress().opened,
+            Conversion::Bytes(passed) => passed.has_begun,
         }
     }
 
@@ -247,6 +259,7 @@ impl Stream {
             Conversion::Composed(composed) => composed.chunks.declined(),
             Conversion::Native(passed) => passed.translated.progress().declined(),
             Conversion::Translated(translated) => translated.1.progress().declined(),
+            Conversion::Bytes(_) => false,
         }
     }
 
@@ -264,6 +277,7 @@ impl Stream {
             Conversion::Translated(translated) => {
                 self.is_told || (!self.has_failed && translated.1.progress().finished())
             }
+            Conversion::Bytes(_) => self.is_told,
         }
     }
 
@@ -305,6 +319,7 @@ impl Stream {
                     translated.finish(trail)
                 })
             }
+            Conversion::Bytes(passed) => passed.finish(out),
         }
     }
 
@@ -316,6 +331,7 @@ impl Stream {
             Conversion::Composed(composed) => composed.chunks.usage_so_far(),
             Conversion::Native(passed) => passed.translated.progress().usage_so_far(),
             Conversion::Translated(translated) => translated.1.progress().usage_so_far(),
+            Conversion::Bytes(passed) => passed.usage_so_far(),
         }
     }
 
@@ -323,7 +339,7 @@ impl Stream {
     /// number of events so far, in formats that count them: for a stream that cannot go on.
     pub fn so_far(&self) -> (Option<String>, u64) {
         match &self.conversion {
-            Conversion::Passed(..) => (None, 0),
+            Conversion::Passed(..) | Conversion::Bytes(_) => (None, 0),
             Conversion::Composed(composed) => composed.draft.so_far(),
             Conversion::Native(passed) => (passed.translated.so_far().0, passed.passing.events),
             Conversion::Translated(translated) => translated.1.so_far(),
@@ -333,7 +349,7 @@ impl Stream {
     /// Returns the thoughts to keep for the next turn, each time those that came since.
     pub fn kept(&mut self) -> Vec<Kept> {
         match &mut self.conversion {
-            Conversion::Passed(..) | Conversion::Composed(..) => Vec::new(),
+            Conversion::Passed(..) | Conversion::Composed(..) | Conversion::Bytes(_) => Vec::new(),
             Conversion::Native(passed) => passed.translated.kept(),
             Conversion::Translated(translated) => translated.1.kept(),
         }
@@ -347,6 +363,7 @@ impl Stream {
             Conversion::Composed(composed) => composed.chunks.flaws(),
             Conversion::Native(passed) => passed.translated.progress().flaws,
             Conversion::Translated(translated) => translated.1.progress().flaws,
+            Conversion::Bytes(_) => Flaws::default(),
         }
     }
 }
@@ -357,7 +374,7 @@ impl Stream {
     pub(crate) fn chunks(&mut self) -> &mut openai::Chunks {
         match &mut self.conversion {
             Conversion::Passed(passed) => &mut passed.1,
-            Conversion::Composed(..) | Conversion::Native(..) | Conversion::Translated(..) => {
+            Conversion::Composed(..) | Conversion::Native(..) | Conversion::Translated(..) | Conversion::Bytes(_) => {
                 panic!("it is written anew")
             }
         }

@@ -2,11 +2,15 @@
 //! to which requests pass, and whose answers pass back. What is changed is the model, and whether a
 //! stream tells its usage.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
 use super::chat::{errors, models, part, stream_options};
 use super::reading::count::{Read, elements};
 use super::reading::scan::{Scan, number};
 use super::{
-    AroundStream, CHAT, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native, PassedAnswer, PassedRequest,
+    AroundStream, CHAT, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native, PassedAnswer, PassedRequest, form,
     passing, route,
 };
 use crate::neutral::answer::Nothing;
@@ -65,6 +69,72 @@ pub static IMAGES: Front = Front {
         Ok(Envelope { units: Units { images, ..Units::NONE }, ..envelope })
     },
     ..BESIDE
+};
+
+/// Pictures that are changed.
+pub static EDITS: Front = Front {
+    name: "image_edits",
+    route: |path, _| route::fixed(path, "images/edits"),
+    owns: |path| route::fixed(path, "images/edits").is_some(),
+    only: Some(Endpoint::Edits),
+    native: Some(Native { format: "image_edits", ..FORM }),
+    envelope: |body| form::whole(&EDITS, body),
+    ..BESIDE
+};
+
+/// Texts that are spoken.
+pub static SPEECH: Front = Front {
+    name: "speech",
+    route: |path, _| route::fixed(path, "audio/speech"),
+    owns: |path| route::fixed(path, "audio/speech").is_some(),
+    only: Some(Endpoint::Speech),
+    native: Some(Native { format: "speech", ..NATIVE }),
+    // Nothing may be written into sound.
+    envelope: |body| {
+        let envelope = read(body, &SPEECH, &["input"])?;
+        let input = serde_json::from_slice::<Spoken<'_>>(body).map(|spoken| spoken.input).unwrap_or_default();
+        let characters = u32::try_from(input.chars().count()).unwrap_or(u32::MAX);
+        Ok(Envelope { stream: false, units: Units { characters, ..Units::NONE }, ..envelope })
+    },
+    ..BESIDE
+};
+
+/// A request whose text is spoken.
+#[derive(Deserialize)]
+struct Spoken<'a> {
+    #[serde(borrow)]
+    input: Cow<'a, str>,
+}
+
+/// The text of a recording.
+pub static TRANSCRIPTIONS: Front = Front {
+    name: "transcriptions",
+    route: |path, _| route::fixed(path, "audio/transcriptions"),
+    owns: |path| route::fixed(path, "audio/transcriptions").is_some(),
+    only: Some(Endpoint::Transcriptions),
+    native: Some(Native { format: "transcriptions", ..FORM }),
+    envelope: |body| form::whole(&TRANSCRIPTIONS, body),
+    ..BESIDE
+};
+
+/// The same in English.
+pub static TRANSLATIONS: Front = Front {
+    name: "translations",
+    route: |path, _| route::fixed(path, "audio/translations"),
+    owns: |path| route::fixed(path, "audio/translations").is_some(),
+    only: Some(Endpoint::Translations),
+    native: Some(Native { format: "translations", ..FORM }),
+    envelope: |body| form::whole(&TRANSLATIONS, body),
+    ..BESIDE
+};
+
+/// How forms pass: what is written is the name of the model alone.
+const FORM: Native = Native {
+    request: |job, edits| {
+        edits.replace(job.envelope.places.model.clone(), job.model.as_bytes().to_vec());
+        Ok(Losses::default())
+    },
+    ..NATIVE
 };
 
 /// What these doors have in common.

@@ -9,6 +9,7 @@ pub(crate) mod chat;
 mod contents;
 mod embeddings;
 mod envelope;
+pub mod form;
 mod gemini;
 mod messages;
 mod models;
@@ -27,7 +28,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub use beside::{COMPLETIONS, IMAGES, MODERATIONS, RERANK};
+pub use beside::{COMPLETIONS, EDITS, IMAGES, MODERATIONS, RERANK, SPEECH, TRANSCRIPTIONS, TRANSLATIONS};
 pub use chat::CHAT;
 pub use contents::Contents;
 pub use embeddings::EMBEDDINGS;
@@ -173,7 +174,7 @@ pub(crate) struct PassedRequest<'a> {
 pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY];
 
 /// Every front door.
-pub static DOORS: [&Front; 12] = [
+pub static DOORS: [&Front; 16] = [
     &CHAT,
     &MESSAGES,
     &RESPONSES,
@@ -186,6 +187,10 @@ pub static DOORS: [&Front; 12] = [
     &EMBEDDINGS,
     &GEMINI_EMBED,
     &GEMINI_EMBEDS,
+    &EDITS,
+    &SPEECH,
+    &TRANSCRIPTIONS,
+    &TRANSLATIONS,
 ];
 
 /// What is read of a request besides its path and its body.

@@ -111,6 +111,16 @@ impl Endpoint {
         self != Endpoint::Embeddings
     }
 
+    /// Returns whether its requests are forms, which may have large files.
+    pub fn takes_forms(self) -> bool {
+        matches!(self, Endpoint::Edits | Endpoint::Transcriptions | Endpoint::Translations)
+    }
+
+    /// Returns whether its answers may be other than JSON: they then pass as they come.
+    pub fn gives_bytes(self) -> bool {
+        self.takes_forms() || matches!(self, Endpoint::Images | Endpoint::Speech)
+    }
+
     /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
     /// gets as many.
     pub fn least_tokens(self) -> u64 {

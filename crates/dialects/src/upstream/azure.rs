@@ -27,13 +27,15 @@ pub static PROTOCOL: Protocol = Protocol {
             (Endpoint::Completions, &COMPLETIONS),
             (Endpoint::Embeddings, &EMBEDDINGS),
             (Endpoint::Images, &IMAGES),
+            (Endpoint::Edits, &EDITS),
+            (Endpoint::Speech, &SPEECH),
+            (Endpoint::Transcriptions, &TRANSCRIPTIONS),
+            (Endpoint::Translations, &TRANSLATIONS),
         ],
         // An older version may not have the newer endpoint.
         usual: |settings, _| match settings.version.as_deref().and_then(date) {
-            None => {
-                &[Endpoint::Chat, Endpoint::Responses, Endpoint::Completions, Endpoint::Embeddings, Endpoint::Images]
-            }
-            Some(_) => &[Endpoint::Chat, Endpoint::Completions, Endpoint::Embeddings, Endpoint::Images],
+            None => &KINDS,
+            Some(_) => &OLDER,
         },
         ..ENDPOINTS
     },
@@ -69,6 +71,48 @@ static EMBEDDINGS: Protocol = Protocol {
     name: openai::embed::EMBEDDINGS.name,
     path: |settings, model, _| path_to("/embeddings", settings.version.as_deref(), model).into(),
     translation: openai::embed::EMBEDDINGS.translation,
+    ..PROTOCOL
+};
+
+/// The kinds of endpoint that the servers have.
+static KINDS: [Endpoint; 9] = {
+    use Endpoint::*;
+    [Chat, Responses, Completions, Embeddings, Images, Edits, Speech, Transcriptions, Translations]
+};
+static OLDER: [Endpoint; 8] = {
+    use Endpoint::*;
+    [Chat, Completions, Embeddings, Images, Edits, Speech, Transcriptions, Translations]
+};
+
+/// Azure OpenAI's pictures that are changed.
+static EDITS: Protocol = Protocol {
+    name: openai::beside::EDITS.name,
+    path: |settings, model, _| path_to("/images/edits", settings.version.as_deref(), model).into(),
+    translation: openai::beside::EDITS.translation,
+    ..PROTOCOL
+};
+
+/// Azure OpenAI's speech.
+static SPEECH: Protocol = Protocol {
+    name: openai::beside::SPEECH.name,
+    path: |settings, model, _| path_to("/audio/speech", settings.version.as_deref(), model).into(),
+    translation: openai::beside::SPEECH.translation,
+    ..PROTOCOL
+};
+
+/// Azure OpenAI's texts of recordings.
+static TRANSCRIPTIONS: Protocol = Protocol {
+    name: openai::beside::TRANSCRIPTIONS.name,
+    path: |settings, model, _| path_to("/audio/transcriptions", settings.version.as_deref(), model).into(),
+    translation: openai::beside::TRANSCRIPTIONS.translation,
+    ..PROTOCOL
+};
+
+/// The same in English.
+static TRANSLATIONS: Protocol = Protocol {
+    name: openai::beside::TRANSLATIONS.name,
+    path: |settings, model, _| path_to("/audio/translations", settings.version.as_deref(), model).into(),
+    translation: openai::beside::TRANSLATIONS.translation,
     ..PROTOCOL
 };
 

@@ -34,22 +34,22 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 /// The kinds of endpoint that it has beside chat.
-const OTHERS: [(Endpoint, &Protocol); 5] = [
+const OTHERS: [(Endpoint, &Protocol); 9] = [
     (Endpoint::Completions, &openai::beside::COMPLETIONS),
     (Endpoint::Embeddings, &openai::embed::EMBEDDINGS),
     (Endpoint::Rerank, &openai::beside::RERANK),
     (Endpoint::Moderations, &openai::beside::MODERATIONS),
     (Endpoint::Images, &openai::beside::IMAGES),
+    (Endpoint::Edits, &openai::beside::EDITS),
+    (Endpoint::Speech, &openai::beside::SPEECH),
+    (Endpoint::Transcriptions, &openai::beside::TRANSCRIPTIONS),
+    (Endpoint::Translations, &openai::beside::TRANSLATIONS),
 ];
 /// All kinds of endpoint that it has.
-const SERVED: [Endpoint; 6] = [
-    Endpoint::Chat,
-    Endpoint::Completions,
-    Endpoint::Embeddings,
-    Endpoint::Rerank,
-    Endpoint::Moderations,
-    Endpoint::Images,
-];
+const SERVED: [Endpoint; 10] = {
+    use Endpoint::*;
+    [Chat, Completions, Embeddings, Rerank, Moderations, Images, Edits, Speech, Transcriptions, Translations]
+};
 
 /// The pause before the first word of the slow model: longer than callers wait for a sign of life.
 const SLOW: Duration = Duration::from_secs(30);

@@ -6,6 +6,7 @@
 pub mod frames;
 pub mod json;
 pub mod lines;
+pub mod multipart;
 pub mod percent;
 pub mod splice;
 pub mod sse;

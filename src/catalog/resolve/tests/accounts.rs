@@ -544,7 +544,7 @@ fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
     check_account(
         &format!("{{dialect: azure, {azure}, serves: [messages]}}"),
         &[
-            ".serves[0]: no such kind of endpoint; allowed: chat, responses, completions, embeddings, images (column 87)",
+            ".serves[0]: no such kind of endpoint; allowed: chat, responses, completions, embeddings, images, image_edits, speech, transcriptions, 1 more (column 87)",
         ],
     );
     check_account(

@@ -23,6 +23,7 @@ fn only_the_model_changes() {
         (&RERANK, r#""query":"q","documents":["a",{"text":"b"}],"top_n":1"#),
         (&MODERATIONS, r#""input":"x","new":{"a":"mine"}"#),
         (&IMAGES, r#""prompt":"a cat","size":"1x1""#),
+        (&SPEECH, r#""input":"hello","voice":"alloy","stream_format":"sse","stream":true"#),
     ] {
         let body = |model: &str| format!(r#"{{ "model" :"{model}", {more}}}"#);
         assert_eq!(sent(front, &body("mine"), true), body("up"));
@@ -62,4 +63,23 @@ fn the_envelope_has_what_it_may_cost() {
         let fault = envelope(front, body).unwrap_err();
         assert_eq!((fault.param.as_deref(), fault.code), (Some(param), code), "{body}");
     }
+}
+
+#[test]
+fn of_a_form_only_the_name_is_written() {
+    for front in [&EDITS, &TRANSCRIPTIONS, &TRANSLATIONS] {
+        for (mine, place) in [("mine", 0..4), ("", 0..0)] {
+            let mut envelope = Envelope { model: "mine".to_owned(), ..Envelope::new(front) };
+            envelope.places.model = place;
+            let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
+            let body = Bytes::from_static(mine.as_bytes());
+            let outbound = dialect.write(&Translate::new(&body, &envelope, "up \"x\"")).unwrap();
+            assert_eq!(outbound.body.concat(), b"up \"x\"", "no JSON");
+        }
+        assert!(front.is_form() && front.gives_bytes());
+    }
+    assert!(!SPEECH.is_form() && SPEECH.gives_bytes() && !RERANK.gives_bytes());
+    let spoken = envelope(&SPEECH, r#"{"model":"m","input":"h\u00e9llo","stream":true}"#).unwrap();
+    assert_eq!((spoken.prompt_bytes, spoken.stream), (6, false), "nothing is written into sound");
+    assert_eq!(spoken.units.characters, 5);
 }

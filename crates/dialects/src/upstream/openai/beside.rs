@@ -2,13 +2,14 @@
 //! answers pass. Of an answer it is only read whether it is one, and what it used.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::error::hidden;
-use crate::neutral::usage::Units;
+use crate::neutral::usage::{MOST, Source, Units, Usage};
 use crate::neutral::{AnswerFault, Emit, Event, Field, FieldRefused, Finish, Reader, StreamFault, Tokens};
 use crate::upstream::shared::lenient::{Count, Object, counts};
 use crate::upstream::shared::text::Text;
@@ -19,7 +20,7 @@ pub(crate) static COMPLETIONS: Protocol = Protocol {
     name: "completions",
     path: |_, _, _| Cow::Borrowed("/completions"),
     translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| answer.choices, emit),
+        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.choices, '['), emit),
         reader: |_| Box::new(Continuation::default()),
         ..passing("completions")
     }),
@@ -31,7 +32,7 @@ pub(crate) static RERANK: Protocol = Protocol {
     name: "rerank",
     path: |_, _, _| Cow::Borrowed("/rerank"),
     translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| answer.results, emit),
+        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.results, '['), emit),
         ..passing("rerank")
     }),
     ..super::PROTOCOL
@@ -42,7 +43,7 @@ pub(crate) static MODERATIONS: Protocol = Protocol {
     name: "moderations",
     path: |_, _, _| Cow::Borrowed("/moderations"),
     translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| answer.results, emit),
+        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.results, '['), emit),
         ..passing("moderations")
     }),
     ..super::PROTOCOL
@@ -53,11 +54,69 @@ pub(crate) static IMAGES: Protocol = Protocol {
     name: "images",
     path: |_, _, _| Cow::Borrowed("/images/generations"),
     translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| answer.data, emit),
+        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit),
         ..passing("images")
     }),
     ..super::PROTOCOL
 };
+
+/// Pictures that are changed.
+pub(crate) static EDITS: Protocol = Protocol {
+    name: "image_edits",
+    path: |_, _, _| Cow::Borrowed("/images/edits"),
+    translation: Some(Translation { answer: IMAGES_ANSWER, ..passing("image_edits") }),
+    ..super::PROTOCOL
+};
+
+/// Texts that are spoken.
+pub(crate) static SPEECH: Protocol = Protocol {
+    name: "speech",
+    path: |_, _, _| Cow::Borrowed("/audio/speech"),
+    translation: Some(Translation { answer: |_, body, emit| Answer::read(body, |_| false, emit), ..passing("speech") }),
+    ..super::PROTOCOL
+};
+
+/// The text of a recording.
+pub(crate) static TRANSCRIPTIONS: Protocol = Protocol {
+    name: "transcriptions",
+    path: |_, _, _| Cow::Borrowed("/audio/transcriptions"),
+    translation: Some(Translation { answer: TEXT_ANSWER, ..passing("transcriptions") }),
+    ..super::PROTOCOL
+};
+
+/// The same in English.
+pub(crate) static TRANSLATIONS: Protocol = Protocol {
+    name: "translations",
+    path: |_, _, _| Cow::Borrowed("/audio/translations"),
+    translation: Some(Translation { answer: TEXT_ANSWER, ..passing("translations") }),
+    ..super::PROTOCOL
+};
+
+type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
+const IMAGES_ANSWER: ReadAnswer = |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit);
+const TEXT_ANSWER: ReadAnswer = |_, body, emit| Answer::read(body, |answer| begins(answer.text, '"'), emit);
+
+/// Reads an event of an answer that passes: an error, or what was used.
+pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<(), StreamFault> {
+    let has = |word: &[u8]| memchr::memmem::find(data, word).is_some();
+    if has(b"\"error\"")
+        && let Some(error) = hidden(data)
+    {
+        return Err(StreamFault::Upstream(error));
+    }
+    let counts = has(b"\"usage\"").then(|| serde_json::from_slice::<Object<Answer<'_>>>(data).ok()?.0.usage).flatten();
+    let Some(counts) = counts else { return Ok(()) };
+    if counts.seconds > 0 {
+        usage.units.millis = counts.seconds;
+    }
+    let tokens = counts.tokens();
+    let most = tokens.prompt.max(tokens.completion);
+    if most.is_some_and(|most| most <= MOST) {
+        let (prompt, completion) = (tokens.prompt.unwrap_or(0), tokens.completion.unwrap_or(0));
+        *usage = Usage { prompt, completion, source: Source::Reported, ..*usage };
+    }
+    Ok(())
+}
 
 /// Returns the translation of an endpoint whose requests only pass.
 pub(crate) const fn passing(format: &'static str) -> Translation {
@@ -84,6 +143,10 @@ struct Answer<'a> {
     results: Option<&'a RawValue>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(deserialize_with = "millis")]
+    duration: u32,
     #[serde(deserialize_with = "counts")]
     usage: Option<Counts>,
     /// Cohere counts here.
@@ -112,6 +175,11 @@ struct Billed {
     search_units: Count,
 }
 
+/// Returns whether a value is there, and begins so.
+fn begins(value: Option<&RawValue>, with: char) -> bool {
+    value.is_some_and(|value| value.get().starts_with(with))
+}
+
 /// Counts in the words of several servers.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -121,6 +189,16 @@ struct Counts {
     completion_tokens: Count,
     output_tokens: Count,
     total_tokens: Count,
+    #[serde(deserialize_with = "millis")]
+    seconds: u32,
+}
+
+/// Reads seconds, as a number or a text. What is none is 0.
+fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()).unwrap_or(0.0);
+    let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    Ok(u32::try_from(length.as_millis()).unwrap_or(0))
 }
 
 impl Counts {
@@ -133,18 +211,13 @@ impl Counts {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads a whole answer. `list` returns what makes it one.
-    fn read(
-        body: &'a [u8],
-        list: impl FnOnce(&Answer<'a>) -> Option<&'a RawValue>,
-        emit: Emit<'_>,
-    ) -> Result<(), AnswerFault> {
+    /// Reads a whole answer. `is_one` returns whether it has what makes it one.
+    fn read(body: &'a [u8], is_one: impl FnOnce(&Answer<'a>) -> bool, emit: Emit<'_>) -> Result<(), AnswerFault> {
         let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
         let answer: Object<Answer<'a>> =
             serde_json::from_slice(body).map_err(|_| AnswerFault::Nonsense("the answer is no object of JSON"))?;
-        let is_list = |list: Option<&RawValue>| list.is_some_and(|list| list.get().starts_with('['));
-        if !is_list(list(&answer)) {
-            let nonsense = AnswerFault::Nonsense("the answer has no list of results");
+        if !is_one(&answer) {
+            let nonsense = AnswerFault::Nonsense("the answer has no list of results, and no text");
             return Err(hidden(body).map_or(nonsense, AnswerFault::Upstream));
         }
         // What is not written token by token has no completion.
@@ -159,6 +232,11 @@ impl<'a> Answer<'a> {
         if let Some(images) = answer.data.and_then(|data| serde_json::from_str::<Vec<IgnoredAny>>(data.get()).ok()) {
             let images = u32::try_from(images.len()).unwrap_or(u32::MAX);
             emit(Event::Units(Units { images, ..Units::NONE }));
+        }
+        let charged = answer.usage.as_ref().map_or(0, |usage| usage.seconds);
+        let millis = if charged > 0 { charged } else { answer.duration };
+        if millis > 0 {
+            emit(Event::Units(Units { millis, ..Units::NONE }));
         }
         if let Some(choices) = answer.choices {
             let choices: Vec<Object<Choice<'_>>> = serde_json::from_str(choices.get())

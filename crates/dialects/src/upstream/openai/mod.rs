@@ -64,6 +64,10 @@ pub static PROTOCOL: Protocol = Protocol {
             (Endpoint::Rerank, &beside::RERANK),
             (Endpoint::Moderations, &beside::MODERATIONS),
             (Endpoint::Images, &beside::IMAGES),
+            (Endpoint::Edits, &beside::EDITS),
+            (Endpoint::Speech, &beside::SPEECH),
+            (Endpoint::Transcriptions, &beside::TRANSCRIPTIONS),
+            (Endpoint::Translations, &beside::TRANSLATIONS),
         ],
         usual: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
         listing: Some(ModelListing { path: |base| format!("{base}/models"), next: "", before: "" }),
@@ -76,23 +80,15 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 /// The kinds of endpoint that OpenAI's own servers have.
-const OF_OPENAI: [Endpoint; 6] = [
-    Endpoint::Chat,
-    Endpoint::Responses,
-    Endpoint::Completions,
-    Endpoint::Embeddings,
-    Endpoint::Moderations,
-    Endpoint::Images,
-];
+const OF_OPENAI: [Endpoint; 10] = {
+    use Endpoint::*;
+    [Chat, Responses, Completions, Embeddings, Moderations, Images, Edits, Speech, Transcriptions, Translations]
+};
 /// The kinds that a server of others may have. Nobody knows which it has before it is asked.
-const OF_OTHERS: [Endpoint; 6] = [
-    Endpoint::Chat,
-    Endpoint::Completions,
-    Endpoint::Embeddings,
-    Endpoint::Rerank,
-    Endpoint::Moderations,
-    Endpoint::Images,
-];
+const OF_OTHERS: [Endpoint; 10] = {
+    use Endpoint::*;
+    [Chat, Completions, Embeddings, Rerank, Moderations, Images, Edits, Speech, Transcriptions, Translations]
+};
 
 /// Returns whether a host is one of OpenAI's own, in any region.
 fn is_own(host: &str) -> bool {

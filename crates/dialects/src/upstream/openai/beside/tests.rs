@@ -1,5 +1,6 @@
 use super::*;
 use crate::front::{COMPLETIONS as TEXTS, IMAGES as PICTURES, MODERATIONS as HARM, RERANK as RANKS};
+use crate::front::{EDITS as CHANGED, SPEECH as SPOKEN, TRANSCRIPTIONS as TEXTS_OF_SOUND, TRANSLATIONS as ENGLISH};
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::usage::{Source, Usage};
 use crate::upstream::openai;
@@ -40,6 +41,49 @@ fn each_kind_has_a_path_and_an_answer_of_its_own() {
         }
         let failed = answer(front, r#"{"error":{"message":"no","code":"rate_limit_exceeded"}}"#);
         assert!(matches!(failed, Err(AnswerFault::Upstream(error)) if error.message == "no"));
+    }
+}
+
+#[test]
+fn a_recording_has_a_text_and_sound_is_no_json() {
+    for front in [&TEXTS_OF_SOUND, &ENGLISH] {
+        let body = r#"{"text":"héllo","segments":[],"usage":{"type":"tokens","input_tokens":14,"output_tokens":5}}"#;
+        let (told, used) = answer(front, body).unwrap();
+        assert_eq!((&*told, used.prompt, used.completion, used.source), (body, 14, 5, Source::Reported));
+        assert_eq!(answer(front, r#"{"text":""}"#).map(|(told, _)| told).as_deref(), Ok(r#"{"text":""}"#));
+        assert!(matches!(answer(front, r#"{"data":"x"}"#), Err(AnswerFault::Nonsense(_))));
+    }
+    for (length, millis) in [
+        (r#""usage":{"type":"duration","seconds":9},"duration":8.47"#, 9_000),
+        (r#""duration":8.47"#, 8_470),
+        (r#""duration":"8.5""#, 8_500),
+        (r#""duration":-1"#, 0),
+        (r#""duration":1e300"#, 0),
+        (r#""duration":{},"usage":{"seconds":[]}"#, 0),
+    ] {
+        let (_, used) = answer(&ENGLISH, &format!(r#"{{"text":"x",{length}}}"#)).unwrap();
+        assert_eq!((used.units.millis, used.completion), (millis, 0), "{length}");
+    }
+    let (_, used) = answer(&CHANGED, r#"{"data":[{},{}]}"#).unwrap();
+    assert_eq!(used.units.images, 2);
+    assert!(matches!(answer(&SPOKEN, r#"{"text":"x"}"#), Err(AnswerFault::Nonsense(_))));
+    assert!(matches!(answer(&SPOKEN, r#"{"error":{"message":"no"}}"#), Err(AnswerFault::Upstream(_))));
+    for (front, path) in [
+        (&CHANGED, "images/edits"),
+        (&SPOKEN, "audio/speech"),
+        (&TEXTS_OF_SOUND, "audio/transcriptions"),
+        (&ENGLISH, "audio/translations"),
+    ] {
+        let (kind, settings) = (front.only.unwrap(), |version: &str| crate::Settings {
+            version: Some(version.into()),
+            ..crate::Settings::NONE
+        });
+        let at = |dialect: &Dialect, settings| (dialect.at(kind).protocol.path)(settings, "my m", false).into_owned();
+        assert_eq!(at(&Dialect::from(&openai::PROTOCOL), &crate::Settings::NONE), format!("/{path}"));
+        let azure = Dialect::from(&crate::upstream::azure::PROTOCOL);
+        assert_eq!(at(&azure, &crate::Settings::NONE), format!("/openai/v1/{path}"));
+        let expected = format!("/openai/deployments/my%20m/{path}?api-version=2024-10-21");
+        assert_eq!(at(&azure, &settings("2024-10-21")), expected);
     }
 }
 

@@ -1,0 +1,156 @@
+//! An answer whose bytes pass as they are: sound, a text, or events of which only the usage and an
+//! error are read.
+
+use super::decoder::EventDecoder;
+use crate::neutral::StreamFault;
+use crate::neutral::usage::Usage;
+use crate::upstream::openai::beside;
+
+/// An answer that passes.
+#[derive(Debug)]
+pub(super) struct PassedBytes {
+    /// Reads the events, if the answer has some. They leave as whole ones.
+    events: Option<EventDecoder>,
+    /// The beginning of an event.
+    held: Vec<u8>,
+    /// What was used.
+    usage: Usage,
+    /// True if some of the answer has come.
+    pub(super) has_begun: bool,
+    /// True if an empty answer is one, as that of silence.
+    may_be_empty: bool,
+}
+
+impl PassedBytes {
+    /// Begins to pass an answer of this type. No event may be longer than `event_limit` bytes.
+    pub(super) fn new(content_type: &[u8], usage: Usage, event_limit: usize) -> PassedBytes {
+        let kind = content_type.to_ascii_lowercase();
+        let is_events = kind.starts_with(b"text/event-stream");
+        PassedBytes {
+            events: is_events.then(|| EventDecoder::new(event_limit)),
+            held: Vec::new(),
+            usage,
+            has_begun: false,
+            may_be_empty: kind.starts_with(b"text/") && !is_events,
+        }
+    }
+
+    /// Returns how many bytes are held.
+    pub(super) fn buffered(&self) -> usize {
+        self.events.as_ref().map_or(0, EventDecoder::buffered) + self.held.len()
+    }
+
+    /// Takes bytes. Returns whether the answer is told.
+    pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        let Some(events) = &mut self.events else {
+            self.has_begun |= !bytes.is_empty();
+            out.extend_from_slice(bytes);
+            return Ok(false);
+        };
+        let (usage, has_begun) = (&mut self.usage, &mut self.has_begun);
+        let is_told = events.feed(bytes, |_, data| event(data, usage, has_begun))?;
+        self.held.extend_from_slice(bytes);
+        let whole = if is_told { self.held.len() } else { end_of_events(&self.held) };
+        out.extend(self.held.drain(..whole));
+        Ok(is_told)
+    }
+
+    /// Returns what was used so far: nothing, before the answer has begun.
+    pub(super) fn usage_so_far(&self) -> Usage {
+        if self.has_begun { self.usage } else { Usage::default() }
+    }
+
+    /// Ends the answer.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+        if let Some(events) = &mut self.events {
+            let (usage, has_begun) = (&mut self.usage, &mut self.has_begun);
+            events.finish(|_, data| event(data, usage, has_begun))?;
+        }
+        if !self.has_begun && !self.may_be_empty {
+            return Err(StreamFault::Broken("an empty answer"));
+        }
+        out.append(&mut self.held);
+        Ok(self.usage)
+    }
+}
+
+/// Reads an event. Returns whether the answer is told.
+fn event(data: &[u8], usage: &mut Usage, has_begun: &mut bool) -> Result<bool, StreamFault> {
+    beside::passing_event(data, usage)?;
+    *has_begun = true;
+    Ok(data.trim_ascii() == b"[DONE]")
+}
+
+/// Returns the place after the last whole event: a line end, and an empty line.
+fn end_of_events(text: &[u8]) -> usize {
+    let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
+    ends.iter().filter_map(|end| Some(memchr::memmem::rfind(text, end)? + end.len())).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Stream;
+    use crate::neutral::usage::Source;
+
+    const EVENTS: &str = "event: transcript.text.delta\ndata: {\"type\":\"transcript.text.delta\",\"delta\":\"a\"}\n\n\
+        data: {\"type\":\"transcript.text.done\",\"text\":\"a\",\"usage\":{\"type\":\"tokens\",\"input_tokens\":14,\
+        \"output_tokens\":5,\"total_tokens\":19}}\r\n\r\n";
+
+    fn pass(kind: &str, text: &[u8], size: usize) -> Result<(Vec<u8>, Usage, bool), StreamFault> {
+        let mut stream = Stream::bytes(kind.as_bytes(), Usage::default(), 1 << 12);
+        let mut out = Vec::new();
+        for piece in text.chunks(size) {
+            assert_eq!(stream.opened(), !out.is_empty() || stream.opened());
+            stream.feed(piece, &mut out)?;
+        }
+        let opened = stream.opened();
+        stream.finish(&mut out, None).map(|usage| (out, usage, opened))
+    }
+
+    #[test]
+    fn bytes_pass_however_they_are_cut() {
+        let sound: Vec<u8> = (0..=255).cycle().take(5_000).collect();
+        for size in [1, 2, 7, 4_096, 5_000] {
+            assert_eq!(pass("audio/mpeg", &sound, size), Ok((sound.clone(), Usage::default(), true)));
+            let (out, usage, opened) = pass("Text/Event-Stream; charset=utf-8", EVENTS.as_bytes(), size).unwrap();
+            assert!(out == EVENTS.as_bytes() && opened);
+            assert_eq!((usage.prompt, usage.completion, usage.source), (14, 5, Source::Reported));
+        }
+    }
+
+    #[test]
+    fn the_length_of_sound_is_said_in_the_last_event() {
+        let asked = Usage { source: Source::Estimated, ..Usage::default() };
+        let mut stream = Stream::bytes(b"text/event-stream", asked, 1 << 12);
+        assert_eq!(stream.usage_so_far(), Usage::default(), "nothing has come");
+        let done = b"data: {\"type\":\"transcript.text.done\",\"usage\":{\"type\":\"duration\",\"seconds\":7}}\n\n";
+        stream.feed(done, &mut Vec::new()).unwrap();
+        let usage = stream.usage_so_far();
+        assert_eq!((usage.units.millis, usage.source), (7_000, Source::Estimated));
+    }
+
+    #[test]
+    fn events_leave_whole() {
+        let mut stream = Stream::bytes(b"text/event-stream", Usage::default(), 1 << 12);
+        let (mut out, half) = (Vec::new(), EVENTS.find("data: {\"type\":\"transcript.text.done").unwrap());
+        stream.feed(&EVENTS.as_bytes()[..half + 20], &mut out).unwrap();
+        assert_eq!(out, EVENTS.as_bytes()[..half]);
+        assert_eq!(stream.buffered() > 20, stream.buffered() > 0);
+        stream.feed(&EVENTS.as_bytes()[half + 20..], &mut out).unwrap();
+        assert!(out == EVENTS.as_bytes() && !stream.done() && !stream.whole());
+        stream.feed(b"data: [DONE]\n\ndata: more\n\n", &mut out).unwrap();
+        assert!(stream.done() && stream.whole());
+    }
+
+    #[test]
+    fn an_error_and_nothing_at_all_are_no_answer() {
+        let error = "data: {\"error\":{\"message\":\"no\",\"code\":\"x\"}}\n\n";
+        assert!(matches!(pass("text/event-stream", error.as_bytes(), 9), Err(StreamFault::Upstream(_))));
+        assert!(pass("text/event-stream", b": comment\n\n", 9).is_err());
+        assert!(pass("audio/wav", b"", 9).is_err());
+        assert_eq!(pass("text/plain; charset=utf-8", b"", 9), Ok((Vec::new(), Usage::default(), false)));
+        let long = format!("data: {}\n\n", "x".repeat(1 << 13));
+        assert!(pass("text/event-stream", long.as_bytes(), 100).is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! Reads a form: its files go to the spool, and the few fields that decide where it goes are read
+//! on the way.
+
+use super::{Incoming, Refusal, What, declared};
+use crate::base::memory::Held;
+use crate::desk::{Desk, ask};
+use crate::exchange::upload::Upload;
+use crate::limits::KeyScopes;
+use dialects::front::{Asked, Envelope, Front, form};
+use dialects::wire::multipart::{self, FormScanner};
+use http::header;
+use pingora_proxy::Session;
+
+impl Desk {
+    /// Reads a form, and what decides where it goes. `asked` is what the path says of it. The key
+    /// and the limits were checked before: an upload is long.
+    pub(in crate::desk) async fn upload(
+        &self,
+        session: &mut Session,
+        scopes: &KeyScopes,
+        front: &'static Front,
+        asked: Asked,
+    ) -> Result<(Envelope, Upload, Held), Refusal> {
+        let headers = &session.req_header().headers;
+        if headers
+            .get(header::CONTENT_ENCODING)
+            .is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+        {
+            return Err(Refusal::new(What::UnsupportedMedia, "A form must be sent uncompressed."));
+        }
+        let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
+        let boundary = multipart::boundary(kind).ok_or_else(|| {
+            let message = "Send a form here, with the header `content-type: multipart/form-data; boundary=…`.";
+            Refusal::new(What::UnsupportedMedia, message)
+        })?;
+        let boundary = boundary.map_err(|why| ask::unreadable(form::broken(why)))?.to_owned();
+        let limit = self.spool.largest(self.settings.limits.upload);
+        let declared = declared(session, limit)?;
+        let mut held = self.memory.open(&scopes.purse);
+        let (mut spooling, mut room) = self.spool.begin(&scopes.spool);
+        if !room.grow(declared) {
+            return Err(no_room());
+        }
+        let mut incoming = Incoming::begin(self, session, limit).await?;
+        let mut scanner = FormScanner::new(&boundary, form::FIELDS);
+        while let Some(chunk) = incoming.next().await? {
+            scanner.feed(&chunk).map_err(|fault| ask::unreadable(form::fault(fault)))?;
+            if !room.hold(declared.max(incoming.so_far)) {
+                return Err(no_room());
+            }
+            spooling.put(&chunk).await.map_err(|why| {
+                log::error!("an upload could not be written to the spool: {why}");
+                no_room()
+            })?;
+            if !held.hold(spooling.in_memory()) {
+                return Err(Refusal::no_room());
+            }
+        }
+        let fields = scanner.finish().map_err(|fault| ask::unreadable(form::fault(fault)))?;
+        let (envelope, place) = form::envelope(front, fields, asked, incoming.so_far).map_err(ask::unreadable)?;
+        Ok((envelope, Upload::new(spooling.end(), &boundary, place, room), held))
+    }
+}
+
+fn no_room() -> Refusal {
+    let message = "The gateway has no room left for this upload, or this caller's part of the room is used up. Try again shortly.";
+    Refusal::new(What::NoCapacity, message).retry_after(1)
+}

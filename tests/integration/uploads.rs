@@ -1,0 +1,340 @@
+//! Forms with files, and answers that are no JSON: what passes, from the spool and back.
+
+use serde_json::json;
+
+use crate::support::canary::KEY;
+use crate::support::client::{End, Response, request};
+use crate::support::tls::Ca;
+use crate::support::{Catalog, Gateway, Mock, Script, run, run_within};
+
+const MIB: usize = 1 << 20;
+const KIND: &str = "multipart/form-data; boundary=----form-0123456789";
+
+fn part(name: &str, file: Option<&str>, content: &[u8]) -> Vec<u8> {
+    let file = file.map(|name| format!("; filename=\"{name}\"\r\nContent-Type: audio/wav")).unwrap_or_default();
+    let head = format!("------form-0123456789\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
+    [head.as_bytes(), content, b"\r\n"].concat()
+}
+
+fn form(parts: &[Vec<u8>]) -> Vec<u8> {
+    [&parts.concat()[..], b"------form-0123456789--\r\n"].concat()
+}
+
+/// A form with a recording of so many bytes, in which nothing repeats soon.
+fn recording(model: &str, length: usize) -> Vec<u8> {
+    let sound: Vec<u8> = (0..length as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    form(&[part("file", Some("a.wav"), &sound), part("model", None, model.as_bytes()), part("language", None, b"en")])
+}
+
+fn post_as(key: &str, path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let bearer = format!("Bearer {key}");
+    request("POST", path, &[("authorization", bearer.as_str()), ("content-type", kind)], body)
+}
+
+async fn send(gateway: &Gateway, path: &str, body: &[u8]) -> Response {
+    gateway.raw(post_as(KEY, path, KIND, body)).await
+}
+
+async fn speak(gateway: &Gateway) -> Response {
+    let body = json!({"model": "m", "input": "hello", "voice": "alloy"}).to_string();
+    gateway.raw(post_as(KEY, "/v1/audio/speech", "application/json", body.as_bytes())).await
+}
+
+fn text() -> Script {
+    let usage = json!({"type": "tokens", "input_tokens": 14, "output_tokens": 5, "total_tokens": 19});
+    Script::json(200, &json!({"text": "hello", "usage": usage}))
+}
+
+#[test]
+fn a_form_passes_but_for_the_model() {
+    run(async {
+        let ca = Ca::new();
+        let (mock, http2) = (Mock::start().await, Mock::h2(&ca.leaf()).await);
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .account_with("b", &http2, "tls: { ca: ca.pem }")
+            .model("m", &["a=whisper-large"])
+            .model("n", &["b=up"]);
+        let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
+        for (model, mock, upstream) in [("m", &mock, "whisper-large"), ("n", &http2, "up")] {
+            mock.always(text());
+            for (door, length) in [("transcriptions", 0), ("translations", 3_000), ("transcriptions", 3 * MIB + 17)] {
+                let path = format!("/v1/audio/{door}");
+                let sent = recording(model, length);
+                let answer = send(&gateway, &path, &sent).await;
+                assert_eq!((answer.status, answer.json()["text"].as_str()), (200, Some("hello")), "{}", answer.text());
+                let came = mock.requests().pop().expect("a request");
+                assert!(came.body == recording(upstream, length), "{length} bytes to {model}");
+                assert_eq!(came.target, path);
+                assert_eq!(came.fields.iter().filter(|(name, _)| name == "content-type").count(), 1);
+                assert_eq!(
+                    came.field("content-type"),
+                    Some("multipart/form-data; boundary=\"----form-0123456789\""),
+                    "{:?}",
+                    came.fields
+                );
+                let line = gateway.line_of(&answer).await;
+                assert_eq!((&line["door"], &line["outcome"]), (&json!(door), &json!("ok")), "{line}");
+                assert_eq!(line["bytes_in"], sent.len(), "{line}");
+                assert_eq!((&line["prompt_tokens"], &line["completion_tokens"]), (&json!(14), &json!(5)), "{line}");
+            }
+        }
+        // Pictures that are changed, in chunks.
+        mock.always(Script::json(200, &json!({"created": 1, "data": [{"b64_json": "AAAA"}]})));
+        let image = |model: &str| {
+            form(&[part("model", None, model.as_bytes()), part("image[]", Some("a.png"), b"P"), part("n", None, b"2")])
+        };
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", &*bearer), ("content-type", KIND), ("transfer-encoding", "chunked")];
+        let chunks: Vec<u8> =
+            image("m").chunks(7).flat_map(|c| [format!("{:x}\r\n", c.len()).as_bytes(), c, b"\r\n"].concat()).collect();
+        let chunked = [chunks, b"0\r\n\r\n".to_vec()].concat();
+        let answer = gateway.raw(request("POST", "/v1/images/edits", &fields, &chunked)).await;
+        assert_eq!((answer.status, &answer.json()["data"][0]["b64_json"]), (200, &json!("AAAA")));
+        assert!(mock.requests().pop().expect("a request").body == image("whisper-large"));
+    });
+}
+
+#[test]
+fn another_account_gets_all_of_the_form_again() {
+    run(async {
+        let [one, two, three] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        one.always(Script::error(500, "down"));
+        two.early(Script::new().reset());
+        three.always(text());
+        let catalog = Catalog::chain(&[&one, &two, &three]);
+        let gateway = Gateway::start(catalog).await;
+        let answer = send(&gateway, "/v1/audio/transcriptions", &recording("m", 2 * MIB)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(one.requests()[0].body == recording("m", 2 * MIB));
+        assert!(three.requests()[0].body == recording("m", 2 * MIB));
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["attempts"].as_array().map(Vec::len), Some(3), "{line}");
+    });
+}
+
+#[test]
+fn an_answer_that_is_no_json_passes_as_it_comes() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(Catalog::over(&mock)).await;
+        let sound: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+        let chunked = |kind: &str| Script::new().head(200, &[("content-type", kind), ("transfer-encoding", "chunked")]);
+        mock.push(chunked("audio/mpeg").slices(&sound, 50_000, std::time::Duration::from_millis(5)).end());
+        let answer = speak(&gateway).await;
+        assert_eq!(
+            (answer.status, answer.field("content-type"), answer.end),
+            (200, Some("audio/mpeg"), Some(End::Whole))
+        );
+        assert!(answer.body == sound);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            (&line["door"], &line["outcome"], &line["bytes_out"]),
+            (&json!("speech"), &json!("ok"), &json!(300_000))
+        );
+        assert_eq!((&line["prompt_tokens"], &line["completion_tokens"]), (&json!(0), &json!(0)), "{line}");
+        assert_eq!(line["characters"], 5, "{line}");
+
+        let subtitles = "WEBVTT\n\n00:00.000 --> 00:01.000\nhello\n";
+        mock.push(Script::text(200, "text/vtt; charset=utf-8", subtitles));
+        let answer = send(&gateway, "/v1/audio/transcriptions", &recording("m", 10)).await;
+        assert_eq!((answer.field("content-type"), &*answer.text()), (Some("text/vtt; charset=utf-8"), subtitles));
+        // Its length is not said, and estimated: sixteen bytes a millisecond.
+        assert_eq!(gateway.line_of(&answer).await["audio_ms"], recording("m", 10).len() / 16);
+        // A recording in which nobody speaks.
+        mock.push(Script::text(200, "text/plain", ""));
+        let answer = send(&gateway, "/v1/audio/transcriptions", &recording("m", 10)).await;
+        assert_eq!((answer.status, answer.field("content-type"), &*answer.text()), (200, Some("text/plain"), ""));
+
+        let delta = json!({"type": "transcript.text.delta", "delta": "hello"});
+        let usage = json!({"type": "tokens", "input_tokens": 7, "output_tokens": 2, "total_tokens": 9});
+        let done = json!({"type": "transcript.text.done", "text": "hello", "usage": usage});
+        mock.push(Script::sse().named(&delta).named(&done).end());
+        let answer = send(&gateway, "/v1/audio/transcriptions", &recording("m", 10)).await;
+        assert_eq!(answer.field("content-type"), Some("text/event-stream"));
+        let expected =
+            [&delta, &done].map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()));
+        assert_eq!(answer.text(), expected.concat());
+        let line = gateway.line_of(&answer).await;
+        assert_eq!((&line["prompt_tokens"], &line["completion_tokens"]), (&json!(7), &json!(2)), "{line}");
+        gateway.access_lines(4).await;
+    });
+}
+
+#[test]
+fn an_answer_is_whole_or_seen_to_be_cut() {
+    run(async {
+        let [mock, other] = [Mock::start().await, Mock::start().await];
+        let gateway = Gateway::start(Catalog::chain(&[&mock, &other])).await;
+        let chunked = |kind: &str| Script::new().head(200, &[("content-type", kind), ("transfer-encoding", "chunked")]);
+        // Before the first byte, another account may answer.
+        let whole = || chunked("audio/wav").body("RIFF").end();
+        for nothing in [
+            chunked("audio/wav").close(),
+            chunked("audio/wav").end(),
+            Script::text(200, "text/html", "<html>"),
+            Script::sse().event(json!({"error": {"message": "overloaded"}})).end(),
+            Script::json(200, &json!({"error": {"message": "overloaded", "code": "server_error"}})),
+        ] {
+            mock.always(nothing);
+            other.always(whole());
+            let answer = speak(&gateway).await;
+            assert_eq!((answer.status, &*answer.text(), answer.end), (200, "RIFF", Some(End::Whole)));
+            gateway.reset("a");
+        }
+        // After it, there is none.
+        let later = std::time::Duration::from_millis(300);
+        mock.always(chunked("audio/wav").body("RIFF").delay(later).close());
+        let before = other.count();
+        let answer = speak(&gateway).await;
+        assert_eq!((answer.status, &*answer.text()), (200, "RIFF"));
+        assert!(matches!(answer.end, Some(End::Cut | End::Reset)), "{:?}", answer.end);
+        assert_eq!(gateway.line_of(&answer).await["outcome"], "upstream_cut");
+        mock.always(
+            Script::sse()
+                .event(json!({"type": "speech.audio.delta", "audio": "AAAA"}))
+                .delay(later)
+                .body("data: {\"ha")
+                .close(),
+        );
+        let events = speak(&gateway).await.events();
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert!(events[1].starts_with("{\"error\":") && events[1].contains("upstream_truncated"), "{events:?}");
+        assert_eq!(other.count(), before);
+    });
+}
+
+#[test]
+fn what_cannot_pass_is_refused_before_anybody_is_asked() {
+    run(async {
+        const POOR: &str = "sk-CaNaRy-caller-poor-0123456789abcdefghijklmnopq";
+        let mock = Mock::start().await;
+        let catalog = Catalog::over(&mock).caller("poor", POOR, "limits: { requests_per_minute: 1 }");
+        let gateway = Gateway::with(catalog).server("limits: { upload: 2MiB, spool_total: 3MiB }").start().await;
+        let path = "/v1/audio/transcriptions";
+        let (named, file) = (part("model", None, b"m"), part("file", Some("a.wav"), b"sound"));
+        for (body, param) in [
+            (form(&[named.clone(), file.clone(), part("model", None, b"other")]), json!("model")),
+            (form(std::slice::from_ref(&file)), json!("model")),
+            (form(&[named.clone(), part("file_url", None, b"http://10.0.0.1/")]), json!("file_url")),
+            (form(&[named.clone(), part("file", Some("x\\\"; name=\\\"model"), b"y")]), json!(null)),
+            (named.clone(), json!(null)),
+            ([b"x", &form(std::slice::from_ref(&named))[..]].concat(), json!(null)),
+            (b"{}".to_vec(), json!(null)),
+        ] {
+            let answer = send(&gateway, path, &body).await;
+            assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &param), "{}", answer.text());
+        }
+        send(&gateway, path, &form(&[part("model", None, b"nobody"), file.clone()]))
+            .await
+            .is_error(404, "model_not_found");
+        let json = gateway.raw(post_as(KEY, path, "application/json", b"{\"model\":\"m\"}")).await;
+        json.is_error(415, "unsupported_media_type");
+        let odd = gateway.raw(post_as(KEY, path, "multipart/form-data", &form(std::slice::from_ref(&named)))).await;
+        assert_eq!(odd.status, 400, "{}", odd.text());
+        send(&gateway, path, &recording("m", 2 * MIB)).await.is_error(413, "request_too_large");
+
+        // What is announced takes its room at once, and nobody waits for the rest of it.
+        let bearer = format!("Bearer {KEY}");
+        let long = (2 * MIB).to_string();
+        let fields = [("authorization", &*bearer), ("content-type", KIND), ("content-length", &*long)];
+        let mut idle = gateway.connect().await;
+        idle.send(request("POST", path, &fields, b"------form")).await;
+        let refused = loop {
+            let answer = send(&gateway, path, &recording("m", 3 * MIB / 2)).await;
+            if answer.status != 200 {
+                break answer;
+            }
+        };
+        refused.is_error(503, "no_capacity");
+        idle.reset();
+
+        // Limits count before the form comes.
+        mock.always(text());
+        let asked = mock.count();
+        let poor = |body: &[u8]| gateway.raw(post_as(POOR, path, KIND, body));
+        assert_eq!(poor(&recording("m", 10)).await.status, 200);
+        let bearer = format!("Bearer {POOR}");
+        let fields = [("authorization", &*bearer), ("content-type", KIND), ("content-length", "1000000")];
+        let mut waiting = gateway.connect().await;
+        waiting.send(request("POST", path, &fields, b"")).await;
+        assert_eq!(waiting.head().await.expect("an answer without the form").status, 429);
+        assert_eq!(mock.count(), asked + 1);
+        drop(waiting);
+    });
+}
+
+#[test]
+fn without_a_folder_forms_stay_in_memory() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(text());
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("ledger: { enabled: false }")
+            .env("TMPDIR", "/nowhere/at/all")
+            .start()
+            .await;
+        gateway.logged("no file can be made in /nowhere/at/all").await;
+        let answer = send(&gateway, "/v1/audio/transcriptions", &recording("m", 2 * MIB)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(mock.requests()[0].body == recording("m", 2 * MIB));
+        let bearer = format!("Bearer {KEY}");
+        let long = (65 * MIB).to_string();
+        let fields = [("authorization", &*bearer), ("content-type", KIND), ("content-length", &*long)];
+        let mut connection = gateway.connect().await;
+        connection.send(request("POST", "/v1/audio/transcriptions", &fields, b"")).await;
+        assert_eq!(connection.head().await.expect("an answer").status, 413);
+        drop(connection);
+    });
+}
+
+#[test]
+fn the_demo_answers_at_these_doors() {
+    run(async {
+        let demo = "accounts: { demo: { dialect: demo } }\nmodels: { m: { targets: [ { account: demo } ] } }\n";
+        let catalog = Catalog::new().to_string().replace("accounts: {}\nmodels: {}\n", demo);
+        let gateway = Gateway::start(catalog).await;
+        let (sent, up) = (recording("m", 100_000), recording("m", 100_000).len());
+        for door in ["transcriptions", "translations"] {
+            let answer = send(&gateway, &format!("/v1/audio/{door}"), &sent).await;
+            assert!(
+                answer.json()["text"].as_str().is_some_and(|text| text.contains(&up.to_string())),
+                "{}",
+                answer.text()
+            );
+        }
+        // Azure's path names the model, and the form need not: what goes on has it.
+        let unnamed = form(&[part("file", Some("a.wav"), b"sound")]);
+        let answer =
+            send(&gateway, "/openai/deployments/m/audio/transcriptions?api-version=2024-10-21", &unnamed).await;
+        let more = "------form-0123456789\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nm\r\n".len();
+        let text = answer.json()["text"].as_str().unwrap_or_default().to_owned();
+        assert!(text.contains(&(unnamed.len() + more).to_string()), "{text}");
+        let other = form(&[part("model", None, b"other")]);
+        let answer = send(&gateway, "/openai/deployments/m/images/edits", &other).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("model")));
+        let sound = speak(&gateway).await;
+        assert!(sound.field("content-type") == Some("audio/wav") && sound.body.starts_with(b"RIFF"));
+    });
+}
+
+#[test]
+fn a_hundred_megabytes_of_sound_take_no_memory() {
+    run_within(std::time::Duration::from_secs(180), async {
+        let mock = Mock::start().await;
+        mock.push(Script::error(500, "down"));
+        mock.always(text());
+        // The log of the lowest level is none of what is measured.
+        let setup = Gateway::with(Catalog::chain(&[&mock, &mock]));
+        let gateway = setup.server("log: { level: info }").start().await;
+        let sent = recording("m", 100_000_000);
+        let answer = send(&gateway, "/v1/audio/transcriptions", &sent).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(mock.requests().iter().filter(|request| request.body == sent).count(), 2, "it was sent twice");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process.pid())).expect("a status");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        let peak: usize = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+        println!("{peak} KiB at most");
+        assert!(peak < 64 * 1024, "{peak} KiB at most");
+    });
+}
