@@ -8,7 +8,6 @@ use dialects::Flaws;
 use dialects::neutral::Losses;
 use dialects::usage::Usage;
 use http::HeaderValue;
-use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,39 +116,31 @@ pub struct Attempts {
 }
 
 /// One attempt, as the access line shows it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Tried {
     /// The account's id.
     pub account: Arc<str>,
     /// The account's name for the model.
     pub model: Arc<str>,
     /// The kind of endpoint that was asked, unless it is chat.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<&'static str>,
     /// The outcome.
     pub outcome: &'static str,
     /// The time that the attempt took.
     pub ms: u64,
     /// The upstream's status.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The time until there was a connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_ms: Option<u64>,
     /// The time until the upstream began its answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_ms: Option<u64>,
     /// The tokens read that may be charged for an answer that the caller did not get.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u64>,
     /// The tokens written that may be charged for an answer that the caller did not get.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u64>,
     /// The cost of these tokens, if the price is known.
-    #[serde(rename = "cost_usd", skip_serializing_if = "Option::is_none")]
     pub cost: Option<Option<Usd>>,
     /// The message of the upstream or the network, without secrets and cut short.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 

@@ -43,13 +43,25 @@ pub fn time(ms: u64) -> String {
     rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(ms.min(LAST)))
 }
 
-/// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`.
+/// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. Of a later year than 9999 the
+/// last four digits are written.
 pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let Date { year, month, day } = Date::of(since.as_secs() / DAY_SECONDS);
     let rest = since.as_secs() % DAY_SECONDS;
     let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", since.subsec_millis())
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let millis = u64::from(since.subsec_millis());
+    let parts = [(4, year), (7, month), (10, day), (13, hours), (16, minutes), (19, seconds), (23, millis)];
+    let mut start = 0;
+    for (end, mut number) in parts {
+        for place in text.get_mut(start..end).into_iter().flatten().rev() {
+            *place = b'0' + u8::try_from(number % 10).unwrap_or_default();
+            number /= 10;
+        }
+        start = end + 1;
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Returns the moment that the clock shows.

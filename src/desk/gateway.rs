@@ -30,16 +30,17 @@ pub struct Context {
 
 #[async_trait]
 impl ProxyHttp for Desk {
-    type CTX = Context;
+    // Pingora moves it several times, and keeps room for each of its places.
+    type CTX = Box<Context>;
 
-    fn new_ctx(&self) -> Context {
-        Context { record: Record::new(self.books.clone()), planned: None }
+    fn new_ctx(&self) -> Box<Context> {
+        Box::new(Context { record: Record::new(self.books.clone()), planned: None })
     }
 
     /// Adds no module: not even the compression that Pingora adds by default.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<()> {
+    async fn early_request_filter(&self, session: &mut Session, context: &mut Box<Context>) -> pingora::Result<()> {
         let began = Instant::now();
         connection::enter(session, connection::BUSY);
         self.welcome(session, &mut context.record);
@@ -47,7 +48,7 @@ impl ProxyHttp for Desk {
         Ok(())
     }
 
-    async fn request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
+    async fn request_filter(&self, session: &mut Session, context: &mut Box<Context>) -> pingora::Result<bool> {
         let (own, record) = (OwnTime::default(), &mut context.record);
         let handled = exchange::guarded(&own, pin!(self.handle(session, record))).await;
         record.facts.times.own += own.so_far();
@@ -63,7 +64,7 @@ impl ProxyHttp for Desk {
         }
     }
 
-    async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
+    async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Box<Context>) -> pingora::Result<bool> {
         let record = &mut context.record;
         let Some(planned) = context.planned.take() else { return Err(broken(record)) };
         match self.exchange(session, record, planned).await {
@@ -77,27 +78,27 @@ impl ProxyHttp for Desk {
         }
     }
 
-    async fn upstream_peer(&self, _: &mut Session, context: &mut Context) -> pingora::Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, _: &mut Session, context: &mut Box<Context>) -> pingora::Result<Box<HttpPeer>> {
         // `proxy_upstream_filter` never returns `Ok(true)`.
         Err(broken(&mut context.record))
     }
 
-    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, context: &mut Context) -> FailToProxy {
+    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, context: &mut Box<Context>) -> FailToProxy {
         // Everything that could be said to the caller has been said. The connection closes.
         FailToProxy { error_code: context.record.facts.answer.status, can_reuse_downstream: false }
     }
 
-    async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Context) {
+    async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Box<Context>) {
         context.record.facts.request.bytes = session.as_downstream().body_bytes_read() as u64;
         connection::enter(session, connection::OVER);
     }
 
-    fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {
+    fn suppress_error_log(&self, _: &Session, _: &Box<Context>, _: &Error) -> bool {
         // The access line has the error.
         true
     }
 
-    fn request_summary(&self, _: &Session, context: &Context) -> String {
+    fn request_summary(&self, _: &Session, context: &Box<Context>) -> String {
         format!("{} {}", context.record.facts.request.method, context.record.facts.request.path)
     }
 }

@@ -95,6 +95,16 @@ impl<'e> Edits<'e> {
         });
     }
 
+    /// Returns the edited text. Without an edit it is not copied.
+    pub fn applied(mut self) -> Cow<'e, [u8]> {
+        if self.list.is_empty() {
+            return Cow::Borrowed(self.text);
+        }
+        let mut out = Vec::new();
+        self.apply_into(&mut out);
+        Cow::Owned(out)
+    }
+
     /// Calls `put` with the edited text part by part, so that unchanged text need not be copied.
     pub fn apply(&mut self, mut put: impl FnMut(Part<'_>)) {
         let text = self.text;

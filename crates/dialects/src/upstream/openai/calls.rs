@@ -266,8 +266,13 @@ pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
 /// answer's own id, so that calls of two answers in one conversation differ.
 pub(super) fn id_seed(header: &AnswerHeader) -> String {
     // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
-    let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
-    id.iter().skip(id.len().saturating_sub(24)).collect()
+    let mut left = 24;
+    let is_first = |c: char| {
+        left -= usize::from(c.is_ascii_alphanumeric());
+        left == 0
+    };
+    let last = header.id.rfind(is_first).and_then(|at| header.id.get(at..)).unwrap_or(&header.id);
+    last.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 /// Returns an id's literal for a call that has none.

@@ -401,7 +401,7 @@ impl Chunks {
     /// Writes the chunk of the usage.
     fn write_usage(&mut self, usage: &Usage, trail: Option<&str>, out: &mut Vec<u8>) {
         let object = Some(&*self.reported.object).filter(|object| !object.is_empty());
-        let object = meter::write(object, usage, self.cost);
+        let object = meter::write(object, usage, self.cost).into_owned();
         let chunk = std::mem::take(&mut self.reported.chunk);
         let chunk = if chunk.is_empty() { br#"{"choices":[],"usage":null}"#.to_vec() } else { chunk };
         self.write_ours(&chunk, Some((object, mark::write(usage.source, trail))), out);

@@ -3,11 +3,13 @@
 //! Only the numbers that a usage must have are changed; everything else stays as it came. A usage
 //! in which every number is zero or null counts nothing, and is treated as missing.
 
+use std::borrow::Cow;
+
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MOST, Source, Units, Usage, estimate};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
-use crate::wire::json::{Cursor, Span, slice};
+use crate::wire::json::{Cursor, Span, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// The numbers of a usage object. A missing number is `None`.
@@ -137,7 +139,7 @@ impl Counts {
 
 /// Writes the usage object with correct numbers, and with the cost if it is shown. Writes a new
 /// object if there was none.
-pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Vec<u8> {
+pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost) -> Cow<'a, [u8]> {
     let numbers = [
         (&br#""prompt_tokens""#[..], usage.prompt),
         (br#""completion_tokens""#, usage.completion),
@@ -154,9 +156,10 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Ve
         for (missing, (field, number)) in missing.iter_mut().zip(numbers) {
             if name == field {
                 *missing = false;
-                let number = number.to_string().into_bytes();
-                if slice(object, &value) != number {
-                    edits.replace(value.clone(), number);
+                // A number may be right, and yet not be written as one: `9.0`.
+                let is_plain = slice(object, &value).iter().all(u8::is_ascii_digit);
+                if !is_plain || integer_of(object, &value) != Some(number) {
+                    edits.replace(value.clone(), number.to_string().into_bytes());
                 }
             }
         }
@@ -185,9 +188,7 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Ve
     if let Some(cost) = cost.filter(|_| !has_cost) {
         edits.insert_member(span.start, [br#""cost":"#, &*cost].concat());
     }
-    let mut out = Vec::new();
-    edits.apply_into(&mut out);
-    out
+    edits.applied()
 }
 
 #[cfg(test)]
@@ -329,7 +330,7 @@ mod tests {
             ),
         ] {
             let written = write(object.map(str::as_bytes), &usage, ShowCost::No);
-            assert_eq!(String::from_utf8(written).unwrap(), expected);
+            assert_eq!(std::str::from_utf8(&written).unwrap(), expected);
         }
     }
 
@@ -338,7 +339,7 @@ mod tests {
         let usage = Usage { prompt: 9, completion: 3, cached: 4, source: Source::Reported, ..Usage::default() };
         let object =
             br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
-        let written = String::from_utf8(write(Some(object), &usage, ShowCost::No)).unwrap();
+        let written = String::from_utf8(write(Some(object), &usage, ShowCost::No).into_owned()).unwrap();
         assert_eq!(
             written,
             r#"{"prompt_tokens_details":{"cached_tokens":4},"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4}"#
@@ -360,7 +361,10 @@ mod tests {
         let price = Price { rates: Some(rates), ..Price::default() };
         let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
         let check = |object: String, shown, expected: String| {
-            assert_eq!(String::from_utf8(write(Some(object.as_bytes()), &usage, shown)).unwrap(), expected);
+            assert_eq!(
+                String::from_utf8(write(Some(object.as_bytes()), &usage, shown).into_owned()).unwrap(),
+                expected
+            );
         };
         let known = ShowCost::At(Some(price));
         // 500 x 0.15 + 400 x 0.02 + 200 x 0.6 + 100 x 0.7 millionths.
@@ -374,6 +378,6 @@ mod tests {
         check(format!(r#"{{{numbers},"cost":1,"cost":2}}"#), known, format!(r#"{{{numbers},"cost":0.000273}}"#));
         check(format!(r#"{{"cost":1,{numbers},"cost":2}}"#), ShowCost::At(None), format!("{{{numbers}}}"));
         let zero = write(None, &usage, ShowCost::At(Some(Price::default())));
-        assert!(String::from_utf8(zero).unwrap().ends_with(r#","cost":0}"#));
+        assert!(std::str::from_utf8(&zero).unwrap().ends_with(r#","cost":0}"#));
     }
 }
