@@ -14,6 +14,8 @@ extern crate self as libfuzzer_sys;
 mod dialects;
 #[path = "../../fuzz/fuzz_targets/envelope.rs"]
 mod envelope;
+#[path = "../../fuzz/fuzz_targets/forms.rs"]
+mod forms;
 #[path = "../../fuzz/fuzz_targets/frames.rs"]
 mod frames;
 #[path = "../../fuzz/fuzz_targets/ledger.rs"]
@@ -143,6 +145,11 @@ fn envelope_holds() {
 }
 
 #[test]
+fn forms_hold() {
+    check("forms", forms::run);
+}
+
+#[test]
 fn frames_hold() {
     check("frames", frames::run);
 }
@@ -181,6 +188,6 @@ fn every_target_is_here() {
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
         .collect();
     names.sort();
-    let ours = ["dialects", "envelope", "frames", "ledger", "normaliser", "requests", "sse", "yaml"];
+    let ours = ["dialects", "envelope", "forms", "frames", "ledger", "normaliser", "requests", "sse", "yaml"];
     assert_eq!(names, ours.map(|name| format!("{name}.rs")));
 }

@@ -71,6 +71,7 @@ mod reload;
 mod reserves;
 mod routing;
 mod sdk;
+mod sdk_beside;
 mod sdk_outages;
 mod sdk_vectors;
 mod sdk_waits;

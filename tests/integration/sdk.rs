@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::canary::KEY;
-use crate::support::mock::natural;
 use crate::support::process::Process;
 use crate::support::script::{self, Script, finish};
 use crate::support::{Catalog, Gateway, Mock, run_within};
@@ -85,14 +84,6 @@ async fn upstream() -> Arc<Mock> {
     mock.on("cut", Script::sse().words(0..2).close());
     mock.on("endless", Script::sse().words(0..2).stall());
     mock.on_by("tools", |request| if request.json()["stream"] == true { tool_stream() } else { tool_answer() });
-    mock.by(|request| match request.target.as_str() {
-        "/v1/audio/transcriptions" if request.body.windows(6).any(|bytes| bytes == b"\nchat\r") => {
-            Script::json(200, &json!({"text": "hello", "usage": {"type": "duration", "seconds": 3}}))
-        }
-        "/v1/audio/speech" => Script::text(200, "audio/mpeg", "ID3sound"),
-        "/v1/images/edits" => Script::json(200, &json!({"created": 1, "data": [{"b64_json": "AAAA"}]})),
-        _ => natural(request),
-    });
     let seen = Arc::downgrade(&mock);
     mock.on_by("was-it-left", move |_| {
         let requests = seen.upgrade().expect("a mock that answers").requests();

@@ -164,18 +164,6 @@ const tests = {
     assert.equal(got.join(''), 'w0 w1 ');
   },
 
-  async hears_and_speaks() {
-    const file = await installed('openai').toFile(Buffer.alloc(400_000, 'RIFF'), 'a.wav');
-    assert.equal((await client.audio.transcriptions.create({ model: 'chat', file, language: 'en' })).text, 'hello');
-    const refused = client.audio.transcriptions.create({ model: 'none', file });
-    assert.equal((await raises(OpenAI.NotFoundError, 404, refused)).code, 'model_not_found');
-    const spoken = await client.audio.speech.create({ model: 'chat', voice: 'alloy', input: 'hello' });
-    assert.equal(Buffer.from(await spoken.arrayBuffer()).toString(), 'ID3sound');
-    assert.equal(spoken.headers.get('content-type'), 'audio/mpeg');
-    const changed = await client.images.edit({ model: 'chat', image: file, prompt: 'x' });
-    assert.equal(changed.data[0].b64_json, 'AAAA');
-  },
-
   async cancels() {
     const stream = await create('endless', { stream: true });
     for await (const chunk of stream) if (chunk.choices[0].delta.content) break;

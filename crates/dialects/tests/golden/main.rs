@@ -19,6 +19,7 @@
     reason = "a test may fail loudly; the lints guard what runs in production"
 )]
 
+mod beside;
 mod differences;
 mod doors;
 mod drive;

@@ -1,0 +1,50 @@
+//! Any caller may send any form. However it is cut, the same is read of it; the place of a field is
+//! where its value stands; and with another model in that place it is the same form.
+//!
+//! The first byte is the length of the reads. The first line of the rest is the content type.
+
+#![no_main]
+
+use dialects::front::{Asked, Fault, TRANSCRIPTIONS, form};
+use dialects::wire::json::Span;
+use dialects::wire::multipart::{FormField, FormScanner, boundary};
+use libfuzzer_sys::fuzz_target;
+
+/// A name of a model, which no boundary can be in.
+const MODEL: &[u8] = b"up/\"1\"; n=2";
+
+fuzz_target!(|input: &[u8]| {
+    let [length, rest @ ..] = input else { return };
+    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return };
+    let (kind, sent) = (&rest[..end], &rest[end + 1..]);
+    let Some(Ok(boundary)) = boundary(kind) else { return };
+    let whole = scanned(boundary, sent, sent.len().max(1));
+    assert_eq!(scanned(boundary, sent, usize::from(*length).max(1)), whole);
+    assert_eq!(scanned(boundary, sent, 1), whole);
+    let Ok(fields) = whole else { return };
+    let lines = [b"--", boundary.as_bytes()].concat();
+    assert!(sent.starts_with(&lines));
+    for field in &fields {
+        assert_eq!(sent.get(field.place.clone()), Some(field.value.as_slice()));
+        assert!(sent[field.place.end..].starts_with(&[b"\r\n", lines.as_slice()].concat()));
+    }
+    let Ok((envelope, Some(place))) = read(fields.clone(), sent.len()) else { return };
+    assert_eq!(envelope.model.as_bytes(), &sent[place.clone()]);
+    let renamed = [&sent[..place.start], MODEL, &sent[place.end..]].concat();
+    let again = scanned(boundary, &renamed, renamed.len()).expect("it is a form still");
+    for (before, after) in fields.iter().zip(&again) {
+        let value = if before.name == "model" { MODEL } else { before.value.as_slice() };
+        assert_eq!((after.name, after.value.as_slice()), (before.name, value));
+    }
+    assert_eq!(again.len(), fields.len());
+});
+
+fn scanned(boundary: &str, sent: &[u8], length: usize) -> Result<Vec<FormField>, Option<&'static str>> {
+    let mut scanner = FormScanner::new(boundary, form::FIELDS);
+    sent.chunks(length).try_for_each(|piece| scanner.feed(piece)).map_err(|fault| fault.field)?;
+    scanner.finish().map_err(|fault| fault.field)
+}
+
+fn read(fields: Vec<FormField>, length: usize) -> Result<(dialects::front::Envelope, Option<Span>), Fault> {
+    form::envelope(&TRANSCRIPTIONS, fields, Asked::default(), length)
+}
