@@ -113,6 +113,11 @@ impl Listing {
         }
     }
 
+    /// Returns whether the newest catalog has the account with these settings.
+    pub fn is_of(&self, account: &Account) -> bool {
+        self.0.lock().source == (source(account), account.fingerprint)
+    }
+
     /// Takes a list that was fetched at this time. The next fetch is at `due`; `None` is at once.
     pub fn put(&self, names: Arc<ListedNames>, fetched: SystemTime, due: Option<Instant>) {
         let mut state = self.0.lock();

@@ -35,10 +35,13 @@ impl Catalog {
 
     /// Returns a pattern's model with this id. Returns `None` if no list can have its name.
     pub(super) fn of_pattern(&self, pattern: &Model, id: &str) -> Option<Arc<Model>> {
-        let written = self.names.get(id).filter(|model| !model.is_pattern()).cloned();
-        let known = written.or_else(|| self.kept.lock().get(id).cloned());
-        let known = known.filter(|model| model.pattern == pattern.pattern);
-        let model = known.clone().map_or_else(|| pattern.named(id).map(Arc::new), Some)?;
+        let written = self.names.get(id).filter(|model| !model.is_pattern());
+        let is_its = |model: &Arc<Model>| model.pattern == pattern.pattern;
+        let known = written.cloned().filter(is_its).or_else(|| self.kept.lock().get(id).cloned().filter(is_its));
+        // Limits of keys name the model, whichever pattern it comes from.
+        let index = written.map_or(pattern.index, |written| written.index);
+        let named = || pattern.named(id).map(|model| Arc::new(Model { index, ..model }));
+        let model = known.clone().or_else(named)?;
         if self.is_served(&model) {
             if known.is_none() {
                 let mut kept = self.kept.lock();
@@ -56,17 +59,19 @@ impl Catalog {
     /// Returns the models that are served under these permissions. Those of patterns are among
     /// them, and the patterns are not.
     pub fn listed(&self, permissions: &Permissions) -> Vec<Arc<Model>> {
-        let (patterns, written): (Vec<_>, Vec<_>) = self.models.iter().partition(|model| model.is_pattern());
+        let (patterns, written): (Vec<_>, Vec<_>) = self.models.iter().partition(|model| model.pattern.is_some());
         let is_listed = |model: &Arc<Model>| self.is_served(model) && permissions.allow(&model.id);
         let mut listed: Vec<_> = written.into_iter().filter(|model| is_listed(model)).cloned().collect();
         let mut ids = BTreeSet::new();
-        for (pattern, target) in patterns.iter().flat_map(|model| model.targets.iter().map(move |of| (model, of))) {
+        let patterns = patterns.iter().filter(|model| model.is_pattern());
+        for (pattern, target) in patterns.flat_map(|model| model.targets.iter().map(move |of| (model, of))) {
             let names = self.listing(target).and_then(|listing| listing.names());
             for name in names.iter().flat_map(|names| &names.names) {
                 ids.extend(globs::star(&target.model, name).map(|star| globs::fill(&pattern.id, star)));
             }
         }
-        let unwritten = ids.iter().filter(|id| !self.names.contains_key(id.as_str()));
+        let is_written = |id: &str| self.names.get(id).is_some_and(|model| model.pattern.is_none());
+        let unwritten = ids.iter().filter(|id| !is_written(id));
         listed.extend(
             unwritten.filter_map(|id| self.visible_to(permissions, id)).filter(|model| model.pattern.is_some()),
         );

@@ -90,6 +90,9 @@ fn sources(snapshot: &Snapshot) -> Sources {
 async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
     let Some(first) = places.first() else { return };
     let fetched = fetch(&backends.upstream, first).await;
+    // Meanwhile an account may have got another address or credential: it has another list.
+    let places: Vec<_> = places.iter().filter(|place| place.state.listing.is_of(&place.account)).collect();
+    let Some(first) = places.first() else { return };
     let (now, clock, refresh) = (std::time::Instant::now(), SystemTime::now(), backends.server.list_refresh);
     let ids = places.iter().map(|place| &*place.account.id).collect::<Vec<_>>().join(", ");
     let names = match fetched {

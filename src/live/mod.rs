@@ -131,7 +131,8 @@ impl Snapshot {
     /// of its own.
     pub fn route(&self, model: &Model) -> Option<Cow<'_, Route>> {
         let route = self.routes.get(model.index)?;
-        if self.catalog.models().get(model.index).is_some_and(|written| written.id == model.id) {
+        let is_written = |written: &Arc<Model>| written.id == model.id && written.pattern == model.pattern;
+        if self.catalog.models().get(model.index).is_some_and(is_written) {
             return Some(Cow::Borrowed(route));
         }
         let tracks = model.targets.iter().map(|target| self.asked(target)).collect();

@@ -182,6 +182,13 @@ fn an_answer_is_whole_or_seen_to_be_cut() {
             assert_eq!((answer.status, &*answer.text(), answer.end), (200, "RIFF", Some(End::Whole)));
             gateway.reset("a");
         }
+        // The head of a stream of pictures may be sent already: nothing but events may follow.
+        mock.always(Script::text(200, "image/png", "PNG"));
+        other.always(Script::sse().event(json!({"type": "image_generation.completed", "b64_json": "AAAA"})).end());
+        let body = json!({"model": "m", "prompt": "a cat", "stream": true}).to_string();
+        let answer = gateway.raw(post_as(KEY, "/v1/images/generations", "application/json", body.as_bytes())).await;
+        assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/event-stream")));
+        gateway.reset("a");
         // After it, there is none.
         let later = std::time::Duration::from_millis(300);
         mock.always(chunked("audio/wav").body("RIFF").delay(later).close());
@@ -200,6 +207,15 @@ fn an_answer_is_whole_or_seen_to_be_cut() {
         let events = speak(&gateway).await.events();
         assert_eq!(events.len(), 2, "{events:?}");
         assert!(events[1].starts_with("{\"error\":") && events[1].contains("upstream_truncated"), "{events:?}");
+        // A proxy may end a stream that was cut as if it were whole.
+        let delta = json!({"type": "speech.audio.delta", "audio": "AAAA"});
+        for cut in ["", "data: {\"type\":\"speech.audio.del"] {
+            mock.always(Script::sse().event(delta.clone()).delay(later).body(cut).end());
+            let answer = speak(&gateway).await;
+            let events = answer.events();
+            assert!(events.len() == 2 && events[1].contains("upstream_truncated"), "{events:?}");
+            assert_eq!(gateway.line_of(&answer).await["outcome"], "upstream_cut");
+        }
         assert_eq!(other.count(), before);
     });
 }
@@ -233,6 +249,15 @@ fn what_cannot_pass_is_refused_before_anybody_is_asked() {
         let odd = gateway.raw(post_as(KEY, path, "multipart/form-data", &form(std::slice::from_ref(&named)))).await;
         assert_eq!(odd.status, 400, "{}", odd.text());
         send(&gateway, path, &recording("m", 2 * MIB)).await.is_error(413, "request_too_large");
+
+        // What is paid for is not guessed.
+        let asked = mock.count();
+        let spoken = json!({"model": "m", "input": ["hello"], "voice": "alloy"}).to_string();
+        let odd = gateway.raw(post_as(KEY, "/v1/audio/speech", "application/json", spoken.as_bytes())).await;
+        assert_eq!((odd.status, &odd.json()["error"]["param"]), (400, &json!("input")), "{}", odd.text());
+        let odd = send(&gateway, "/v1/images/edits", &form(&[named.clone(), part("n", None, b"4.0")])).await;
+        assert_eq!((odd.status, &odd.json()["error"]["param"]), (400, &json!("n")), "{}", odd.text());
+        assert_eq!(mock.count(), asked);
 
         // What is announced takes its room at once, and nobody waits for the rest of it.
         let bearer = format!("Bearer {KEY}");
@@ -331,9 +356,7 @@ fn a_hundred_megabytes_of_sound_take_no_memory() {
         let answer = send(&gateway, "/v1/audio/transcriptions", &sent).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(mock.requests().iter().filter(|request| request.body == sent).count(), 2, "it was sent twice");
-        let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process.pid())).expect("a status");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-        let peak: usize = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+        let peak = gateway.process.peak();
         println!("{peak} KiB at most");
         assert!(peak < 64 * 1024, "{peak} KiB at most");
     });

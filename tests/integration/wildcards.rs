@@ -258,6 +258,55 @@ fn limits_and_fallbacks_may_name_models_of_a_pattern() {
 }
 
 #[test]
+fn a_limit_counts_whichever_pattern_has_the_model() {
+    run(async {
+        let (few, all) = (Provider::start(list(&["gpt-4"])).await, Provider::start(list(&["gpt-4o"])).await);
+        let limits = "model_limits: { openai/gpt-4o: { requests_per_minute: 1 } }";
+        let catalog = Catalog::new()
+            .account("a", &all.mock)
+            .account("b", &few.mock)
+            .model("openai/*", &["a=*"])
+            .model("openai/gpt-*", &["b=gpt-*"])
+            .caller_with("other", "", &[("prod", OTHER, limits)]);
+        let gateway = Gateway::start(catalog).await;
+        let names = |n: usize| gateway.status()["accounts"][n]["list"]["names"].clone();
+        eventually("the lists", || names(0) == 1 && names(1) == 1).await;
+        assert_eq!(ids(&gateway, OTHER).await, ["openai/gpt-4", "openai/gpt-4o"]);
+        assert_eq!(ask(&gateway, OTHER, "openai/gpt-4o").await.status, 200);
+        ask(&gateway, OTHER, "openai/gpt-4o").await.is_error(429, "rate_limit_exceeded");
+        assert_eq!((all.asked(), few.asked().len()), (vec!["gpt-4o".to_owned()], 0));
+    });
+}
+
+#[test]
+fn the_list_of_an_earlier_address_comes_too_late() {
+    run(async {
+        let gate = Gate::new();
+        let old = Provider::start(Script::new().wait(&gate).and(list(&["old"]))).await;
+        let new = Provider::start(list(&["new"])).await;
+        let gateway = Gateway::start(catalog(&old)).await;
+        eventually("a fetch", || old.fetches().len() == 1).await;
+        gateway.swap(catalog(&new)).await;
+        taken(&gateway, 1).await;
+        gate.open();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(ids(&gateway, KEY).await, ["openai/new"]);
+    });
+}
+
+#[test]
+fn a_list_of_nothing_takes_no_memory() {
+    run(async {
+        let hollow = format!("{{\"data\":[{}{{\"id\":\"x\"}}]}}", "{},".repeat(1_400_000));
+        let provider = Provider::start(Script::text(200, "application/json", &hollow)).await;
+        let gateway = Gateway::with(catalog(&provider)).server("log: { level: info }").start().await;
+        taken(&gateway, 1).await;
+        let peak = gateway.process.peak();
+        assert!(peak < 96 * 1024, "{peak} KiB at most");
+    });
+}
+
+#[test]
 fn accounts_with_one_credential_share_a_list_and_failures_are_of_one_model() {
     run(async {
         let (provider, other) = (Provider::start(list(&["x", "y"])).await, Provider::start(list(&["x"])).await);

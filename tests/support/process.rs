@@ -31,6 +31,13 @@ impl Process {
         self.child.id()
     }
 
+    /// Returns the most memory that it had so far, in KiB.
+    pub fn peak(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a status");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        peak.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Returns everything that it has written to standard output so far.
     pub fn stdout(&self) -> Vec<u8> {
         self.stdout.lock().expect("output").clone()

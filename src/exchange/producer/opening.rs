@@ -136,7 +136,7 @@ impl Opening<'_> {
             seal: self.request.seal_of(&self.shared.seals, self.candidate).map(|seal| AnswerSeal(Arc::new(seal))),
         };
         match kind {
-            ContentKind::Stream(_) | ContentKind::Other(_) if front.gives_bytes() && !kind.is_page() => {
+            ContentKind::Stream(_) | ContentKind::Other(_) if front.gives_bytes() && kind.passes(stream) => {
                 let kind = content_type.as_ref().map(|kind| kind.as_bytes()).unwrap_or_default();
                 let usage = self.estimated(Usage { source: Source::Estimated, ..Usage::default() });
                 let stream = Stream::bytes(kind, usage, self.shared.server.limits.event);
@@ -320,9 +320,10 @@ enum ContentKind {
 }
 
 impl ContentKind {
-    /// Returns whether this is a web page, which is never an answer.
-    fn is_page(&self) -> bool {
-        matches!(self, ContentKind::Other(name) if name == "text/html")
+    /// Returns whether this can pass as it comes. A web page is no answer, and to a stream nothing
+    /// but events are.
+    fn passes(&self, stream: bool) -> bool {
+        !matches!(self, ContentKind::Other(name) if stream || name == "text/html")
     }
 
     fn of(headers: &HeaderMap) -> ContentKind {

@@ -5,6 +5,7 @@ use super::decoder::EventDecoder;
 use crate::neutral::StreamFault;
 use crate::neutral::usage::Usage;
 use crate::upstream::openai::beside;
+use crate::wire::json;
 
 /// An answer that passes.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(super) struct PassedBytes {
     usage: Usage,
     /// True if some of the answer has come.
     pub(super) has_begun: bool,
+    /// True if the last event says that others follow.
+    goes_on: bool,
     /// True if an empty answer is one, as that of silence.
     may_be_empty: bool,
 }
@@ -31,6 +34,7 @@ impl PassedBytes {
             held: Vec::new(),
             usage,
             has_begun: false,
+            goes_on: false,
             may_be_empty: kind.starts_with(b"text/") && !is_events,
         }
     }
@@ -47,8 +51,8 @@ impl PassedBytes {
             out.extend_from_slice(bytes);
             return Ok(false);
         };
-        let (usage, has_begun) = (&mut self.usage, &mut self.has_begun);
-        let is_told = events.feed(bytes, |_, data| event(data, usage, has_begun))?;
+        let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
+        let is_told = events.feed(bytes, |_, data| event(data, &mut state))?;
         self.held.extend_from_slice(bytes);
         let whole = if is_told { self.held.len() } else { end_of_events(&self.held) };
         out.extend(self.held.drain(..whole));
@@ -63,8 +67,14 @@ impl PassedBytes {
     /// Ends the answer.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
         if let Some(events) = &mut self.events {
-            let (usage, has_begun) = (&mut self.usage, &mut self.has_begun);
-            events.finish(|_, data| event(data, usage, has_begun))?;
+            let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
+            events.finish(|_, data| match data.starts_with(b"{") && !json::is_whole(data) {
+                true => Err(StreamFault::Cut),
+                false => event(data, &mut state),
+            })?;
+        }
+        if self.goes_on {
+            return Err(StreamFault::Cut);
         }
         if !self.has_begun && !self.may_be_empty {
             return Err(StreamFault::Broken("an empty answer"));
@@ -75,9 +85,9 @@ impl PassedBytes {
 }
 
 /// Reads an event. Returns whether the answer is told.
-fn event(data: &[u8], usage: &mut Usage, has_begun: &mut bool) -> Result<bool, StreamFault> {
-    beside::passing_event(data, usage)?;
-    *has_begun = true;
+fn event(data: &[u8], state: &mut (&mut Usage, &mut bool, &mut bool)) -> Result<bool, StreamFault> {
+    *state.2 = beside::passing_event(data, state.0)?;
+    *state.1 = true;
     Ok(data.trim_ascii() == b"[DONE]")
 }
 
@@ -141,6 +151,20 @@ mod tests {
         assert!(out == EVENTS.as_bytes() && !stream.done() && !stream.whole());
         stream.feed(b"data: [DONE]\n\ndata: more\n\n", &mut out).unwrap();
         assert!(stream.done() && stream.whole());
+    }
+
+    #[test]
+    fn events_that_end_too_early_are_cut() {
+        let cut = Err(StreamFault::Cut);
+        let delta = "data: {\"type\":\"speech.audio.delta\",\"audio\":\"AAAA\"}\n\n";
+        for size in [1, 7, 4_096] {
+            assert_eq!(pass("text/event-stream", delta.as_bytes(), size), cut);
+            assert_eq!(pass("text/event-stream", &EVENTS.as_bytes()[..EVENTS.len() - 20], size), cut, "half an event");
+            let told = EVENTS.trim_end().as_bytes();
+            assert_eq!(pass("text/event-stream", told, size).unwrap().0, told, "only its empty line is missing");
+        }
+        let other = b"data: {\"choices\":[{\"delta\":{\"content\":\"a.delta\"}}]}\n\ndata: a text\n\n";
+        assert!(pass("text/event-stream", other, 9).is_ok(), "servers with events of their own");
     }
 
     #[test]

@@ -92,7 +92,9 @@ pub static SPEECH: Front = Front {
     // Nothing may be written into sound.
     envelope: |body| {
         let envelope = read(body, &SPEECH, &["input"])?;
-        let input = serde_json::from_slice::<Spoken<'_>>(body).map(|spoken| spoken.input).unwrap_or_default();
+        // What is paid for must not be guessed.
+        let spoken = serde_json::from_slice::<Spoken<'_>>(body);
+        let Spoken { input } = spoken.map_err(|_| Fault::of_value("input", "`input` must be a text"))?;
         let characters = u32::try_from(input.chars().count()).unwrap_or(u32::MAX);
         Ok(Envelope { stream: false, units: Units { characters, ..Units::NONE }, ..envelope })
     },

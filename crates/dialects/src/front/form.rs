@@ -53,7 +53,15 @@ pub fn envelope(
         (None, Some(named)) => (named.clone(), None),
         (None, None) => return Err(Fault::missing("model")),
     };
-    let choices = text("n").and_then(|(n, _)| n.ok()?.parse().ok()).unwrap_or(1).max(1);
+    // What is paid for must not be guessed.
+    let choices = match text("n") {
+        None => 1,
+        Some((n, _)) => n
+            .ok()
+            .and_then(|n| n.trim().parse().ok())
+            .filter(|n| *n > 0)
+            .ok_or_else(|| Fault::of_value("n", "`n` must be a whole number, and at least 1"))?,
+    };
     let units = if front.only == Some(Endpoint::Edits) {
         Units { images: u32::try_from(choices).unwrap_or(u32::MAX), ..Units::NONE }
     } else {
@@ -107,10 +115,13 @@ mod tests {
         assert_eq!(read_of_form.units, Units { millis: 2_000, ..Units::NONE }, "an estimate");
         let changed = envelope(&EDITS, vec![field("model", "m", 1), field("n", "3", 9)], Asked::default(), 9).unwrap();
         assert_eq!(changed.0.units, Units { images: 3, ..Units::NONE });
-        let (of_path, place) = read(vec![field("n", "x", 5)], Some("m")).unwrap();
+        let (of_path, place) = read(vec![field("n", " 1", 5)], Some("m")).unwrap();
         assert_eq!((&*of_path.model, of_path.choices, place, of_path.places.model), ("m", 1, None, 0..0));
         assert_eq!(read(vec![field("model", "m", 4)], Some("m")).unwrap().1, Some(4..5));
         let fault = |fields, model| read(fields, model).unwrap_err();
+        for odd in ["", "0", "-1", "4.0", "4\0", "x"] {
+            assert_eq!(fault(vec![field("n", odd, 5)], Some("m")).param.as_deref(), Some("n"), "{odd}");
+        }
         assert_eq!(fault(vec![], None).code, Some("missing_required_parameter"));
         assert_eq!(fault(vec![field("model", "other", 4)], Some("m")).param.as_deref(), Some("model"));
         let broken = FormField { value: vec![0xff], ..field("model", "x", 0) };

@@ -1,7 +1,10 @@
 //! How servers list their models. The lists of all dialects are so alike that one reader reads
 //! them.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::wire::percent::segment;
 
@@ -28,18 +31,11 @@ pub struct ModelPage {
 /// The most bytes of what names the next page.
 const LONGEST_NEXT: usize = 2048;
 
-/// A page as servers write it. A few write nothing but the names.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum AnyPage {
-    Page(WrittenPage),
-    Names(Vec<ListedName>),
-}
-
+/// A page as servers write it.
 #[derive(Default, Deserialize)]
 struct WrittenPage {
     #[serde(alias = "models")]
-    data: Vec<ListedName>,
+    data: Names,
     #[serde(default)]
     has_more: bool,
     last_id: Option<String>,
@@ -51,6 +47,30 @@ struct WrittenPage {
 struct ListedName {
     id: Option<String>,
     name: Option<String>,
+}
+
+/// The names of a list. Nothing else of it takes memory.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Names, D::Error> {
+        struct ReadNames;
+        impl<'de> Visitor<'de> for ReadNames {
+            type Value = Names;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
+                let mut names = Vec::new();
+                while let Some(model) = list.next_element::<ListedName>()? {
+                    names.extend(model.id.or(model.name));
+                }
+                Ok(Names(names))
+            }
+        }
+        from.deserialize_seq(ReadNames)
+    }
 }
 
 impl ModelListing {
@@ -66,17 +86,16 @@ impl ModelListing {
 
     /// Reads a page. Returns `None` if it is none.
     pub fn page(&self, body: &[u8]) -> Option<ModelPage> {
-        let page = match serde_json::from_slice(body).ok()? {
-            AnyPage::Page(page) => page,
-            AnyPage::Names(data) => WrittenPage { data, ..WrittenPage::default() },
+        // A few servers write nothing but the names.
+        let page = if body.trim_ascii_start().starts_with(b"[") {
+            WrittenPage { data: serde_json::from_slice(body).ok()?, ..WrittenPage::default() }
+        } else {
+            serde_json::from_slice(body).ok()?
         };
-        let name = |model: ListedName| {
-            let name = model.id.or(model.name)?;
-            Some(name.strip_prefix(self.before).map(str::to_owned).unwrap_or(name))
-        };
+        let name = |name: String| name.strip_prefix(self.before).map(str::to_owned).unwrap_or(name);
         let next = page.last_id.filter(|_| page.has_more).or(page.next_page_token);
         Some(ModelPage {
-            names: page.data.into_iter().filter_map(name).collect(),
+            names: page.data.0.into_iter().map(name).collect(),
             next: next.filter(|next| !self.next.is_empty() && (1..=LONGEST_NEXT).contains(&next.len())),
         })
     }

@@ -123,7 +123,11 @@ impl FormScanner {
             },
             State::Head => match memmem::find(&self.rest, b"\r\n\r\n") {
                 Some(end) if end <= HEAD => {
-                    let named = part_name(self.rest.get(..end).unwrap_or_default())?;
+                    let head = self.rest.get(..end).unwrap_or_default();
+                    if self.delimiter.find(head).is_some() {
+                        return Err(broken(INSIDE));
+                    }
+                    let named = part_name(head)?;
                     let field = wanted(self.wanted, named, &self.found)?;
                     let start = self.at + end + 4;
                     let place = start..start;
@@ -180,9 +184,10 @@ fn wanted(
     (name, is_file): (&[u8], bool),
     found: &[FormField],
 ) -> Result<Option<&'static str>, FormFault> {
-    // Some servers read `name[]` as `name`.
-    let plain = name.split(|byte| *byte == b'[').next().unwrap_or_default();
-    let Some(name) = wanted.iter().copied().find(|wanted| wanted.as_bytes() == plain) else { return Ok(None) };
+    // Some servers read `name[]`, ` name` and `Name` as `name`.
+    let plain = name.split(|byte| *byte == b'[').next().unwrap_or_default().trim_ascii();
+    let is_named = |wanted: &&str| wanted.as_bytes().eq_ignore_ascii_case(plain);
+    let Some(name) = wanted.iter().copied().find(is_named) else { return Ok(None) };
     let is_known = found.iter().any(|field| field.name == name);
     match (is_file, is_known) {
         (true, _) => Err(FormFault { field: Some(name), why: "must be a text and no file" }),
@@ -211,24 +216,33 @@ fn part_name(head: &[u8]) -> Result<(&[u8], bool), FormFault> {
         if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) || value.iter().any(is_odd) {
             return Err(broken(ODD));
         }
-        if name.eq_ignore_ascii_case(b"content-disposition") && found.replace(value).is_some() {
+        let is_twice = name.eq_ignore_ascii_case(b"content-disposition") && found.replace(value).is_some();
+        // Some servers decode what is encoded, and others do not.
+        let is_plain = |coding: &[u8]| [&b": 7bit"[..], b": 8bit", b": binary"].contains(&coding);
+        let is_coded =
+            name.eq_ignore_ascii_case(b"content-transfer-encoding") && !is_plain(&value.to_ascii_lowercase());
+        if is_twice || is_coded {
             return Err(broken(ODD));
         }
     }
     disposition(found.unwrap_or_default()).ok_or(broken(ODD))
 }
 
-const ODD: &str =
-    "has a part whose head is not `content-disposition: form-data; name=\"…\"`, or whose name has escapes";
+const ODD: &str = "has a part whose head is not `content-disposition: form-data; name=\"…\"`, whose name has escapes, or that is encoded";
 
 /// Reads the value of a `content-disposition`, from its colon on.
 fn disposition(value: &[u8]) -> Option<(&[u8], bool)> {
     let rest = value.strip_prefix(b":")?.trim_ascii();
     let (kind, rest) = rest.split_at(rest.iter().position(|byte| *byte == b';')?);
     let parameters = parameters(rest).filter(|_| kind.trim_ascii().eq_ignore_ascii_case(b"form-data"))?;
-    let all = |wanted: &'static [u8]| parameters.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
-    let (mut names, is_file) = (all(b"name"), all(b"filename").chain(all(b"filename*")).count() > 0);
-    let ((_, name), None, 0) = (names.next()?, names.next(), all(b"name*").count()) else { return None };
+    // Some servers know `name*` and `name*0`, and others do not.
+    let begins = |name: &[u8], with: &[u8]| name.get(..with.len()).is_some_and(|name| name.eq_ignore_ascii_case(with));
+    let mut names = parameters.iter().filter(|(name, _)| begins(name, b"name"));
+    let is_file = parameters.iter().any(|(name, _)| begins(name, b"filename"));
+    let ((key, name), None) = (names.next()?, names.next()) else { return None };
+    if key.len() > b"name".len() {
+        return None;
+    }
     // Some servers decode escapes, and others do not.
     let is_plain = name.iter().all(|byte| (b' '..=b'~').contains(byte) && !b"%\\".contains(byte));
     (is_plain && !name.is_empty()).then_some((name, is_file))
@@ -251,8 +265,10 @@ fn parameters(mut text: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
         let (value, rest) = match rest.strip_prefix(b"\"") {
             Some(quoted) => {
                 let (value, rest) = quoted.split_at(memchr::memchr(b'"', quoted)?);
-                // Servers that know no escape would end the text here, and others would not.
-                (value, rest.get(1..).filter(|_| !value.ends_with(b"\\") && !value.contains(&b';'))?)
+                // Servers that know no escape would end the text here, and others would not. Those
+                // that split at each `;` would find a parameter in the text.
+                let is_odd = value.ends_with(b"\\") || value.contains(&b';') && value.contains(&b'=');
+                (value, rest.get(1..).filter(|_| !is_odd)?)
             }
             None => rest.split_at(
                 rest.iter().position(|byte| !byte.is_ascii_graphic() || b"\";\\".contains(byte)).unwrap_or(rest.len()),

@@ -82,4 +82,8 @@ fn of_a_form_only_the_name_is_written() {
     let spoken = envelope(&SPEECH, r#"{"model":"m","input":"h\u00e9llo","stream":true}"#).unwrap();
     assert_eq!((spoken.prompt_bytes, spoken.stream), (6, false), "nothing is written into sound");
     assert_eq!(spoken.units.characters, 5);
+    for free in [r#"["hello"]"#, r#"{"text":"hello"}"#, "null", r#""\ud800 hello""#] {
+        let fault = envelope(&SPEECH, &format!(r#"{{"model":"m","input":{free}}}"#)).unwrap_err();
+        assert_eq!(fault.param.as_deref(), Some("input"), "its characters are paid for: {free}");
+    }
 }

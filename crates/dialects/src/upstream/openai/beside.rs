@@ -96,16 +96,17 @@ type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
 const IMAGES_ANSWER: ReadAnswer = |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit);
 const TEXT_ANSWER: ReadAnswer = |_, body, emit| Answer::read(body, |answer| begins(answer.text, '"'), emit);
 
-/// Reads an event of an answer that passes: an error, or what was used.
-pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<(), StreamFault> {
-    let has = |word: &[u8]| memchr::memmem::find(data, word).is_some();
-    if has(b"\"error\"")
+/// Reads an event of an answer that passes: an error, or what was used. Returns whether the answer
+/// goes on after it.
+pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, StreamFault> {
+    if memchr::memmem::find(data, b"\"error\"").is_some()
         && let Some(error) = hidden(data)
     {
         return Err(StreamFault::Upstream(error));
     }
-    let counts = has(b"\"usage\"").then(|| serde_json::from_slice::<Object<Answer<'_>>>(data).ok()?.0.usage).flatten();
-    let Some(counts) = counts else { return Ok(()) };
+    let Ok(Object(answer)) = serde_json::from_slice::<Object<Answer<'_>>>(data) else { return Ok(false) };
+    let goes_on = [".delta", ".segment", ".partial_image"].iter().any(|part| answer.kind.as_str().ends_with(part));
+    let Some(counts) = answer.usage else { return Ok(goes_on) };
     if counts.seconds > 0 {
         usage.units.millis = counts.seconds;
     }
@@ -115,7 +116,7 @@ pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<(), Stream
         let (prompt, completion) = (tokens.prompt.unwrap_or(0), tokens.completion.unwrap_or(0));
         *usage = Usage { prompt, completion, source: Source::Reported, ..*usage };
     }
-    Ok(())
+    Ok(goes_on)
 }
 
 /// Returns the translation of an endpoint whose requests only pass.
@@ -137,6 +138,9 @@ pub(crate) const fn passing(format: &'static str) -> Translation {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer<'a> {
+    /// The type of an event.
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
     #[serde(borrow)]
     choices: Option<&'a RawValue>,
     #[serde(borrow)]

@@ -61,7 +61,9 @@ fn what_is_read_must_be_there_once_short_and_no_file() {
     check(&[part("model", "; filename=\"m\"", b"m")], "model must be a text and no file");
     check(&[part("model", "; FileName*=utf-8''m", b"m")], "model must be a text and no file");
     check(&[part("model", "", &[b'm'; VALUE + 1])], "model is too long");
-    assert_eq!(model(&form(&[named, part("Model", "", b"x")])).as_deref(), Ok("m"), "another field");
+    check(&[named.clone(), part("Model", "", b"other")], "model is given more than once");
+    check(&[named.clone(), part(" model", "", b"other")], "model is given more than once");
+    assert_eq!(model(&form(&[named, part("models", "", b"x")])).as_deref(), Ok("m"), "another field");
     let both = read(&form(&[part("n", "", b"3"), part("model", "", b"m")])).expect("a form");
     assert_eq!(both.iter().map(|field| field.name).collect::<Vec<_>>(), ["n", "model"]);
 }
@@ -74,6 +76,9 @@ fn heads_are_read_as_clients_write_them() {
         "Content-Type: text/plain; charset=utf-8\r\nContent-Disposition: form-data; name=\"model\"",
         "CONTENT-DISPOSITION:form-data;name=\"model\"\r\nContent-Length: 1",
         "Content-Disposition: Form-Data; NAME=\"model\";",
+        "Content-Disposition: form-data; name=\"model\"\r\nContent-Transfer-Encoding: 8bit",
+        "Content-Disposition: form-data; name=\"file\"; filename=\"talk; part 2.wav\"\r\n\r\nx\r\n--B0undary\r\n\
+         Content-Disposition: form-data; name=\"model\"",
     ] {
         let form = format!("--B0undary\r\n{head}\r\n\r\nm\r\n--B0undary--");
         assert_eq!(model(form.as_bytes()).as_deref(), Ok("m"), "{head}");
@@ -99,9 +104,13 @@ fn what_servers_could_read_in_two_ways_is_refused() {
         (whole.replace(head, &head.replace("file\"", "mod%65l\"")), "a name in percent-encoding"),
         (whole.replace(head, &head.replace("file\"", "m\\odel\"")), "a name with a backslash"),
         (whole.replace(head, &head.replace("\"f\"", "\"f\\\"; name=\\\"model\"")), "an escaped quote"),
-        (whole.replace(head, &head.replace("\"f\"", "\"f; name=model\"")), "a semicolon in quotes"),
+        (whole.replace(head, &head.replace("\"f\"", "\"f; name=model\"")), "a parameter in quotes"),
         (whole.replace(head, &format!("{head}; name=\"model\"")), "two names"),
         (whole.replace(head, &format!("{head}; name*=utf-8''model")), "an extended name"),
+        (whole.replace(head, &format!("{head}; name*0=mo; name*1=del")), "a name in pieces"),
+        (whole.replace(head, &head.replace("name=", "names=")), "a name that is none"),
+        (whole.replace(head, &format!("{head}\r\nContent-Transfer-Encoding: base64")), "an encoded part"),
+        (whole.replace(head, &format!("X: --B0undary\r\n{head}")), "a boundary in a head"),
         (whole.replace(head, &format!("{head}\r\n{head}")), "two dispositions"),
         (whole.replace(head, &format!("{head}\r\n ; name=\"model\"")), "a folded line"),
         (whole.replace(head, &format!("{head}\nContent-Disposition: form-data; name=\"model\"")), "a bare line feed"),
