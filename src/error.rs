@@ -395,7 +395,9 @@ pub fn seconds_of(wait: Duration) -> u64 {
 pub fn scrub(text: &str, secrets: &[&str]) -> String {
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|s| !s.is_empty()) {
-        text = text.replace(secret, "[redacted]");
+        if memchr::memmem::find(text.as_bytes(), secret.as_bytes()).is_some() {
+            text = text.replace(secret, "[redacted]");
+        }
     }
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
     let mut out = String::with_capacity(text.len());

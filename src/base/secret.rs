@@ -26,16 +26,16 @@ impl Secret {
     }
 }
 
-/// The most characters of a text that are looked through, and shown.
+/// The most bytes of a text that are looked through, and shown.
 const MOST_SHOWN: usize = 256;
 
 /// Cuts a text at the value of its first parameter `key`, however the name is written: no line may
 /// show what a client has put together wrongly. Of a long text only the beginning is left.
 pub fn cut_keys(text: &str) -> Cow<'_, str> {
-    let end = text.char_indices().nth(MOST_SHOWN).map_or(text.len(), |(end, _)| end);
+    let end = if text.len() <= MOST_SHOWN { text.len() } else { text.floor_char_boundary(MOST_SHOWN) };
     let start = text.get(..end).unwrap_or_default();
     // Most paths have neither.
-    if !start.contains(['=', '%']) {
+    if memchr::memchr2(b'=', b'%', start.as_bytes()).is_none() {
         return Cow::Borrowed(start);
     }
     match start.char_indices().find(|(at, _)| is_key(text.as_bytes().get(*at..).unwrap_or_default())) {

@@ -24,5 +24,10 @@ fn callers(value: &[u8]) -> Option<String> {
 /// Returns a path, or a conversation's name, as logs show it: cut short, since it may have any
 /// content.
 pub fn shown(text: &str) -> String {
-    cut_keys(text).chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
+    let text = cut_keys(text);
+    // Most need no change.
+    if text.len() <= 64 && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.into_owned();
+    }
+    text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -1,8 +1,10 @@
 //! Labels tell the series of one metric from each other. The labels that every exchange looks up
-//! are structs, so that the names of their fields need not be hashed. The others are lists of names
-//! and values.
+//! are structs, so that the names of their fields need not be hashed, and their values are hashed
+//! quickly: they come from the catalog and from our own enums, so nobody can make them collide. The
+//! others are lists of names and values.
 
 use prometheus_client::encoding::EncodeLabelSet;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A name from the catalog, or nothing.
@@ -14,7 +16,7 @@ pub(crate) type NameLabels<const N: usize> = [(&'static str, Name); N];
 /// Labels whose values are words of our own. A family without labels has at most one series.
 pub(crate) type WordLabels<const N: usize> = [(&'static str, &'static str); N];
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct ExchangeLabels {
     pub(crate) door: &'static str,
     #[prometheus(flatten)]
@@ -22,7 +24,7 @@ pub(crate) struct ExchangeLabels {
     pub(crate) outcome: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct TokensLabels {
     #[prometheus(flatten)]
     pub(crate) sides: SidesLabels,
@@ -30,7 +32,7 @@ pub(crate) struct TokensLabels {
 }
 
 /// The sides of an exchange: the model, the account that answered, and the caller.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct SidesLabels {
     pub(crate) model: Name,
     pub(crate) account: Name,
@@ -43,14 +45,62 @@ pub(crate) struct UnpricedLabels {
     pub(crate) account: Name,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct AttemptLabels {
     pub(crate) account: Name,
     pub(crate) outcome: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct DoorLabels {
     pub(crate) door: &'static str,
     pub(crate) model: Name,
+}
+
+impl SidesLabels {
+    fn values(&self) -> [&str; 3] {
+        [&self.model, &self.account, &self.caller].map(|name| name.as_deref().unwrap_or_default())
+    }
+}
+
+impl Hash for SidesLabels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        sum(self.values(), state);
+    }
+}
+
+impl Hash for ExchangeLabels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        sum(self.sides.values().into_iter().chain([self.door, self.outcome]), state);
+    }
+}
+
+impl Hash for TokensLabels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        sum(self.sides.values().into_iter().chain([self.kind]), state);
+    }
+}
+
+impl Hash for AttemptLabels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        sum([self.account.as_deref().unwrap_or_default(), self.outcome], state);
+    }
+}
+
+impl Hash for DoorLabels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        sum([self.model.as_deref().unwrap_or_default(), self.door], state);
+    }
+}
+
+/// Gives one number for all values to the hasher, as rustc's own tables do it.
+fn sum<'v>(values: impl IntoIterator<Item = &'v str>, state: &mut impl Hasher) {
+    const FACTOR: u64 = 0x517C_C1B7_2722_0A95;
+    let add = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    let sum = values.into_iter().fold(0, |sum, value| {
+        let (words, rest) = value.as_bytes().as_chunks();
+        let sum = words.iter().fold(sum, |sum, word| add(sum, u64::from_le_bytes(*word)));
+        add(sum, rest.iter().fold(value.len() as u64, |word, byte| word << 8 | u64::from(*byte)))
+    });
+    state.write_u64(sum);
 }

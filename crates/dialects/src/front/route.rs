@@ -39,8 +39,8 @@ pub(super) fn fixed(path: &str, wanted: &str) -> Option<Asked> {
 
 /// Routes `/openai/deployments/{model}/…`.
 fn deployed(path: &str, wanted: &str) -> Option<Asked> {
-    OF_AZURE.contains(&(wanted, true)).then_some(())?;
     let path = under(under(skip_slashes(path)?, "openai")?, "deployments")?;
+    OF_AZURE.contains(&(wanted, true)).then_some(())?;
     let model = path.trim_end_matches('/').strip_suffix(wanted)?.strip_suffix('/')?.trim_end_matches('/');
     let model = String::from_utf8(percent::decode(model)?).ok()?;
     (!model.is_empty()).then_some(Asked { model: Some(model), stream: false })
@@ -50,8 +50,8 @@ fn deployed(path: &str, wanted: &str) -> Option<Asked> {
 /// may have that.
 pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = skip_slashes(path)?;
-    let is_known = OF_AZURE.iter().any(|(known, _)| *known == wanted);
-    Some(under(path, "openai").filter(|_| is_known).unwrap_or(path))
+    let is_known = |_: &&str| OF_AZURE.iter().any(|(known, _)| *known == wanted);
+    Some(under(path, "openai").filter(is_known).unwrap_or(path))
 }
 
 /// Reads what a path without its version asks of the models.

@@ -3,11 +3,14 @@
 //! A buffered answer is whole because its JSON is whole. So a missing finish reason is `stop` here
 //! (or `tool_calls`). In a stream it would mean that the answer was cut.
 
+use std::borrow::Cow;
+
 use super::choice::{Choice, Common, Ended, Finishes};
 use super::chunks::Chunks;
 use super::meter::{self, Counts};
 use super::shape::{CallShape, ChoiceShape, set};
 use super::{finish, reasoning};
+use crate::neutral::price::ShowCost;
 use crate::neutral::usage::Source;
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault};
 use crate::upstream::quirks::Quirks;
@@ -61,7 +64,12 @@ impl Chunks {
         let usage = self.usage();
         self.head.edit(&self.shape, br#""chat.completion""#, &mut edits);
         let old = self.shape.usage.as_ref().filter(|_| counts.is_some_and(|counts| counts.are_believed()));
-        let object = meter::write(old.map(|old| slice(text, &old.value)), &usage, self.cost);
+        let old = old.map(|old| slice(text, &old.value));
+        let object = match old.filter(|_| self.cost == ShowCost::No && counts.is_some_and(|counts| counts.say(&usage)))
+        {
+            Some(right) => Cow::Borrowed(right),
+            None => meter::write(old, &usage, self.cost),
+        };
         set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
         let mut body = Vec::new();
         edits.apply_into(&mut body);
@@ -119,7 +127,7 @@ fn edit_choice(
     let ended = Ended::read(text, entry)?.unwrap_or(Ended { reason: finish::STOP, native: None });
     let ended = choice.ended.insert(ended);
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-    said += choice.calls.edit_whole(calls, finish::is_cut(ended.reason), &common.id_seed, edits)?;
+    said += choice.calls.edit_whole(calls, finish::is_cut(ended.reason), &common.answer_id, edits)?;
     choice.edit_finish(entry, Finishes::Shown, edits);
     Ok(said)
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::shape::{CallShape, MAX_CALLS, Member, set};
 use super::{digits, filled};
-use crate::neutral::{AnswerHeader, StreamFault, flaws};
+use crate::neutral::{StreamFault, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
@@ -109,7 +109,7 @@ impl Calls {
         &mut self,
         member: &Member,
         calls: &[CallShape],
-        seed: &str,
+        answer_id: &str,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
         let text = edits.text();
@@ -118,7 +118,7 @@ impl Calls {
         out.push(b'[');
         let (mut clean, mut said) = (true, 0);
         for call in calls {
-            clean &= self.fragment(text, call, seed, &mut out)?;
+            clean &= self.fragment(text, call, answer_id, &mut out)?;
             said += arguments_len(text, call);
         }
         out.push(b']');
@@ -130,7 +130,13 @@ impl Calls {
     }
 
     /// Appends the corrected fragment. Returns whether it is the same as the fragment that came.
-    fn fragment(&mut self, text: &[u8], call: &CallShape, seed: &str, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn fragment(
+        &mut self,
+        text: &[u8],
+        call: &CallShape,
+        answer_id: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, StreamFault> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
@@ -162,7 +168,7 @@ impl Calls {
         }
         let has_id = id_of(text, call) == Some(&open.id);
         if open.id.is_empty() {
-            open.id = made_id(seed, self.choice, introduced);
+            open.id = made_id(answer_id, self.choice, introduced);
         }
         open.index = Some(introduced);
         let held = std::mem::take(&mut open.held);
@@ -213,7 +219,7 @@ impl Calls {
         &mut self,
         calls: &[CallShape],
         is_cut: bool,
-        seed: &str,
+        answer_id: &str,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
         let text = edits.text();
@@ -221,7 +227,7 @@ impl Calls {
         self.introduced = calls.len();
         for (number, call) in calls.iter().enumerate() {
             if id_of(text, call).is_none() {
-                set(edits, call.span.start, br#""id""#, &call.id, made_id(seed, self.choice, number));
+                set(edits, call.span.start, br#""id""#, &call.id, made_id(answer_id, self.choice, number));
             }
             if call.kind.as_ref().is_none_or(|kind| filled(text, &kind.value).is_none()) {
                 set(edits, call.span.start, br#""type""#, &call.kind, kind_of(text, call).to_vec());
@@ -262,21 +268,12 @@ pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
     literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Returns the part that the ids of an answer's calls have in common. This part comes from the
-/// answer's own id, so that calls of two answers in one conversation differ.
-pub(super) fn id_seed(header: &AnswerHeader) -> String {
+/// Returns an id's literal for a call that has none. A part of it comes from the answer's own id,
+/// so that calls of two answers in one conversation differ.
+fn made_id(answer: &str, choice: usize, number: usize) -> Vec<u8> {
     // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
-    let mut left = 24;
-    let is_first = |c: char| {
-        left -= usize::from(c.is_ascii_alphanumeric());
-        left == 0
-    };
-    let last = header.id.rfind(is_first).and_then(|at| header.id.get(at..)).unwrap_or(&header.id);
-    last.chars().filter(char::is_ascii_alphanumeric).collect()
-}
-
-/// Returns an id's literal for a call that has none.
-fn made_id(seed: &str, choice: usize, number: usize) -> Vec<u8> {
+    let id: Vec<char> = answer.chars().filter(char::is_ascii_alphanumeric).collect();
+    let seed: String = id.iter().skip(id.len().saturating_sub(24)).collect();
     format!("\"call_{seed}{choice:02x}{number:02x}\"").into_bytes()
 }
 

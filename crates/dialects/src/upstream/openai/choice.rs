@@ -46,8 +46,8 @@ pub(super) struct Choice {
 /// The settings that all choices of an answer share.
 #[derive(Debug)]
 pub(super) struct Common {
-    /// The part that the made ids of calls have in common.
-    pub(super) id_seed: String,
+    /// The answer's id, from which the ids of calls are made that have none.
+    pub(super) answer_id: String,
     pub(super) show_reasoning: bool,
     /// True if the content must be JSON.
     pub(super) wants_json: bool,
@@ -55,7 +55,7 @@ pub(super) struct Common {
 
 impl Common {
     pub(super) fn new(header: &AnswerHeader, show_reasoning: bool) -> Self {
-        Self { id_seed: calls::id_seed(header), show_reasoning, wants_json: header.wants_json }
+        Self { answer_id: header.id.clone(), show_reasoning, wants_json: header.wants_json }
     }
 }
 
@@ -191,7 +191,7 @@ impl Choice {
             && !body.call_range.is_empty()
         {
             let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-            bytes += self.calls.edit(member, calls, &common.id_seed, edits)?;
+            bytes += self.calls.edit(member, calls, &common.answer_id, edits)?;
         }
         if body.has_lists {
             self.number_lists(body, edits);

@@ -23,6 +23,8 @@ pub(super) struct Counts {
     reasoning: Option<u64>,
     /// The name of a number that no answer can have. Then none of the others is kept.
     doubted: Option<&'static str>,
+    /// True if each of the first three numbers is there once, and is written as one.
+    is_plain: bool,
 }
 
 impl Counts {
@@ -31,10 +33,22 @@ impl Counts {
         self.doubted.is_none()
     }
 
+    /// Returns whether the object with these numbers says exactly this usage, so that it may pass
+    /// as it is. An object with cached tokens is not looked at so closely.
+    pub(super) fn say(&self, usage: &Usage) -> bool {
+        let numbers = [self.prompt, self.completion, self.total, self.cached.or(Some(0))];
+        self.is_plain && numbers == [usage.prompt, usage.completion, usage.total(), 0].map(Some) && usage.cached == 0
+    }
+
     /// Reads a usage object. Returns `None` if it is no object, or counts nothing.
     pub(super) fn read(text: &[u8], usage: &Span) -> Option<Self> {
         let object = slice(text, usage);
         let (mut counts, mut doubted) = (Self::default(), None);
+        let mut numbers = (0, true);
+        let mut number = |value: Span| {
+            numbers = (numbers.0 + 1, numbers.1 && slice(object, &value).iter().all(u8::is_ascii_digit));
+            value
+        };
         let mut count = |name, value: Span| {
             let count = Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
             if count.is_some_and(|count| count > MOST) {
@@ -45,9 +59,11 @@ impl Counts {
         Cursor::new(object)
             .object(|cursor, key| {
                 match slice(object, &key) {
-                    br#""prompt_tokens""# => counts.prompt = count("prompt_tokens", cursor.value()?),
-                    br#""completion_tokens""# => counts.completion = count("completion_tokens", cursor.value()?),
-                    br#""total_tokens""# => counts.total = count("total_tokens", cursor.value()?),
+                    br#""prompt_tokens""# => counts.prompt = count("prompt_tokens", number(cursor.value()?)),
+                    br#""completion_tokens""# => {
+                        counts.completion = count("completion_tokens", number(cursor.value()?))
+                    }
+                    br#""total_tokens""# => counts.total = count("total_tokens", number(cursor.value()?)),
                     // DeepSeek; Mistral; Moonshot
                     br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
                         let cached = count("cached_tokens", cursor.value()?);
@@ -72,6 +88,7 @@ impl Counts {
                 Ok(())
             })
             .ok()?;
+        counts.is_plain = numbers == (3, true);
         // Some servers do not include a part in its whole, and then the sum of both is the count.
         for (whole, part, name) in
             [(counts.prompt, counts.cached, "cached_tokens"), (counts.completion, counts.reasoning, "reasoning_tokens")]
@@ -309,6 +326,35 @@ mod tests {
         }
         check_with(&quirks::XAI, reasoning, Some((9, 23, 0, Source::Reported)));
         check_with(&quirks::XAI, inside, Some((9, 30, 0, Source::Reported)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_says_the_usage_is_written_as_it_came(
+            members in proptest::collection::vec((
+                proptest::sample::select(vec![
+                    "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "prompt_tokens_details", "cost",
+                ]),
+                proptest::sample::select(vec![
+                    "0", "3", "9", "12", "9.0", "12.0", "\"9\"", "null", "-1", r#"{"cached_tokens":0}"#, r#"{"cached_tokens":4}"#,
+                ]),
+            ), 0..6),
+            is_whole: bool,
+        ) {
+            let mut members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            if is_whole {
+                members.insert(0, r#""prompt_tokens":9,"completion_tokens":3,"total_tokens":12"#.to_owned());
+            }
+            let object = format!("{{{}}}", members.join(","));
+            if let Some(counts) = Counts::read(object.as_bytes(), &(0..object.len())) {
+                let usage = counts.settle(&Quirks::NONE, 400, 40);
+                if counts.say(&usage) {
+                    let written = write(Some(object.as_bytes()), &usage, ShowCost::No);
+                    proptest::prop_assert_eq!(&*written, object.as_bytes());
+                }
+                proptest::prop_assert!(counts.say(&usage) || !is_whole || members.len() > 1, "{} is not plain", object);
+            }
+        }
     }
 
     #[test]
