@@ -27,6 +27,7 @@ pub mod purpose;
 mod refused;
 mod request;
 mod room;
+mod said;
 pub(crate) mod schema;
 pub mod seal;
 mod shown;
@@ -52,6 +53,7 @@ pub use request::{
     Request, Role, Thought, Tool, ToolChoice, ToolKind,
 };
 pub(crate) use request::{ENCRYPTED, NO_SIGNATURE};
+pub use said::Said;
 pub use shown::looks_secret;
 pub(crate) use shown::shown;
 pub use target::{Kept, Target, Undo, Written};

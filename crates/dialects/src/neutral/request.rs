@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::field::Field;
+use super::said::Said;
 use super::schema::{find, members, string};
 use crate::wire::json::{Cursor, Kind};
 
@@ -176,7 +177,7 @@ pub struct Part<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartKind<'a> {
     /// Text, never empty. An assistant's `refusal` is text too.
-    Text(Cow<'a, str>),
+    Text(Said<'a>),
     /// A picture, and `detail` as written.
     Image(Media<'a>, Option<Cow<'a, str>>),
     /// Sound in base64, and its format (`wav`, `mp3`).
@@ -306,7 +307,7 @@ pub struct Tool<'a> {
     /// The name; empty for [`ToolKind::Other`].
     pub name: Cow<'a, str>,
     /// The description.
-    pub description: Option<Cow<'a, str>>,
+    pub description: Option<Said<'a>>,
     /// The kind.
     pub kind: ToolKind<'a>,
     /// The hint that a prompt cache may end here.

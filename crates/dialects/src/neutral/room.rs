@@ -2,6 +2,7 @@
 //! not grow while the request is written, even if the request has a picture of megabytes.
 
 use super::request::{Media, Message, Part, PartKind, Request, Tool, ToolKind};
+use super::said::Said;
 
 impl Request<'_> {
     /// Returns roughly the number of bytes that the request takes in any dialect.
@@ -23,7 +24,7 @@ fn message(message: &Message<'_>) -> usize {
 fn part(part: &Part<'_>) -> usize {
     match &part.kind {
         // Escaped characters take more bytes.
-        PartKind::Text(text) => text.len() + text.len() / 16 + 64,
+        PartKind::Text(text) => text.written_len() + text.written_len() / 16 + 64,
         PartKind::Image(media, _) | PartKind::File(media, _) => match media {
             Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data.len() + 128,
         },
@@ -36,7 +37,7 @@ fn tool(tool: &Tool<'_>) -> usize {
         ToolKind::Function(Some(schema), _) => schema.len(),
         ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => 0,
     };
-    schema + tool.description.as_ref().map_or(0, |text| text.len()) + 160
+    schema + tool.description.as_ref().map_or(0, Said::written_len) + 160
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::ops::Range;
 pub use kind::Kind;
 pub use pieces::Pieces;
 pub(crate) use repair::{repaired, repaired_line};
+pub(crate) use text::decoded;
 pub use text::{folds_to, integer_of, is_whole, name_of, one_line, quote, text_len, text_of};
 pub use write::{Writer, escape_into, put_text};
 

@@ -48,7 +48,7 @@ impl<'a> ReadSoFar<'a> {
             "model" => value.skip()?,
             "contents" => each(value, |index, value| self.content(index, value))?,
             "systemInstruction" if value.kind()? == Kind::String => {
-                let text = value.text()?.unwrap_or_default();
+                let text = value.said()?.unwrap_or_default();
                 parts::say(&mut self.system, text);
             }
             "systemInstruction" => {

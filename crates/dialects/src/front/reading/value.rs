@@ -7,18 +7,26 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write;
 
-use crate::neutral::{Effort, Number, Raw, Refused};
+use crate::neutral::{Effort, Number, Raw, Refused, Said};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
 /// A value not yet read.
 pub(in crate::front) struct Value<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
-    /// The number of array elements read so far, in the whole body.
-    elements: &'c Cell<usize>,
+    body: &'c Body,
     /// True if a member of the same name came before. Such a value can be skipped, but not read.
     is_second: bool,
     /// Where it stands.
     pub(in crate::front) place: Place<'c>,
+}
+
+/// What is known of the whole body.
+struct Body {
+    /// The number of array elements read so far.
+    elements: Cell<usize>,
+    /// Whether characters may be written as `\u` escapes. Only then can a text hold half a
+    /// character.
+    has_codes: bool,
 }
 
 /// Where a value stands. The path is only written where it must be shown.
@@ -53,9 +61,10 @@ pub(in crate::front) fn body<'a>(
     body: &'a [u8],
     read: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<(), ReadFault> {
-    let (mut cursor, elements) = (Cursor::new(body), Cell::new(0));
+    let mut cursor = Cursor::new(body);
+    let body = Body { elements: Cell::new(0), has_codes: memchr::memmem::find(body, br"\u").is_some() };
     let place = Place { up: None, step: Step::Body };
-    Value { cursor: &mut cursor, elements: &elements, is_second: false, place }.element(read)?;
+    Value { cursor: &mut cursor, body: &body, is_second: false, place }.element(read)?;
     cursor.end().map_err(syntax)
 }
 
@@ -76,10 +85,10 @@ impl<'c, 'a> Value<'c, 'a> {
         self,
         read: impl FnOnce(Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<Raw<'a>, ReadFault> {
-        let Self { cursor, elements, is_second, place } = self;
+        let Self { cursor, body, is_second, place } = self;
         cursor.kind().map_err(syntax)?;
         let start = cursor.at();
-        read(Value { cursor: &mut *cursor, elements, is_second, place })?;
+        read(Value { cursor: &mut *cursor, body, is_second, place })?;
         Ok(Raw(str_of(json::slice(cursor.text(), &(start..cursor.at())))))
     }
 
@@ -102,6 +111,20 @@ impl<'c, 'a> Value<'c, 'a> {
     pub(in crate::front) fn text(self) -> Result<Option<Cow<'a, str>>, ReadFault> {
         let text = self.of_kind(Kind::String, "a string")?;
         Ok(text.and_then(|text| json::text_of(text, &(0..text.len()))))
+    }
+
+    /// Reads a string that may be long: it is decoded where it is read. A text with half a
+    /// character is decoded at once, since no server need accept such a literal.
+    pub(in crate::front) fn said(mut self) -> Result<Option<Said<'a>>, ReadFault> {
+        if self.kind()? != Kind::String {
+            return Ok(self.text()?.map(Said::from));
+        }
+        let literal = self.cursor.checked_string().map_err(syntax)?;
+        Ok(if self.body.has_codes && memchr::memmem::find(literal, br"\u").is_some() {
+            json::decoded(literal).map(Said::from)
+        } else {
+            Some(Said::literal(literal))
+        })
     }
 
     /// Reads a string. For another kind, returns `None` and whether the value says something. No
@@ -197,8 +220,8 @@ impl<'c, 'a> Value<'c, 'a> {
         if !self.begins(Kind::Object, "an object")? {
             return self.skip().map(|()| false);
         }
-        let Self { cursor, elements, place, .. } = self;
-        let mut seen: Vec<Name<'a>> = Vec::new();
+        let Self { cursor, body, place, .. } = self;
+        let mut seen: Vec<Name<'a>> = Vec::with_capacity(8);
         let mut member = |cursor: &mut Cursor<'a>, key: Span| {
             let name = utf8(json::name_of(cursor.text(), &key));
             let is_second = seen.contains(&name);
@@ -206,7 +229,7 @@ impl<'c, 'a> Value<'c, 'a> {
                 seen.push(name.clone());
             }
             let place = Place { up: Some(&place), step: Step::Field(&name) };
-            each(&name, Value { cursor, elements, is_second, place })
+            each(&name, Value { cursor, body, is_second, place })
         };
         let mut refused = None;
         let scanned = cursor.object(|cursor, key| member(cursor, key).map_err(|why| stop(&mut refused, why)));
@@ -230,15 +253,15 @@ impl<'c, 'a> Value<'c, 'a> {
         if !self.begins(Kind::Array, "an array")? {
             return self.skip();
         }
-        let Self { cursor, elements, place, .. } = self;
+        let Self { cursor, body, place, .. } = self;
         let mut refused = None;
         let scanned = cursor.array(|cursor, index| {
             let place = Place { up: Some(&place), step: Step::Index(index) };
-            elements.set(elements.get() + 1);
-            if elements.get() > MOST {
+            body.elements.set(body.elements.get() + 1);
+            if body.elements.get() > MOST {
                 return Err(stop(&mut refused, too_many()));
             }
-            each(index, Value { cursor, elements, is_second: false, place }).map_err(|why| stop(&mut refused, why))
+            each(index, Value { cursor, body, is_second: false, place }).map_err(|why| stop(&mut refused, why))
         });
         scanned.map(drop).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
@@ -373,7 +396,7 @@ pub(in crate::front) fn syntax(broken: Broken) -> ReadFault {
 
 fn utf8(name: Cow<'_, [u8]>) -> Name<'_> {
     match name {
-        Cow::Borrowed(name) => String::from_utf8_lossy(name),
+        Cow::Borrowed(name) => str::from_utf8(name).map_or_else(|_| String::from_utf8_lossy(name), Cow::Borrowed),
         Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
     }
 }

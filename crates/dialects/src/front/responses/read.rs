@@ -18,7 +18,7 @@ use crate::front::FieldNames;
 use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
-use crate::neutral::{Echo, Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role};
+use crate::neutral::{Echo, Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role, Said};
 use crate::wire::json::Kind;
 use echoed::Echoed;
 
@@ -38,7 +38,7 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
 #[derive(Default)]
 struct ReadingItems<'a> {
     request: Request<'a>,
-    instructions: Option<Cow<'a, str>>,
+    instructions: Option<Said<'a>>,
     items: items::Items<'a>,
     tools: tools::CallableTools<'a>,
     choice: Option<ReadChoice<'a>>,
@@ -65,12 +65,12 @@ impl<'a> ReadingItems<'a> {
             // How the stream is padded, and how many calls the server may make by itself: none.
             "stream_options" | "max_tool_calls" => value.skip()?,
             "input" if value.kind()? == Kind::String => {
-                let text = value.text()?.filter(|text| !text.is_empty());
+                let text = value.said()?.filter(|text| !text.is_empty());
                 let content = text.map(|text| Part { kind: PartKind::Text(text), cache: None }).into_iter().collect();
                 self.items.messages.push(Message { place: Some(0), content, ..Message::default() });
             }
             "input" => value.array(|index, value| self.items.item(index, value))?,
-            "instructions" => self.instructions = value.text()?.filter(|text| !text.is_empty()),
+            "instructions" => self.instructions = value.said()?.filter(|text| !text.is_empty()),
             "max_output_tokens" => request.max_tokens = value.count(1, &[])?,
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "tools" => {

@@ -96,7 +96,7 @@ impl BlockWriter for Blocks<'_, '_> {
         w.object(|w| {
             w.texts([("type", "tool_result"), ("tool_use_id", id)]);
             match (outcome.parts, parts.peek()) {
-                ([Part { kind: PartKind::Text(text), .. }], Some(_)) => w.key("content").text(text),
+                ([Part { kind: PartKind::Text(text), .. }], Some(_)) => text.write(w.key("content")),
                 // The cache hint belongs to the whole result.
                 (_, Some(_)) => w.key("content").each(parts, |w, part| self.kind(w, &part.kind, None, false)),
                 (_, None) => {}
@@ -110,9 +110,13 @@ impl Blocks<'_, '_> {
     /// Writes a text or a medium with this cache hint.
     fn kind(&mut self, w: &mut Writer, kind: &PartKind<'_>, cache: Option<&Cache<'_>>, is_end: bool) {
         if let PartKind::Text(text) = kind {
-            let text = if is_end { text.trim_end() } else { text };
             w.object(|w| {
-                w.texts([("type", "text"), ("text", text)]);
+                w.key("type").text("text");
+                if is_end {
+                    w.key("text").text(text.trim_end())
+                } else {
+                    text.write(w.key("text"))
+                }
                 self.breakpoints.write(w, cache, self.losses);
             });
             return;

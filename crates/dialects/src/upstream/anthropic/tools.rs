@@ -60,7 +60,7 @@ pub(super) fn write_tools(
         tools.describe(losses, |name, described, cache, losses| {
             w.object(|w| {
                 w.key("name").text(name);
-                w.optional("description", described.about.as_deref(), Writer::text);
+                w.optional("description", described.about.as_deref(), |w, about| about.write(w));
                 w.key("input_schema").raw(&described.schema);
                 if described.strict {
                     w.key("strict").bool(true);

@@ -128,7 +128,7 @@ impl Blocks<'_, '_> {
     /// Writes a text or a medium.
     fn kind(&mut self, w: &mut Writer, kind: &PartKind<'_>, is_end: bool) {
         if let PartKind::Text(text) = kind {
-            w.object(|w| w.key("text").text(if is_end { text.trim_end() } else { text }));
+            w.object(|w| if is_end { w.key("text").text(text.trim_end()) } else { text.write(w.key("text")) });
             return;
         }
         if let PartKind::Image(_, Some(detail)) = kind

@@ -69,7 +69,7 @@ pub(super) fn write_tools(w: &mut Writer, tools: &Tools<'_, '_>, points: &mut Ca
             w.object(|w| {
                 w.key("toolSpec").object(|w| {
                     w.key("name").text(name);
-                    w.optional("description", described.about.as_deref(), Writer::text);
+                    w.optional("description", described.about.as_deref(), |w, about| about.write(w));
                     w.key("inputSchema").object(|w| w.key("json").raw(&described.schema));
                     if described.strict {
                         w.key("strict").bool(true);

@@ -8,11 +8,11 @@
 
 use std::borrow::Cow;
 
+use super::blocks::is_blank_part;
 use crate::neutral::answered::answered;
 use crate::neutral::turns::{Item, Turn};
 use crate::neutral::{Field, FieldRefused, Request, Role};
 use crate::upstream::shared::names::give;
-use crate::upstream::shared::text::text_of;
 use crate::upstream::shared::unique::Unique;
 
 /// The content of one side: one turn, or several turns with nothing said between them.
@@ -100,7 +100,7 @@ pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Res
 /// Returns whether the item may be written. The API refuses text of only white space.
 fn speaks(item: &Item<'_, '_>) -> bool {
     match item {
-        Item::Part(part) => !text_of(part).is_some_and(is_blank),
+        Item::Part(part) => !is_blank_part(part),
         Item::Thoughts(_) | Item::Call(..) | Item::Result(_) => true,
     }
 }

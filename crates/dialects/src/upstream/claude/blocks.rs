@@ -1,14 +1,12 @@
 //! This module has the rules for single blocks that both APIs share: inputs of calls, cache hints,
 //! media types.
 
-use super::alternation::is_blank;
-use crate::neutral::{Cache, Call, Field, LostFields, Part};
-use crate::upstream::shared::text::text_of;
+use crate::neutral::{Cache, Call, Field, LostFields, Part, PartKind};
 use crate::wire::json::Writer;
 
 /// Returns whether a part is a blank text.
 pub(crate) fn is_blank_part(part: &Part<'_>) -> bool {
-    text_of(part).is_some_and(is_blank)
+    matches!(&part.kind, PartKind::Text(text) if text.is_blank())
 }
 
 /// Writes the input of a call. Arguments that are no object are put into one.

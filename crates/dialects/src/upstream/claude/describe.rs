@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use super::schema::{self, Fit, Fitted};
-use crate::neutral::{Field, LostFields, Tool, ToolKind};
+use crate::neutral::{Field, LostFields, Said, Tool, ToolKind};
 
 /// The description and the parameters of a tool, as the model is shown them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Described<'t> {
-    pub(crate) about: Option<Cow<'t, str>>,
+    pub(crate) about: Option<Cow<'t, Said<'t>>>,
     /// The schema of the input, which is an object.
     pub(crate) schema: Cow<'t, str>,
     /// True if the input is held to the schema.
@@ -23,11 +23,11 @@ impl<'t> Described<'t> {
             ToolKind::Function(schema, strict) => (schema.as_deref(), strict.unwrap_or(false)),
             ToolKind::Custom | ToolKind::Other => (None, false),
         };
-        let about = tool.description.as_deref().filter(|about| !about.is_empty());
+        let about = tool.description.as_ref().filter(|about| !about.is_empty()).map(Cow::Borrowed);
         if strict {
             if let Some(fitted) = limits.and_then(|limits| limits.strict(schema)) {
                 losses.add_if(fitted.fit == Fit::Weaker, Field::ToolParameters);
-                return Self { about: about.map(Cow::Borrowed), schema: fitted.text.into(), strict };
+                return Self { about, schema: fitted.text.into(), strict };
             }
             losses.add(Field::ToolStrict);
         }
@@ -37,22 +37,22 @@ impl<'t> Described<'t> {
     /// Describes a tool whose input is not held to its schema. The keywords that may not stand at
     /// the top of the schema become text in the description, and `lost` is then a loss.
     pub(crate) fn loosely(
-        about: Option<&'t str>,
+        about: Option<Cow<'t, Said<'t>>>,
         schema: Option<&'t str>,
         lost: Field,
         losses: &mut LostFields,
     ) -> Self {
         let parameters = schema::parameters(schema);
         let Some(moved) = parameters.moved else {
-            return Self { about: about.map(Cow::Borrowed), schema: parameters.schema, strict: false };
+            return Self { about, schema: parameters.schema, strict: false };
         };
         losses.add(lost);
         let also = format!("The input must also match this JSON Schema: {moved}");
         let about = match about {
-            Some(about) => format!("{about}\n\n{also}"),
+            Some(about) => format!("{}\n\n{also}", &**about),
             None => also,
         };
-        Self { about: Some(about.into()), schema: parameters.schema, strict: false }
+        Self { about: Some(Cow::Owned(about.into())), schema: parameters.schema, strict: false }
     }
 }
 

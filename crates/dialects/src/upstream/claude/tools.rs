@@ -172,7 +172,12 @@ impl<'r, 'a> Tools<'r, 'a> {
             write(self.names.written(&tool.name), &described, tool.cache.as_ref(), losses);
         }
         if let Some(answer) = &self.answer {
-            let described = Described::loosely(Some(&answer.about), Some(answer.schema), Field::FormatSchema, losses);
+            let described = Described::loosely(
+                Some(Cow::Owned(answer.about.as_str().into())),
+                Some(answer.schema),
+                Field::FormatSchema,
+                losses,
+            );
             write(&answer.name, &described, None, losses);
         }
     }

@@ -104,7 +104,7 @@ fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, los
     if thinking.is_none() {
         match parts {
             [] => return w.text(""),
-            [Part { kind: PartKind::Text(text), .. }] => return w.text(text),
+            [Part { kind: PartKind::Text(text), .. }] => return text.write(w),
             [..] => {}
         }
     }
@@ -114,7 +114,10 @@ fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, los
         }
         for part in parts {
             match &part.kind {
-                PartKind::Text(text) => w.object(|w| w.texts([("type", "text"), ("text", text)])),
+                PartKind::Text(text) => w.object(|w| {
+                    w.key("type").text("text");
+                    text.write(w.key("text"));
+                }),
                 PartKind::Image(media, detail) => write_image(w, media, detail.as_deref(), losses),
                 // Such parts were refused before.
                 PartKind::Audio(..) | PartKind::File(..) => {}

@@ -73,13 +73,13 @@ impl<'r, 'a> Tools<'r, 'a> {
         if !self.tools.is_empty() || answer.is_some() {
             w.key("tools").array(|w| {
                 for tool in &self.tools {
-                    flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
+                    flat::write_tool(w, &tool.name, tool.description.as_ref(), flat::parameters(tool));
                 }
                 if let Some((name, tool)) = answer {
                     flat::write_tool(
                         w,
                         &name,
-                        tool.description.or(Some("Gives the final answer. Call it to answer.")),
+                        Some(&tool.description.unwrap_or("Gives the final answer. Call it to answer.").into()),
                         tool.schema,
                     );
                 }

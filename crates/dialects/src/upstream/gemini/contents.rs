@@ -82,7 +82,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     fn part(&mut self, part: &Part<'a>, w: &mut Writer) {
         self.losses.add_if(part.cache.is_some(), Field::CacheHint);
         if let PartKind::Text(text) = &part.kind {
-            w.object(|w| w.key("text").text(text));
+            w.object(|w| text.write(w.key("text")));
         } else if let Some(carried) = self.carried(part) {
             w.object(|w| write_carried(&carried, w));
         }

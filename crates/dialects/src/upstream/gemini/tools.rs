@@ -110,7 +110,7 @@ impl<'r, 'a> Plan<'r, 'a> {
 
     fn declaration(&self, tool: &Tool<'_>, losses: &mut LostFields, w: &mut Writer) {
         w.key("name").text(&self.names.theirs(&tool.name));
-        w.optional("description", tool.description.as_deref(), Writer::text);
+        w.optional("description", tool.description.as_ref(), |w, text| text.write(w));
         let ToolKind::Function(Some(parameters), _) = &tool.kind else { return };
         let schema = Schema::read(parameters);
         losses.add_if(

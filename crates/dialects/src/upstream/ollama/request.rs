@@ -99,7 +99,7 @@ fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) 
 fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut LostFields) {
     w.key("tools").each(tools, |w, tool| {
         losses.add_if(flat::is_strict(tool), Field::ToolStrict);
-        flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
+        flat::write_tool(w, &tool.name, tool.description.as_ref(), flat::parameters(tool));
     });
 }
 

@@ -5,7 +5,8 @@ use super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target, Undo, Written,
+    Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Said, Target, Undo,
+    Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
@@ -137,9 +138,11 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
         self.losses.add_if(message.reasoning.is_some(), Field::Reasoning);
         match message.role {
             Role::System | Role::Developer => {
-                let text = texts(&message.content);
                 self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
-                self.w.object(|w| w.texts([("role", "system"), ("content", &text)]));
+                self.w.object(|w| {
+                    w.key("role").text("system");
+                    write_texts(w.key("content"), &message.content);
+                });
             }
             Role::User => self.user(index, &message.content),
             Role::Assistant => {
@@ -149,8 +152,11 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                 self.assistant(message);
             }
             Role::Tool | Role::Function => {
-                let (text, id) = (texts(&message.content), message.tool_call_id.as_deref().unwrap_or_default());
-                self.w.object(|w| w.texts([("role", "tool"), ("tool_call_id", id), ("content", &text)]));
+                let id = message.tool_call_id.as_deref().unwrap_or_default();
+                self.w.object(|w| {
+                    w.texts([("role", "tool"), ("tool_call_id", id)]);
+                    write_texts(w.key("content"), &message.content);
+                });
                 if message.content.iter().any(is_medium) {
                     self.media.push((index, message));
                 }
@@ -159,13 +165,12 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
     }
 
     fn assistant(&mut self, message: &Message<'_>) {
-        let text = texts(&message.content);
         let names = self.names;
         self.w.object(|w| {
             w.key("role").text("assistant");
-            match text.is_empty() && !message.calls.is_empty() {
+            match message.content.iter().all(is_medium) && !message.calls.is_empty() {
                 true => w.key("content").null(),
-                false => w.key("content").text(&text),
+                false => write_texts(w.key("content"), &message.content),
             }
             w.list("tool_calls", &message.calls, |w, call: &Call<'_>| {
                 w.object(|w| {
@@ -183,8 +188,10 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
 
     fn user(&mut self, index: usize, content: &[Part<'_>]) {
         if let [] | [Part { kind: PartKind::Text(_), .. }] = content {
-            let text = texts(content);
-            return self.w.object(|w| w.texts([("role", "user"), ("content", &text)]));
+            return self.w.object(|w| {
+                w.key("role").text("user");
+                write_texts(w.key("content"), content);
+            });
         }
         let (refused, losses) = (&mut self.refused, &mut *self.losses);
         self.w.object(|w| {
@@ -237,7 +244,10 @@ fn write_part(
     };
     const ELSEWHERE: &str = "This model's provider does not have files that were uploaded to another one.";
     match &part.kind {
-        PartKind::Text(text) => w.object(|w| w.texts([("type", "text"), ("text", text)])),
+        PartKind::Text(text) => w.object(|w| {
+            w.key("type").text("text");
+            text.write(w.key("text"));
+        }),
         PartKind::Image(media, detail) => match url(media) {
             Some(url) => w.object(|w| {
                 w.key("type").text("image_url");
@@ -269,20 +279,13 @@ pub(super) fn is_medium(part: &Part<'_>) -> bool {
     !matches!(part.kind, PartKind::Text(_))
 }
 
-/// Joins the texts of a content.
-pub(super) fn texts(content: &[Part<'_>]) -> String {
+/// Writes the texts of a content as one.
+pub(super) fn write_texts(w: &mut Writer, content: &[Part<'_>]) {
     let texts = content.iter().filter_map(|part| match &part.kind {
-        PartKind::Text(text) => Some(&**text),
+        PartKind::Text(text) => Some(text),
         PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
     });
-    let mut joined = String::new();
-    for text in texts {
-        if !joined.is_empty() {
-            joined.push_str("\n\n");
-        }
-        joined.push_str(text);
-    }
-    joined
+    Said::write_joined(texts, "\n\n", w);
 }
 
 #[cfg(test)]

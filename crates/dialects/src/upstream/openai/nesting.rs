@@ -106,7 +106,7 @@ impl Nesting {
                 w.key("type").text(kind);
                 self.members(w, kind, |w| {
                     w.key("name").text(names.written(&tool.name));
-                    w.optional("description", tool.description.as_deref(), Writer::text);
+                    w.optional("description", tool.description.as_ref(), |w, text| text.write(w));
                     if let ToolKind::Function(parameters, strict) = &tool.kind {
                         let none = (self == Nesting::Flat).then_some(r#"{"type":"object","properties":{}}"#);
                         w.optional("parameters", parameters.as_deref().or(none), Writer::raw);

@@ -13,7 +13,7 @@ use crate::neutral::answered::answered;
 use crate::neutral::offer::{Choice, Naming, Offer};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    Call, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Tool, ToolChoice,
+    Call, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Said, Tool, ToolChoice,
     ToolKind,
 };
 use crate::upstream::shared::options;
@@ -147,12 +147,12 @@ pub(crate) fn parameters<'t>(tool: &'t Tool<'_>) -> Raw<'t> {
 }
 
 /// Writes a function that may be called.
-pub(crate) fn write_tool(w: &mut Writer, name: &str, description: Option<&str>, parameters: Raw<'_>) {
+pub(crate) fn write_tool(w: &mut Writer, name: &str, description: Option<&Said<'_>>, parameters: Raw<'_>) {
     w.object(|w| {
         w.key("type").text("function");
         w.key("function").object(|w| {
             w.key("name").text(name);
-            w.optional("description", description, Writer::text);
+            w.optional("description", description, |w, about| about.write(w));
             w.key("parameters").raw(parameters.0);
         });
     });

@@ -7,13 +7,39 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
-use super::{Cursor, Span, Writer, slice};
+use super::{Broken, Cursor, Span, Writer, slice};
+
+impl<'a> Cursor<'a> {
+    /// Consumes a string of a text that an earlier scan has checked, and returns what stands
+    /// between its quotes.
+    pub fn checked_string(&mut self) -> Result<&'a [u8], Broken> {
+        self.skip_blank();
+        if self.peek() != Some(b'"') {
+            return Err(self.broken("expected a string"));
+        }
+        let inside = self.rest(self.at + 1);
+        let is_end = |end: &usize| {
+            let before = inside.get(..*end).unwrap_or_default();
+            before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
+        };
+        let Some(end) = memchr::memchr_iter(b'"', inside).find(is_end) else {
+            return Err(self.broken("the text ends inside a string"));
+        };
+        self.at += end + 2;
+        Ok(inside.get(..end).unwrap_or_default())
+    }
+}
 
 /// Returns the decoded value of a string. It is borrowed if the string has no escapes, and `None`
 /// if the span holds no string. A lone surrogate becomes U+FFFD.
 #[inline]
 pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
-    let inside = inside(text, string)?;
+    decoded(inside(text, string)?)
+}
+
+/// Returns the decoded value of what stands between the quotes of a string.
+#[inline]
+pub(crate) fn decoded(inside: &[u8]) -> Option<Cow<'_, str>> {
     match memchr(b'\\', inside) {
         None => std::str::from_utf8(inside).ok().map(Cow::Borrowed),
         Some(_) => unescape(inside).map(Cow::Owned),

@@ -106,10 +106,25 @@ impl Writer {
 
     /// Writes a string.
     pub fn text(&mut self, text: &str) {
+        self.string(|w| w.escaped(text));
+    }
+
+    /// Writes a string. `inside` writes what stands between its quotes.
+    pub(crate) fn string(&mut self, inside: impl FnOnce(&mut Self)) {
         self.comma();
         self.out.push(b'"');
-        escape_into(text, &mut self.out);
+        inside(self);
         self.out.push(b'"');
+    }
+
+    /// Writes a part of a string.
+    pub(crate) fn escaped(&mut self, text: &str) {
+        escape_into(text, &mut self.out);
+    }
+
+    /// Writes a part of a string that has its escapes already.
+    pub(crate) fn literal(&mut self, text: &[u8]) {
+        self.out.extend_from_slice(text);
     }
 
     /// Writes a whole value that is already JSON.

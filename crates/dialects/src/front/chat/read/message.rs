@@ -37,7 +37,7 @@ pub(super) fn message<'a>(
             "tool_call_id" => message.tool_call_id = value.text()?,
             "tool_calls" => value.array(|_, value| tool_call(value, &mut message))?,
             "function_call" => function_call = function(value, "function_call.", &mut message.others)?,
-            "refusal" => refusal = filled(value.text()?),
+            "refusal" => refusal = value.said()?.filter(|said| !said.is_empty()),
             "thinking_blocks" => value.array(|_, value| parts::thinking_block(value, &mut message))?,
             // What answers show of a thought comes back in many shapes, and is never a reason to
             // refuse.

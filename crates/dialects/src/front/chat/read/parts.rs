@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Cache, Media, Message, Part, PartKind, Thought};
+use crate::neutral::{Cache, Media, Message, Part, PartKind, Said, Thought};
 use crate::wire::json::Kind;
 
 /// Adds text to a message, if it is any.
-pub(super) fn say<'a>(message: &mut Message<'a>, text: Cow<'a, str>, cache: Option<Cache<'a>>) {
+pub(super) fn say<'a>(message: &mut Message<'a>, text: Said<'a>, cache: Option<Cache<'a>>) {
     if !text.is_empty() {
         message.content.push(Part { kind: PartKind::Text(text), cache });
     }
@@ -20,7 +20,7 @@ pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -
         Kind::Array => value.array(|_, value| part(value, message)),
         Kind::String | Kind::Null => {
             // As a rule it is all there is.
-            if let Some(text) = value.text()? {
+            if let Some(text) = value.said()? {
                 message.content.reserve_exact(1);
                 say(message, text, None);
             }
@@ -114,8 +114,8 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
     value.element(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
-            "text" => *text = value.text()?.map(PartKind::Text),
-            "refusal" => *refusal = value.text()?.map(PartKind::Text),
+            "text" => *text = value.said()?.map(PartKind::Text),
+            "refusal" => *refusal = value.said()?.map(PartKind::Text),
             "image_url" => *image = self::image(value, &mut message.others)?,
             "input_audio" => *audio = self::audio(value, &mut message.others)?,
             "file" => *file = self::file(value, &mut message.others)?,

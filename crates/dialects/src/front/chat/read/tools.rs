@@ -7,7 +7,7 @@ use super::parts;
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{Raw, Tool, ToolChoice, ToolKind};
+use crate::neutral::{Raw, Said, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
 
 /// The tools of a request.
@@ -74,7 +74,7 @@ impl<'a> Tools<'a> {
         let is_there = value.object(|key, value| {
             match &**key {
                 "name" => name = value.text()?,
-                "description" => description = value.text()?,
+                "description" => description = value.said()?,
                 "parameters" => parameters = value.raw_object()?,
                 "strict" => strict = value.flag()?,
                 "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
@@ -94,7 +94,7 @@ impl<'a> Tools<'a> {
         let other = |name: &_, value: Value<'_, 'a>| others::inner(&mut self.others, "tools[].custom.", name, value);
         let [name, description] = value.texts(["name", "description"], other)?.unwrap_or_default();
         let name = name.ok_or_else(|| place.field("name").missing())?;
-        Ok(Some(Tool { name, description, kind: ToolKind::Custom, cache: None }))
+        Ok(Some(Tool { name, description: description.map(Said::from), kind: ToolKind::Custom, cache: None }))
     }
 
     /// Adds a tool; `place` is where its name stands.

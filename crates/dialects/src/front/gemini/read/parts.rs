@@ -8,7 +8,7 @@ use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::schema::{members as members_of, string};
 use crate::neutral::seal::is_sealed;
-use crate::neutral::{Call, Message, Part, PartKind, Raw, Role};
+use crate::neutral::{Call, Message, Part, PartKind, Raw, Role, Said};
 
 /// What a content holds.
 pub(super) struct Parts<'a> {
@@ -113,7 +113,7 @@ impl<'a> Parts<'a> {
         let place = value.place;
         let is_there = members(value, |known, name, value| {
             match known {
-                "text" => text = value.text()?,
+                "text" => text = value.said()?,
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
                 // Any other means something to the model that made it, and to no other.
                 "thoughtSignature" => signature = value.text_or_not()?.0.filter(|text| is_sealed(text)),
@@ -178,7 +178,7 @@ fn continued<'a>(list: &mut Vec<Message<'a>>, mut said: Message<'a>) {
     for part in content {
         match (message.content.last_mut(), part) {
             (Some(Part { kind: PartKind::Text(text), .. }), Part { kind: PartKind::Text(more), .. }) => {
-                text.to_mut().push_str(&more);
+                text.push_str(&more);
             }
             (_, part) => message.content.push(part),
         }
@@ -193,7 +193,7 @@ fn continued<'a>(list: &mut Vec<Message<'a>>, mut said: Message<'a>) {
 }
 
 /// Adds text to a message, if it is any.
-pub(super) fn say<'a>(message: &mut Message<'a>, text: Cow<'a, str>) {
+pub(super) fn say<'a>(message: &mut Message<'a>, text: Said<'a>) {
     if !text.is_empty() {
         push(message, Some(PartKind::Text(text)));
     }
@@ -252,7 +252,7 @@ fn outcome<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<
     lost.append(&mut inside.said.others);
     let mut content = Vec::new();
     let text = response.map(words).filter(|text| !text.is_empty());
-    content.extend(text.map(|text| Part { kind: PartKind::Text(text), cache: None }));
+    content.extend(text.map(|text| Part { kind: PartKind::Text(text.into()), cache: None }));
     content.append(&mut inside.said.content);
     let name = function.filter(|name| !name.is_empty()).ok_or_else(|| place.field("name").missing())?;
     Ok(Some(ToolOutcome { id, name, content }))

@@ -51,7 +51,7 @@ impl<'a> DeclaredTools<'a> {
         let is_there = members(value, |known, written, value| {
             match known {
                 "name" => name = value.text()?,
-                "description" => description = value.text()?,
+                "description" => description = value.said()?,
                 "parametersJsonSchema" => parameters = value.raw_object()?,
                 "parameters" => open_api = value.raw_object()?,
                 _ => others::inner(&mut self.others, "tools[].functionDeclarations[].", written, value)?,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Cache, Call, Media, Message, Part, PartKind, Role, Thought};
+use crate::neutral::{Cache, Call, Media, Message, Part, PartKind, Role, Said, Thought};
 use crate::wire::json::Kind;
 
 /// The start of a text that Claude Code puts first. It names the client's build, and would only
@@ -52,7 +52,7 @@ impl<'a> Blocks<'a> {
         match value.kind()? {
             Kind::Array => value.array(|_, value| self.block(value)),
             Kind::String | Kind::Null => {
-                if let Some(text) = value.text()? {
+                if let Some(text) = value.said()? {
                     say(&mut self.said, text, None);
                 }
                 Ok(())
@@ -180,12 +180,12 @@ fn failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
 }
 
 /// Adds text to a message, if it is any.
-fn say<'a>(message: &mut Message<'a>, said: Cow<'a, str>, cache: Option<Cache<'a>>) {
+fn say<'a>(message: &mut Message<'a>, said: Said<'a>, cache: Option<Cache<'a>>) {
     message.content.extend(text(said).map(|part| Part { cache, ..part }));
 }
 
 /// Returns a text as a part, unless it is empty.
-fn text(text: Cow<'_, str>) -> Option<Part<'_>> {
+fn text(text: Said<'_>) -> Option<Part<'_>> {
     (!text.is_empty()).then_some(Part { kind: PartKind::Text(text), cache: None })
 }
 
@@ -193,7 +193,7 @@ fn text(text: Cow<'_, str>) -> Option<Part<'_>> {
 #[derive(Default)]
 struct ReadBlock<'a> {
     kind: Option<Cow<'a, str>>,
-    text: Option<Cow<'a, str>>,
+    text: Option<Said<'a>>,
     source: Option<Source<'a>>,
     /// The `source` of a search result is its URL.
     url: Option<Cow<'a, str>>,
@@ -217,7 +217,7 @@ impl<'a> ReadBlock<'a> {
     fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         match &**name {
             "type" => self.kind = value.text()?,
-            "text" => self.text = value.text()?,
+            "text" => self.text = value.said()?,
             "title" => self.title = value.text()?,
             "thinking" => self.thinking = value.text()?,
             "signature" => self.signature = value.text()?,
@@ -247,7 +247,7 @@ impl<'a> ReadBlock<'a> {
         let mut media = Vec::new();
         for part in self.content {
             match part.kind {
-                PartKind::Text(text) => texts.push(text),
+                PartKind::Text(text) => texts.push(text.into_text()),
                 PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => media.push(part),
             }
         }
@@ -260,7 +260,7 @@ impl<'a> ReadBlock<'a> {
     fn inside(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         match value.kind()? {
             Kind::String => {
-                if let Some(text) = value.text()?.filter(|text| !text.is_empty()) {
+                if let Some(text) = value.said()?.filter(|text| !text.is_empty()) {
                     self.content.push(Part { kind: PartKind::Text(text), cache: None });
                 }
                 Ok(())
@@ -339,9 +339,11 @@ impl<'a> Source<'a> {
             Some("file") => Media::Id(file_id.ok_or_else(|| place.field("file_id").missing())?),
             Some("text") => {
                 let data = data.ok_or_else(|| place.field("data").missing())?;
-                return Ok(title.into_iter().chain([data]).filter_map(text).collect());
+                return Ok(title.into_iter().chain([data]).map(Said::from).filter_map(text).collect());
             }
-            Some("content") => return Ok(title.into_iter().filter_map(text).chain(self.content).collect()),
+            Some("content") => {
+                return Ok(title.into_iter().map(Said::from).filter_map(text).chain(self.content).collect());
+            }
             Some(_) => {
                 let why = "must be one of `base64`, `url`, `file`, `text` and `content`";
                 return Err(place.field("type").refuse(why));

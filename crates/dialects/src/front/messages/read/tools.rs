@@ -30,7 +30,7 @@ impl<'a> ToolList<'a> {
             match &**key {
                 "type" => kind = value.text()?,
                 "name" => name = value.text()?,
-                "description" => description = value.text()?,
+                "description" => description = value.said()?,
                 "input_schema" => schema = value.raw_object()?,
                 "strict" => strict = value.flag()?,
                 "cache_control" => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Media, Part, PartKind};
+use crate::neutral::{Media, Part, PartKind, Said};
 use crate::wire::json::Kind;
 
 /// What a list of parts says.
@@ -20,8 +20,7 @@ pub(super) struct Parts<'a> {
 }
 
 /// The members of parts of any type that are strings.
-const TEXTS: [&str; 9] =
-    ["type", "text", "refusal", "image_url", "detail", "file_data", "file_url", "file_id", "filename"];
+const TEXTS: [&str; 7] = ["type", "image_url", "detail", "file_data", "file_url", "file_id", "filename"];
 
 impl<'a> Parts<'a> {
     /// Reads a string or a list of parts.
@@ -36,7 +35,7 @@ impl<'a> Parts<'a> {
                 value.skip()
             }),
             Kind::String | Kind::Null => {
-                if let Some(text) = value.text()? {
+                if let Some(text) = value.said()? {
                     self.say(text);
                 }
                 Ok(())
@@ -49,7 +48,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn say(&mut self, text: Cow<'a, str>) {
+    fn say(&mut self, text: Said<'a>) {
         if !text.is_empty() {
             self.list.push(Part { kind: PartKind::Text(text), cache: None });
         }
@@ -58,9 +57,11 @@ impl<'a> Parts<'a> {
     /// Reads a part. Its type may come last, so the members of all types are kept until then.
     fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let (mut audio, mut others) = (None, Vec::new());
+        let (mut said, mut audio, mut others) = ([None, None], None, Vec::new());
         let texts = value.texts(TEXTS, |name, value| {
             match &**name {
+                "text" => said[0] = value.said()?,
+                "refusal" => said[1] = value.said()?,
                 "input_audio" => {
                     let other =
                         |name: &_, value: Value<'_, 'a>| others::field(&mut others, "input_audio.", name, value);
@@ -72,7 +73,7 @@ impl<'a> Parts<'a> {
             }
             Ok(())
         })?;
-        match self.add(texts.unwrap_or_default(), audio, place) {
+        match self.add(texts.unwrap_or_default(), said, audio, place) {
             Ok(()) => {
                 let prefix = if self.is_output { "output[]." } else { "content[]." };
                 others.iter().for_each(|name| others::note(&mut self.others, prefix, name));
@@ -85,10 +86,11 @@ impl<'a> Parts<'a> {
     fn add(
         &mut self,
         texts: [Option<Cow<'a, str>>; TEXTS.len()],
+        [text, refusal]: [Option<Said<'a>>; 2],
         audio: Option<[Option<Cow<'a, str>>; 2]>,
         place: Place<'_>,
     ) -> Result<(), ReadFault> {
-        let [kind, text, refusal, image_url, detail, file_data, file_url, file_id, filename] = texts;
+        let [kind, image_url, detail, file_data, file_url, file_id, filename] = texts;
         let kind = kind.ok_or_else(|| place.field("type").missing())?;
         let missing = |name: &str| place.field(name).missing();
         let media = match &*kind {

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{CallKind, CallersTool, Raw, Refused, Tool, ToolKind};
+use crate::neutral::{CallKind, CallersTool, Raw, Refused, Said, Tool, ToolKind};
 use crate::wire::json::Kind;
 
 /// The name of the tool that searches for tools.
@@ -40,7 +40,7 @@ enum Again {
 struct Declared<'a> {
     kind: Option<Cow<'a, str>>,
     name: Option<Cow<'a, str>>,
-    description: Option<Cow<'a, str>>,
+    description: Option<Said<'a>>,
     parameters: Option<Raw<'a>>,
     strict: Option<bool>,
     grammar: Option<String>,
@@ -166,7 +166,7 @@ impl<'a> CallableTools<'a> {
             Some(grammar) => {
                 self.lose("tools[].format");
                 let about = declared.description.unwrap_or_default();
-                Some(Cow::Owned(format!("{about}\n\n{grammar}").trim_start().to_owned()))
+                Some(format!("{about}\n\n{grammar}").trim_start().to_owned().into())
             }
             None => declared.description,
         };
@@ -202,7 +202,7 @@ impl<'a> Declared<'a> {
         match &**name {
             "type" => self.kind = value.text()?,
             "name" => self.name = value.text()?,
-            "description" => self.description = value.text()?,
+            "description" => self.description = value.said()?,
             "parameters" => self.parameters = value.raw_object()?,
             "strict" => self.strict = value.flag()?,
             "format" if value.kind()? == Kind::Object => self.grammar = grammar(value)?,

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::super::compose::{is_medium, shows, texts, thinks};
+use super::super::compose::{is_medium, shows, thinks, write_texts};
 use super::super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::Endpoint;
 use crate::neutral::answered::answered;
@@ -134,19 +134,21 @@ struct Items<'m, 'r> {
 impl Items<'_, '_> {
     fn message(&mut self, index: usize, message: &Message<'_>) {
         message.others.iter().for_each(|name| self.losses.add(Field::other_of_message(name)));
-        let text = || texts(&message.content);
         match message.role {
             Role::System | Role::Developer => {
                 self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
                 let role = if message.role == Role::System { "system" } else { "developer" };
-                self.w.object(|w| w.texts([("role", role), ("content", &text())]));
+                self.w.object(|w| {
+                    w.key("role").text(role);
+                    write_texts(w.key("content"), &message.content);
+                });
             }
             Role::User => self.with_content(&[("role", "user")], "content", (index, message)),
             Role::Assistant => {
                 if let Some(why) = shows(index, message) {
                     self.refused.get_or_insert(why);
                 }
-                self.assistant(message, &text());
+                self.assistant(message);
             }
             Role::Tool | Role::Function => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
@@ -156,10 +158,11 @@ impl Items<'_, '_> {
         }
     }
 
-    fn assistant(&mut self, message: &Message<'_>, text: &str) {
+    fn assistant(&mut self, message: &Message<'_>) {
+        let speaks = !message.content.iter().all(is_medium);
         self.losses.add_if(message.reasoning.is_some(), Field::Reasoning);
         // A thought alone would be refused: it belongs to what follows it.
-        let is_followed = !text.is_empty() || !message.calls.is_empty();
+        let is_followed = speaks || !message.calls.is_empty();
         let kept = message.calls.iter().find_map(|call| (self.target.kept)(&call.id));
         let thoughts = if message.thoughts.is_empty() { kept.as_deref() } else { Some(&*message.thoughts) };
         for thought in thoughts.unwrap_or_default() {
@@ -168,8 +171,11 @@ impl Items<'_, '_> {
                 None => self.losses.add(Field::Thoughts),
             }
         }
-        if !text.is_empty() || message.calls.is_empty() {
-            self.w.object(|w| w.texts([("role", "assistant"), ("content", text)]));
+        if speaks || message.calls.is_empty() {
+            self.w.object(|w| {
+                w.key("role").text("assistant");
+                write_texts(w.key("content"), &message.content);
+            });
         }
         message.calls.iter().for_each(|call| self.call(call));
     }
@@ -197,7 +203,7 @@ impl Items<'_, '_> {
         w.object(|w| {
             head.iter().for_each(|(name, value)| w.key(name).text(value));
             if !message.content.iter().any(is_medium) {
-                return w.key(name).text(&texts(&message.content));
+                return write_texts(w.key(name), &message.content);
             }
             w.key(name).array(|w| {
                 for (place, part) in message.content.iter().enumerate() {
@@ -234,7 +240,10 @@ fn write_part(w: &mut Writer, part: &Part<'_>, losses: &mut LostFields) -> Resul
     const ELSEWHERE: &str = "This model's provider does not have files that were uploaded to another one.";
     let data = |kind: &str, data: &str| format!("data:{kind};base64,{data}");
     match &part.kind {
-        PartKind::Text(text) => w.object(|w| w.texts([("type", "input_text"), ("text", text)])),
+        PartKind::Text(text) => w.object(|w| {
+            w.key("type").text("input_text");
+            text.write(w.key("text"));
+        }),
         PartKind::Image(media, detail) => {
             let url = match media {
                 Media::Inline(kind, base64) => Cow::Owned(data(kind, base64)),
