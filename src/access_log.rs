@@ -82,6 +82,7 @@ fn tried(w: &mut Writer, tried: &Tried) {
         w.key("outcome").text(tried.outcome);
         w.key("ms").number(tried.ms);
         w.optional("status", tried.status.map(u64::from), Writer::number);
+        w.optional("times", Some(tried.times.into()).filter(|times| *times > 1), Writer::number);
         w.optional("connect_ms", tried.connect_ms, Writer::number);
         w.optional("first_ms", tried.first_ms, Writer::number);
         w.optional("prompt_tokens", tried.prompt_tokens, Writer::number);
@@ -241,7 +242,8 @@ fn text(settled: &Settled) -> Vec<u8> {
         value.filter(|value| !value.is_empty()).unwrap_or("-")
     }
     let detail = |tried: &Tried| tried.detail.as_ref().map(|detail| format!(":{detail:?}")).unwrap_or_default();
-    let tries = attempts.trail.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t)));
+    let tries =
+        attempts.trail.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, t.often(":") + &detail(t)));
     let (usage, address) = (&spending.usage, sender.address.map(|address| address.to_string()));
     let line = format!(
         "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",
@@ -276,6 +278,7 @@ mod tests {
             model: "m\u{1}".into(),
             endpoint: None,
             outcome: "failed",
+            times: 1,
             ms: 7,
             status: Some(500),
             connect_ms: None,

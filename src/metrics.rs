@@ -282,7 +282,10 @@ impl Metrics {
         }
         for tried in &attempts.trail {
             let account = Some(tried.account.clone());
-            exchanges.attempts.get_or_create(&AttemptLabels { account: account.clone(), outcome: tried.outcome }).inc();
+            exchanges
+                .attempts
+                .get_or_create(&AttemptLabels { account: account.clone(), outcome: tried.outcome })
+                .inc_by(tried.times.into());
             for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
                 if let Some(count) = count.filter(|count| *count > 0) {
                     models.unused.get_or_create(&(target(account.clone()), [("kind", kind)])).inc_by(count);

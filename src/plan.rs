@@ -172,6 +172,12 @@ pub fn stand_ins(model: &Model) -> impl Iterator<Item = (&Arc<str>, Reach)> {
     model.fallbacks.iter().map(|id| (id, Reach::Any)).chain(on_context).chain(on_refusal)
 }
 
+/// Returns the most texts whose vectors all of these candidates give at once.
+pub fn most_inputs(candidates: &[Candidate]) -> usize {
+    let most = |one: &Candidate| one.dialect().most_inputs(&one.upstream_model);
+    candidates.iter().map(most).min().unwrap_or(usize::MAX)
+}
+
 /// Returns what a request reserves. That is the whole prompt, as estimated, and the longest answer
 /// that the request may have, or one of the usual length if nobody sets a longest. By
 /// [`Reserve::Usual`], no answer is longer than the model's answers are. Of the candidates, the one
@@ -184,20 +190,24 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
         Reserve::Asked => u64::MAX,
     };
     let mut most = Ask { tokens: prompt, ..Ask::default() };
+    // Each slice of a request for vectors is charged for.
+    let calls = envelope.places.inputs.as_ref().map_or(1, |inputs| inputs.calls(most_inputs(&plan.candidates)));
+    let units = Units { requests: u32::try_from(calls).unwrap_or(u32::MAX), ..envelope.units };
     for candidate in &plan.candidates {
         // A value that is no count, such as -1, uses the model's default too.
         let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
         let each = if candidate.track.endpoint.writes() { each } else { 0 };
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
         let answers = each.min(longest).max(candidate.track.endpoint.least_tokens()).saturating_mul(envelope.choices);
+        let answers = answers.max(candidate.price.map_or(0, |price| price.tokens_of(units.images)));
         let said = envelope.most_tokens.unwrap_or(1).min(each).min(longest).saturating_mul(envelope.choices);
         let cost = |prompt: u64, answers: u64, units: &Units| {
             candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers, units))
         };
         // The length of sound is estimated, and what is asked for in numbers is sure.
-        let sure = Units { millis: 0, ..envelope.units };
+        let sure = Units { millis: 0, ..units };
         most.tokens = most.tokens.max(prompt.saturating_add(answers));
-        most.usd = most.usd.max(cost(prompt, answers, &envelope.units));
+        most.usd = most.usd.max(cost(prompt, answers, &units));
         most.sure.tokens = most.sure.tokens.max(said);
         most.sure.usd = most.sure.usd.max(cost(0, said, &sure));
     }

@@ -126,6 +126,9 @@ pub struct Tried {
     pub endpoint: Option<&'static str>,
     /// The outcome.
     pub outcome: &'static str,
+    /// How many attempts of slices these were, if there was more than one: the times are the
+    /// longest, and all else is the sum.
+    pub times: u32,
     /// The time that the attempt took.
     pub ms: u64,
     /// The upstream's status.
@@ -142,6 +145,39 @@ pub struct Tried {
     pub cost: Option<Option<Usd>>,
     /// The message of the upstream or the network, without secrets and cut short.
     pub detail: Option<String>,
+}
+
+impl Tried {
+    /// Returns how many attempts these were, behind this text, or nothing if it was one.
+    pub fn often(&self, before: &str) -> String {
+        if self.times == 1 { String::new() } else { format!("{before}{} times", self.times) }
+    }
+}
+
+impl Attempts {
+    /// Adds an attempt of a slice: to those that ended in the same way, if there are some.
+    pub fn add(&mut self, tried: Tried) {
+        let facts = |one: &Tried| (one.account.clone(), one.model.clone(), one.outcome, one.status);
+        let Some(same) = self.trail.iter_mut().find(|one| facts(one) == facts(&tried)) else {
+            return self.trail.push(tried);
+        };
+        let sum =
+            |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0))).or(other);
+        same.times = same.times.saturating_add(tried.times);
+        same.ms = same.ms.max(tried.ms);
+        (same.connect_ms, same.first_ms) = (same.connect_ms.max(tried.connect_ms), same.first_ms.max(tried.first_ms));
+        same.prompt_tokens = sum(same.prompt_tokens, tried.prompt_tokens);
+        same.completion_tokens = sum(same.completion_tokens, tried.completion_tokens);
+        same.cost = match (same.cost, tried.cost) {
+            (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.plus(other))),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// Returns the number of attempts.
+    pub fn count(&self) -> u32 {
+        self.trail.iter().fold(0, |sum, tried| sum.saturating_add(tried.times))
+    }
 }
 
 /// What the time of an exchange went into.
@@ -213,4 +249,44 @@ impl Unused {
 /// Returns a time in whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_of_slices_that_end_in_the_same_way_are_one_entry() {
+        let one = Tried {
+            account: "a".into(),
+            model: "m".into(),
+            endpoint: None,
+            outcome: "ok",
+            times: 1,
+            ms: 7,
+            status: Some(200),
+            connect_ms: None,
+            first_ms: Some(3),
+            prompt_tokens: None,
+            completion_tokens: None,
+            cost: None,
+            detail: None,
+        };
+        let failed = Tried { outcome: "cut", prompt_tokens: Some(5), cost: Some(Some(Usd(2))), ..one.clone() };
+        let unpriced = Tried { cost: Some(None), account: "b".into(), ..failed.clone() };
+        let slow = Tried { ms: 9, connect_ms: Some(1), first_ms: None, ..one.clone() };
+        let mut attempts = Attempts::default();
+        for tried in [&one, &failed, &slow, &failed, &unpriced, &one] {
+            attempts.add(tried.clone());
+        }
+        assert_eq!(attempts.count(), 6);
+        let shown = |tried: &Tried| (tried.times, tried.ms, tried.connect_ms, tried.first_ms, tried.prompt_tokens);
+        assert_eq!(
+            attempts.trail.iter().map(shown).collect::<Vec<_>>(),
+            [(3, 9, Some(1), Some(3), None), (2, 7, None, Some(3), Some(10)), (1, 7, None, Some(3), Some(5))]
+        );
+        assert_eq!(Unused::of(&attempts.trail[..2]), Unused { tokens: 10, cost: Some(Usd(4)) });
+        assert_eq!(Unused::of(&attempts.trail), Unused { tokens: 15, cost: None });
+        assert_eq!((&*attempts.trail[0].often(";"), &*attempts.trail[2].often(";")), (";3 times", ""));
+    }
 }

@@ -159,12 +159,12 @@ impl Desk {
         }
         exchange::panic_here(session, "exchange");
         let own = OwnTime::default();
-        let mut slices = match request.cut(&sent.body, &sent.held) {
+        let slices = match request.cut(&sent) {
             Ok(slices) => slices,
             Err(refusal) => return End::Refused(refusal, Notes::default()),
         };
         let mut producer = Producer::new(&self.backends, &request, sent, &own);
-        producer.slice(&mut slices);
+        producer.slice(slices.as_ref());
         let relay = Relay::new(self.reply(session, record));
         let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;
         record.facts.times.own += own.so_far();

@@ -37,6 +37,8 @@ pub struct Search<'c> {
 pub struct PassedOver {
     /// The number of candidates that were passed over.
     pub count: usize,
+    /// True if the account of one of them has the most requests that it may have.
+    pub is_full: bool,
     /// True if one of them waits out a rate limit.
     has_limited: bool,
     /// True if one of them serves the model, and cannot be tried for another reason.
@@ -189,6 +191,7 @@ impl<'c> Search<'c> {
         // In the second round a candidate is counted already: it changes only when to come back.
         if !turn.is_last_resort {
             passed.count += 1;
+            passed.is_full |= matches!(why, Unavailable::Full);
             passed.has_limited |= why.is_for_rate();
             passed.has_busy |= !why.is_for_rate() && !why.is_refused();
         }

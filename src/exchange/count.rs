@@ -184,6 +184,7 @@ fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>, secre
         model: candidate.upstream_model.clone(),
         endpoint: None,
         outcome: facts.as_ref().map_or("ok", |facts| facts.name),
+        times: 1,
         ms: millis(began.elapsed()),
         status: facts.map_or(Some(200), |facts| facts.status),
         connect_ms: None,

@@ -215,7 +215,10 @@ impl<'x> Producer<'x> {
 
     /// Returns the next piece, or the refusal if there is none and will be none.
     pub async fn next(&mut self) -> Result<Piece, Refusal> {
-        if self.sliced.slices.is_empty() { self.next_of_one().await } else { self.join().await }
+        match self.sliced.slices {
+            None => self.next_of_one().await,
+            Some(slices) => self.join(slices).await,
+        }
     }
 
     /// Returns the same of a request that is in one piece.
@@ -260,10 +263,8 @@ impl<'x> Producer<'x> {
 
     /// Ends the attempts that run, and notes why: the caller left, or the gateway shuts down.
     pub fn abandon(&mut self, why: &'static str) {
-        if !self.sliced.slices.is_empty() {
-            self.sliced.slices.iter_mut().for_each(|slice| slice.abandon(why));
-            self.gather();
-            return;
+        if self.sliced.slices.take().is_some() {
+            return self.gather(why);
         }
         self.usage = self.usage_so_far();
         if let Some(live) = self.state.streaming() {

@@ -88,7 +88,7 @@ impl Row {
             unused_tokens: unused.tokens,
             unused_cost: unused.cost,
             outcome: settled.outcome.name(),
-            attempts: u32::try_from(settled.attempts.trail.len()).unwrap_or(u32::MAX),
+            attempts: settled.attempts.count(),
             stream: settled.request.stream,
             status: settled.answer.status,
             total_ms: millis(settled.total),

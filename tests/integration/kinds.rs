@@ -58,6 +58,36 @@ fn pictures_cost_what_they_cost_in_every_book() {
 }
 
 #[test]
+fn pictures_that_are_charged_by_tokens_are_never_free() {
+    run(async {
+        let mock = Mock::start().await;
+        let caller = "limits: { usd_per_day: 1 }";
+        let catalog = Catalog::new().without_acme().caller("acme", KEY, caller).account("a", &mock);
+        let price = "price: { input: 0, output: 40, per_image: 0 }";
+        let gateway = Gateway::start(catalog.model_with("m", &["a=up"], price)).await;
+        let ask = async |n: u64| {
+            ask(&gateway, "/v1/images/generations", &json!({"model": "m", "prompt": "a cat", "n": n})).await
+        };
+        let picture = json!({"created": 1, "data": [{"b64_json": "AA"}, {"b64_json": "AA"}]});
+        for (usage, cost, source) in [
+            (json!(null), 2.0 * 6_240.0 * 40e-6, "estimated"),
+            (json!({"input_tokens": 5, "output_tokens": 1_000, "total_tokens": 1_005}), 0.04, "reported"),
+        ] {
+            let mut told = picture.clone();
+            told["usage"] = usage;
+            mock.push(Script::json(200, &told));
+            let answer = ask(2).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let line = gateway.line_of(&answer).await;
+            assert!((line["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-9, "{cost}: {line}");
+            assert_eq!((&line["usage"], &line["images"]), (&json!(source), &json!(2)), "{line}");
+            // Three more pictures may have 6,240 tokens each, and there is no money left for so many.
+            ask(3).await.is_error(429, "insufficient_quota");
+        }
+    });
+}
+
+#[test]
 fn what_has_no_price_is_not_asked_where_money_is_limited() {
     run(async {
         let mock = painter().await;

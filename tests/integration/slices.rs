@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::canary::KEY;
 use crate::support::client::{self, Response};
 use crate::support::mock::Request;
-use crate::support::{Catalog, Gateway, Mock, Script, run};
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, eventually, run};
 
 /// Cohere takes 96 texts at once.
 const MANY: usize = 96 * 11 + 5;
@@ -77,7 +77,8 @@ fn many_texts_are_one_exchange_and_come_back_in_their_order() {
         assert_eq!(mock.count(), 12);
         assert_eq!(most.load(Ordering::SeqCst), 3, "a quarter of the account's places");
         let line = gateway.line_of(&answer).await;
-        assert_eq!(line["attempts"].as_array().unwrap().len(), 12, "{line}");
+        let tried = line["attempts"].as_array().unwrap();
+        assert_eq!((tried.len(), &tried[0]["times"], &tried[0]["outcome"]), (1, &json!(12), &json!("ok")), "{line}");
         assert_eq!(
             (&line["prompt_tokens"], &line["usage"], &line["outcome"]),
             (&json!(MANY), &json!("reported"), &json!("ok"))
@@ -171,11 +172,150 @@ fn a_caller_who_leaves_takes_all_slices_along() {
         connection.reset();
         let line = gateway.line().await;
         assert_eq!(
-            (&line["outcome"], line["attempts"].as_array().unwrap().len()),
-            (&json!("client_left"), 4),
+            (&line["outcome"], &line["attempts"][0]["times"], &line["attempts"][1]),
+            (&json!("client_left"), &json!(4), &Value::Null),
             "{line}"
         );
         let status = gateway.status();
         assert_eq!(status["accounts"][0]["in_flight"], 0);
+    });
+}
+
+/// What the key has used of its money, as `/limits` tells it.
+fn spent(gateway: &Gateway) -> f64 {
+    let told: Value = serde_json::from_str(&gateway.admin("/limits").1).expect("JSON");
+    told["limits"][0]["used"]["usd_per_day"].as_f64().unwrap_or_else(|| panic!("{told}"))
+}
+
+#[test]
+fn each_slice_is_charged_for_in_the_reserve_the_answer_the_limit_and_the_ledger() {
+    run(async {
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        let opens = gate.clone();
+        mock.by(move |request| Script::new().wait(&opens).and(vectors(request)));
+        let start = async |limit: &str| {
+            let more = format!("debug: true, limits: {{ usd_per_day: {limit} }}");
+            let catalog = Catalog::new()
+                .without_acme()
+                .caller_with("acme", "expose_cost: true", &[("prod", KEY, &more)])
+                .account_with("a", &mock, COHERE)
+                .model_of(
+                    "m",
+                    &["{ account: a, model: embed-v4.0, price: { input: 0, output: 0, per_request: 0.001 } }"],
+                    "",
+                );
+            Gateway::start(catalog).await
+        };
+        let poor = start("0.0119").await;
+        assert_eq!(ask(&poor, &texts(MANY)).await.status, 429, "twelve calls cost more");
+        assert_eq!(mock.count(), 0);
+        let gateway = start("0.0121").await;
+        let many = texts(MANY);
+        let (answer, ()) = tokio::join!(ask(&gateway, &many), async {
+            eventually("it waits", || (mock.count() == 8).then_some(())).await;
+            assert!((spent(&gateway) - 0.012).abs() < 1e-9, "it is reserved: {}", spent(&gateway));
+            gate.open();
+        });
+        assert_eq!((answer.status, mock.count()), (200, 12), "{}", answer.text());
+        assert_eq!(answer.json()["usage"]["cost"], 0.012);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["cost_usd"], 0.012, "{line}");
+        assert!((spent(&gateway) - 0.012).abs() < 1e-9, "{}", spent(&gateway));
+        let trail = answer.field("x-portcullis-attempts").expect("a trail");
+        assert!(trail.starts_with("a;ok;") && trail.ends_with("ms;12 times"), "{trail}");
+        assert_eq!(gateway.metrics().sum("portcullis_attempts_total", &[("outcome", "ok")]), 12.0);
+    });
+}
+
+#[test]
+fn a_slice_waits_for_a_place_of_a_busy_account() {
+    run(async {
+        let ([broken, small], gate) = ([Mock::start().await, Mock::start().await], Gate::new());
+        broken.always(Script::error(500, "broken"));
+        let opens = gate.clone();
+        small.by(move |request| Script::new().wait(&opens).and(vectors(request)));
+        let targets = ["{ account: a, model: embed-v4.0, tier: 1 }", "{ account: b, model: embed-v4.0, tier: 2 }"];
+        let catalog = Catalog::new()
+            .account_with("a", &broken, COHERE)
+            .account_with("b", &small, &format!("{COHERE}, concurrency: 1"))
+            .model_of("m", &targets, "")
+            .model_of("q", &targets[1..], "queue: { length: 1, wait: 5s }");
+        let gateway = Gateway::start(catalog).await;
+        let many = |model: &str| {
+            let mut body = texts(MANY);
+            body["model"] = json!(model);
+            body
+        };
+        let body = many("m");
+        let (answer, ()) = tokio::join!(ask(&gateway, &body), async {
+            eventually("the place is taken", || (small.count() == 1).then_some(())).await;
+            // The other slices find it taken.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            gate.open();
+        });
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.json()["data"].as_array().map(Vec::len), Some(MANY));
+        // Where there is a queue, it is never too short for the slices of one request.
+        let (one, other) = (many("q"), many("q"));
+        let (one, other) = tokio::join!(ask(&gateway, &one), ask(&gateway, &other));
+        assert_eq!((one.status, other.status), (200, 200), "{} {}", one.text(), other.text());
+    });
+}
+
+#[test]
+fn many_slices_hold_little_memory() {
+    const COUNT: u64 = 700;
+    run(async {
+        let mock = Mock::start().await;
+        // A model that gives one vector at a time.
+        mock.always(Script::json(200, &json!({"embedding": [0.5, 1], "inputTextTokenCount": 1})));
+        let account = "dialect: bedrock, region: us-east-1, key: CaNaRy-bedrock";
+        let catalog = Catalog::new().account_with("a", &mock, account).model("m", &["a=amazon.titan-embed-text-v2:0"]);
+        let gateway = Gateway::with(catalog).server("log: { level: info }").start().await;
+        let body = |beside: usize| {
+            let mut body = texts(COUNT as usize);
+            body["user"] = json!("u".repeat(beside));
+            body
+        };
+        let peak = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process.pid())).expect("a status");
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+            peak.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
+        };
+        let before = peak();
+        let answer = ask(&gateway, &body(60 << 10)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!((mock.count() as u64, answer.json()["usage"]["prompt_tokens"].as_u64()), (COUNT, Some(COUNT)));
+        let more = peak() - before;
+        println!("{more} KiB more");
+        assert!(more < 20 << 10, "{more} KiB for {COUNT} slices with 60 KiB each");
+        // What is too long is not sent so often.
+        let refused = ask(&gateway, &body(1 << 20)).await;
+        assert_eq!((refused.status, mock.count() as u64), (400, COUNT), "{}", refused.text());
+        assert_eq!(refused.json()["error"]["param"], "input");
+    });
+}
+
+#[test]
+fn an_error_of_a_slice_names_the_text_of_the_whole_request() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.by(|request| match has(request, "text 130") {
+            true => Script::error(400, "texts[34] is not allowed"),
+            false => vectors(request),
+        });
+        let catalog = Catalog::new().account_with("a", &mock, COHERE).model("m", &["a=embed-v4.0"]);
+        let gateway = Gateway::start(catalog).await;
+        let answer = ask(&gateway, &texts(300)).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.text().contains("texts[130] is not allowed"), "{}", answer.text());
+        // Vectors of different lengths are none.
+        mock.by(|request| {
+            let number = if has(request, "text 200") { json!([1, 2, 3]) } else { json!([1, 2]) };
+            let count = request.json()["texts"].as_array().unwrap().len();
+            Script::json(200, &json!({"embeddings": {"float": vec![number; count]}, "meta": {}}))
+        });
+        let answer = ask(&gateway, &texts(300)).await;
+        assert_eq!(answer.status, 502, "{}", answer.text());
     });
 }

@@ -34,7 +34,7 @@ use crate::wire::splice::Edits;
 use translated::{Translated, repairing};
 
 pub use stream::Stream;
-pub use vectors::{join, slices};
+pub use vectors::{Slices, in_whole, join};
 
 /// What an account speaks: a protocol, and what the account says of it.
 #[derive(Debug, Clone)]

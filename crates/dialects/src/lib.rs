@@ -22,7 +22,7 @@ pub mod presets;
 pub mod upstream;
 pub mod wire;
 
-pub use dialect::{Dialect, OtherModel, Outbound, Recipient, Stream, Translate, endpoint_for, join, slices};
+pub use dialect::{Dialect, OtherModel, Outbound, Recipient, Slices, Stream, Translate, endpoint_for, in_whole, join};
 pub use neutral::{
     Answer, AnswerFault, AnswerHeader, Endpoint, ErrorHead, Family, Flaws, StreamFault, UpstreamError, price, traits,
     usage,

@@ -8,7 +8,7 @@
 
 use super::progress::Progress;
 use crate::base::lock::Lock;
-use crate::conf::price::Price;
+use crate::conf::price::{Price, Usd};
 use crate::ledger::{Row, Runs};
 use crate::plan::Candidate;
 use crate::settled::{Tried, Unused, millis};
@@ -32,12 +32,22 @@ pub struct Meter {
 struct MeterState {
     /// The targets that are tried, or have answered: no more than two race.
     asked: [Option<Asked>; 2],
-    /// More of them, if the request was cut into slices.
+    /// More of them, if the request was cut into slices that are asked for side by side.
     more: Vec<Asked>,
     /// True if the request was cut into slices. Then all that they used is the exchange's own.
     sums: bool,
+    /// What the slices that were answered used.
+    done: Option<Done>,
     attempts: u32,
     unused: Unused,
+}
+
+/// What slices used, and who answered the first of them.
+struct Done {
+    account: Arc<str>,
+    upstream_model: Arc<str>,
+    usage: Usage,
+    cost: Option<Usd>,
 }
 
 struct Asked {
@@ -58,6 +68,12 @@ impl Meter {
         self.state.lock().sums = true;
     }
 
+    /// Returns whether an attempt at a slice has begun.
+    pub(super) fn is_under_way(&self) -> bool {
+        let state = self.state.lock();
+        state.sums && state.attempts > 0
+    }
+
     /// Notes that an attempt begins.
     pub(super) fn asked(&self, candidate: &Candidate, progress: &Arc<Progress>) {
         let mut state = self.state.lock();
@@ -76,20 +92,44 @@ impl Meter {
     /// it, what the attempt used is in the trail, or is nothing.
     pub(super) fn ended(&self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
         let mut state = self.state.lock();
+        if state.sums {
+            return state.ended(progress, used, trail);
+        }
         state.unused = Unused::of(trail);
         match used {
             Some(used) => progress.lock().usage = used,
             None => {
                 for place in &mut state.asked {
-                    place.take_if(|asked| std::ptr::eq(&raw const *asked.progress, progress));
+                    place.take_if(|asked| asked.is_of(progress));
                 }
-                state.more.retain(|asked| !std::ptr::eq(&raw const *asked.progress, progress));
             }
         }
     }
 }
 
+impl Asked {
+    fn is_of(&self, progress: &Progress) -> bool {
+        std::ptr::eq(&raw const *self.progress, progress)
+    }
+}
+
 impl MeterState {
+    /// Notes that an attempt at a slice has ended.
+    fn ended(&mut self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
+        let last = Unused::of(trail.last().map(std::slice::from_ref).unwrap_or_default());
+        self.unused.add(last.tokens, last.cost);
+        let first = self.asked.iter_mut().find_map(|place| place.take_if(|asked| asked.is_of(progress)));
+        let asked = first.or_else(|| self.more.extract_if(.., |asked| asked.is_of(progress)).next());
+        if let Some((used, Asked { account, upstream_model, price, .. })) = used.zip(asked) {
+            let cost = price.map(|price| price.cost(&used));
+            let before = self.done.take();
+            let before =
+                before.unwrap_or(Done { account, upstream_model, usage: Usage::default(), cost: Some(Usd::ZERO) });
+            let cost = before.cost.zip(cost).map(|(sum, more)| sum.plus(more));
+            self.done = Some(Done { usage: before.usage.and(used), cost, ..before });
+        }
+    }
+
     fn place(&mut self, candidate: &Candidate, progress: &Arc<Progress>) {
         let asked = Asked {
             account: candidate.place.account.id.clone(),
@@ -116,6 +156,10 @@ impl Runs for Meter {
             total_ms: self.began.map_or(0, |began| millis(began.elapsed())),
             ..self.begun.clone()
         };
+        if let Some(done) = &state.done {
+            (row.account, row.upstream_model) = (Some(done.account.clone()), Some(done.upstream_model.clone()));
+            (row.usage, row.cost) = (done.usage, done.cost);
+        }
         let mut unused = state.unused;
         for asked in state.asked.iter().flatten().chain(&state.more) {
             let Some(used) = asked.progress.spent(self.prompt_bytes) else { continue };
@@ -131,7 +175,7 @@ impl Runs for Meter {
                 // The head has left with the first piece that counts.
                 row.status = if row.stream && asked.progress.timing().1.is_some() { 200 } else { 0 };
             } else if state.sums {
-                row.usage.prompt = row.usage.prompt.saturating_add(used.prompt);
+                row.usage = row.usage.and(used);
                 row.cost = row.cost.zip(cost).map(|(sum, more)| sum.plus(more));
             } else {
                 unused.add(used.total(), cost);

@@ -162,10 +162,14 @@ impl Opening<'_> {
         }
     }
 
-    /// Returns a usage in which what the answer does not say besides tokens is what was asked for.
+    /// Returns a usage in which what the answer does not say besides tokens is what was asked for,
+    /// and pictures have the tokens that they are charged for.
     fn estimated(&self, usage: Usage) -> Usage {
         let is_said = usage.units != Units::NONE || usage.source == Source::None;
-        Usage { units: if is_said { usage.units } else { self.request.envelope.units }, ..usage }
+        let units = if is_said { usage.units } else { self.request.envelope.units };
+        let painted = self.candidate.price.filter(|_| usage.source == Source::Estimated);
+        let completion = usage.completion.max(painted.map_or(0, |price| price.tokens_of(units.images)));
+        Usage { completion, units, ..usage }
     }
 
     /// Sends the request, and waits for the head. After a stale connection it tries a fresh one.
@@ -305,7 +309,7 @@ impl Request {
     fn face_of(&self, candidate: &Candidate) -> Cow<'_, AnswerHeader> {
         match self.face.cost {
             ShowCost::No => Cow::Borrowed(&self.face),
-            ShowCost::At(_) => {
+            ShowCost::At(_) | ShowCost::Sum(_) => {
                 Cow::Owned(AnswerHeader { cost: ShowCost::At(candidate.price), ..AnswerHeader::clone(&self.face) })
             }
         }

@@ -71,15 +71,15 @@ impl<'x> Producer<'x> {
             self.start(chosen, false);
             return Ok(true);
         }
-        let Some(queue) = self.request.model.queue else { return Ok(false) };
-        if !after_others && !self.may_wait() {
+        let is_under_way = self.request.meter.is_under_way();
+        if !after_others && !self.may_wait(is_under_way) {
             return Ok(false);
         }
         let since = Instant::now();
         if let Some(race) = self.state.race() {
             *race = Race::Waiting(since);
         }
-        let begun = self.wait(queue).await;
+        let begun = self.wait(is_under_way).await;
         self.queued += since.elapsed();
         if let Some(race @ Race::Waiting(_)) = self.state.race() {
             *race = Race::Nobody;
@@ -87,22 +87,28 @@ impl<'x> Producer<'x> {
         begun
     }
 
-    /// Returns whether the last look passed over a candidate that will be back.
-    fn may_wait(&self) -> bool {
-        self.search.passed.count > 0 && self.attempts.not_retried.is_none() && !self.is_for_the_operator()
+    /// Returns whether the last look passed over a candidate that will be back, and the request may
+    /// wait for it. If slices of it are under way, it may always wait for a place.
+    fn may_wait(&self, is_under_way: bool) -> bool {
+        let may_queue = self.request.model.queue.is_some() || (is_under_way && self.search.passed.is_full);
+        may_queue && self.search.passed.count > 0 && self.attempts.not_retried.is_none() && !self.is_for_the_operator()
     }
 
-    /// Waits in the model's queue until a candidate can be tried.
-    async fn wait(&mut self, queue: Queue) -> Result<bool, Refusal> {
+    /// Waits in the model's queue until a candidate can be tried. If slices of the request are
+    /// under way, it is not turned away while it waits for a place.
+    async fn wait(&mut self, is_under_way: bool) -> Result<bool, Refusal> {
         let request: &'x Request = self.request;
+        let queue = request.model.queue.unwrap_or(Queue { length: 0, wait: Duration::ZERO });
         let is_first = self.search.tries == 0;
         let line = if is_first { &request.demand.queue } else { &request.demand.again };
-        let Some(mut ticket) = line.enter(queue.length) else {
+        let length = if is_under_way { usize::MAX } else { queue.length };
+        let Some(mut ticket) = line.enter(length) else {
             self.attempts.shed = is_first;
             return Ok(false);
         };
         let latest = request.candidates.iter().map(|candidate| self.total(candidate)).max().unwrap_or(self.began);
-        let due = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
+        let usual = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
+        let mut due = if is_under_way { latest } else { usual };
         if self.alarm.until(due, pin!(ticket.turn())).await.is_none() {
             return Ok(false);
         }
@@ -117,9 +123,10 @@ impl<'x> Producer<'x> {
                 self.start(chosen, false);
                 return Ok(true);
             }
-            if !self.may_wait() {
+            if !self.may_wait(is_under_way) {
                 return Ok(false);
             }
+            due = if is_under_way && self.search.passed.is_full { latest } else { usual };
             let look = Instant::now() + self.search.passed.soonest.unwrap_or(LATE).clamp(SOON, LATE);
             let any = std::future::poll_fn(|context| {
                 if freed.iter_mut().any(|freed| freed.as_mut().poll(context).is_ready()) {

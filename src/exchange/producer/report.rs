@@ -32,7 +32,7 @@ impl<'x> Producer<'x> {
         let trail = |tried: &Tried| {
             let status =
                 tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
-            format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
+            format!("{};{}{status};{}ms{}", tried.account, tried.outcome, tried.ms, tried.often(";"))
         };
         let last = last.map(|(attempt, outcome)| {
             let account = &attempt.candidate.place.account.id;
@@ -239,6 +239,7 @@ impl<'x> Producer<'x> {
             model: candidate.upstream_model.clone(),
             endpoint: Some(candidate.track.endpoint).filter(|kind| *kind != Endpoint::Chat).map(Endpoint::name),
             outcome,
+            times: 1,
             ms: millis(attempt.began.elapsed()),
             status,
             connect_ms: connect.map(millis),

@@ -1,119 +1,196 @@
 //! A request for the vectors of more texts than a server takes at once is cut into slices. Each
 //! slice has a producer, with attempts and failover of its own. Together they are one exchange.
 //!
+//! A slice is written when it is asked for. Only those that are asked for side by side are in
+//! memory, and the answers.
+//!
 //! **Invariant:** the caller gets all vectors, or none. What the slices that were answered used
 //! counts, whatever becomes of the others.
 
 use super::{Piece, Producer, ProducerState, Request, Sent};
 use crate::account::failure::Failure;
+use crate::base::lock::Lock;
 use crate::base::memory::Held;
 use crate::conf::price::{ShowCost, Usd};
 use crate::error::Refusal;
+use crate::exchange::OwnTime;
+use crate::exchange::backends::Backends;
+use crate::plan::{self, Candidate};
+use crate::settled::{Attempts, Served};
 use bytes::Bytes;
 use dialects::front::Envelope;
 use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The most slices that are asked for side by side.
 const SIDE_BY_SIDE: usize = 8;
 
-/// A part of a request, as a request of its own.
-pub struct Slice {
-    request: Request,
-    body: Bytes,
+/// The slices of a request.
+pub struct Slices {
+    cut: dialects::Slices,
+    /// The requests for those that were asked for.
+    requests: Vec<OnceLock<Request>>,
+    /// The part of the budget that these requests hold.
     held: Held,
 }
 
-/// The slices of a request, if it was cut into some.
+/// What becomes of the slices, if the request was cut into some.
 #[derive(Default)]
 pub(super) struct Sliced<'x> {
-    /// Their producers.
-    pub(super) slices: Vec<Producer<'x>>,
+    /// All of them, until they have ended.
+    pub(super) slices: Option<&'x Slices>,
+    /// The producers of those that are asked for now.
+    lanes: Vec<Option<Producer<'x>>>,
+    ended: Lock<Ended<'x>>,
     /// Their cost, once they have ended.
     pub(super) cost: Option<Option<Usd>>,
 }
 
+/// What is known of the slices that have ended.
+#[derive(Default)]
+struct Ended<'x> {
+    /// The number of slices that were begun.
+    begun: usize,
+    /// The answers, and the part of the budget that each holds.
+    answers: Vec<(usize, Answer, Option<Held>)>,
+    usage: Usage,
+    cost: Usd,
+    is_unpriced: bool,
+    queued: Duration,
+    asked: Option<&'x Candidate>,
+    attempts: Attempts,
+    served: Served,
+}
+
+/// What the producers of all slices begin with.
+#[derive(Clone, Copy)]
+struct Asker<'x> {
+    slices: &'x Slices,
+    shared: &'x Backends,
+    whole: &'x Request,
+    own: &'x OwnTime,
+    began: Instant,
+}
+
 impl Request {
-    /// Cuts the request into slices, if it asks for more than its candidates give at once.
-    pub fn cut(&self, body: &Bytes, held: &Held) -> Result<Vec<Slice>, Refusal> {
-        let most = self.candidates.iter().map(|one| one.dialect().most_inputs(&one.upstream_model)).min();
-        let bodies = most.and_then(|most| dialects::slices(&self.envelope, body, most)).unwrap_or_default();
-        bodies.into_iter().map(|body| self.slice(body, held)).collect()
+    /// Finds where the request is cut, if it asks for more than its candidates give at once.
+    pub fn cut(&self, sent: &Sent) -> Result<Option<Slices>, Refusal> {
+        let most = plan::most_inputs(&self.candidates);
+        let cut = dialects::Slices::of(&self.envelope, &sent.body, most);
+        let Some(cut) = cut.map_err(|refused| Refusal::unable(refused, &self.face.model))? else { return Ok(None) };
+        let each = size_of::<OnceLock<Request>>() + self.candidates.len() * size_of::<Candidate>();
+        let held = sent.held.beside(cut.count().saturating_mul(each)).ok_or_else(Refusal::no_room)?;
+        let requests = std::iter::repeat_with(OnceLock::new).take(cut.count()).collect();
+        Ok(Some(Slices { cut, requests, held }))
     }
 
-    fn slice(&self, body: Bytes, held: &Held) -> Result<Slice, Refusal> {
+    /// Returns the request for a slice with this body.
+    fn slice(&self, place: usize, body: &Bytes) -> Result<Request, Refusal> {
         // It is a part of what was read before.
-        let read = (self.envelope.front.envelope)(&body).map_err(|_| Refusal::no_room())?;
+        let read = (self.envelope.front.envelope)(body).map_err(|_| Refusal::no_room())?;
         let Envelope { model, headers, .. } = &self.envelope;
         let envelope = Envelope { model: model.clone(), headers: headers.clone(), ..read };
-        let prompt_bytes = envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64;
+        // What stands beside the texts counts once.
+        let more_bytes = if place == 0 { envelope.more_bytes } else { 0 };
+        let prompt_bytes = envelope.prompt_bytes.saturating_add(more_bytes) as u64;
         let face = AnswerHeader { prompt_bytes, cost: ShowCost::No, ..AnswerHeader::clone(&self.face) };
-        let held = held.beside(body.len()).ok_or_else(Refusal::no_room)?;
-        Ok(Slice { request: Request { envelope, face: Arc::new(face), ..self.clone() }, body, held })
+        Ok(Request { envelope, face: Arc::new(face), ..self.clone() })
+    }
+}
+
+impl<'x> Asker<'x> {
+    /// Asks for one slice after another, until none is left.
+    async fn run(self, lane: &mut Option<Producer<'x>>, ended: &Lock<Ended<'x>>) -> Result<(), Refusal> {
+        let cut = &self.slices.cut;
+        loop {
+            let place = ended.lock().begin();
+            if place >= cut.count() {
+                return Ok(());
+            }
+            let piece = lane.insert(self.begin(place)?).next_of_one().await;
+            let piece = piece.map_err(|refusal| in_whole(refusal, cut.first(place)))?;
+            if let Some(slice) = lane.take() {
+                ended.lock().add(slice, Some((place, piece)));
+            }
+        }
+    }
+
+    /// Makes the producer of a slice.
+    fn begin(self, place: usize) -> Result<Producer<'x>, Refusal> {
+        let Slices { cut, requests, held } = self.slices;
+        let held = held.beside(cut.size(place)).ok_or_else(Refusal::no_room)?;
+        let body = cut.write(place);
+        let request = self.whole.slice(place, &body)?;
+        let request = requests.get(place).ok_or_else(Refusal::no_room)?.get_or_init(|| request);
+        let sent = Sent { body, upload: None, held };
+        Ok(Producer { began: self.began, ..Producer::new(self.shared, request, sent, self.own) })
     }
 }
 
 impl<'x> Producer<'x> {
     /// Lets the slices of the request be asked for, and not the request itself.
-    pub fn slice(&mut self, slices: &'x mut [Slice]) {
-        let empty = || self.memory.request.beside(0);
-        for Slice { request, body, held } in slices {
-            let Some(held) = empty().map(|empty| std::mem::replace(held, empty)) else { continue };
-            let sent = Sent { body: std::mem::take(body), upload: None, held };
-            self.sliced.slices.push(Producer::new(self.shared, request, sent, self.own));
-        }
-        if !self.sliced.slices.is_empty() {
+    pub fn slice(&mut self, slices: Option<&'x Slices>) {
+        self.sliced.slices = slices;
+        if slices.is_some() {
             self.request.meter.sums();
         }
     }
 
     /// Has all slices answered, and joins their answers.
-    pub(super) async fn join(&mut self) -> Result<Piece, Refusal> {
-        let ended = self.ask_slices().await;
+    pub(super) async fn join(&mut self, slices: &'x Slices) -> Result<Piece, Refusal> {
+        let ended = self.ask_slices(slices).await;
         self.memory.body = Bytes::new();
-        let cost = self.shown_cost();
-        for slice in &mut self.sliced.slices {
-            slice.abandon("not_needed");
-        }
-        self.gather();
-        let answers = ended?;
+        self.abandon("not_needed");
+        let mut answers = std::mem::take(&mut self.sliced.ended.lock().answers);
+        ended?;
+        answers.sort_by_key(|(place, ..)| *place);
+        let (answers, _held): (Vec<_>, Vec<_>) = answers.into_iter().map(|(_, answer, held)| (answer, held)).unzip();
         let request = self.request;
+        let cost = match (request.face.cost, self.sliced.cost.flatten()) {
+            (ShowCost::No, _) => ShowCost::No,
+            (ShowCost::At(_) | ShowCost::Sum(_), cost) => cost.map_or(ShowCost::At(None), ShowCost::Sum),
+        };
         let face = AnswerHeader { cost, ..AnswerHeader::clone(&request.face) };
         let inputs = request.envelope.places.inputs.clone().unwrap_or_default();
+        let size = answers.iter().map(|answer| answer.body.len()).sum::<usize>() + 64 * inputs.count;
+        let mut held = self.memory.request.beside(size).ok_or_else(Refusal::no_room)?;
         let joined = dialects::join(request.envelope.front, &inputs, &face, &answers)
             .map_err(|_| self.refusal(&Failure::Nonsense("vectors that cannot be joined".to_owned())))?;
-        self.memory.answer = self.memory.request.beside(joined.body.len());
-        if self.memory.answer.is_none() {
-            return Err(Refusal::no_room());
-        }
+        held.hold(joined.body.len());
+        self.memory.answer = Some(held);
         Ok(Piece::Whole(joined))
     }
 
     /// Asks for all slices, some side by side, until one has failed or all are answered.
-    async fn ask_slices(&mut self) -> Result<Vec<Answer>, Refusal> {
-        let most = self.side_by_side();
-        let mut asked: Vec<_> =
-            self.sliced.slices.iter_mut().map(|slice| (Box::pin(slice.next_of_one()), None)).collect();
+    async fn ask_slices(&mut self, slices: &'x Slices) -> Result<(), Refusal> {
+        let most = self.side_by_side().min(slices.cut.count());
+        let Producer { shared, request, own, began, .. } = *self;
+        let asker = Asker { slices, shared, whole: request, own, began };
+        let Sliced { lanes, ended, .. } = &mut self.sliced;
+        lanes.resize_with(most, || None);
+        let mut running: Vec<_> = lanes.iter_mut().map(|lane| Some(Box::pin(asker.run(lane, ended)))).collect();
         let all = std::future::poll_fn(|context| {
-            let mut running = 0;
-            for (next, piece) in asked.iter_mut().filter(|(_, piece)| piece.is_none()) {
-                if running == most {
+            let mut is_over = true;
+            for lane in &mut running {
+                match lane.as_mut().map(|lane| lane.as_mut().poll(context)) {
+                    Some(Poll::Ready(Err(refusal))) => return Poll::Ready(Err(refusal)),
+                    Some(Poll::Ready(Ok(()))) => *lane = None,
+                    Some(Poll::Pending) => is_over = false,
+                    None => {}
+                }
+                // Until the first slice has a place, the others take none in the queue.
+                if !request.meter.is_under_way() {
                     break;
                 }
-                match next.as_mut().poll(context) {
-                    Poll::Ready(Err(refusal)) => return Poll::Ready(Err(refusal)),
-                    Poll::Ready(Ok(one)) => *piece = Some(one),
-                    Poll::Pending => running += 1,
-                }
             }
-            if running == 0 { Poll::Ready(Ok(())) } else { Poll::Pending }
+            if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
         });
-        pin!(all).await?;
-        let answer = |(_, piece)| if let Some(Piece::Whole(answer)) = piece { Some(answer) } else { None };
-        Ok(asked.into_iter().filter_map(answer).collect())
+        pin!(all).await
     }
 
     /// Returns how many slices may be asked for at a time: a quarter of what the account may have,
@@ -123,44 +200,61 @@ impl<'x> Producer<'x> {
         first.map_or(SIDE_BY_SIDE, |most| (most / 4).clamp(1, SIDE_BY_SIDE))
     }
 
-    /// Returns the price of the answer that the caller sees, if all slices have the same.
-    fn shown_cost(&self) -> ShowCost {
-        let mut prices = self.sliced.slices.iter().map(|slice| slice.asked.and_then(|one| one.price));
-        let first = prices.next().flatten();
-        let is_same = prices.all(|price| price == first);
-        if self.request.face.cost == ShowCost::No { ShowCost::No } else { ShowCost::At(first.filter(|_| is_same)) }
-    }
-
-    /// Takes over what is known of the slices.
-    pub(super) fn gather(&mut self) {
-        let mut cost = Some(Usd::ZERO);
-        for mut slice in std::mem::take(&mut self.sliced.slices) {
-            let used = slice.usage_so_far();
-            self.usage = sum(self.usage, used);
-            if used.source != Source::None {
-                cost = cost.zip(slice.cost(&used)).map(|(sum, more)| sum.plus(more));
-            }
-            self.queued = self.queued.max(slice.queued());
-            self.asked = self.asked.or(slice.asked);
-            let (attempts, served) = slice.outcome();
-            self.attempts.trail.extend(attempts.trail);
-            self.attempts.maybe_billed |= attempts.maybe_billed;
-            self.attempts.shed |= attempts.shed;
-            self.attempts.not_retried = self.attempts.not_retried.or(attempts.not_retried);
-            served.losses.names().iter().for_each(|name| self.served.losses.add(name.clone()));
-            self.served.upstream_request_id = self.served.upstream_request_id.take().or(served.upstream_request_id);
-            self.sliced.cost = Some(cost);
+    /// Ends the slices that run, and takes over what is known of all. The answers stay.
+    pub(super) fn gather(&mut self, why: &'static str) {
+        let mut ended = self.sliced.ended.lock();
+        for mut slice in std::mem::take(&mut self.sliced.lanes).into_iter().flatten() {
+            slice.abandon(why);
+            ended.add(slice, None);
         }
+        self.usage = ended.usage;
+        self.sliced.cost = Some(Some(ended.cost).filter(|_| !ended.is_unpriced));
+        self.queued = ended.queued;
+        self.asked = ended.asked;
+        self.attempts = std::mem::take(&mut ended.attempts);
+        self.served = std::mem::take(&mut ended.served);
         self.state = ProducerState::Over(None);
     }
 }
 
-/// Returns the sum of what two slices have used.
-fn sum(one: Usage, other: Usage) -> Usage {
-    let source = match (one.source, other.source) {
-        (Source::None, source) | (source, Source::None) => source,
-        (Source::Reported, Source::Reported) => Source::Reported,
-        (Source::Estimated, _) | (_, Source::Estimated) => Source::Estimated,
-    };
-    Usage { prompt: one.prompt.saturating_add(other.prompt), source, doubted: one.doubted.or(other.doubted), ..one }
+impl<'x> Ended<'x> {
+    /// Returns the place of the next slice.
+    fn begin(&mut self) -> usize {
+        self.begun += 1;
+        self.begun - 1
+    }
+
+    /// Takes over what is known of a slice, and its answer.
+    fn add(&mut self, mut slice: Producer<'x>, answer: Option<(usize, Piece)>) {
+        let used = slice.usage_so_far();
+        self.usage = self.usage.and(used);
+        if used.source != Source::None {
+            let cost = slice.cost(&used);
+            self.is_unpriced |= cost.is_none();
+            self.cost = self.cost.plus(cost.unwrap_or_default());
+        }
+        self.queued = self.queued.max(slice.queued());
+        self.asked = self.asked.or(slice.asked);
+        let (attempts, served) = slice.outcome();
+        attempts.trail.into_iter().for_each(|tried| self.attempts.add(tried));
+        self.attempts.maybe_billed |= attempts.maybe_billed;
+        self.attempts.shed |= attempts.shed;
+        self.attempts.not_retried = self.attempts.not_retried.or(attempts.not_retried);
+        served.losses.names().iter().for_each(|name| self.served.losses.add(name.clone()));
+        self.served.upstream_request_id = self.served.upstream_request_id.take().or(served.upstream_request_id);
+        if let Some((place, Piece::Whole(answer))) = answer {
+            let mut held = slice.memory.answer.take();
+            if let Some(held) = &mut held {
+                held.hold(answer.body.len());
+            }
+            self.answers.push((place, answer, held));
+        }
+    }
+}
+
+/// Names the texts in a refusal by their places in the whole request.
+fn in_whole(refusal: Refusal, first: usize) -> Refusal {
+    let param = refusal.param.as_deref().map(|param| dialects::in_whole(param, first));
+    let message = dialects::in_whole(&refusal.message, first).into();
+    Refusal { param, message, ..refusal }
 }

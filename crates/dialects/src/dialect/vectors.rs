@@ -10,13 +10,13 @@ use crate::front::{Envelope, FieldNames, Front};
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::Embedding;
 use crate::neutral::purpose::Purpose;
-use crate::neutral::usage::{Source, Usage};
+use crate::neutral::usage::Usage;
 use crate::neutral::vector::{VectorText, in_form};
 use crate::neutral::vectors::{Inputs, Vectors};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, Flaws, Refused, Request, Undo, Written};
 use crate::upstream::VectorForm;
 use crate::upstream::openai::hidden;
-use crate::wire::json::{Cursor, slice};
+use crate::wire::json::{self, Cursor, Span};
 
 impl Dialect {
     /// Returns the most texts whose vectors a request for this model may ask for.
@@ -83,7 +83,8 @@ impl Dialect {
     }
 }
 
-/// Returns the vectors in the form that was asked for, if there are as many as were asked for.
+/// Returns the vectors in the form that was asked for, if there are as many as were asked for and
+/// all have the same length.
 fn vectors<'t>(
     asked: &Inputs,
     list: impl ExactSizeIterator<Item = &'t [u8]>,
@@ -91,34 +92,103 @@ fn vectors<'t>(
     if list.len() != asked.count {
         return Err(AnswerFault::Nonsense("the answer has more or fewer vectors than were asked for"));
     }
-    list.map(|vector| in_form(vector, asked.base64)).collect::<Result<_, _>>().map_err(AnswerFault::Nonsense)
+    let mut first = None;
+    let mut read = |vector| {
+        let (text, length) = in_form(vector, asked.base64)?;
+        let is_same = *first.get_or_insert(length) == length || asked.lengths_differ;
+        is_same.then_some(text).ok_or("the vectors of the answer have different lengths")
+    };
+    list.map(|vector| read(vector).map_err(AnswerFault::Nonsense)).collect()
 }
 
 fn answer(body: Vec<u8>, usage: Usage) -> Answer {
     Answer { body, usage, declined: false, flaws: Flaws::default() }
 }
 
-/// Cuts a request into requests of at most so many texts, which all other fields stand in too.
-/// Returns `None` if it has no more.
-pub fn slices(envelope: &Envelope, body: &[u8], most: usize) -> Option<Vec<Bytes>> {
-    let inputs = envelope.places.inputs.as_ref().filter(|inputs| inputs.count > most)?;
-    let list = inputs.list.clone()?;
-    let (before, after) = (body.get(..list.start)?, body.get(list.end..)?);
-    let (mut slices, mut first, mut last) = (Vec::new(), list.start + 1, list.start + 1);
-    let mut cut =
-        |from: usize, to: usize| slices.push([before, b"[", slice(body, &(from..to)), b"]", after].concat().into());
-    // The body was read before.
-    let _read = Cursor::starting_at(body, list.start).array(|cursor, index| {
-        let span = cursor.value()?;
-        if index > 0 && index % most.max(1) == 0 {
-            cut(first, last);
-            first = span.start;
+/// The most bytes of a request that is cut, besides its texts: each slice has them too.
+const MOST_BESIDE: usize = 64 << 10;
+
+/// A request for the vectors of more texts than a server takes at once, and where it is cut.
+#[derive(Debug)]
+pub struct Slices {
+    body: Bytes,
+    list: Span,
+    most: usize,
+    /// Where the texts of each slice stand.
+    texts: Vec<Span>,
+}
+
+impl Slices {
+    /// Finds where a request is cut into requests of at most so many texts, which all other fields
+    /// stand in too. Returns `None` if it has no more.
+    pub fn of(envelope: &Envelope, body: &Bytes, most: usize) -> Result<Option<Slices>, Refused> {
+        let inputs = envelope.places.inputs.as_ref().filter(|inputs| inputs.calls(most) > 1);
+        let Some(list) = inputs.and_then(|inputs| inputs.list.clone()) else { return Ok(None) };
+        if body.len().saturating_sub(list.len()) > MOST_BESIDE {
+            let field = (envelope.front.field_name)(&Request::default(), &Embedding::input_field());
+            let why = "These are more than the model takes at once, and the fields beside them are too long to be \
+                       sent several times: send fewer, or make the other fields shorter.";
+            return Err(Refused::unsupported(field, why));
         }
-        last = span.end;
-        Ok(span)
-    });
-    cut(first, last);
-    Some(slices)
+        let (mut texts, mut part): (Vec<Span>, Span) = (Vec::new(), list.start + 1..list.start + 1);
+        // The body was read before.
+        let _read = Cursor::starting_at(body, list.start).array(|cursor, index| {
+            let span = cursor.value()?;
+            if index > 0 && index % most.max(1) == 0 {
+                texts.push(std::mem::replace(&mut part, span.clone()));
+            }
+            part.end = span.end;
+            Ok(span)
+        });
+        texts.push(part);
+        Ok(Some(Slices { body: body.clone(), list, most: most.max(1), texts }))
+    }
+
+    /// Returns the number of slices.
+    pub fn count(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Returns the place that the first text of a slice has among all texts.
+    pub fn first(&self, slice: usize) -> usize {
+        slice.saturating_mul(self.most)
+    }
+
+    /// Returns the size of a slice.
+    pub fn size(&self, slice: usize) -> usize {
+        self.parts(slice).iter().map(|part| part.len()).sum()
+    }
+
+    /// Writes a slice.
+    pub fn write(&self, slice: usize) -> Bytes {
+        self.parts(slice).concat().into()
+    }
+
+    fn parts(&self, slice: usize) -> [&[u8]; 5] {
+        let texts = self.texts.get(slice).cloned().unwrap_or_default();
+        let of = |span: Span| json::slice(&self.body, &span);
+        [of(0..self.list.start), b"[", of(texts), b"]", of(self.list.end..self.body.len())]
+    }
+}
+
+/// The names of lists of texts, in the words of callers and servers.
+const LISTS: [&str; 4] = ["input", "requests", "texts", "instances"];
+
+/// Returns a text about a slice in which `input[3]` is the text's place among all texts of the
+/// request. `first` is that of the slice's first text.
+pub fn in_whole(text: &str, first: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for piece in text.split_inclusive('[') {
+        let (digits, rest) = piece.split_at(piece.find(']').unwrap_or(0));
+        match digits.parse::<usize>() {
+            Ok(place) if LISTS.iter().any(|list| out.strip_suffix('[').is_some_and(|out| out.ends_with(list))) => {
+                out.push_str(&place.saturating_add(first).to_string());
+                out.push_str(rest);
+            }
+            Ok(_) | Err(_) => out.push_str(piece),
+        }
+    }
+    out
 }
 
 /// Joins the answers to the slices of a request, in their order.
@@ -129,14 +199,9 @@ pub fn join(front: &Front, inputs: &Inputs, header: &AnswerHeader, answers: &[An
     let list: Vec<&[u8]> = found.iter().flat_map(Vectors::list).collect();
     let vectors = vectors(inputs, list.into_iter())?;
     let mut tally = Tally::new(header);
-    let sum = answers.iter().map(|answer| answer.usage).reduce(|sum, usage| Usage {
-        prompt: sum.prompt.saturating_add(usage.prompt),
-        source: if usage.source == Source::Reported { sum.source } else { usage.source },
-        doubted: sum.doubted.or(usage.doubted),
-        ..sum
-    });
-    tally.count_again(&sum.unwrap_or_default());
-    Ok(answer((door.write)(&vectors, header, &tally), sum.unwrap_or_default()))
+    let sum = answers.iter().map(|answer| answer.usage).fold(Usage::default(), Usage::and);
+    tally.count_again(&sum);
+    Ok(answer((door.write)(&vectors, header, &tally), sum))
 }
 
 #[cfg(test)]

@@ -204,9 +204,10 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
                 scan.envelope.max_tokens_said = scan.envelope.most_tokens.is_some();
                 Ok(())
             }
-            b"n" => {
+            // Of the best, all others are written too.
+            b"n" | b"best_of" if name == b"n" || front.only == Some(Endpoint::Completions) => {
                 let span = cursor.value()?;
-                scan.envelope.choices = number(cursor, &span).unwrap_or(1).max(1);
+                scan.envelope.choices = scan.envelope.choices.max(number(cursor, &span).unwrap_or(1));
                 Ok(())
             }
             b"user" => {

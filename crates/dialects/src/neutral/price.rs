@@ -131,6 +131,9 @@ pub struct Long {
     pub rates: Rates,
 }
 
+/// The most tokens of a picture at providers that charge pictures by tokens.
+const TOKENS_OF_A_PICTURE: u64 = 6_240;
+
 impl Price {
     /// The price of what is free.
     pub const FREE: Price = Price {
@@ -172,6 +175,14 @@ impl Price {
         self.sum(&[(prompt, read.max(long_read)), (completion, written.max(long_written))], units)
     }
 
+    /// Returns the most tokens that pictures are charged for, where nobody has counted them. If
+    /// each picture has a price, they are charged for none.
+    pub fn tokens_of(&self, pictures: u32) -> u64 {
+        let is_by_tokens = self.per_image.is_none_or(|Each(each)| each == 0);
+        let is_charged = is_by_tokens && self.rates.is_some_and(|rates| rates.output > 0);
+        if is_charged { u64::from(pictures).saturating_mul(TOKENS_OF_A_PICTURE) } else { 0 }
+    }
+
     /// What each token costs where the prompt has so many.
     fn at(&self, prompt: u64) -> Rates {
         self.long.filter(|long| prompt > long.above).map_or(self.rates.unwrap_or_default(), |long| long.rates)
@@ -201,6 +212,8 @@ pub enum ShowCost {
     /// The usage shows the cost at this price, if the price is known. A cost that an upstream says
     /// is removed.
     At(Option<Price>),
+    /// The usage shows this cost.
+    Sum(Usd),
 }
 
 impl ShowCost {
@@ -209,6 +222,7 @@ impl ShowCost {
         match self {
             Self::No | Self::At(None) => None,
             Self::At(Some(price)) => Some(price.cost(usage)),
+            Self::Sum(cost) => Some(*cost),
         }
     }
 }

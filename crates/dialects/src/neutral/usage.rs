@@ -3,7 +3,8 @@
 //!
 //! The total is always the sum of prompt and completion, and is not stored. A count that nobody
 //! reported is an estimate, and stays marked as one. An implausible count of an upstream is not
-//! used. Usages of several attempts are not added here: of one exchange, one answer counts, once.
+//! used. Usages of several attempts are not added: of one exchange, one answer counts, once. Only
+//! the answers to the slices of a request count together.
 
 /// The most tokens of one kind that an answer can have. It is ten times the longest context of any
 /// model. A negative number that was read as one without a sign is larger than this. If a count is
@@ -36,6 +37,29 @@ impl Usage {
     /// Returns the sum of prompt and completion.
     pub fn total(&self) -> u64 {
         self.prompt.saturating_add(self.completion)
+    }
+
+    /// Returns what two slices of a request for vectors used together.
+    #[must_use]
+    pub fn and(self, other: Usage) -> Usage {
+        let source = match (self.source, other.source) {
+            (Source::None, source) | (source, Source::None) => source,
+            (Source::Reported, Source::Reported) => Source::Reported,
+            (Source::Estimated, _) | (_, Source::Estimated) => Source::Estimated,
+        };
+        let requests = self.requests().saturating_add(other.requests());
+        Usage {
+            prompt: self.prompt.saturating_add(other.prompt),
+            units: Units { requests, ..self.units },
+            source,
+            doubted: self.doubted.or(other.doubted),
+            ..self
+        }
+    }
+
+    /// Returns the answers that are charged for.
+    fn requests(&self) -> u32 {
+        if self.source == Source::None { 0 } else { self.units.requests.max(1) }
     }
 
     /// Returns an estimate from the bytes that were read and written, for an answer whose tokens
@@ -113,6 +137,16 @@ mod tests {
         for (bytes, tokens) in [(0, 0), (1, 1), (4, 1), (5, 2), (u64::MAX, u64::MAX / 4 + 1)] {
             assert_eq!(estimate(bytes), tokens, "{bytes} bytes");
         }
+    }
+
+    #[test]
+    fn what_slices_used_adds_up_and_each_answer_is_charged_for() {
+        let reported = Usage { prompt: 3, source: Source::Reported, ..Usage::default() };
+        let both = Usage::default().and(reported).and(reported).and(Usage::default());
+        assert_eq!((both.prompt, both.units.requests, both.source), (6, 2, Source::Reported));
+        let guessed = both.and(Usage::estimated(8, 0));
+        assert_eq!((guessed.prompt, guessed.units.requests, guessed.source), (8, 3, Source::Estimated));
+        assert_eq!(Usage::default().and(Usage::default()), Usage::default());
     }
 
     #[test]

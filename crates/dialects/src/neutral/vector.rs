@@ -14,19 +14,26 @@ pub(crate) type VectorText<'v> = Cow<'v, [u8]>;
 const NO_LIST: &str = "a vector is no list of numbers";
 const NO_BASE64: &str = "a vector is no base64 of 32-bit floats";
 
-/// Returns a vector in the form that was asked for. In that form already, it stays as it is.
-pub(crate) fn in_form(vector: &[u8], base64: bool) -> Result<VectorText<'_>, &'static str> {
-    match (vector.first() == Some(&b'"'), base64) {
-        (true, true) if vector.len() > 2 => Ok(Cow::Borrowed(vector)),
-        (true, true) => Err(NO_BASE64),
-        (false, false) => each_number(vector, |_| {}).map(|()| Cow::Borrowed(vector)),
-        (false, true) => packed(vector).map(Cow::Owned),
-        (true, false) => unpacked(vector).map(Cow::Owned),
+/// Returns a vector in the form that was asked for, and its length in bytes of base64. In that form
+/// already, it stays as it is.
+pub(crate) fn in_form(vector: &[u8], base64: bool) -> Result<(VectorText<'_>, usize), &'static str> {
+    if vector.first() != Some(&b'"') {
+        let length = 4 * each_number(vector, |_| {})?;
+        let vector = if base64 { Cow::Owned(packed(vector)?) } else { Cow::Borrowed(vector) };
+        return Ok((vector, length));
+    }
+    let text = text_of(vector, &(0..vector.len())).ok_or(NO_BASE64)?;
+    let length = text.trim_end_matches('=').len() * 3 / 4;
+    match base64 {
+        true if length > 0 => Ok((Cow::Borrowed(vector), length)),
+        true => Err(NO_BASE64),
+        false => unpacked(&text).map(|list| (Cow::Owned(list), length)),
     }
 }
 
-/// Hands the text of each number to `each`. Fails if there is none, or something else.
-fn each_number(vector: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), &'static str> {
+/// Hands the text of each number to `each`, and returns how many there are. Fails if there is none,
+/// or something else.
+fn each_number(vector: &[u8], mut each: impl FnMut(&[u8])) -> Result<usize, &'static str> {
     let mut count = 0;
     let read = Cursor::new(vector).array(|cursor, _| {
         if cursor.kind()? != Kind::Number {
@@ -36,7 +43,7 @@ fn each_number(vector: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), &'stati
         each(slice(vector, &cursor.value()?));
         Ok(())
     });
-    if read.is_ok() && count > 0 { Ok(()) } else { Err(NO_LIST) }
+    if read.is_ok() && count > 0 { Ok(count) } else { Err(NO_LIST) }
 }
 
 /// Returns the base64 of a list of numbers.
@@ -61,9 +68,8 @@ fn packed(vector: &[u8]) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Returns the list of the numbers in base64.
-fn unpacked(vector: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let text = text_of(vector, &(0..vector.len())).ok_or(NO_BASE64)?;
-    let bytes = STANDARD.decode(&*text).map_err(|_| NO_BASE64)?;
+fn unpacked(text: &str) -> Result<Vec<u8>, &'static str> {
+    let bytes = STANDARD.decode(text).map_err(|_| NO_BASE64)?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     if numbers.is_empty() || !rest.is_empty() {
         return Err(NO_BASE64);
@@ -89,7 +95,7 @@ mod tests {
     use super::*;
 
     fn text(vector: &str, base64: bool) -> Result<String, &'static str> {
-        in_form(vector.as_bytes(), base64).map(|vector| String::from_utf8(vector.into_owned()).unwrap())
+        in_form(vector.as_bytes(), base64).map(|(vector, _)| String::from_utf8(vector.into_owned()).unwrap())
     }
 
     #[test]
@@ -101,6 +107,19 @@ mod tests {
         assert_eq!(text(r#""zczMPQ==""#, false).as_deref(), Ok("[0.1]"));
         assert_eq!(text(r#""AACAPwAAgL8=""#, false).as_deref(), Ok("[1.0,-1.0]"));
         assert_eq!(text(r#""AACAPwAAgL8=""#.replace('/', "\\/").as_str(), false).as_deref(), Ok("[1.0,-1.0]"));
+    }
+
+    #[test]
+    fn a_vector_has_the_same_length_in_every_form() {
+        for numbers in 1..9_usize {
+            let list = serde_json::to_string(&vec![0.5_f32; numbers]).unwrap();
+            let (packed, length) = in_form(list.as_bytes(), true).unwrap();
+            assert_eq!(length, 4 * numbers);
+            for base64 in [true, false] {
+                assert_eq!(in_form(&packed, base64).unwrap().1, length, "{numbers}");
+            }
+        }
+        assert_eq!(in_form(br#""\u002f\/\/\/\/w==""#, true).map(|(_, length)| length), Ok(4), "escapes do not count");
     }
 
     #[test]

@@ -16,6 +16,15 @@ pub struct Inputs {
     pub count: usize,
     /// True if the vectors are asked for in base64.
     pub base64: bool,
+    /// True if vectors of different lengths may be asked for.
+    pub lengths_differ: bool,
+}
+
+impl Inputs {
+    /// Returns how many requests of at most so many texts ask for all.
+    pub fn calls(&self, most: usize) -> usize {
+        if self.list.is_some() { self.count.div_ceil(most.max(1)) } else { 1 }
+    }
 }
 
 /// What stands at a place of an answer. The place is the names of the members that lead there; `*`

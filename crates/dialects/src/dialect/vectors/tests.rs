@@ -6,6 +6,7 @@ use crate::front::{Asked, EMBEDDINGS, GEMINI_EMBED, GEMINI_EMBEDS};
 use crate::neutral::Endpoint;
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::traits::Traits;
+use crate::neutral::usage::Source;
 use crate::upstream::{Protocol, Settings};
 
 /// The dialect of a name, at its vectors.
@@ -199,13 +200,16 @@ proptest! {
         let whole = envelope(front, &body);
         let inputs = whole.places.inputs.clone().unwrap();
         prop_assert_eq!(inputs.count, count);
-        let Some(slices) = slices(&whole, body.as_bytes(), most) else {
+        let Some(slices) = Slices::of(&whole, &body.clone().into(), most).unwrap() else {
             prop_assert!(count <= most);
             return Ok(());
         };
         let (mut said, mut answers, mut number) = (Vec::new(), Vec::new(), 0);
-        for slice in &slices {
-            let slice = str::from_utf8(slice).unwrap();
+        for place in 0..slices.count() {
+            prop_assert_eq!(slices.first(place), number);
+            let slice = slices.write(place);
+            prop_assert_eq!(slice.len(), slices.size(place));
+            let slice = str::from_utf8(&slice).unwrap();
             let of_slice = envelope(front, slice).places.inputs.unwrap();
             prop_assert!((1..=most).contains(&of_slice.count));
             answers.push(told(front, &(number..number + of_slice.count).collect::<Vec<_>>()));
@@ -215,11 +219,14 @@ proptest! {
             said.extend(list.as_array().unwrap().iter().cloned());
             prop_assert_eq!(slice.get("x"), Some(&json!([1])));
         }
-        prop_assert_eq!(slices.len(), count.div_ceil(most));
+        prop_assert_eq!(slices.count(), inputs.calls(most));
+        prop_assert!(slices.write(slices.count()).len() < 80, "there is no such slice");
         let text = |value: &Value| value.pointer("/content/parts/0/text").unwrap_or(value).as_str().unwrap().to_owned();
         prop_assert_eq!(said.iter().map(text).collect::<Vec<_>>(), texts);
         let joined = join(front, &inputs, &header(), &answers).unwrap();
-        prop_assert_eq!(joined, told(front, &(0..count).collect::<Vec<_>>()));
+        let requests = u32::try_from(slices.count()).unwrap();
+        prop_assert_eq!(joined.usage.units.requests, requests, "each is charged for");
+        prop_assert_eq!(joined.body, told(front, &(0..count).collect::<Vec<_>>()).body);
         answers.pop();
         prop_assert!(join(front, &inputs, &header(), &answers).is_err());
     }
@@ -232,4 +239,62 @@ fn an_estimate_among_the_slices_marks_the_whole() {
     let inputs = Inputs { count: 2, ..Inputs::default() };
     let joined = join(&EMBEDDINGS, &inputs, &header(), &answers).unwrap();
     assert_eq!((joined.usage.prompt, joined.usage.source), (2, Source::Estimated));
+}
+
+#[test]
+fn what_stands_beside_the_texts_is_not_sent_often_if_it_is_long() {
+    let cut = |front, list: &str, length: usize| {
+        let body = format!(r#"{{"model":"m","{list},"x":"{}"}}"#, "x".repeat(length));
+        Slices::of(&envelope(front, &body), &body.into(), 1)
+    };
+    assert_eq!(cut(&EMBEDDINGS, r#"input":["a","b"]"#, 1000).unwrap().unwrap().count(), 2);
+    assert!(cut(&EMBEDDINGS, r#"input":["a"]"#, MOST_BESIDE).unwrap().is_none());
+    let refused = cut(&EMBEDDINGS, r#"input":["a","b"]"#, MOST_BESIDE);
+    assert!(matches!(refused, Err(Refused::Unsupported(why)) if why.param == "input"));
+}
+
+#[test]
+fn a_text_is_named_by_its_place_in_the_whole_request() {
+    for (text, expected) in [
+        ("input[3]", "input[99]"),
+        ("`requests[0].content.parts[1]` is bad, not [1]", "`requests[96].content.parts[1]` is bad, not [1]"),
+        ("texts[1] and texts[2]: é[", "texts[97] and texts[98]: é["),
+        ("input[x] input[] input[-1] input [1] 1]", "input[x] input[] input[-1] input [1] 1]"),
+        ("input[99999999999999999999999]", "input[99999999999999999999999]"),
+    ] {
+        assert_eq!(in_whole(text, 96), expected);
+    }
+}
+
+#[test]
+fn all_vectors_of_an_answer_have_the_same_length() {
+    let two = |fields: &str| format!(r#"{{"model":"m","input":["a","b"]{fields}}}"#);
+    let odd = "different lengths";
+    let check = |name, request: &str, answer: &str, why: Option<&str>| {
+        let found = answered(&EMBEDDINGS, name, request, answer);
+        match (&found, why) {
+            (Ok(_), None) => {}
+            (Err(AnswerFault::Nonsense(said)), Some(why)) => assert!(said.contains(why), "{said}"),
+            _ => panic!("{answer}: {found:?} {why:?}"),
+        }
+    };
+    let base64 = two(r#","encoding_format":"base64""#);
+    for (name, answer) in [
+        ("ollama", r#"{"embeddings":[[1],[2,3]]}"#),
+        ("openai", r#"{"data":[{"embedding":[1]},{"embedding":[2,3]}]}"#),
+        ("openai", r#"{"data":[{"embedding":"AACAPw=="},{"embedding":"AACAPwAAgL8="}]}"#),
+        ("openai", r#"{"data":[{"embedding":"AACAPw=="},{"embedding":[1,2]}]}"#),
+    ] {
+        check(name, &two(""), answer, Some(odd));
+        check(name, &base64, answer, Some(odd));
+    }
+    check("openai", &base64, r#"{"data":[{"embedding":"AACAPw=="},{"embedding":[1]}]}"#, None);
+    let lengths = |first: &str, second: &str| {
+        let one = |length: &str| format!(r#"{{"content":{{"parts":[{{"text":"a"}}]}}{length}}}"#);
+        let request = format!(r#"{{"requests":[{},{}]}}"#, one(first), one(second));
+        answered(&GEMINI_EMBEDS, "gemini", &request, r#"{"embeddings":[{"values":[1]},{"values":[1,2]}]}"#)
+    };
+    let one = r#","outputDimensionality":1"#;
+    assert!(lengths(one, r#","output_dimensionality":2"#).is_ok() && lengths(one, "").is_ok(), "it was asked for");
+    assert!(lengths(one, one).is_err() && lengths("", "").is_err());
 }

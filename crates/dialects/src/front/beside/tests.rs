@@ -48,6 +48,14 @@ fn the_envelope_has_what_it_may_cost() {
     let of = |front, body| envelope(front, body).unwrap();
     let texts = of(&COMPLETIONS, r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#);
     assert_eq!((texts.prompt_bytes, texts.most_tokens, texts.choices), (8, Some(9), 3));
+    for (body, choices) in [
+        (r#"{"model":"m","prompt":"x","best_of":5}"#, 5),
+        (r#"{"model":"m","prompt":"x","n":2,"best_of":5}"#, 5),
+        (r#"{"model":"m","prompt":"x","best_of":2,"n":3}"#, 3),
+    ] {
+        assert_eq!(of(&COMPLETIONS, body).choices, choices, "all are written: {body}");
+    }
+    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":"x","best_of":5}"#).choices, 1);
     assert!(texts.user.is_some() && !texts.refers && !texts.stream);
     let tokens = of(&COMPLETIONS, r#"{"model":"m","prompt":[[1,2,3],[4]]}"#);
     assert_eq!((tokens.prompt_bytes, tokens.more_bytes), (0, 16), "four bytes each");

@@ -79,9 +79,20 @@ fn read_envelope(body: &[u8], front: &'static Front, needed: &'static str) -> Re
             return count_member(cursor, name, &mut scan.read);
         }
         inputs.count = 0;
+        let mut first = None;
         let list = cursor.array(|cursor, _| {
             inputs.count += 1;
-            members(cursor, &mut scan.read, count_member)
+            let mut length: &[u8] = b"";
+            members(cursor, &mut scan.read, |cursor, name, read| {
+                let from = cursor.at();
+                count_member(cursor, name, read)?;
+                if is_length(name) {
+                    length = json::slice(cursor.text(), &(from..cursor.at()));
+                }
+                Ok(())
+            })?;
+            inputs.lengths_differ |= *first.get_or_insert(length) != length;
+            Ok(())
         })?;
         inputs.list = Some(list);
         Ok(())
@@ -101,6 +112,11 @@ fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut Read) -> Result
         b"model" => cursor.value().map(drop),
         name => read.setting(cursor, name),
     }
+}
+
+/// Returns whether a member says how long a vector is.
+fn is_length(name: &[u8]) -> bool {
+    [&b"output"[..], b"embed"].iter().any(|start| name.starts_with(start))
 }
 
 fn camel_of(name: &[u8]) -> String {

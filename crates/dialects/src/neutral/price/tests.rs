@@ -73,6 +73,15 @@ fn each_unit_has_its_price_and_the_sum_is_rounded_once() {
 }
 
 #[test]
+fn pictures_without_a_price_are_charged_for_by_tokens() {
+    let rates = Some(Rates { output: 1, ..Rates::default() });
+    let by_tokens = Price { rates, per_request: Some(Usd(1)), ..Price::default() };
+    let each = |picos| Price { per_image: Some(Each(picos)), ..by_tokens };
+    assert_eq!((by_tokens.tokens_of(2), each(0).tokens_of(1), each(1).tokens_of(1)), (12_480, 6_240, 0));
+    assert_eq!((by_tokens.tokens_of(0), Price::FREE.tokens_of(2), Price::default().tokens_of(2)), (0, 0, 0));
+}
+
+#[test]
 fn what_nobody_answered_costs_nothing() {
     let price = price([1, 1, 1, 1, 1, 1_000]);
     assert_eq!(price.cost(&Usage::default()), Usd::ZERO);
