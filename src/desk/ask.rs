@@ -106,6 +106,7 @@ impl Desk {
             id: door::make_id(record.front),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
+            choices: envelope.choices,
             hide_thoughts: envelope.hide_thoughts,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
             // The account that will answer, and so its price, is not known yet.

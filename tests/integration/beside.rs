@@ -106,6 +106,18 @@ fn a_stream_of_completions_is_whole_or_says_that_it_is_not() {
         let told = answer.events();
         assert!(told.last().expect("an event").contains("\"error\""), "{told:?}");
         assert!(!answer.text().contains("[DONE]"));
+        // Nor is one text of two, unless the server says that it is all.
+        let two = [json!({"prompt": ["x", "y"]}), json!({"n": 2})];
+        for more in two {
+            let mut asks = asks(false);
+            asks.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            mock.always(Script::text(200, "text/event-stream", text(&events, "")));
+            let answer = ask(&gateway, "/v1/completions", &asks).await;
+            assert!(answer.events().last().expect("an event").contains("\"error\""), "{}", answer.text());
+            assert_eq!(gateway.line_of(&answer).await["outcome"], "upstream_cut");
+            mock.always(Script::text(200, "text/event-stream", text(&events, "data: [DONE]\n\n")));
+            assert!(ask(&gateway, "/v1/completions", &asks).await.text().ends_with("data: [DONE]\n\n"));
+        }
         // A server that does not stream is believed.
         mock.always(Script::json(200, &piece("all", json!("length"))));
         let answer = ask(&gateway, "/v1/completions", &asks(false)).await;
@@ -162,12 +174,19 @@ fn what_is_no_request_is_refused_by_its_field() {
             ("/v1/moderations", json!({"model": "m", "Input": "x"}), "Input"),
             ("/v1/completions", json!({"model": "m", "prompt": "x", "stream": "yes"}), "stream"),
             ("/v1/images/generations", json!({"model": 7, "prompt": "x"}), "model"),
+            ("/v1/rerank", json!({"model": "m", "query": "q", "documents": ["a"], "stream": true}), "stream"),
+            ("/v1/moderations", json!({"model": "m", "input": "x", "stream": true}), "stream"),
+            ("/v1/embeddings", json!({"model": "m", "input": "x", "stream": true}), "stream"),
         ] {
             let answer = ask(&gateway, path, &body).await;
             assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(param)), "{}", answer.text());
         }
         let body = json!({"model": "m", "input": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]});
         ask(&gateway, "/v1/moderations", &body).await.is_error(400, "unsupported_parameter");
+        let inside = json!({"text": {"url": "file:///etc/passwd"}});
+        let body = json!({"model": "m", "query": "q", "documents": ["a", inside]});
+        let refused = ask(&gateway, "/v1/rerank", &body).await.is_error(400, "unsupported_parameter");
+        assert_eq!(refused["param"], "documents[1].text.url");
         assert_eq!(mock.count(), 0);
     });
 }

@@ -120,6 +120,31 @@ fn what_vectors_are_for_is_said_in_the_catalog_or_in_a_header() {
 }
 
 #[test]
+fn the_catalogs_word_goes_up_to_servers_of_openais_format_too() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::json(200, &json!({"data": [{"embedding": [1]}, {"embedding": [2]}]})));
+        let catalog = Catalog::new().account("a", &mock).model("plain", &["a=up"]).model_of(
+            "m",
+            &["{account: a, model: up, traits: {input_type: passage}}"],
+            "",
+        );
+        let gateway = Gateway::start(catalog).await;
+        let [texts, _] = two();
+        let sent = || mock.requests().last().expect("a request").json()["input_type"].clone();
+        let answer = ask(&gateway, OPENAI, &texts, &[]).await;
+        assert_eq!((answer.status, answer.field("x-portcullis-dropped")), (200, None));
+        assert_eq!(sent(), "passage", "the server's word, and not the gateway's");
+        for (field, value) in [("input_type", json!("query")), ("input_type", Value::Null), ("model", json!("plain"))] {
+            let mut other = texts.clone();
+            other[field] = value.clone();
+            assert_eq!(ask(&gateway, OPENAI, &other, &[]).await.status, 200);
+            assert_eq!(sent(), if field == "model" { Value::Null } else { value });
+        }
+    });
+}
+
+#[test]
 fn half_an_answer_is_none_and_no_other_model_stands_in() {
     run(async {
         let [half, whole, other] = [Mock::start().await, Mock::start().await, Mock::start().await];

@@ -337,7 +337,9 @@ impl Dialect {
                 let writer = if native.is_some() { Box::new(Nothing::default()) } else { (front.stream)(header) };
                 let passed = PassedAnswer::new(header, &options);
                 let draft = Draft::new(header, options, writer);
-                let translated = Translated::new((front, protocol.of_front()), (translation.reader)(model), draft);
+                let mut reader = (translation.reader)(model);
+                reader.asked(header.choices);
+                let translated = Translated::new((front, protocol.of_front()), reader, draft);
                 match native {
                     Some(native) => Stream::native(protocol, (translated, native, passed), event_limit),
                     None => Stream::translated(protocol.framing, translated, event_limit),

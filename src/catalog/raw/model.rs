@@ -284,8 +284,9 @@ pub struct Traits {
     pub images: Option<bool>,
     /// What the vectors of the model are for, if a request for them does not say it:
     /// `search_document`, `search_query`, `classification`, `clustering`, `semantic_similarity`,
-    /// `question_answering`, `fact_verification` or `code_retrieval_query`. Default: at Cohere's
-    /// models `search_document`, else nothing.
+    /// `question_answering`, `fact_verification` or `code_retrieval_query`; also Google's words,
+    /// and `document`, `passage` and `query`. Servers of OpenAI's format get this word itself.
+    /// Default: at Cohere's models `search_document`, else nothing.
     pub input_type: Option<String>,
     /// Whether a conversation may end with a message of the assistant, which the model then
     /// continues. Default: known by the name.

@@ -377,7 +377,7 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         server: known.server,
         images: written.images.unwrap_or(known.images),
         prefill: written.prefill.unwrap_or(known.prefill),
-        input_type: written.input_type.as_deref().and_then(Purpose::find),
+        input_type: written.input_type.as_deref().and_then(Purpose::and_word),
         guessed: known.guessed,
     }
 }

@@ -45,7 +45,7 @@ impl Dialect {
             };
             embedding.purpose.get_or_insert(purpose);
         }
-        embedding.usual = job.traits.input_type;
+        embedding.usual = job.traits.input_type.map(|(purpose, _)| purpose);
         let most = (form.most)(model);
         let written = if embedding.inputs.len() > most {
             let why = format!("This model takes no more than {most} of these at once.");

@@ -171,7 +171,7 @@ pub(super) const BESIDE: Front = Front {
     envelope: |_| Err(Fault::plain(String::new())),
     contents: Contents {
         fields: &["input", "documents", "query", "prompt", "suffix"],
-        is_plain: |name, _, _| name == b"text",
+        is_plain: |name, _, is_text| is_text && name == b"text",
         results: &[],
         may_call: |_| false,
     },
@@ -188,13 +188,17 @@ pub(super) const NATIVE: Native = Native { format: "", request, event, around: [
 /// Reads a request body. The model reads the texts of these fields; the first one must be there.
 pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -> Result<Envelope, Fault> {
     let needed = texts.first().copied();
-    let mut is_there = false;
-    let scan = Scan::over(body, front, |scan, cursor, name| {
+    let (mut is_there, mut prompts) = (false, 1);
+    let mut scan = Scan::over(body, front, |scan, cursor, name| {
         is_there |= needed.is_some_and(|needed| needed.as_bytes() == name);
         match name {
             b"model" => scan.model(cursor),
             b"stream" => {
                 scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false);
+                if scan.envelope.stream && !front.streams() {
+                    let message = "`stream` must be false: this endpoint answers as a whole";
+                    scan.note(|| Fault::of_value("stream", message));
+                }
                 Ok(())
             }
             b"stream_options" => stream_options(scan, cursor),
@@ -215,6 +219,10 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
                 scan.envelope.user = Some(cursor.value()?).filter(|_| kind == Kind::String);
                 Ok(())
             }
+            b"prompt" if front.only == Some(Endpoint::Completions) => {
+                prompts = self::prompts(cursor, &mut scan.read)?;
+                Ok(())
+            }
             name if texts.iter().any(|text| text.as_bytes() == name) => text(cursor, &mut scan.read),
             name => {
                 let known = ["model", "stream", "stream_options", "n"].into_iter().chain(texts.iter().copied());
@@ -225,7 +233,22 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
             }
         }
     })?;
+    scan.envelope.choices = scan.envelope.choices.saturating_mul(prompts);
     scan.envelope(needed.filter(|_| !is_there))
+}
+
+/// Consumes a prompt, or a list of them. Returns how many there are.
+fn prompts(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<u64, Broken> {
+    if cursor.kind()? != Kind::Array {
+        return text(cursor, read).map(|()| 1);
+    }
+    let mut count = 0;
+    elements(cursor, read, |cursor, read| {
+        // Numbers are the tokens of one prompt.
+        count += u64::from(cursor.kind()? != Kind::Number);
+        text(cursor, read)
+    })?;
+    Ok(count.max(1))
 }
 
 /// Consumes a text, or tokens, or a list of either. What else there is may refer to something.

@@ -39,6 +39,10 @@ fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
     let _read = Cursor::new(body).object(|cursor, key| {
         match &*json::name_of(body, &key) {
             b"input" => fault = input(cursor, &mut inputs)?.or(fault.take()),
+            b"input_type" => {
+                cursor.value()?;
+                inputs.say_purpose = true;
+            }
             b"encoding_format" => match json::slice(body, &cursor.value()?) {
                 b"\"float\"" | b"null" => {}
                 b"\"base64\"" => inputs.base64 = true,
@@ -53,7 +57,7 @@ fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
         }
         Ok(())
     });
-    (envelope.stream, envelope.choices, envelope.places.inputs) = (false, 1, Some(inputs));
+    (envelope.choices, envelope.places.inputs) = (1, Some(inputs));
     fault.map_or(Ok(envelope), Err)
 }
 
@@ -95,11 +99,14 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
 }
 
 /// Changes what must change in a request that passes. What its vectors are for, servers of the
-/// format say in their own ways.
+/// format say in their own ways: the operator's word for it is the server's.
 fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let mut losses = (NATIVE.request)(job, edits)?;
+    let says = job.envelope.places.inputs.as_ref().is_some_and(|inputs| inputs.say_purpose);
     if job.envelope.headers.iter().any(|(name, _)| *name == INPUT_TYPE) {
         losses.add(INPUT_TYPE);
+    } else if let Some((_, word)) = job.traits.input_type.filter(|_| !says) {
+        edits.insert_member(job.envelope.places.open, format!(r#""input_type":"{word}""#).into_bytes());
     }
     Ok(losses)
 }

@@ -21,6 +21,11 @@ impl Front {
     pub fn gives_bytes(&self) -> bool {
         self.only.is_some_and(Endpoint::gives_bytes)
     }
+
+    /// Returns whether an answer may be a stream.
+    pub(super) fn streams(&self) -> bool {
+        self.gives_bytes() || self.only.is_none_or(Endpoint::writes)
+    }
 }
 
 /// The bytes of a millisecond of sound, by which its length is estimated: 128 kbit a second.

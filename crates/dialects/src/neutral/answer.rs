@@ -40,6 +40,8 @@ pub struct AnswerHeader {
     pub created: u64,
     /// True if the caller of a stream asked for the usage chunk.
     pub show_usage: bool,
+    /// The number of answers that were asked for; 0 if it is not known.
+    pub choices: u64,
     /// The number of UTF-8 bytes in the prompt's text. The estimate uses it if the upstream counts
     /// nothing.
     pub prompt_bytes: u64,

@@ -88,6 +88,10 @@ pub trait Reader: Send {
     /// again. Ignores data of an unknown kind.
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault>;
 
+    /// Takes the number of answers that were asked for, before anything else. Without it nobody
+    /// knows the number.
+    fn asked(&mut self, _choices: u64) {}
+
     /// Takes the end of the upstream's stream, and emits what only the end makes certain.
     fn end_of_file(&mut self, _emit: Emit<'_>) -> Result<(), StreamFault> {
         Ok(())

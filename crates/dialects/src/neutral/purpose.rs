@@ -47,8 +47,13 @@ impl Purpose {
 
     /// Finds a purpose by one of its words.
     pub fn find(word: &str) -> Option<Purpose> {
-        let same = || SAME.iter().find(|(name, _)| *name == word).map(|(_, purpose)| *purpose);
-        WORDS.iter().find(|(_, own, googles)| *own == word || *googles == word).map(|row| row.0).or_else(same)
+        Purpose::and_word(word).map(|(purpose, _)| purpose)
+    }
+
+    /// Finds a purpose by one of its words, and keeps the word.
+    pub fn and_word(word: &str) -> Option<(Purpose, &'static str)> {
+        let own = WORDS.into_iter().flat_map(|(purpose, own, googles)| [(own, purpose), (googles, purpose)]);
+        own.chain(SAME).find(|(name, _)| *name == word).map(|(name, purpose)| (purpose, name))
     }
 
     /// Returns our word.
@@ -80,8 +85,9 @@ mod tests {
         for (purpose, own, googles) in WORDS {
             assert_eq!((Purpose::find(own), Purpose::find(googles)), (Some(purpose), Some(purpose)));
             assert_eq!((purpose.name(), purpose.googles()), (own, googles));
+            assert_eq!(Purpose::and_word(googles), Some((purpose, googles)));
         }
-        assert_eq!(Purpose::find("passage"), Some(Purpose::Document));
+        assert_eq!(Purpose::and_word("passage"), Some((Purpose::Document, "passage")));
         assert_eq!(Purpose::find("query"), Some(Purpose::Query));
         for word in ["", "Query", "image", "TASK_TYPE_UNSPECIFIED"] {
             assert_eq!(Purpose::find(word), None, "{word}");

@@ -4,7 +4,8 @@
 //! target, if a provider has changed a model or the name says nothing.
 //!
 //! If the caller's format passes through, a request is not written anew. Then `tools`, `images` and
-//! `structured` decide if it can be sent at all, and the other traits have no effect.
+//! `structured` decide if it can be sent at all, `input_type` is added to a request for vectors,
+//! and the other traits have no effect.
 
 use super::field::Field;
 use super::purpose::Purpose;
@@ -45,8 +46,8 @@ pub struct Traits {
     pub images: bool,
     /// True if the conversation may end with the assistant's own words.
     pub prefill: bool,
-    /// What vectors are for, if a request for them does not say it.
-    pub input_type: Option<Purpose>,
+    /// What vectors are for, if a request for them does not say it; and the word for it.
+    pub input_type: Option<(Purpose, &'static str)>,
     /// True if the model's name is not known. It is asked as the newest ones of its kind are, and
     /// no list of models says that it is like them.
     pub guessed: bool,

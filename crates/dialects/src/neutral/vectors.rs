@@ -18,6 +18,8 @@ pub struct Inputs {
     pub base64: bool,
     /// True if vectors of different lengths may be asked for.
     pub lengths_differ: bool,
+    /// True if the request has a field that says what they are for.
+    pub say_purpose: bool,
 }
 
 impl Inputs {

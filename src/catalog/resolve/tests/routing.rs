@@ -102,7 +102,7 @@ fn no_model_stands_in_for_one_of_vectors() {
         &["targets[0].traits.input_type: no purpose of vectors \"search_querry\"; did you mean \"search_query\"?"],
     );
     let m = model("targets: [{account: a, traits: {input_type: clustering}}]");
-    assert_eq!(m.targets[0].traits.input_type, Some(dialects::neutral::purpose::Purpose::Clustering));
+    assert_eq!(m.targets[0].traits.input_type, dialects::neutral::purpose::Purpose::and_word("clustering"));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn what_vectors_are_for_is_said_by_the_request_then_the_header_then_the_catalog(
     let usual = |input_type| Traits { input_type, ..Traits::UNKNOWN };
     let of = |name, body: &str, header, traits| sent(&EMBEDDINGS, name, "embed-v4.0", body, (header, traits)).unwrap();
     let (plain, said) = (r#"{"model":"m","input":"a"}"#, r#"{"model":"m","input":"a","input_type":"query"}"#);
-    let clusters = usual(Some(Purpose::Clustering));
+    let clusters = usual(Purpose::and_word("clustering"));
     assert!(of("cohere", said, "classification", clusters).contains(r#""search_query""#));
     assert!(of("cohere", plain, "classification", clusters).contains(r#""classification""#));
     assert!(of("cohere", plain, "", clusters).contains(r#""clustering""#));
@@ -110,7 +110,21 @@ fn what_vectors_are_for_is_said_by_the_request_then_the_header_then_the_catalog(
     assert!(!of("gemini", plain, "", usual(None)).contains("taskType"));
     assert!(of("ollama", plain, "query", clusters).ends_with("-input_type"));
     assert!(of("ollama", plain, "", clusters).ends_with('-'), "the catalog loses nothing of the caller's");
-    assert!(of("openai", plain, "query", clusters).ends_with("-x-portcullis-input-type"));
+    for name in ["openai", "azure"] {
+        let passage = |body: &str| of(name, body, "", usual(Purpose::and_word("passage")));
+        let (with, model) = (r#"{"input_type":"passage",""#, r#""model":"embed-v4.0""#);
+        let up = |body: &str| body.replace(r#""model":"m""#, model);
+        assert!(passage(plain).ends_with(&(up(plain).replacen(r#"{""#, with, 1) + " -")), "{}", passage(plain));
+        for own in [said, &said.replace(r#""query""#, "null"), &said.replace("query", "music")] {
+            assert!(passage(own).ends_with(&(up(own) + " -")), "the caller's own word counts: {}", passage(own));
+        }
+        assert!(of(name, plain, "", usual(None)).ends_with(&(up(plain) + " -")));
+        let header = of(name, plain, "query", clusters);
+        assert!(
+            header.ends_with(&(up(plain) + " -x-portcullis-input-type")),
+            "no other word than the caller's: {header}"
+        );
+    }
     assert!(of("cohere", plain, "fact_verification", clusters).ends_with("-input_type"), "it is only near");
     let odd = sent(&EMBEDDINGS, "cohere", "embed-v4.0", plain, ("music", usual(None)));
     assert!(matches!(odd, Err(Refused::Invalid(why)) if why.param == "x-portcullis-input-type"));

@@ -45,13 +45,14 @@ fn a_stream_of_texts_is_asked_for_its_usage() {
 
 #[test]
 fn the_envelope_has_what_it_may_cost() {
-    let of = |front, body| envelope(front, body).unwrap();
+    let of = |front, body: &str| envelope(front, body).unwrap();
     let texts = of(&COMPLETIONS, r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#);
-    assert_eq!((texts.prompt_bytes, texts.most_tokens, texts.choices), (8, Some(9), 3));
+    assert_eq!((texts.prompt_bytes, texts.most_tokens, texts.choices), (8, Some(9), 6), "three for each prompt");
     for (body, choices) in [
         (r#"{"model":"m","prompt":"x","best_of":5}"#, 5),
         (r#"{"model":"m","prompt":"x","n":2,"best_of":5}"#, 5),
         (r#"{"model":"m","prompt":"x","best_of":2,"n":3}"#, 3),
+        (r#"{"model":"m","best_of":5,"prompt":["x","y"],"n":3}"#, 10),
     ] {
         assert_eq!(of(&COMPLETIONS, body).choices, choices, "all are written: {body}");
     }
@@ -59,6 +60,13 @@ fn the_envelope_has_what_it_may_cost() {
     assert!(texts.user.is_some() && !texts.refers && !texts.stream);
     let tokens = of(&COMPLETIONS, r#"{"model":"m","prompt":[[1,2,3],[4]]}"#);
     assert_eq!((tokens.prompt_bytes, tokens.more_bytes), (0, 16), "four bytes each");
+    for (prompt, choices) in
+        [(r#""a""#, 2), ("[1,2,3]", 2), (r#"["a"]"#, 2), ("[[1],[2],[3]]", 6), ("[]", 2), ("null", 2)]
+    {
+        let body = format!(r#"{{"n":2,"model":"m","prompt":{prompt}}}"#);
+        assert_eq!(of(&COMPLETIONS, &body).choices, choices, "{prompt}");
+    }
+    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":["a","b"],"n":2}"#).choices, 2);
     let ranks = of(&RERANK, r#"{"model":"m","query":"ab","documents":["c",{"text":"def"}]}"#);
     assert_eq!((ranks.prompt_bytes, ranks.refers), (6, true));
     for (front, body, param, code) in [
@@ -93,5 +101,44 @@ fn of_a_form_only_the_name_is_written() {
     for free in [r#"["hello"]"#, r#"{"text":"hello"}"#, "null", r#""\ud800 hello""#] {
         let fault = envelope(&SPEECH, &format!(r#"{{"model":"m","input":{free}}}"#)).unwrap_err();
         assert_eq!(fault.param.as_deref(), Some("input"), "its characters are paid for: {free}");
+    }
+}
+
+#[test]
+fn what_answers_as_a_whole_is_asked_for_no_stream() {
+    for (front, more) in [
+        (&RERANK, r#""query":"q","documents":["a"]"#),
+        (&MODERATIONS, r#""input":"x""#),
+        (&crate::front::EMBEDDINGS, r#""input":"x""#),
+    ] {
+        let with = |stream: &str| envelope(front, &format!(r#"{{"model":"m",{more},"stream":{stream}}}"#));
+        for silent in ["false", "null"] {
+            assert!(!with(silent).unwrap().stream, "{}", front.name);
+        }
+        let fault = with("true").unwrap_err();
+        assert_eq!((fault.param.as_deref(), fault.code), (Some("stream"), Some("invalid_value")), "{}", front.name);
+    }
+    for (front, text) in [(&COMPLETIONS, "prompt"), (&IMAGES, "prompt"), (&SPEECH, "input")] {
+        assert!(envelope(front, &format!(r#"{{"model":"m","{text}":"x","stream":true}}"#)).is_ok(), "{}", front.name);
+    }
+}
+
+#[test]
+fn only_a_text_that_is_one_refers_to_nothing() {
+    use crate::front::references::{AllowedReferences, Urls};
+    let none = AllowedReferences { urls: Urls::None, gs: false, ..AllowedReferences::ALL };
+    for (front, list) in [(&RERANK, r#""query":"q","documents""#), (&COMPLETIONS, r#""prompt""#)] {
+        let param = |text: &str| {
+            let body = format!(r#"{{"model":"m",{list}:[{{"text":{text}}}]}}"#);
+            let refused = envelope(front, &body).unwrap().check_references(&none, body.as_bytes()).err()?;
+            Some(match refused {
+                Refused::Unsupported(why) | Refused::Invalid(why) => why.param,
+            })
+        };
+        assert_eq!(param(r#""gs://bucket/file""#), None, "a server reads it as a text");
+        let place = list.rsplit('"').nth(1).unwrap();
+        let inside = format!("{place}[0].text.url");
+        assert_eq!(param(r#"{"url":"gs://bucket/file"}"#).as_deref(), Some(&*inside));
+        assert!(param(r#"["gs://bucket/file"]"#).is_some());
     }
 }

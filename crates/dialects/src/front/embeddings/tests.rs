@@ -17,7 +17,7 @@ fn a_request_asks_for_so_many_vectors() {
     check("[1,2,3]", 1, false);
     check("[[1,2],[3]]", 2, true);
     check(r#"[{"text":"a"},{"image":"b"}]"#, 2, true);
-    let base64 = of(r#"{"input":"a","model":"m","encoding_format":"base64","stream":true,"n":9}"#).unwrap();
+    let base64 = of(r#"{"input":"a","model":"m","encoding_format":"base64","stream":false,"n":9}"#).unwrap();
     assert!(base64.places.inputs.is_some_and(|inputs| inputs.base64));
     assert_eq!((base64.stream, base64.choices), (false, 1));
 }
@@ -35,6 +35,7 @@ fn what_is_no_input_is_refused() {
     refused(r#"{"model":"m","input":"a","encoding_format":"int8"}"#, "encoding_format");
     refused(r#"{"model":"m","input":"a","encoding_format":7}"#, "encoding_format");
     refused(r#"{"model":"m","Input":"b","input":"a"}"#, "Input");
+    refused(r#"{"model":"m","input":"a","stream":true}"#, "stream");
     assert!(of(r#"{"model":"m","input":"a","input":"b"}"#).is_err());
 }
 

@@ -39,6 +39,7 @@ pub fn converted(
     let mut chunks = Chunks::new(header, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
+    chunks.asked = 0;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events, None).map_err(fault)?;
     Ok(Answer { body: events, usage, declined, flaws })

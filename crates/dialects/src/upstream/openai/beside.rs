@@ -267,6 +267,8 @@ struct Choice<'a> {
 /// A stream of continuations.
 #[derive(Default)]
 struct Continuation {
+    /// The number of choices without which the answer is not whole.
+    asked: usize,
     /// Whether each of the choices so far has ended.
     ended: Vec<bool>,
 }
@@ -277,18 +279,25 @@ impl Continuation {
 
     fn end(&self, emit: Emit<'_>) {
         if self.has_ended() {
+            emit(Event::Finish(0, Finish::Stop));
             emit(Event::End);
         }
     }
 
     fn has_ended(&self) -> bool {
-        !self.ended.is_empty() && self.ended.iter().all(|ended| *ended)
+        !self.ended.is_empty() && self.ended.len() >= self.asked && self.ended.iter().all(|ended| *ended)
     }
 }
 
 impl Reader for Continuation {
+    fn asked(&mut self, choices: u64) {
+        self.asked = usize::try_from(choices).unwrap_or(usize::MAX);
+    }
+
     fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         if data.trim_ascii() == b"[DONE]" {
+            // The server may have fewer choices than were asked for.
+            self.asked = 0;
             self.end(emit);
             return Ok(());
         }

@@ -41,6 +41,8 @@ pub(crate) struct Chunks {
     /// The text that the pattern continues.
     followed: Followed,
     pub(super) choices: Vec<Choice>,
+    /// The number of choices without which the answer is not whole.
+    pub(super) asked: usize,
     pub(super) reported: Reported,
     /// The citations from a chunk that is not shown.
     citations: Vec<u8>,
@@ -85,6 +87,7 @@ impl Chunks {
             pattern: Pattern::default(),
             followed: Followed::Nothing,
             choices: Vec::new(),
+            asked: usize::try_from(header.choices).unwrap_or(usize::MAX),
             reported: Reported::default(),
             citations: Vec::new(),
             said: 0,
@@ -114,6 +117,8 @@ impl Chunks {
     #[inline(never)]
     fn other(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         if data == DONE {
+            // The server may have fewer choices than were asked for.
+            self.asked = 0;
             return if self.whole() { Ok(true) } else { Err(StreamFault::Cut) };
         }
         self.pattern.forget();
@@ -309,7 +314,7 @@ impl Chunks {
     /// `[DONE]` may be missing.
     pub(crate) fn whole(&self) -> bool {
         let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
-        !self.choices.is_empty() && self.choices.iter().all(has_end)
+        !self.choices.is_empty() && self.choices.len() >= self.asked && self.choices.iter().all(has_end)
     }
 
     /// Returns whether the model has only said that it will not answer. While one of several

@@ -112,7 +112,10 @@ fn what_is_used_is_read_in_the_words_of_each_server() {
 
 /// Feeds a stream, and returns what came out, or why it is not whole.
 fn stream(shows_usage: bool, text: &str, size: usize) -> Result<(String, Usage), StreamFault> {
-    let header = AnswerHeader { show_usage: shows_usage, ..header() };
+    stream_of(AnswerHeader { show_usage: shows_usage, ..header() }, text, size)
+}
+
+fn stream_of(header: AnswerHeader, text: &str, size: usize) -> Result<(String, Usage), StreamFault> {
     let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Completions);
     let mut stream = dialect.stream("up", recipient(&TEXTS, &header), 1 << 16);
     let mut out = Vec::new();
@@ -151,4 +154,26 @@ fn a_stream_passes_however_it_is_cut() {
     assert!(matches!(stream(true, &failed, 4096), Err(StreamFault::Upstream(error)) if error.message == "no"));
     let many = r#"data: {"choices":[{"index":99999999,"text":"a"}]}"#.to_owned() + "\n\n";
     assert!(matches!(stream(true, &many, 4096), Err(StreamFault::Broken(_))));
+}
+
+#[test]
+fn a_stream_without_its_end_has_as_many_choices_as_were_asked_for() {
+    let ended = |index: u32| {
+        format!("data: {{\"choices\":[{{\"index\":{index},\"text\":\"a\",\"finish_reason\":\"stop\"}}]}}\n\n")
+    };
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\n".to_owned();
+    let done = "data: [DONE]\n\n".to_owned();
+    let whole = |choices, pieces: &[String]| {
+        let told = stream_of(AnswerHeader { choices, ..header() }, &pieces.concat(), 4096);
+        assert!(matches!(told, Ok(_) | Err(StreamFault::Cut)), "{told:?}");
+        told.is_ok_and(|(out, _)| out.ends_with("data: [DONE]\n\n"))
+    };
+    for choices in [0, 1] {
+        assert!(whole(choices, &[ended(0)]), "{choices}");
+    }
+    assert!(!whole(2, &[ended(0)]) && !whole(2, &[ended(0), usage.clone()]) && !whole(2, &[ended(1)]));
+    assert!(whole(2, &[ended(1), ended(0)]) && whole(2, &[ended(0), ended(1), usage.clone()]));
+    assert!(whole(2, &[ended(0), usage, done.clone()]), "a server that gives only one says that this is all");
+    assert!(!whole(2, &[ended(1), done]), "the first has no end");
+    assert!(!whole(u64::MAX, &[ended(0)]));
 }

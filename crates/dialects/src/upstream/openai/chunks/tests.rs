@@ -1034,6 +1034,23 @@ fn an_end_without_done_is_fine_after_the_finish() {
 }
 
 #[test]
+fn an_end_without_done_needs_as_many_choices_as_were_asked_for() {
+    let other = |chunk: &str| chunk.replace(r#""index":0"#, r#""index":1"#);
+    let result = |choices, chunks: &[&str]| {
+        let header = AnswerHeader { choices, ..header(false) };
+        let stream = Stream::passed(&header, &Quirks::NONE, true, 1 << 20);
+        feed(stream, Pattern::default(), [sse(chunks).as_bytes()]).result.map(drop)
+    };
+    assert_eq!(result(2, &[TEXT, STOP]), Err(StreamFault::Cut));
+    assert_eq!(result(1, &[TEXT, STOP]), Ok(()));
+    assert_eq!(result(2, &[TEXT, STOP, &other(TEXT), &other(STOP)]), Ok(()));
+    assert_eq!(result(2, &[TEXT, STOP, "[DONE]"]), Ok(()), "a server that gives only one says that this is all");
+    let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}"#;
+    let header = AnswerHeader { choices: 2, ..header(false) };
+    assert!(crate::upstream::openai::converted(&header, &Quirks::NONE, true, whole.as_bytes()).is_ok());
+}
+
+#[test]
 fn an_end_before_the_finish_is_a_cut() {
     assert!(check_fault(&[TEXT], &[TEXT], StreamFault::Cut));
     assert!(check_fault(&[TEXT, "[DONE]"], &[TEXT], StreamFault::Cut));
