@@ -222,13 +222,15 @@ fn prices_lists_what_is_known() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("gpt-4o-mini") && listed.contains("US dollars per million tokens, as of 20"), "{listed}");
     let catalog = "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\n\
-                   models: { m: { targets: [{ account: a, model: gpt-4o }, { account: a, model: mine }] } }\ncallers: {}\n";
+                   models: { m: { targets: [{ account: a, model: gpt-4o }, { account: a, model: mine }] }, \
+                   v: { targets: [{ account: a, model: text-embedding-3-large }] } }\ncallers: {}\n";
     let folder = Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", catalog)]);
     let shown = crate::support::gateway::portcullis(&["prices", "--conf", folder.path().to_str().unwrap()]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[1][..6], ["m", "a", "gpt-4o", "list", "2.5", "10"], "{shown}");
     assert_eq!(rows[2][..5], ["m", "a", "mine", "unknown", "-"], "{shown}");
+    assert_eq!(rows[3][..6], ["v", "a", "text-embedding-3-large", "list", "0.13", "0"], "{shown}");
     folder.write("catalog.yaml", "accounts: {}\n");
     let refused = crate::support::gateway::portcullis(&["prices", "--conf", folder.path().to_str().unwrap()]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("models: is missing"));

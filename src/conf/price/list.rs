@@ -94,6 +94,7 @@ fn number(cell: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::base::units::Time;
+    use dialects::neutral::ModelKind;
     use dialects::presets;
 
     #[test]
@@ -108,7 +109,10 @@ mod tests {
             assert!(!listed.model.ends_with("latest"), "{}", listed.model);
             let Price { rates, long, .. } = listed.price;
             let Rates { input, output, cached_input, cache_write, .. } = rates.unwrap();
-            assert!(input > 0 && output >= input && cached_input <= input && cache_write >= input, "{listed:?}");
+            // Vectors are not written.
+            let gives_vectors = ModelKind::of_name(listed.model) == Some(ModelKind::Embedding);
+            assert!(if gives_vectors { output == 0 } else { output >= input }, "{listed:?}");
+            assert!(input > 0 && cached_input <= input && cache_write >= input, "{listed:?}");
             if let Some(long) = long {
                 let each = long.rates;
                 assert!(
@@ -137,6 +141,8 @@ mod tests {
         check("openai", "gpt-4.1", 2_000_000, 8_000_000, 500_000, 2_000_000);
         check("anthropic", "claude-haiku-4-5", 1_000_000, 5_000_000, 100_000, 1_250_000);
         check("bedrock", "eu.anthropic.claude-sonnet-4-6", 3_300_000, 16_500_000, 330_000, 4_125_000);
+        check("openai", "text-embedding-3-small", 20_000, 0, 20_000, 20_000);
+        check("cohere", "embed-v4.0", 120_000, 0, 120_000, 120_000);
         check("gemini", "gemini-2.5-pro", 1_250_000, 10_000_000, 125_000, 1_250_000);
         let Long { above, rates } = find("gemini", "gemini-2.5-pro").unwrap().long.unwrap();
         assert_eq!((above, rates.input, rates.output, rates.cached_input), (200_000, 2_500_000, 15_000_000, 250_000));
