@@ -146,7 +146,7 @@ pub struct UsageArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// Group by these: caller, key, model, account, upstream_model, day, outcome
+    /// Group by these: caller, key, model, account, upstream_model, day, outcome, door
     #[arg(long, value_name = "NAMES", default_value = report::BY)]
     pub by: String,
     /// The start of the time: 30m, 24h or 7d ago, a date (2026-11-01, in UTC) or a time

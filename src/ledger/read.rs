@@ -148,9 +148,13 @@ impl View<'_> {
             Table::Rows => ("exchange", "at / 86400000", "at", SUMS_OF_ROW),
             Table::Days => ("daily", "day", "day", SUMS),
         };
+        let door = match table {
+            Table::Rows if self.units == UNITS => "door",
+            Table::Rows | Table::Days => "''",
+        };
         let units = self.units;
         let sql = format!(
-            "SELECT {day}, caller, key, model, account, upstream_model, outcome, {sums}, {units} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
+            "SELECT {day}, caller, key, model, account, upstream_model, outcome, {door}, {sums}, {units} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
         );
         let mut statement = self.transaction.prepare(&sql)?;
         let mut rows =
@@ -165,8 +169,9 @@ impl View<'_> {
                 account: text(4)?,
                 upstream_model: text(5)?,
                 outcome: text(6)?,
+                door: text(7)?,
             };
-            if !each(key, sums_at(row, 7)?) {
+            if !each(key, sums_at(row, 8)?) {
                 break;
             }
         }

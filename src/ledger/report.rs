@@ -12,7 +12,7 @@ pub use query::{Asked, BY, Group, Query, SINCE, texts};
 
 use super::read::{Reader, Table, View, is_over};
 use super::sums::{Column, SumKey, Sums};
-use crate::base::calendar::{date, day_of, start_of};
+use crate::base::calendar::{DAY, date, day_of, start_of};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -154,6 +154,7 @@ impl Summing<'_> {
             (since > start_of(first), self.query.until.is_some() && until > start_of(last));
         // If the rows of a day are gone, the whole day is read.
         let (first_has_rows, last_has_rows) = (since >= rows_from, start_of(last) >= rows_from);
+        let mut notes = Vec::new();
         let mut from_day = first;
         let mut until_day = last;
         if first == last && first_has_rows {
@@ -168,10 +169,18 @@ impl Summing<'_> {
             } else if ends_within {
                 until_day = last.saturating_add(1);
             }
+            if self.query.by.contains(&Group::Door) {
+                // Only rows have it.
+                let kept = day_of(rows_from.saturating_add(DAY - 1)).max(from_day).min(until_day);
+                self.rows(view, start_of(kept), start_of(until_day))?;
+                if from_day < kept {
+                    notes.push(format!("the doors of requests from before {} are not known", date(kept)));
+                }
+                until_day = kept;
+            }
             let range = self.query.range(from_day, until_day);
             view.read(Table::Days, &range, &mut |key, sums| self.take(&key, &sums))?;
         }
-        let mut notes = Vec::new();
         let whole_first = begins_within && !first_has_rows;
         if whole_first || (ends_within && !last_has_rows) {
             notes.push(format!(

@@ -18,6 +18,8 @@ pub(super) struct SumKey<'a> {
     pub(super) account: &'a str,
     pub(super) upstream_model: &'a str,
     pub(super) outcome: &'a str,
+    /// Empty in sums of days: they do not have it.
+    pub(super) door: &'a str,
 }
 
 /// The numbers that are summed, in the order of the columns in the file.
@@ -118,6 +120,7 @@ pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey
             account: row.account.as_deref().unwrap_or(""),
             upstream_model: row.upstream_model.as_deref().unwrap_or(""),
             outcome: row.outcome,
+            door: "",
         };
         sums.entry(key).or_default().add(&Sums::of(row));
     }

@@ -69,6 +69,13 @@ fn whole_answers_pass_and_are_counted() {
         // Nobody counted the text of the moderation: six bytes.
         assert_eq!(used[0], (json!(2), json!(0), json!("estimated")));
         assert_eq!(used[1..], [reported(7, 0), reported(3, 40), reported(2, 1)]);
+        let (status, usage) = gateway.admin("/usage?by=door");
+        let usage: Value = serde_json::from_str(&usage).unwrap();
+        let lines = usage["usage"].as_array().expect("a list").iter();
+        let doors: Vec<_> = lines.map(|line| (line["door"].as_str().unwrap(), &line["requests"])).collect();
+        let one = &json!(1);
+        let expected = [("completions", one), ("images", one), ("moderations", one), ("rerank", one)];
+        assert_eq!((status, doors), (200, expected.to_vec()));
     });
 }
 

@@ -29,11 +29,15 @@ pub enum Group {
     UpstreamModel,
     /// The outcome.
     Outcome,
+    /// The door that the request came in by. The sums of days do not have it.
+    Door,
 }
 
 impl Group {
-    pub(super) const ALL: [Group; 7] =
-        [Group::Day, Group::Caller, Group::Key, Group::Model, Group::Account, Group::UpstreamModel, Group::Outcome];
+    pub(super) const ALL: [Group; 8] = {
+        use Group::*;
+        [Day, Caller, Key, Model, Account, UpstreamModel, Outcome, Door]
+    };
 
     /// Returns the group's name in questions and answers.
     pub fn name(self) -> &'static str {
@@ -45,6 +49,7 @@ impl Group {
             Group::Account => "account",
             Group::UpstreamModel => "upstream_model",
             Group::Outcome => "outcome",
+            Group::Door => "door",
         }
     }
 
@@ -57,6 +62,7 @@ impl Group {
             Group::Account => into.push_str(key.account),
             Group::UpstreamModel => into.push_str(key.upstream_model),
             Group::Outcome => into.push_str(key.outcome),
+            Group::Door => into.push_str(key.door),
         }
     }
 }

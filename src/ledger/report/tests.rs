@@ -162,6 +162,7 @@ fn names(row: &Row, by: &[Group]) -> Vec<String> {
         Group::Account => row.account.as_deref().unwrap_or("").to_owned(),
         Group::UpstreamModel => row.upstream_model.as_deref().unwrap_or("").to_owned(),
         Group::Outcome => row.outcome.to_owned(),
+        Group::Door => row.door.to_string(),
     };
     by.iter().map(name).collect()
 }
@@ -180,6 +181,7 @@ proptest! {
         let rows: Vec<Row> = rows.into_iter().map(|(ago, caller, model, cost, ok)| Row {
             caller: ["a", "b", "c"][caller].into(),
             model: ["m", "n"][model].into(),
+            door: ["embeddings", "speech"][caller % 2].into(),
             cost: cost.map(Usd),
             outcome: if ok { "ok" } else { "client_left" },
             ..row(NOW - ago)
@@ -224,10 +226,11 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
         retention: std::time::Duration::from_secs(4 * 86_400),
         ..folder.config()
     });
-    let ask = |since: u64, until: Option<u64>| {
-        let query = Query { by: vec![Group::Day], now, since, until, caller: None, key: None, model: None };
+    let ask_by = |by: Group, since: u64, until: Option<u64>| {
+        let query = Query { by: vec![by], now, since, until, caller: None, key: None, model: None };
         answer(&folder.file(), &query, None).unwrap().unwrap()
     };
+    let ask = |since, until| ask_by(Group::Day, since, until);
     super::super::tests::eventually("what is old is deleted", || !ask(at(10, 12), None).notes.is_empty());
     let told = ask(at(10, 12), None);
     assert_eq!((told.total.sums[Column::Requests], told.since), (6, at(10, 0)), "the whole of the first day");
@@ -240,5 +243,14 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
     assert_eq!((kept.total.sums[Column::Requests], kept.notes.len()), (1, 0));
     let days: HashSet<Vec<String>> = ask(at(5, 0), None).lines.into_iter().map(|(names, _)| names).collect();
     assert_eq!(days, HashSet::from([vec![date(today - 5)], vec![date(today - 3)]]));
+    // The sums of days do not have the doors.
+    let doors = |since| {
+        let told = ask_by(Group::Door, since, None);
+        let lines = told.lines.into_iter().map(|(names, used)| (names.concat(), used.sums[Column::Requests]));
+        (lines.collect::<Vec<_>>(), told.notes)
+    };
+    let unknown = format!("the doors of requests from before {} are not known", date(today - 4));
+    assert_eq!(doors(at(5, 0)), (vec![(String::new(), 2), ("chat".to_owned(), 2)], vec![unknown]));
+    assert_eq!(doors(at(3, 12)), (vec![("chat".to_owned(), 1)], vec![]));
     drop(short);
 }
