@@ -81,7 +81,7 @@ fn pictures_that_are_charged_by_tokens_are_never_free() {
             let line = gateway.line_of(&answer).await;
             assert!((line["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-9, "{cost}: {line}");
             assert_eq!((&line["usage"], &line["images"]), (&json!(source), &json!(2)), "{line}");
-            // Three more pictures may have 6,240 tokens each, and there is no money left for so many.
+            // Three more pictures may have 6,240 tokens each: there is no money left for so many.
             ask(3).await.is_error(429, "insufficient_quota");
         }
     });
