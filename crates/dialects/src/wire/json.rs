@@ -434,26 +434,35 @@ fn plain(text: &[u8], high: &mut u64) -> usize {
     words.len() * 8 + plain_bytes(tail, high)
 }
 
-fn long_plain(text: &[u8], mut at: usize, high: &mut u64) -> usize {
-    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<64>();
+fn long_plain(text: &[u8], at: usize, high: &mut u64) -> usize {
+    // One test for each block costs less in a large block, and finds the end in a small one.
+    let at = plain_blocks::<64>(text, plain_blocks::<512>(text, at, high), high);
+    let (words, tail) = text.get(at..).unwrap_or_default().as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        if let Some(within) = stop_in(*word, high) {
+            return at + index * 8 + within;
+        }
+    }
+    at + words.len() * 8 + plain_bytes(tail, high)
+}
+
+/// Returns the offset of the first block that does not hold plain bytes only.
+#[inline]
+fn plain_blocks<const N: usize>(text: &[u8], at: usize, high: &mut u64) -> usize {
+    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<N>();
+    let mut plain = at;
     for block in blocks {
-        let (stops, any) = block.iter().fold((false, 0), |(stops, any), byte| {
-            (stops | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'), any | *byte)
+        let (least, stops, any) = block.iter().fold((u8::MAX, 0, 0), |(least, stops, any), byte| {
+            let stop = u8::from(*byte == b'"') | u8::from(*byte == b'\\');
+            (least.min(*byte), stops | stop, any | *byte)
         });
-        if stops {
+        if least < 0x20 || stops != 0 {
             break;
         }
         *high |= u64::from(any);
-        at += 64;
+        plain += N;
     }
-    let (words, tail) = text.get(at..).unwrap_or_default().as_chunks::<8>();
-    for word in words {
-        if let Some(within) = stop_in(*word, high) {
-            return at + within;
-        }
-        at += 8;
-    }
-    at + plain_bytes(tail, high)
+    plain
 }
 
 fn plain_bytes(tail: &[u8], high: &mut u64) -> usize {

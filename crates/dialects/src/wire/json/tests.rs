@@ -300,7 +300,7 @@ fn fold(cursor: &mut Cursor<'_>) -> Result<(), Broken> {
 #[test]
 fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
     // Long enough for words, for blocks and for what is left of them.
-    for length in [1, 7, 8, 9, 63, 64, 65, 140, 200] {
+    for length in [1, 7, 8, 9, 63, 64, 65, 140, 200, 575, 577, 640, 1_200] {
         for at in (0..length).step_by(1 + length / 20) {
             for byte in 0..=u8::MAX {
                 let mut text = vec![b'#'; length];
