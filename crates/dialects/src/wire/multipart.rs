@@ -216,19 +216,21 @@ fn part_name(head: &[u8]) -> Result<(&[u8], bool), FormFault> {
         if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) || value.iter().any(is_odd) {
             return Err(broken(ODD));
         }
-        let is_twice = name.eq_ignore_ascii_case(b"content-disposition") && found.replace(value).is_some();
-        // Some servers decode what is encoded, and others do not.
-        let is_plain = |coding: &[u8]| [&b": 7bit"[..], b": 8bit", b": binary"].contains(&coding);
-        let is_coded =
-            name.eq_ignore_ascii_case(b"content-transfer-encoding") && !is_plain(&value.to_ascii_lowercase());
-        if is_twice || is_coded {
+        let text = value.get(1..).unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let is = |header: &[u8]| name.eq_ignore_ascii_case(header);
+        // Some servers decode what is encoded, and read forms in forms, and others do not.
+        let is_coded = || ![&b"7bit"[..], b"8bit", b"binary"].contains(&&*text);
+        if is(b"content-disposition") && found.replace(value).is_some()
+            || is(b"content-transfer-encoding") && is_coded()
+            || is(b"content-type") && text.starts_with(b"multipart/")
+        {
             return Err(broken(ODD));
         }
     }
     disposition(found.unwrap_or_default()).ok_or(broken(ODD))
 }
 
-const ODD: &str = "has a part whose head is not `content-disposition: form-data; name=\"…\"`, whose name has escapes, or that is encoded";
+const ODD: &str = "has a part whose head is not `content-disposition: form-data; name=\"…\"`, whose name has escapes, or that is encoded or a form";
 
 /// Reads the value of a `content-disposition`, from its colon on.
 fn disposition(value: &[u8]) -> Option<(&[u8], bool)> {

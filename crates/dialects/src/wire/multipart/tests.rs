@@ -110,6 +110,7 @@ fn what_servers_could_read_in_two_ways_is_refused() {
         (whole.replace(head, &format!("{head}; name*0=mo; name*1=del")), "a name in pieces"),
         (whole.replace(head, &head.replace("name=", "names=")), "a name that is none"),
         (whole.replace(head, &format!("{head}\r\nContent-Transfer-Encoding: base64")), "an encoded part"),
+        (whole.replace(head, &format!("{head}\r\nContent-Type: Multipart/mixed; boundary=c")), "a form in a form"),
         (whole.replace(head, &format!("X: --B0undary\r\n{head}")), "a boundary in a head"),
         (whole.replace(head, &format!("{head}\r\n{head}")), "two dispositions"),
         (whole.replace(head, &format!("{head}\r\n ; name=\"model\"")), "a folded line"),
