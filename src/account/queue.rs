@@ -52,10 +52,20 @@ impl Queue {
     /// its turn.
     pub fn enter(self: &Arc<Queue>, length: usize) -> Option<Ticket> {
         self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < length).then_some(n + 1)).ok()?;
+        Some(self.line_up(true))
+    }
+
+    /// Takes the last place for a part of a request whose other parts run already. It counts as
+    /// none, so that it turns nobody away.
+    pub fn enter_uncounted(self: &Arc<Queue>) -> Ticket {
+        self.line_up(false)
+    }
+
+    fn line_up(self: &Arc<Queue>, is_counted: bool) -> Ticket {
         let mut turn = Turn::Waits(Box::pin(self.head.clone().acquire_owned()));
         // The first poll puts the request in line. Whoever waits polls it again.
         let _asked = turn.poll(&mut Context::from_waker(Waker::noop()));
-        Some(Ticket { turn, queue: self.clone() })
+        Ticket { turn, queue: self.clone(), is_counted }
     }
 
     /// Returns the number of waiting requests, the head included.
@@ -98,6 +108,7 @@ fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
 pub struct Ticket {
     turn: Turn,
     queue: Arc<Queue>,
+    is_counted: bool,
 }
 
 impl Ticket {
@@ -114,7 +125,7 @@ impl Drop for Ticket {
         // This comes before the count goes down: whoever finds the queue empty finds the head's
         // permit free, too.
         self.turn = Turn::Left;
-        self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.queue.waiting.fetch_sub(usize::from(self.is_counted), Ordering::AcqRel);
     }
 }
 
@@ -166,6 +177,13 @@ mod tests {
         drop(d);
         assert!(queue.is_empty() && is_head(&mut queue.enter(1).unwrap()));
         assert!(queue.is_empty() && queue.enter(0).is_none(), "where nobody may wait");
+        let mut first = queue.enter(1).unwrap();
+        let mut part = queue.enter_uncounted();
+        assert!(is_head(&mut first) && !is_head(&mut part) && queue.waiting() == 1, "a part waits in line");
+        drop(first);
+        assert!(is_head(&mut part) && queue.is_empty() && queue.enter(1).is_some(), "and takes no place");
+        drop(part);
+        assert!(queue.is_empty());
     }
 
     #[test]

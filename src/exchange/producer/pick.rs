@@ -101,8 +101,8 @@ impl<'x> Producer<'x> {
         let queue = request.model.queue.unwrap_or(Queue { length: 0, wait: Duration::ZERO });
         let is_first = self.search.tries == 0;
         let line = if is_first { &request.demand.queue } else { &request.demand.again };
-        let length = if is_under_way { usize::MAX } else { queue.length };
-        let Some(mut ticket) = line.enter(length) else {
+        let ticket = if is_under_way { Some(line.enter_uncounted()) } else { line.enter(queue.length) };
+        let Some(mut ticket) = ticket else {
             self.attempts.shed = is_first;
             return Ok(false);
         };

@@ -84,7 +84,10 @@ impl Request {
         let cut = dialects::Slices::of(&self.envelope, &sent.body, most);
         let Some(cut) = cut.map_err(|refused| Refusal::unable(refused, &self.face.model))? else { return Ok(None) };
         let each = size_of::<OnceLock<Request>>() + self.candidates.len() * size_of::<Candidate>();
-        let held = sent.held.beside(cut.count().saturating_mul(each)).ok_or_else(Refusal::no_room)?;
+        // Once a slice is paid for, no other lacks the room for its body.
+        let bodies = SIDE_BY_SIDE.min(cut.count()) * (0..cut.count()).map(|place| cut.size(place)).max().unwrap_or(0);
+        let room = cut.count().saturating_mul(each).saturating_add(bodies);
+        let held = sent.held.beside(room).ok_or_else(Refusal::no_room)?;
         let requests = std::iter::repeat_with(OnceLock::new).take(cut.count()).collect();
         Ok(Some(Slices { cut, requests, held }))
     }
@@ -123,7 +126,7 @@ impl<'x> Asker<'x> {
     /// Makes the producer of a slice.
     fn begin(self, place: usize) -> Result<Producer<'x>, Refusal> {
         let Slices { cut, requests, held } = self.slices;
-        let held = held.beside(cut.size(place)).ok_or_else(Refusal::no_room)?;
+        let held = held.beside(0).ok_or_else(Refusal::no_room)?;
         let body = cut.write(place);
         let request = self.whole.slice(place, &body)?;
         let request = requests.get(place).ok_or_else(Refusal::no_room)?.get_or_init(|| request);
