@@ -119,7 +119,7 @@ impl<'c, 'a> Value<'c, 'a> {
         if self.kind()? != Kind::String {
             return Ok(self.text()?.map(Said::from));
         }
-        let literal = self.cursor.checked_string().map_err(syntax)?;
+        let literal = self.cursor.string_literal().map_err(syntax)?;
         Ok(if self.body.has_codes && memchr::memmem::find(literal, br"\u").is_some() {
             json::decoded(literal).map(Said::from)
         } else {

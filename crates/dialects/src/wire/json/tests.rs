@@ -266,12 +266,12 @@ proptest! {
     }
 
     #[test]
-    fn a_checked_string_ends_where_the_scanner_says(text in "[a\\\\\"é\n]{0,50}", rest in "[,\"\\\\a]{0,5}") {
+    fn a_string_ends_where_the_scanner_says(text in "[a\\\\\"é\n]{0,50}", rest in "[,\"\\\\a]{0,5}") {
         let literal = quote(&text);
         let all = format!(" {literal}{rest}");
         let mut cursor = Cursor::new(all.as_bytes());
         let inside = literal.as_bytes().get(1..literal.len() - 1).unwrap();
-        prop_assert_eq!(cursor.checked_string(), Ok(inside));
+        prop_assert_eq!(cursor.string_literal(), Ok(inside));
         prop_assert_eq!(cursor.at(), 1 + literal.len());
     }
 
@@ -281,7 +281,7 @@ proptest! {
             prop_assert!(broken.at <= bytes.len());
             broken.line_and_column(&bytes);
         }
-        Cursor::new(&bytes).checked_string().ok();
+        Cursor::new(&bytes).string_literal().ok();
         text_of(&bytes, &(0..bytes.len()));
         name_of(&bytes, &(0..bytes.len()));
         text_len(&bytes, &(0..bytes.len()));
@@ -314,9 +314,9 @@ fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
 }
 
 #[test]
-fn a_checked_string_has_an_end() {
-    for broken in ["", "1", "\"", "\"\\", "\"\\\"", "\"a\\"] {
-        assert!(Cursor::new(broken.as_bytes()).checked_string().is_err(), "{broken}");
+fn a_string_has_an_end() {
+    for broken in ["", "1", "\"\\0\"", "\"\n\"", "\"", "\"\\", "\"\\\"", "\"a\\"] {
+        assert!(Cursor::new(broken.as_bytes()).string_literal().is_err(), "{broken}");
     }
 }
 

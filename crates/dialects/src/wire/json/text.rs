@@ -10,23 +10,15 @@ use memchr::{memchr, memchr2};
 use super::{Broken, Cursor, Span, Writer, slice};
 
 impl<'a> Cursor<'a> {
-    /// Consumes a string of a text that an earlier scan has checked, and returns what stands
-    /// between its quotes.
-    pub fn checked_string(&mut self) -> Result<&'a [u8], Broken> {
+    /// Consumes a string, and returns what stands between its quotes.
+    pub fn string_literal(&mut self) -> Result<&'a [u8], Broken> {
         self.skip_blank();
         if self.peek() != Some(b'"') {
             return Err(self.broken("expected a string"));
         }
-        let inside = self.rest(self.at + 1);
-        let is_end = |end: &usize| {
-            let before = inside.get(..*end).unwrap_or_default();
-            before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
-        };
-        let Some(end) = memchr::memchr_iter(b'"', inside).find(is_end) else {
-            return Err(self.broken("the text ends inside a string"));
-        };
-        self.at += end + 2;
-        Ok(inside.get(..end).unwrap_or_default())
+        let start = self.at + 1;
+        self.string()?;
+        Ok(slice(self.text, &(start..self.at - 1)))
     }
 }
 
