@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-real soak fuzz bench check doc book cmake
+.PHONY: help run release test test-real soak fuzz bench bench-instructions check doc book cmake valgrind
 
 # An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -28,6 +28,7 @@ help:
 	@echo 'make doc        build the documentation of the library'
 	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
 	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'
+	@echo 'make bench-instructions  count the instructions of requests and chunks; fails if one has grown'
 
 # A debug build, which is quick to build. The release build is quick to run.
 run: cmake
@@ -70,6 +71,11 @@ fuzz: cmake
 bench: cmake
 	cargo bench --locked
 
+# Without link-time optimisation, which takes minutes. ACCEPT=1 accepts the counts, which were then reviewed with the change.
+bench-instructions: cmake valgrind
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	cargo bench --locked --bench instructions -- $(if $(ACCEPT),--accept,--gate)
+
 check: cmake
 	cargo fmt --all --check
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
@@ -80,6 +86,11 @@ doc: cmake
 # Its tool is installed under target/.
 book:
 	docs/build.sh
+
+# Counts instructions.
+valgrind:
+	@command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; } \
+	  || { echo 'valgrind is needed to count instructions: install it with your package manager' >&2; exit 1; }
 
 # zlib-ng, with which Pingora compresses, is built with cmake.
 cmake:

@@ -1,0 +1,215 @@
+//! What is counted: an exchange of each kind, as the caller and the upstream say it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::gateway::{FREE, Gateway, LIMITED};
+use super::rows::PORTION;
+use super::wire::End;
+use super::{counted, total};
+
+/// A function that only the thread that serves callers runs.
+const SERVES: &str = "HttpProxy<SV,C>::process_request";
+/// The pause before each exchange; before each chunk it is a quarter.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The chunks of a stream.
+const CHUNKS: u64 = 200;
+
+pub struct Case {
+    pub name: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    /// A whole answer to a whole request.
+    Whole { path: &'static str, body: &'static str, answer: &'static str },
+    /// An answer that the gateway gives by itself.
+    Own { key: &'static str, request: &'static str, status: &'static str },
+    /// A stream. The parts are its beginning, a chunk, and its end.
+    Stream { body: &'static str, parts: [&'static str; 3] },
+    /// A row of the ledger.
+    Row,
+}
+
+pub const CASES: [Case; 9] = [
+    Case { name: "plain request", kind: PLAIN },
+    Case { name: "chunk", kind: Kind::Stream { body: STREAMED, parts: CHAT_STREAM } },
+    Case { name: "translated request", kind: Kind::Whole { path: CHAT, body: TO_CLAUDE, answer: CLAUDE } },
+    Case { name: "translated chunk", kind: Kind::Stream { body: STREAMED_TO_CLAUDE, parts: CLAUDE_STREAM } },
+    Case { name: "embedding", kind: Kind::Whole { path: "embeddings", body: TO_VECTORS, answer: VECTORS } },
+    Case { name: "list of models", kind: Kind::Own { key: FREE, request: "GET /v1/models", status: "200" } },
+    Case { name: "no valid key", kind: Kind::Own { key: "sk-nobodys", request: ASKED, status: "401" } },
+    Case { name: "no room in a limit", kind: Kind::Own { key: LIMITED, request: ASKED, status: "429" } },
+    Case { name: "row of the ledger", kind: Kind::Row },
+];
+
+const PLAIN: Kind = Kind::Whole { path: CHAT, body: TO_CHAT, answer: ANSWER };
+const CHAT: &str = "chat/completions";
+const ASKED: &str = "POST /v1/chat/completions";
+
+macro_rules! chat {
+    ($model:literal, $more:literal) => {
+        concat!(
+            r#"{"model":""#,
+            $model,
+            r#"","messages":[{"role":"system","content":"You are a helpful assistant. Answer briefly and do not make anything up."},"#,
+            r#"{"role":"user","content":"Explain in two sentences why a reverse proxy should keep its connections to the upstream, and "#,
+            r#"what goes wrong when it does not."}],"temperature":0.2,"max_tokens":256"#,
+            $more,
+            "}"
+        )
+    };
+}
+
+const TO_CHAT: &str = chat!("chat", "");
+const TO_CLAUDE: &str = chat!("claude", "");
+const STREAMED: &str = chat!("chat", r#","stream":true"#);
+const STREAMED_TO_CLAUDE: &str = chat!("claude", r#","stream":true"#);
+const TO_VECTORS: &str =
+    r#"{"model":"vectors","input":["A gateway keeps its connections.","A proxy opens one each time."]}"#;
+
+const ANSWER: &str = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion","created":1790000000,"model":"gpt-4o-mini-2024-07-18","choices":[{"index":0,"message":{"role":"assistant","content":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":48,"completion_tokens":34,"total_tokens":82,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp_560af6e559"}"#;
+const CLAUDE: &str = r#"{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":48,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":34}}"#;
+const VECTORS: &str = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.0023064255,-0.009327292,0.015797347,-0.0077780345]},{"object":"embedding","index":1,"embedding":[0.0012,-0.0345,0.0678,-0.0901]}],"model":"text-embedding-3-small","usage":{"prompt_tokens":12,"total_tokens":12}}"#;
+
+macro_rules! piece {
+    ($delta:literal, $finish:literal) => {
+        concat!(
+            r#"data: {"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion.chunk","created":1790000000,"#,
+            r#""model":"gpt-4o-mini-2024-07-18","system_fingerprint":"fp_560af6e559","choices":[{"index":0,"delta":"#,
+            $delta,
+            r#","logprobs":null,"finish_reason":"#,
+            $finish,
+            r#"}],"usage":null}"#,
+            "\n\n"
+        )
+    };
+}
+
+const CHAT_STREAM: [&str; 3] = [
+    piece!(r#"{"role":"assistant","content":"","refusal":null}"#, "null"),
+    piece!(r#"{"content":" gateway"}"#, "null"),
+    concat!(piece!("{}", r#""stop""#), "data: [DONE]\n\n"),
+];
+
+const CLAUDE_STREAM: [&str; 3] = [
+    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_01XFDUDYJgAACzvnptvVoYEL\",\"type\":\"message\",\
+     \"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\
+     \"usage\":{\"input_tokens\":48,\"output_tokens\":1}}}\n\n\
+     event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\
+     \"delta\":{\"type\":\"text_delta\",\"text\":\" gateway\"}}\n\n",
+    "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
+     event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\
+     \"usage\":{\"output_tokens\":200}}\n\n\
+     event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+];
+
+impl Case {
+    /// Returns the instructions of one more.
+    pub fn count(&self, folder: &Path) -> Result<u64, String> {
+        let (few, many, parts) = match self.kind {
+            Kind::Whole { .. } | Kind::Own { .. } => (100, 600, 1),
+            Kind::Stream { .. } => (3, 13, CHUNKS),
+            Kind::Row => (PORTION, 17 * PORTION, 1),
+        };
+        let run = |times| {
+            let folder = folder.join(format!("{} {times}", self.name).replace(' ', "-"));
+            // Somebody else may take a port between our look for a free one and the start.
+            let again = |_| self.run(&folder, times);
+            self.run(&folder, times).or_else(again).or_else(again).map_err(|why| format!("{}: {why}", self.name))
+        };
+        let (few_count, many_count) = (run(few)?, run(many)?);
+        Ok(many_count.saturating_sub(few_count) / ((many - few) * parts))
+    }
+
+    fn run(&self, folder: &Path, times: u64) -> Result<u64, String> {
+        let _ = fs::remove_dir_all(folder);
+        if let Kind::Row = self.kind {
+            let program = std::env::current_exe().map_err(|e| e.to_string())?;
+            let mut command = counted(folder, &program)?;
+            command.arg("rows").arg(folder).arg(times.to_string()).stderr(Stdio::null());
+            let status = command.status().map_err(|e| e.to_string())?;
+            return if status.success() {
+                total(folder, "sqlite3_step")
+            } else {
+                Err("the rows are not written".to_owned())
+            };
+        }
+        let mut gateway = Gateway::start(folder)?;
+        // Everything that is made once is made by this, and it uses the limit up.
+        for key in [FREE, LIMITED] {
+            PLAIN.once(&mut gateway, key)?;
+        }
+        for _ in 0..times {
+            self.kind.once(&mut gateway, FREE)?;
+        }
+        gateway.end()?;
+        total(folder, SERVES)
+    }
+}
+
+impl Kind {
+    /// Plays one exchange.
+    fn once(&self, gateway: &mut Gateway, key: &str) -> Result<(), String> {
+        // The gateway waits for the next request: what it does after an answer is over.
+        std::thread::sleep(PAUSE);
+        let Gateway { caller, upstreams: [openai, anthropic], .. } = gateway;
+        let upstream = |body: &str| if body.contains("claude") { anthropic } else { openai };
+        match self {
+            Kind::Whole { path, body, answer } => {
+                ask(caller, key, &format!("POST /v1/{path}"), body)?;
+                upstream(body).request()?.send(message("application/json", answer).as_bytes())?;
+                expect(&caller.message()?, "200")
+            }
+            Kind::Own { key, request, status } => {
+                let body = if request.starts_with("GET") { "" } else { TO_CHAT };
+                ask(caller, key, request, body)?;
+                expect(&caller.message()?, status)
+            }
+            Kind::Stream { body, parts: [begin, chunk, end] } => {
+                ask(caller, key, ASKED, body)?;
+                let answer = upstream(body).request()?;
+                answer.send(
+                    format!(
+                        "{HEAD}content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{}",
+                        framed(begin)
+                    )
+                    .as_bytes(),
+                )?;
+                for _ in 0..CHUNKS {
+                    std::thread::sleep(PAUSE / 4);
+                    answer.send(framed(chunk).as_bytes())?;
+                    caller.until("\" gateway\"")?;
+                    caller.until("\n\n\r\n")?;
+                }
+                answer.send(format!("{}0\r\n\r\n", framed(end)).as_bytes())?;
+                expect(&caller.until("0\r\n\r\n")?, "[DONE]")
+            }
+            Kind::Row => Err("a row is no exchange".to_owned()),
+        }
+    }
+}
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\nx-request-id: req_0001\r\n";
+
+fn ask(caller: &mut End, key: &str, request: &str, body: &str) -> Result<(), String> {
+    let head = format!(
+        "{request} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+    );
+    caller.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+}
+
+fn message(kind: &str, body: &str) -> String {
+    format!("{HEAD}content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+fn framed(data: &str) -> String {
+    format!("{:x}\r\n{data}\r\n", data.len())
+}
+
+fn expect(answer: &str, what: &str) -> Result<(), String> {
+    if answer.contains(what) { Ok(()) } else { Err(format!("no {what} in: {answer}")) }
+}

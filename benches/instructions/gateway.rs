@@ -1,0 +1,93 @@
+//! The gateway under valgrind, with everything on: keys, limits, metrics, the access log, the
+//! ledger.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::counted;
+use super::wire::{End, Upstream};
+
+/// The key of a caller without limits.
+pub const FREE: &str = "sk-bench-client-0001";
+/// The key of a caller who may ask once a day.
+pub const LIMITED: &str = "sk-bench-client-0002";
+/// The longest time that the start takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Gateway {
+    process: Child,
+    pub caller: End,
+    /// The upstreams of the accounts `openai` and `anthropic`.
+    pub upstreams: [Upstream; 2],
+}
+
+impl Gateway {
+    /// Starts the gateway, and connects to it as its only caller.
+    pub fn start(folder: &Path) -> Result<Gateway, String> {
+        let upstreams = [Upstream::new(), Upstream::new()];
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|e| e.to_string())?;
+        let conf = folder.join("conf");
+        fs::create_dir_all(&conf).map_err(|e| e.to_string())?;
+        let dir = folder.display();
+        let server = format!(
+            "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"127.0.0.1:0\" }}\nworkers: 1\ndrain: {{ grace: 1s }}\n\
+             log: {{ access: \"{dir}/access.log\" }}\nledger: {{ path: \"{dir}/ledger.sqlite\" }}\n"
+        );
+        fs::write(conf.join("server.yaml"), server).map_err(|e| e.to_string())?;
+        fs::write(conf.join("catalog.yaml"), catalog(&upstreams)).map_err(|e| e.to_string())?;
+        let log = folder.join("stderr");
+        let mut command = counted(folder, Path::new(env!("CARGO_BIN_EXE_portcullis")))?;
+        command.args(["serve", "--conf"]).arg(&conf).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(fs::File::create(&log).map_err(|e| e.to_string())?);
+        let mut process = command.spawn().map_err(|e| format!("valgrind does not start: {e}"))?;
+        let start = Instant::now();
+        // Whoever tries to connect before may meet somebody else, who looks for a free port.
+        while !fs::read_to_string(&log).unwrap_or_default().contains("serving on") {
+            if start.elapsed() > PATIENCE || !matches!(process.try_wait(), Ok(None)) {
+                let _ = process.kill();
+                return Err(format!("the gateway does not listen: {}", fs::read_to_string(&log).unwrap_or_default()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let caller = End::connect(port)?;
+        Ok(Gateway { process, caller, upstreams })
+    }
+
+    /// Ends the gateway. Only then are the counts written.
+    pub fn end(mut self) -> Result<(), String> {
+        // The crate forbids the unsafe code that the system call would need.
+        let _ = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.process.id())]).status();
+        self.process.wait().map(drop).map_err(|e| e.to_string())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // After an end this does nothing.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn catalog([openai, anthropic]: &[Upstream; 2]) -> String {
+    let accounts: String = [("openai", openai), ("anthropic", anthropic)]
+        .map(|(dialect, upstream)| {
+            let upstream = upstream.address();
+            format!("  {dialect}: {{ dialect: {dialect}, base_url: \"http://{upstream}/v1\", key: \"sk-upstream\" }}\n")
+        })
+        .concat();
+    // The sums are those of the keys above.
+    format!(
+        "accounts:\n{accounts}models:\n  \
+         chat: {{ targets: [ {{ account: openai, model: gpt-4o-mini }} ] }}\n  \
+         claude: {{ targets: [ {{ account: anthropic, model: claude-sonnet-4-5 }} ] }}\n  \
+         vectors: {{ targets: [ {{ account: openai, model: text-embedding-3-small }} ] }}\n\
+         callers:\n  \
+         free: {{ keys: {{ one: {{ hash: \"sha256:fdfd6ab3003c752592289f19c84cc0d48bd702e6e91d629051e6169fcfafcc89\" }} }} }}\n  \
+         limited: {{ limits: {{ requests_per_day: 1 }}, \
+         keys: {{ one: {{ hash: \"sha256:8571a01103f756c8a743220a970db31d042344e7ed835f56a0092eca1517b4f1\" }} }} }}\n"
+    )
+}

@@ -1,0 +1,113 @@
+//! The wire between the two ends that the benchmark plays: blocking sockets, on which each message
+//! is written at once.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// The longest time that the gateway takes for a step, under valgrind on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One end of a connection.
+pub struct End {
+    stream: TcpStream,
+    /// What has come and was not taken.
+    waiting: Vec<u8>,
+}
+
+impl End {
+    fn new(stream: TcpStream) -> End {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        End { stream, waiting: Vec::new() }
+    }
+
+    /// Connects as a caller.
+    pub fn connect(to: SocketAddr) -> Result<End, String> {
+        TcpStream::connect(to).map(End::new).map_err(|e| e.to_string())
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.stream.write_all(bytes).map_err(|e| e.to_string())
+    }
+
+    /// Takes everything up to the end of this text.
+    pub fn until(&mut self, mark: &str) -> Result<String, String> {
+        loop {
+            let at = self.waiting.windows(mark.len()).position(|window| window == mark.as_bytes());
+            if let Some(at) = at {
+                return Ok(self.take(at + mark.len()));
+            }
+            self.more()?;
+        }
+    }
+
+    /// Takes a message: a head, and a body of the length that it says.
+    pub fn message(&mut self) -> Result<String, String> {
+        let head = self.until("\r\n\r\n")?;
+        let length = head
+            .lines()
+            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+        let length: usize = length.unwrap_or(0);
+        while self.waiting.len() < length {
+            self.more()?;
+        }
+        Ok(head + &self.take(length))
+    }
+
+    fn take(&mut self, length: usize) -> String {
+        String::from_utf8_lossy(&self.waiting.drain(..length).collect::<Vec<_>>()).into_owned()
+    }
+
+    fn more(&mut self) -> Result<(), String> {
+        let mut bytes = [0; 65_536];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Err(format!("the gateway closed the connection; it had sent: {}", self.take(self.waiting.len()))),
+            Ok(length) => {
+                self.waiting.extend(&bytes[..length]);
+                Ok(())
+            }
+            Err(why) => Err(format!("the gateway sends nothing: {why}")),
+        }
+    }
+}
+
+/// The upstream, which has one connection at a time.
+pub struct Upstream {
+    listener: TcpListener,
+    end: Option<End>,
+}
+
+impl Upstream {
+    pub fn new() -> Upstream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Upstream { listener, end: None }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    fn accept(&self) -> Result<End, String> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Ok((stream, _)) = self.listener.accept() {
+                stream.set_nonblocking(false).unwrap();
+                return Ok(End::new(stream));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err("the gateway does not ask the upstream".to_owned())
+    }
+
+    /// Takes a request. The gateway may have closed the last connection after its answer.
+    pub fn request(&mut self) -> Result<&mut End, String> {
+        if self.end.as_mut().is_none_or(|end| end.message().is_err()) {
+            let mut end = self.accept()?;
+            end.message()?;
+            self.end = Some(end);
+        }
+        self.end.as_mut().ok_or_else(|| "no connection".to_owned())
+    }
+}
