@@ -107,7 +107,8 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
 
 /// Makes the id of an answer.
 pub fn make_id(front: &Front) -> String {
-    format!("{}{}", front.id_prefix, uuid::Uuid::now_v7().simple())
+    let mut buffer = uuid::Uuid::encode_buffer();
+    [front.id_prefix, uuid::Uuid::now_v7().simple().encode_lower(&mut buffer)].concat()
 }
 
 /// Returns the message for an unknown path. For a near miss, it says what to use.

@@ -73,7 +73,7 @@ impl Desk {
         }
         let header = session.req_header();
         record.facts.request.id = request_id::of(&header.headers);
-        record.facts.request.method = header.method.as_str().chars().take(16).collect();
+        record.facts.request.method = header.method.as_str().get(..16).unwrap_or(header.method.as_str()).to_owned();
         record.facts.request.path = request_id::shown(header.uri.path());
         let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
         record.facts.sender.address = auth::address(&self.settings, peer, &header.headers);

@@ -11,7 +11,7 @@ pub fn of(headers: &HeaderMap) -> String {
 
 /// Makes an id. Such ids sort by time.
 pub fn make() -> String {
-    uuid::Uuid::now_v7().hyphenated().to_string()
+    uuid::Uuid::now_v7().hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
 }
 
 /// Returns a caller's own id if it is good: short, visible, and safe in a log.

@@ -84,7 +84,9 @@ pub(super) fn under<'p>(path: &'p str, part: &str) -> Option<&'p str> {
 
 /// Returns the text after one slash or more.
 pub(super) fn skip_slashes(path: &str) -> Option<&str> {
-    path.starts_with('/').then(|| path.trim_start_matches('/'))
+    let rest = path.strip_prefix('/')?;
+    // Most have one.
+    Some(if rest.starts_with('/') { rest.trim_start_matches('/') } else { rest })
 }
 
 #[cfg(test)]

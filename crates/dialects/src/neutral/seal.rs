@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use memchr::memmem::Finder;
 
 use super::field::Field;
 use super::request::{Request, Role, Thought};
@@ -128,7 +130,8 @@ pub fn is_sealed(text: &str) -> bool {
 /// Returns the texts in a body that may be sealed, the last one first. There are at most four.
 pub fn sealed_in(body: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     // The search from the front is many times as fast, and most bodies have none.
-    let there = memchr::memmem::find(body, MARK.as_bytes()).map(|_| memchr::memmem::rfind_iter(body, MARK));
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
+    let there = FINDER.find(body).map(|_| memchr::memmem::rfind_iter(body, MARK));
     let texts = there.into_iter().flatten().filter_map(|start| {
         // Inside of another text, a quote has a backslash before it.
         let before = body.get(..start)?;

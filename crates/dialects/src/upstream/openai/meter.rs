@@ -50,7 +50,8 @@ impl Counts {
             value
         };
         let mut count = |name, value: Span| {
-            let count = Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
+            let odd = || Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
+            let count = integer_of(object, &value).or_else(odd);
             if count.is_some_and(|count| count > MOST) {
                 doubted = doubted.or(Some(name));
             }
