@@ -23,7 +23,7 @@ pub mod track;
 pub mod window;
 
 use crate::base::lock::Lock;
-use crate::catalog::listing::Listing;
+use crate::catalog::listing::{self, Listing};
 use crate::catalog::{Account, Catalog};
 use demand::Demand;
 use dialects::Endpoint;
@@ -37,6 +37,8 @@ use track::TargetHealth;
 
 /// The most counts of tokens that an account has in flight.
 const MOST_COUNTS: usize = 32;
+/// The most targets that are kept since they were asked for. Beyond it, all are forgotten.
+const MOST_ASKED: usize = 4 * listing::MOST;
 
 /// The running state of one account.
 // The default is for `new` alone: it admits nothing.
@@ -145,6 +147,10 @@ impl State {
         let mut tracks = self.tracks.lock();
         let (track, is_new) = tracks.track(model, endpoint, true);
         if is_new {
+            // Lists of providers change, and no catalog may come that ends what was asked long ago.
+            if tracks.asked.len() >= MOST_ASKED {
+                tracks.asked.clear();
+            }
             tracks.asked.push((model.clone(), track.clone()));
         }
         track
@@ -318,6 +324,17 @@ mod tests {
         assert!(state.admit().is_some());
         drop(second);
         assert_eq!(state.in_flight(), 0);
+    }
+
+    #[test]
+    fn what_was_asked_is_not_kept_without_end() {
+        let state = State::new("a".into());
+        let old = state.asked(&"old".into(), Endpoint::Chat);
+        state.tracks.lock().asked.resize_with(MOST_ASKED, || ("old".into(), old.clone()));
+        state.asked(&"new".into(), Endpoint::Chat);
+        let names: Vec<_> = state.all_asked().into_iter().map(|(model, _)| model).collect();
+        assert_eq!(names, ["new".into()] as [Arc<str>; 1]);
+        assert!(Arc::ptr_eq(&state.asked(&"old".into(), Endpoint::Chat), &old), "it runs still");
     }
 
     #[test]
