@@ -67,12 +67,39 @@ const TO_CHAT: &str = chat!("chat", "");
 const TO_CLAUDE: &str = chat!("claude", "");
 const STREAMED: &str = chat!("chat", r#","stream":true"#);
 const STREAMED_TO_CLAUDE: &str = chat!("claude", r#","stream":true"#);
-const TO_VECTORS: &str =
-    r#"{"model":"vectors","input":["A gateway keeps its connections.","A proxy opens one each time."]}"#;
+const TO_VECTORS: &str = r#"{"model":"vectors","input":"A gateway keeps its connections.","encoding_format":"base64"}"#;
 
 const ANSWER: &str = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion","created":1790000000,"model":"gpt-4o-mini-2024-07-18","choices":[{"index":0,"message":{"role":"assistant","content":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":48,"completion_tokens":34,"total_tokens":82,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp_560af6e559"}"#;
 const CLAUDE: &str = r#"{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":48,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":34}}"#;
-const VECTORS: &str = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.0023064255,-0.009327292,0.015797347,-0.0077780345]},{"object":"embedding","index":1,"embedding":[0.0012,-0.0345,0.0678,-0.0901]}],"model":"text-embedding-3-small","usage":{"prompt_tokens":12,"total_tokens":12}}"#;
+/// Twelve floats in base64, and so often the same that there are 1,536 of them in two times 4,096
+/// bytes.
+macro_rules! floats {
+    (64) => {
+        "zczMPc3MzL0K1yM8CtcjvClcjz0pXI+9j8J1Po/Cdb4AAIA+AACAvs3MTD7NzEy+"
+    };
+    (512) => {
+        concat!(floats!(64), floats!(64), floats!(64), floats!(64), floats!(64), floats!(64), floats!(64), floats!(64))
+    };
+    (4096) => {
+        concat!(
+            floats!(512),
+            floats!(512),
+            floats!(512),
+            floats!(512),
+            floats!(512),
+            floats!(512),
+            floats!(512),
+            floats!(512)
+        )
+    };
+}
+
+const VECTORS: &str = concat!(
+    r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":""#,
+    floats!(4096),
+    floats!(4096),
+    r#""}],"model":"text-embedding-3-small","usage":{"prompt_tokens":6,"total_tokens":6}}"#
+);
 
 macro_rules! piece {
     ($delta:literal, $finish:literal) => {

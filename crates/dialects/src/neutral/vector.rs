@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use memchr::memchr;
 
 use crate::wire::json::{Broken, Cursor, Kind, slice, text_of};
 
@@ -22,8 +23,20 @@ pub(crate) fn in_form(vector: &[u8], base64: bool) -> Result<(VectorText<'_>, us
         let vector = if base64 { Cow::Owned(packed(vector)?) } else { Cow::Borrowed(vector) };
         return Ok((vector, length));
     }
-    let text = text_of(vector, &(0..vector.len())).ok_or(NO_BASE64)?;
-    let length = text.trim_end_matches('=').len() * 3 / 4;
+    let length = |text: &[u8]| {
+        let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+        (text.len() - padding) * 3 / 4
+    };
+    let inside = vector.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\""));
+    // What stays as it is need not be decoded.
+    let (text, length) = match inside.filter(|inside| base64 && memchr(b'\\', inside).is_none()) {
+        Some(inside) => (Cow::Borrowed(""), length(inside)),
+        None => {
+            let text = text_of(vector, &(0..vector.len())).ok_or(NO_BASE64)?;
+            let length = length(text.as_bytes());
+            (text, length)
+        }
+    };
     match base64 {
         true if length > 0 => Ok((Cow::Borrowed(vector), length)),
         true => Err(NO_BASE64),
