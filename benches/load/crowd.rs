@@ -92,7 +92,7 @@ pub async fn of_streams(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Re
     for row in [Row::Direct, Row::Portcullis] {
         eprintln!("{what}: {}", row.name());
         let model = format!("stamped-{}-{}", size.events(), GAP.as_millis());
-        let subject = Subject::start(row, mock, folder, std::slice::from_ref(&model)).await?;
+        let subject = Subject::start(row, mock, folder, &plan.world(std::slice::from_ref(&model))).await?;
         subject.warm_up(plan).await;
         sleep(settle(plan)).await;
         let load = subject.load(&model, Kind::Stream { chunks: size.events(), gap: GAP }, size.streams, 0);

@@ -1,11 +1,13 @@
 //! The load benchmark runs the gateway as a process, between a fast mock upstream and callers that
-//! never pause.
+//! never pause. Beside it runs a bare proxy on Pingora, and nginx with Lua, if that is installed.
 //!
-//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`. A word selects the
-//! scenarios whose names contain it; `more` and `crowd` select the modules of these names. Trust
-//! the CPU per request or chunk most: callers, gateway and mock share the cores, so rates and
-//! latencies depend on all three. Everything is on 127.0.0.1. Every answer is checked; a wrong one
-//! ends the benchmark with an exit code other than 0. All processes that it starts end with it.
+//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [--workers N] [WORD …]`. A
+//! word selects the scenarios whose names contain it; `more` and `crowd` select the modules of
+//! these names. Trust the ratios of CPU most: callers, gateway and mock share the cores, so rates
+//! and latencies depend on all three, and the machine's speed changes from one minute to the next.
+//! So in each round all proxies are measured in turn, scenario by scenario, and a ratio is of one
+//! round. Everything is on 127.0.0.1. Every answer is checked; a wrong one ends the benchmark with
+//! an exit code other than 0. All processes that it starts end with it.
 
 #![allow(
     missing_docs,
@@ -21,6 +23,7 @@
     reason = "a benchmark may fail loudly; the lints guard what runs in production"
 )]
 
+mod bare;
 mod callers;
 mod crowd;
 mod mock;
@@ -38,7 +41,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use report::Report;
-use subject::{Row, Subject};
+use subject::{Row, Subject, World};
 
 /// The extent of the measuring.
 pub struct Plan {
@@ -46,13 +49,15 @@ pub struct Plan {
     pub rounds: usize,
     /// The time of each scenario in each round.
     pub time: Duration,
+    /// The number of threads that serve, in each proxy.
+    pub workers: usize,
     /// Parts of scenarios' names; empty = all scenarios.
     pub only: Vec<String>,
 }
 
 impl Plan {
     fn read(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
-        let (mut quick, mut rounds, mut seconds, mut only) = (false, None, None, Vec::new());
+        let (mut quick, mut rounds, mut seconds, mut workers, mut only) = (false, None, None, 2.0, Vec::new());
         while let Some(argument) = arguments.next() {
             let mut number =
                 || arguments.next().and_then(|n| n.parse::<f64>().ok()).filter(|n| *n > 0.0 && *n <= 600.0);
@@ -62,17 +67,24 @@ impl Plan {
                 "--quick" => quick = true,
                 "--rounds" => rounds = Some(number().ok_or("--rounds takes a number")? as usize),
                 "--seconds" => seconds = Some(number().ok_or("--seconds takes a number")?),
+                "--workers" => workers = number().ok_or("--workers takes a number")?,
                 word if !word.starts_with('-') => only.push(argument),
                 _ => {
                     return Err(format!(
-                        "{argument}: there are --quick, --rounds N, --seconds S, and parts of scenarios' names"
+                        "{argument}: there are --quick, --rounds N, --seconds S, --workers N, and parts of scenarios' names"
                     ));
                 }
             }
         }
-        let (usual_rounds, usual_seconds) = if quick { (1, 0.5) } else { (3, 3.0) };
+        let (usual_rounds, usual_seconds) = if quick { (1, 0.5) } else { (5, 2.0) };
         let time = Duration::from_secs_f64(seconds.unwrap_or(usual_seconds));
-        Ok(Plan { quick, rounds: rounds.unwrap_or(usual_rounds).max(1), time, only })
+        let rounds = rounds.unwrap_or(usual_rounds).max(1);
+        Ok(Plan { quick, rounds, time, workers: (workers as usize).max(1), only })
+    }
+
+    /// Returns what subjects are started with. They serve these models of the mock.
+    fn world(&self, models: &[String]) -> World {
+        World { wanted: models.to_vec(), workers: self.workers }
     }
 
     pub fn wants(&self, name: &str) -> bool {
@@ -85,6 +97,7 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["mock"] => return mock::run(),
         ["spin"] => return process::spin(),
+        ["bare", ref arguments @ ..] => return bare::run(arguments),
         _ => {}
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -125,32 +138,43 @@ async fn run(plan: &Plan) -> Result<Report, String> {
     let mock = mock::start(&folder.0)?;
     let scenarios = scenario::all(plan);
     let models: Vec<String> = scenarios.iter().map(|scenario| scenario.model.clone()).collect();
-    let rows = Row::installed();
+    let world = plan.world(&models);
+    let mut rows = Row::installed();
     let mut report = Report::new(plan, &scenarios, &rows);
     for round in 1..=plan.rounds {
+        eprintln!("round {round} of {}", plan.rounds);
+        // All subjects run during the whole round, so that what is compared was measured in the
+        // same seconds. Whoever is idle uses nothing.
+        let mut subjects = Vec::new();
         for row in &rows {
-            eprintln!("round {round} of {}: {}", plan.rounds, row.name());
-            let subject = match Subject::start(*row, &mock, &folder.0, &models).await {
+            match Subject::start(*row, &mock, &folder.0, &world).await {
                 // nginx may be set up in a way that is not known here.
-                Err(why) if *row == Row::Nginx => {
-                    eprintln!("left out: {why}");
-                    continue;
-                }
-                started => started?,
-            };
-            let idle = subject.process.as_ref().map(process::Process::rss);
+                Err(why) if *row == Row::Lua => eprintln!("left out: {why}"),
+                started => subjects.push(started?),
+            }
+        }
+        let idle: Vec<Option<u64>> =
+            subjects.iter().map(|subject| subject.process.as_ref().map(process::Process::rss)).collect();
+        for subject in &subjects {
             subject.warm_up(plan).await;
-            for scenario in &scenarios {
-                match scenario.measure(&subject, &mock, plan, idle).await {
-                    Ok(figures) => report.add(scenario, *row, figures),
+        }
+        for scenario in &scenarios {
+            for (subject, idle) in subjects.iter().zip(&idle) {
+                match scenario.measure(subject, &mock, plan, *idle).await {
+                    Ok(figures) => report.add(scenario, subject.row, round, figures),
                     Err(why) => eprintln!("{}: left out: {why}", scenario.name),
                 }
             }
-            if plan.wants("more") {
-                let measured = more::of_streams(&subject, plan, &mut report).await;
-                report.note(row.name(), measured);
+        }
+        if plan.wants("more") {
+            for subject in &subjects {
+                let measured = more::of_streams(subject, plan, &mut report).await;
+                report.note(subject.row.name(), measured);
             }
         }
+        drop(subjects);
+        // Nobody is always the first, on a machine that was idle.
+        rows.rotate_left(1);
         if plan.wants("more") {
             let measured = more::of_a_large_catalog(&mock, &folder.0, plan, &mut report).await;
             report.note("the large catalog", measured);

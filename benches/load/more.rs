@@ -57,7 +57,7 @@ pub fn settle(plan: &Plan) -> Duration {
 
 /// Measures the time in which a large catalog is read, and its effect on the traffic.
 pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Report) -> Result<(), String> {
-    let subject = Subject::start(Row::Portcullis, mock, folder, &[]).await?;
+    let subject = Subject::start(Row::Portcullis, mock, folder, &plan.world(&[])).await?;
     subject.warm_up(plan).await;
     let conf = subject.folder.join("conf");
     let checked = subject.folder.join("checked");

@@ -1,4 +1,4 @@
-//! A report is two tables of medians, made from the figures of all rounds.
+//! A report is three tables of medians, made from the figures of all rounds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,8 @@ pub struct Report {
     title: String,
     rows: Vec<Row>,
     scenarios: Vec<(&'static str, bool)>,
-    figures: BTreeMap<(&'static str, Row), Vec<Figures>>,
+    /// By scenario and row, with the number of the round.
+    figures: BTreeMap<(&'static str, Row), Vec<(usize, Figures)>>,
     more: Vec<(String, BTreeMap<Row, Vec<f64>>)>,
     errors: u64,
 }
@@ -48,9 +49,9 @@ impl Report {
         }
     }
 
-    pub fn add(&mut self, scenario: &Scenario, row: Row, figures: Figures) {
+    pub fn add(&mut self, scenario: &Scenario, row: Row, round: usize, figures: Figures) {
         self.errors += figures.errors;
-        self.figures.entry((scenario.name, row)).or_default().push(figures);
+        self.figures.entry((scenario.name, row)).or_default().push((round, figures));
     }
 
     /// Adds a value that belongs to no scenario.
@@ -80,8 +81,42 @@ impl Report {
 
     /// Returns the time that the gateway adds at one connection.
     fn added(&self) -> Option<f64> {
-        let p50 = |row| median(self.figures.get(&("plain-c1-awake", row))?.iter().map(|f| f.p50));
+        let p50 = |row| median(self.figures.get(&("plain-c1-awake", row))?.iter().map(|(_, f)| f.p50));
         Some((p50(Row::Portcullis)? - p50(Row::Direct)?) * 1e6)
+    }
+
+    /// Returns the gateway's CPU as a part of another proxy's, in each round.
+    fn ratios(&self, scenario: &'static str, other: Row) -> Vec<f64> {
+        let of = |row| self.figures.get(&(scenario, row)).map_or(&[][..], Vec::as_slice);
+        let pair = |(round, ours): &(usize, Figures)| {
+            let (_, theirs) = of(other).iter().find(|(same, _)| same == round)?;
+            Some(ours.cpu? / theirs.cpu.filter(|cpu| *cpu > 0.0)?)
+        };
+        let mut ratios: Vec<f64> = of(Row::Portcullis).iter().filter_map(pair).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
+
+    /// Returns the table of the gateway's CPU beside that of the other proxies.
+    fn compared(&self) -> Vec<Vec<String>> {
+        let others: Vec<Row> =
+            self.rows.iter().copied().filter(|row| !matches!(row, Row::Direct | Row::Portcullis)).collect();
+        let head = std::iter::once("CPU of portcullis, where another proxy's is 1".to_owned());
+        let mut table = vec![head.chain(others.iter().map(|row| row.name().to_owned())).collect::<Vec<_>>()];
+        for (name, _) in &self.scenarios {
+            let cell = |row: &Row| {
+                let ratios = self.ratios(name, *row);
+                match (median(ratios.iter().copied()), ratios.first(), ratios.last()) {
+                    (Some(middle), Some(least), Some(most)) => format!("{middle:.2} ({least:.2} to {most:.2})"),
+                    _ => "-".to_owned(),
+                }
+            };
+            let cells: Vec<String> = others.iter().map(cell).collect();
+            if cells.iter().any(|cell| cell != "-") {
+                table.push(std::iter::once((*name).to_owned()).chain(cells).collect());
+            }
+        }
+        table
     }
 }
 
@@ -96,7 +131,8 @@ impl fmt::Display for Report {
         for (name, stream) in &self.scenarios {
             for row in &self.rows {
                 let Some(rounds) = self.figures.get(&(name, *row)) else { continue };
-                let of = |figure: &dyn Fn(&Figures) -> Option<f64>| median(rounds.iter().filter_map(figure));
+                let of =
+                    |figure: &dyn Fn(&Figures) -> Option<f64>| median(rounds.iter().filter_map(|(_, f)| figure(f)));
                 let mib = |bytes: u64| bytes as f64 / 1024.0 / 1024.0;
                 table.push(vec![
                     (*name).to_owned(),
@@ -107,7 +143,7 @@ impl fmt::Display for Report {
                     show(of(&|f| Some(f.cpu? * 1e6)), 1),
                     show(of(&|f| f.idle.map(mib)), 1),
                     show(of(&|f| f.peak.map(mib)), 1),
-                    rounds.iter().map(|f| f.errors).sum::<u64>().to_string(),
+                    rounds.iter().map(|(_, f)| f.errors).sum::<u64>().to_string(),
                 ]);
             }
         }
@@ -116,6 +152,11 @@ impl fmt::Display for Report {
             f,
             "\np50 and p99 are of whole answers; of a stream, of the whole stream. CPU is of the proxy, each request or chunk.\n"
         )?;
+        let compared = self.compared();
+        if compared.len() > 1 {
+            print(f, &compared)?;
+            writeln!(f, "\nEach is the median of the rounds, with the least and the most.\n")?;
+        }
 
         let mut table = vec![
             std::iter::once("").chain(self.rows.iter().map(|row| row.name())).map(str::to_owned).collect::<Vec<_>>(),
@@ -138,7 +179,7 @@ impl fmt::Display for Report {
         if table.len() > 1 {
             print(f, &table)?;
         }
-        let others = self.figures.values().flatten().map(|figures| figures.others).fold(0.0, f64::max);
+        let others = self.figures.values().flatten().map(|(_, figures)| figures.others).fold(0.0, f64::max);
         if others > 0.1 {
             writeln!(f, "\nOther processes used up to {others:.1} cores meanwhile: the figures are spoilt.")?;
         }

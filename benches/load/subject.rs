@@ -1,4 +1,5 @@
-//! A subject is what is measured: the mock alone, the gateway, or nginx, if it is installed.
+//! A subject is what is measured: the mock alone, the gateway, a bare proxy on Pingora, or nginx
+//! with Lua, if that is installed.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -17,19 +18,42 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
 pub const KEY_VARIABLE: &str = "PORTCULLIS_LOAD_UPSTREAM_KEY";
 const CALLER_KEY: &str = "sk-load-caller-0001";
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Where Debian's packages have Lua for nginx (`libnginx-mod-http-lua` and `lua-cjson`).
+const MODULES: [&str; 2] =
+    ["/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so"];
+
+/// What all subjects are started with.
+pub struct World {
+    /// The names of the mock's models that scenarios need, without the `mock-`.
+    pub wanted: Vec<String>,
+    /// The number of threads or processes that serve.
+    pub workers: usize,
+}
+
+impl World {
+    /// Returns the models that are served: those wanted, and those that everybody needs.
+    fn models(&self) -> Vec<&str> {
+        let mut models: Vec<&str> =
+            self.wanted.iter().map(String::as_str).chain(["plain", "held", "stream-5-2"]).collect();
+        models.sort_unstable();
+        models.dedup();
+        models
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Row {
     Direct,
     Portcullis,
-    Nginx,
+    Bare,
+    Lua,
 }
 
 impl Row {
     pub fn installed() -> Vec<Row> {
-        let nginx = Command::new("nginx").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let mut rows = vec![Row::Direct, Row::Portcullis];
-        rows.extend(nginx.is_ok_and(|status| status.success()).then_some(Row::Nginx));
+        let lua = MODULES.iter().all(|module| Path::new(module).exists());
+        let mut rows = vec![Row::Direct, Row::Portcullis, Row::Bare];
+        rows.extend(lua.then_some(Row::Lua));
         rows
     }
 
@@ -37,13 +61,14 @@ impl Row {
         match self {
             Row::Direct => "direct",
             Row::Portcullis => "portcullis",
-            Row::Nginx => "nginx",
+            Row::Bare => "bare Pingora",
+            Row::Lua => "nginx with Lua",
         }
     }
 
-    /// Returns the name of a model at this subject. Only the gateway gives models other names.
+    /// Returns the name of a model at this subject. Not all subjects give models other names.
     fn model(self, model: &str) -> String {
-        format!("{}-{model}", if self == Row::Portcullis { "bench" } else { "mock" })
+        format!("{}-{model}", if matches!(self, Row::Portcullis | Row::Lua) { "bench" } else { "mock" })
     }
 }
 
@@ -58,10 +83,9 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts a subject, and waits for its first right answer. It serves these models of the mock
-    /// beside those that everybody needs.
-    pub async fn start(row: Row, mock: &Mock, folder: &Path, models: &[String]) -> Result<Subject, String> {
-        let folder = folder.join(row.name());
+    /// Starts a subject, and waits for its first right answer.
+    pub async fn start(row: Row, mock: &Mock, folder: &Path, world: &World) -> Result<Subject, String> {
+        let folder = folder.join(row.name().replace(' ', "-"));
         let failed = |why: String| format!("{}: {why}", row.name());
         // Somebody else may take a port between our check and the start.
         let mut tries = 3;
@@ -73,8 +97,9 @@ impl Subject {
                 let [port, admin] = free_ports().map_err(|e| failed(e.to_string()))?;
                 subject.address = port;
                 let mut command = match row {
-                    Row::Nginx => nginx(&folder, port, mock.address),
-                    _ => portcullis(&folder, port, admin, mock.address, models),
+                    Row::Lua => lua(&folder, port, mock.address, world),
+                    Row::Bare => bare(port, mock.address, world),
+                    _ => portcullis(&folder, [port, admin], mock.address, world),
                 }
                 .map_err(failed)?;
                 subject.process = Some(Process::start(row.name(), &mut command, &folder).map_err(failed)?);
@@ -144,23 +169,23 @@ impl Drop for Subject {
     }
 }
 
-/// Configures the gateway with everything on: keys, catalog, metrics, an access log in a file.
+/// Configures the gateway with everything on: keys, catalog, metrics, ledger, an access log in a
+/// file.
 fn portcullis(
     folder: &Path,
-    port: SocketAddr,
-    admin: SocketAddr,
+    [port, admin]: [SocketAddr; 2],
     upstream: SocketAddr,
-    models: &[String],
+    world: &World,
 ) -> Result<Command, String> {
     let server = format!(
-        "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"{admin}\" }}\nworkers: 2\ndrain: {{ grace: 1s }}\n\
-         limits: {{ connections: 20000 }}\nlog: {{ format: json, level: info, access: \"{}/access.log\" }}\n\
-         ledger: {{ path: \"{}/ledger.sqlite\" }}\n",
-        folder.display(),
-        folder.display()
+        "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"{admin}\" }}\nworkers: {}\ndrain: {{ grace: 1s }}\n\
+         limits: {{ connections: 20000 }}\nlog: {{ format: json, level: info, access: \"{dir}/access.log\" }}\n\
+         ledger: {{ path: \"{dir}/ledger.sqlite\" }}\n",
+        world.workers,
+        dir = folder.display(),
     );
     write(&folder.join("conf/server.yaml"), &server)?;
-    write(&folder.join("conf/catalog.yaml"), &catalog(folder, upstream, models)?)?;
+    write(&folder.join("conf/catalog.yaml"), &catalog(folder, upstream, world)?)?;
     fs::create_dir_all(folder.join("conf/catalog.d")).map_err(|e| e.to_string())?;
     let mut command = Command::new(BINARY);
     command.args(["serve", "--conf"]).arg(folder.join("conf")).env(KEY_VARIABLE, mock::KEY);
@@ -168,15 +193,12 @@ fn portcullis(
     Ok(command)
 }
 
-fn catalog(folder: &Path, upstream: SocketAddr, models: &[String]) -> Result<String, String> {
-    let mut models: Vec<&str> = models.iter().map(String::as_str).chain(["plain", "held", "stream-5-2"]).collect();
-    models.sort_unstable();
-    models.dedup();
+fn catalog(folder: &Path, upstream: SocketAddr, world: &World) -> Result<String, String> {
     let account = |model: &str| if model.starts_with("claude-") { "claude" } else { "mock" };
     let target = |model: &&str| {
         format!("  bench-{model}: {{ targets: [{{ account: {}, model: mock-{model} }}] }}\n", account(model))
     };
-    let models: String = models.iter().map(target).collect();
+    let models: String = world.models().iter().map(target).collect();
     let key = folder.join("key");
     write(&key, CALLER_KEY)?;
     let key = fs::File::open(&key).map_err(|e| e.to_string())?;
@@ -189,22 +211,38 @@ fn catalog(folder: &Path, upstream: SocketAddr, models: &[String]) -> Result<Str
     ))
 }
 
-/// Configures a plain proxy: it checks the key and puts in the upstream's. It does not look at the
-/// body, and logs nothing.
-fn nginx(folder: &Path, port: SocketAddr, upstream: SocketAddr) -> Result<Command, String> {
+fn bare(port: SocketAddr, upstream: SocketAddr, world: &World) -> Result<Command, String> {
+    let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+    command.arg("bare").args([port, upstream].map(|address| address.to_string())).args([CALLER_KEY, mock::KEY]);
+    command.arg(world.workers.to_string()).stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(command)
+}
+
+/// Configures nginx to do the core of a gateway's work in Lua: it checks the key, reads the JSON of
+/// the body, changes the model's name and the key. It logs nothing.
+fn lua(folder: &Path, port: SocketAddr, upstream: SocketAddr, world: &World) -> Result<Command, String> {
     let dir = folder.display();
+    let modules: String = MODULES.iter().map(|module| format!("load_module {module};\n")).collect();
     let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .map(|of| format!("  {of}_temp_path {dir}/{of};\n"))
         .collect();
+    let models: String =
+        world.models().iter().map(|model| format!("[\"bench-{model}\"] = \"mock-{model}\", ")).collect();
     let conf = format!(
-        "daemon off;\nworker_processes 2;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log warn;\nevents {{ worker_connections 8192; }}\n\
-         http {{\n  access_log off;\n{paths}  keepalive_requests 10000000;\n  client_max_body_size 32m;\n  client_body_buffer_size 2m;\n\
-         \x20 map $http_authorization $known {{ default 0; \"Bearer {CALLER_KEY}\" 1; }}\n\
+        "{modules}daemon off;\nworker_processes {};\npid {dir}/nginx.pid;\nerror_log {dir}/error.log warn;\n\
+         events {{ worker_connections 8192; }}\nhttp {{\n  access_log off;\n{paths}  keepalive_requests 10000000;\n\
+         \x20 client_max_body_size 32m;\n  client_body_buffer_size 2m;\n  lua_load_resty_core off;\n  init_by_lua_block {{\n\
+         \x20   json = require \"cjson.safe\"\n    names = {{ {models} }}\n  }}\n\
          \x20 upstream mock {{ server {upstream}; keepalive 1024; keepalive_requests 10000000; }}\n\
-         \x20 server {{\n    listen {port} backlog=4096;\n    location /v1/ {{\n      if ($known = 0) {{ return 401; }}\n\
+         \x20 server {{\n    listen {port} backlog=4096;\n    location /v1/ {{\n      access_by_lua_block {{\n\
+         \x20       if ngx.var.http_authorization ~= \"Bearer {CALLER_KEY}\" then return ngx.exit(401) end\n\
+         \x20       ngx.req.read_body()\n        local body = json.decode(ngx.req.get_body_data() or \"\")\n\
+         \x20       local name = body and names[body.model]\n        if not name then return ngx.exit(404) end\n\
+         \x20       body.model = name\n        ngx.req.set_body_data(json.encode(body))\n      }}\n\
          \x20     proxy_pass http://mock;\n      proxy_http_version 1.1;\n      proxy_buffering off;\n      proxy_read_timeout 120s;\n\
          \x20     proxy_set_header Connection \"\";\n      proxy_set_header Authorization \"Bearer {}\";\n    }}\n  }}\n}}\n",
+        world.workers,
         mock::KEY
     );
     let path = folder.join("nginx.conf");
