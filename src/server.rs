@@ -34,10 +34,6 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
-/// The size of the read buffer of a caller's connection. A head and most bodies fit into it.
-const READ_BUFFER: usize = 8 * 1024;
-/// The size of the write buffer of a caller's connection. A head and a small answer leave together.
-const WRITE_BUFFER: usize = 16 * 1024;
 /// The time between two searches for idle upstream connections.
 const SWEEP: Duration = Duration::from_secs(2);
 /// The time that exchanges have to tell their callers, after they are cut off at the end of the
@@ -118,8 +114,10 @@ fn services(
         let callers = Connections::new(proxy(process, conf, h2c), places.clone(), settings, books);
         let mut service = Service::new("callers".to_owned(), callers);
         for listen in listeners {
-            let buffers = L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER);
-            let mut endpoint = ListenerConfig::tcp(listen.address.to_string()).l4_buffer(buffers);
+            // What is read goes into Pingora's buffer of a head or a body, and what is written
+            // waits in ours. Buffers of the connection's would be held as long as it is open.
+            let address = listen.address.to_string();
+            let mut endpoint = ListenerConfig::tcp(address).l4_buffer(L4BufferSettings::unbuffered());
             if let Some(tls) = &listen.tls {
                 let certificate = Arc::new(Certificate::read(&tls.cert, &tls.key)?);
                 let text = |path: &Path| path.to_string_lossy().into_owned();

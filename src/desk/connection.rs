@@ -9,6 +9,7 @@
 //!   there is a request. Our answer replaces that one, and has its access line.
 
 mod misread;
+mod outbox;
 
 use crate::base::alarm::Alarm;
 use crate::conf::config::Server;
@@ -19,6 +20,7 @@ use bytes::{Buf, Bytes};
 use dialects::front::Front;
 use http::HeaderMap;
 use misread::HeadBytes;
+use outbox::Outbox;
 use pingora::apps::ServerApp;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
@@ -110,6 +112,8 @@ struct Timed {
     alarm: Alarm,
     /// The head that is being read.
     head: HeadBytes,
+    /// What is written, and not sent yet.
+    outbox: Outbox,
     /// The rest of the answer to a head that could not be read. This answer replaces Pingora's own.
     refusal: Option<Bytes>,
 }
@@ -131,6 +135,7 @@ impl Timed {
             due: Instant::now(),
             alarm: Alarm::default(),
             head: HeadBytes::default(),
+            outbox: Outbox::default(),
             refusal: None,
         }
     }
@@ -164,6 +169,7 @@ impl Timed {
         if self.refusal.is_none() {
             self.refusal = Some(self.refuse().into());
         }
+        ready!(self.outbox.poll_empty(&mut self.stream, cx))?;
         while let Some(rest) = self.refusal.as_mut().filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
@@ -231,15 +237,19 @@ impl AsyncWrite for Timed {
         if *this.phase.get_mut() != BUSY && (this.refusal.is_some() || buf.starts_with(MISREAD)) {
             return this.poll_refuse(cx, buf.len());
         }
-        Pin::new(&mut this.stream).poll_write(cx, buf)
+        this.outbox.poll_write(&mut this.stream, cx, &[IoSlice::new(buf)])
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let this = &mut *self;
+        ready!(this.outbox.poll_empty(&mut this.stream, cx))?;
+        Pin::new(&mut this.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let this = &mut *self;
+        ready!(this.outbox.poll_empty(&mut this.stream, cx))?;
+        Pin::new(&mut this.stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -247,11 +257,12 @@ impl AsyncWrite for Timed {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let this = &mut *self;
+        this.outbox.poll_write(&mut this.stream, cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 }
 
@@ -260,6 +271,9 @@ impl Shutdown for Timed {
     async fn shutdown(&mut self) {
         if self.refusal.is_some() {
             self.linger().await;
+        }
+        if !self.outbox.is_empty() && self.flush().await.is_err() {
+            log::debug!("a caller left before the last bytes of an answer were sent");
         }
         Shutdown::shutdown(&mut *self.stream).await;
     }
