@@ -82,7 +82,7 @@ impl Desk {
         record: &mut Record,
         (snapshot, key): (Arc<Snapshot>, &Key),
         asked: Asked,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<Box<Planned>, Refusal> {
         self.refuse_late()?;
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
@@ -137,7 +137,7 @@ impl Desk {
             meter,
             snapshot,
         };
-        Ok(Planned { request, sent })
+        Ok(Box::new(Planned { request, sent }))
     }
 
     /// Reads what a caller sends, and what decides where it goes. Returns also when all of it had

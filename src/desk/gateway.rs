@@ -25,7 +25,7 @@ use std::time::Instant;
 /// The data that an exchange carries from one phase to the next.
 pub struct Context {
     record: Record,
-    planned: Option<Planned>,
+    planned: Option<Box<Planned>>,
 }
 
 #[async_trait]

@@ -80,7 +80,7 @@ impl Desk {
     }
 
     /// Answers a request, or returns the plan for it.
-    async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Planned>, Refusal> {
+    async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Box<Planned>>, Refusal> {
         let header = session.req_header();
         let (path, query) = (header.uri.path(), header.uri.query());
         record.front = Front::of(path, query, &|name| header.headers.contains_key(name));
@@ -115,7 +115,8 @@ impl Desk {
             Door::Count(front, asked) => {
                 record.front = front;
                 let (snapshot, key) = self.open(session, record)?;
-                let (answer, notes) = self.count(session, record, (snapshot, &key), asked).await?;
+                // The future is boxed, since a count is rare, and every request would hold its memory.
+                let (answer, notes) = Box::pin(self.count(session, record, (snapshot, &key), asked)).await?;
                 self.reply(session, record).answer(answer, &notes).await
             }
             Door::Ask(front, asked) => {
@@ -152,18 +153,17 @@ impl Desk {
     }
 
     /// Has the upstreams answer a planned request.
-    async fn exchange(&self, session: &mut Session, record: &mut Record, planned: Planned) -> End {
-        let Planned { mut request, sent } = planned;
-        if let Some(before) = &mut request.debug {
+    async fn exchange(&self, session: &mut Session, record: &mut Record, mut planned: Box<Planned>) -> End {
+        if let Some(before) = &mut planned.request.debug {
             before.own = record.facts.times.own;
         }
         exchange::panic_here(session, "exchange");
         let own = OwnTime::default();
-        let slices = match request.cut(&sent) {
+        let slices = match planned.request.cut(&planned.sent) {
             Ok(slices) => slices,
             Err(refusal) => return End::Refused(refusal, Notes::default()),
         };
-        let mut producer = Producer::new(&self.backends, &request, sent, &own);
+        let mut producer = Producer::new(&self.backends, &planned.request, planned.sent, &own);
         producer.slice(slices.as_ref());
         let relay = Relay::new(self.reply(session, record));
         let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;
