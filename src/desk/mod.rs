@@ -115,7 +115,8 @@ impl Desk {
             Door::Count(front, asked) => {
                 record.front = front;
                 let (snapshot, key) = self.open(session, record)?;
-                // The future is boxed, since a count is rare, and every request would hold its memory.
+                // The future is boxed, since a count is rare, and every request would hold its
+                // memory.
                 let (answer, notes) = Box::pin(self.count(session, record, (snapshot, &key), asked)).await?;
                 self.reply(session, record).answer(answer, &notes).await
             }

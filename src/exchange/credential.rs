@@ -45,8 +45,8 @@ pub async fn headers(
             // own.
             let due = total.min(Instant::now() + candidate.timeouts.connect * 2);
             let late = if due == total { Failure::TotalTimeout } else { Failure::ConnectTimeout };
-            // The future is boxed, since most accounts need no token, and every request would hold its
-            // memory.
+            // The future is boxed, since most accounts need no token, and every request would hold
+            // its memory.
             let token = Box::pin(token(upstream, place, account, due));
             let token = alarm.until(due, pin!(token)).await.ok_or(late)??;
             headers.extend(bearer(&token));

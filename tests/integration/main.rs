@@ -77,6 +77,7 @@ mod sdk_vectors;
 mod sdk_waits;
 mod sealed;
 mod secrets;
+mod sizes;
 mod slices;
 mod soak;
 mod starved;
