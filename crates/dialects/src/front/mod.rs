@@ -102,7 +102,7 @@ pub struct Front {
 
 /// The front door whose format OpenAI's servers speak. Requests of other formats are put into it
 /// for them.
-pub(crate) static STANDARD: &Front = &CHAT;
+pub static STANDARD: &Front = &CHAT;
 
 /// How bodies pass to an account that speaks the format of the front door itself. Only spans of a
 /// closed list are changed.

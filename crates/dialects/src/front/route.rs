@@ -76,6 +76,14 @@ pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
 pub(super) fn after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = without_azure(path, wanted)?;
     let mut rest = under(path, "v1").unwrap_or(path);
+    // Most paths are those of other doors, and those of this one have one slash between their
+    // parts.
+    if rest.as_bytes().first() != wanted.as_bytes().first() {
+        return None;
+    }
+    if let Some(rest) = rest.strip_prefix(wanted) {
+        return (rest.is_empty() || rest.starts_with('/')).then_some(rest);
+    }
     for (number, part) in wanted.split('/').enumerate() {
         rest = if number == 0 { rest } else { skip_slashes(rest)? }.strip_prefix(part)?;
     }
@@ -96,7 +104,34 @@ pub(super) fn skip_slashes(path: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+
+    /// Returns what [`after`] does, part by part.
+    fn after_each_part<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
+        let path = without_azure(path, wanted)?;
+        let mut rest = under(path, "v1").unwrap_or(path);
+        for (number, part) in wanted.split('/').enumerate() {
+            rest = if number == 0 { rest } else { skip_slashes(rest)? }.strip_prefix(part)?;
+        }
+        (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_is_cut_as_if_part_by_part(
+            parts in prop::collection::vec(
+                select(vec!["/", "//", "v1", "openai", "chat", "completions", "messages", "count_tokens", "c", "x", "%2F"]),
+                0..9,
+            ),
+            wanted in select(vec!["chat/completions", "completions", "messages", "messages/count_tokens", "v2/rerank"]),
+        ) {
+            let path = parts.concat();
+            prop_assert_eq!(after(&path, wanted), after_each_part(&path, wanted), "{}", path);
+        }
+    }
 
     #[test]
     fn a_fixed_path_may_have_slashes_too_many_and_no_version() {

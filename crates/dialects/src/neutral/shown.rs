@@ -12,8 +12,10 @@ pub(crate) fn shown(name: &str) -> &str {
 
 /// Returns whether a word looks like a generated key rather than like a name.
 pub fn looks_secret(word: &str) -> bool {
-    let prefixed =
-        ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;
+    if word.len() < 12 {
+        return false;
+    }
+    let prefixed = ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p));
     let random = word.len() >= 28
         && word.bytes().any(|b| b.is_ascii_digit())
         && word.bytes().any(|b| b.is_ascii_uppercase())

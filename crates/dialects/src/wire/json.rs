@@ -7,6 +7,7 @@
 
 mod kind;
 mod pieces;
+mod plain;
 mod repair;
 mod text;
 mod write;
@@ -20,6 +21,7 @@ pub(crate) use text::decoded;
 pub use text::{folds_to, integer_of, is_whole, name_of, one_line, quote, text_len, text_of};
 pub use write::{Writer, escape_into, put_text};
 
+use plain::{HIGH_BITS, ascii, plain};
 use text::code_point;
 
 /// The place of a value in the text, in bytes. The span of a string includes its quotes.
@@ -332,7 +334,17 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn string(&mut self) -> Result<usize, Broken> {
         let start = self.at + 1;
-        self.at = start;
+        self.at = start + ascii(self.rest(start));
+        if self.peek() != Some(b'"') {
+            return self.long_string(start);
+        }
+        self.at += 1;
+        Ok(self.at - 1 - start)
+    }
+
+    /// Steps over the rest of a string that begins at `start`, and is longer than most, or has
+    /// escapes or non-ASCII.
+    fn long_string(&mut self, start: usize) -> Result<usize, Broken> {
         let mut high = 0;
         let mut saved = 0;
         loop {
@@ -408,83 +420,6 @@ impl<'a> Cursor<'a> {
 #[inline]
 pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
     text.get(span.clone()).unwrap_or_default()
-}
-
-const ONES: u64 = u64::from_le_bytes([1; 8]);
-const HIGH_BITS: u64 = ONES << 7;
-
-/// Returns the number of bytes before the first quote, backslash or control character. Adds every
-/// byte on the way, and perhaps a few more, to `high` with a bitwise or. The high bits of `high`
-/// then say if the bytes may include non-ASCII.
-///
-/// Most of the scanner's time is spent here. So short strings are read in words, and long ones
-/// (images in base64) in blocks that the compiler turns into vector instructions.
-#[inline]
-fn plain(text: &[u8], high: &mut u64) -> usize {
-    const SHORT: usize = 8;
-    let (words, tail) = text.as_chunks::<8>();
-    for (index, word) in words.iter().take(SHORT).enumerate() {
-        if let Some(within) = stop_in(*word, high) {
-            return index * 8 + within;
-        }
-    }
-    if words.len() > SHORT {
-        return long_plain(text, SHORT * 8, high);
-    }
-    words.len() * 8 + plain_bytes(tail, high)
-}
-
-fn long_plain(text: &[u8], at: usize, high: &mut u64) -> usize {
-    // One test for each block costs less in a large block, and finds the end in a small one.
-    let at = plain_blocks::<64>(text, plain_blocks::<512>(text, at, high), high);
-    let (words, tail) = text.get(at..).unwrap_or_default().as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        if let Some(within) = stop_in(*word, high) {
-            return at + index * 8 + within;
-        }
-    }
-    at + words.len() * 8 + plain_bytes(tail, high)
-}
-
-/// Returns the offset of the first block that does not hold plain bytes only.
-#[inline]
-fn plain_blocks<const N: usize>(text: &[u8], at: usize, high: &mut u64) -> usize {
-    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<N>();
-    let mut plain = at;
-    for block in blocks {
-        let (least, stops, any) = block.iter().fold((u8::MAX, 0, 0), |(least, stops, any), byte| {
-            let stop = u8::from(*byte == b'"') | u8::from(*byte == b'\\');
-            (least.min(*byte), stops | stop, any | *byte)
-        });
-        if least < 0x20 || stops != 0 {
-            break;
-        }
-        *high |= u64::from(any);
-        plain += N;
-    }
-    plain
-}
-
-fn plain_bytes(tail: &[u8], high: &mut u64) -> usize {
-    let stops = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    let len = tail.iter().position(stops).unwrap_or(tail.len());
-    *high |= tail.iter().fold(0, |any, byte| any | u64::from(*byte));
-    len
-}
-
-/// Finds the first byte of a word that ends a plain run. A subtraction borrows only from a byte
-/// that is itself a hit. So a false hit can come only after a true one, and the first hit is always
-/// true.
-#[inline]
-fn stop_in(word: [u8; 8], high: &mut u64) -> Option<usize> {
-    let word = u64::from_le_bytes(word);
-    *high |= word;
-    // With this bit flipped, a quote comes right after the control characters.
-    let low = word ^ (ONES * 0x02);
-    let backslash = word ^ (ONES * 0x5C);
-    let hits = (low.wrapping_sub(ONES * 0x21) & !low) | (backslash.wrapping_sub(ONES) & !backslash);
-    let hits = hits & HIGH_BITS;
-    (hits != 0).then(|| (hits.trailing_zeros() / 8) as usize)
 }
 
 #[cfg(test)]

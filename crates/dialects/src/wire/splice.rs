@@ -148,8 +148,10 @@ impl<'e> Edits<'e> {
     /// Short parts are put together, since each part is sent by itself.
     pub fn parts(mut self, body: &Bytes) -> (Vec<Bytes>, usize) {
         const SHORT: usize = 4096;
-        let longest = if body.len() <= SHORT_BODY { SHORT_BODY } else { SHORT };
-        let (mut parts, mut short, mut copied) = (Vec::new(), Vec::new(), 0);
+        let is_short = body.len() <= SHORT_BODY;
+        let longest = if is_short { SHORT_BODY } else { SHORT };
+        let room = if is_short { body.len() + self.list.iter().map(Edit::added).sum::<usize>() } else { 0 };
+        let (mut parts, mut short, mut copied) = (Vec::new(), Vec::with_capacity(room), 0);
         self.apply(|part| {
             let bytes = match &part {
                 Part::Old(span) if span.len() > longest => {

@@ -72,6 +72,8 @@ fn has_events(query: Option<&str>) -> bool {
 
 /// Returns the model that a path names, and what is asked of it.
 fn place(path: &str) -> Option<(String, String)> {
+    // Most paths have no colon, be it encoded or not.
+    memchr::memchr2(b':', b'%', path.as_bytes())?;
     let path = skip_slashes(path)?;
     let path = VERSIONS.into_iter().find_map(|version| under(path, version)).unwrap_or(path);
     let decoded = String::from_utf8(percent::decode(path)?).ok()?;

@@ -9,7 +9,7 @@ use super::choice::{Choice, Common, Ended, Finishes};
 use super::chunks::Chunks;
 use super::meter::{self, Counts};
 use super::shape::{CallShape, ChoiceShape, set};
-use super::{finish, reasoning};
+use super::{finish, plain, reasoning};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::Source;
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault};
@@ -25,6 +25,17 @@ pub fn answer(
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
+    let plain = plain::answer(header, quirks, show_reasoning, body);
+    plain.map_or_else(|| of_any_form(header, quirks, show_reasoning, body), Ok)
+}
+
+/// Reads a buffered answer, also if it deviates from the standard.
+pub(super) fn of_any_form(
+    header: &AnswerHeader,
+    quirks: &'static Quirks,
+    show_reasoning: bool,
+    body: &[u8],
+) -> Result<Answer, AnswerFault> {
     Chunks::new(header, quirks, show_reasoning).whole_answer(body).map_err(fault)
 }
 

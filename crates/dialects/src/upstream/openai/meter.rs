@@ -9,7 +9,7 @@ use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MOST, Source, Units, Usage, estimate};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
-use crate::wire::json::{Cursor, Span, integer_of, slice};
+use crate::wire::json::{Broken, Cursor, Kind, Span, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// The numbers of a usage object. A missing number is `None`.
@@ -25,6 +25,8 @@ pub(super) struct Counts {
     doubted: Option<&'static str>,
     /// True if each of the first three numbers is there once, and is written as one.
     is_plain: bool,
+    /// True if the details of the prompt are there, where the standard has the cached tokens.
+    has_details: bool,
 }
 
 impl Counts {
@@ -34,15 +36,21 @@ impl Counts {
     }
 
     /// Returns whether the object with these numbers says exactly this usage, so that it may pass
-    /// as it is. An object with cached tokens is not looked at so closely.
+    /// as it is.
     pub(super) fn say(&self, usage: &Usage) -> bool {
-        let numbers = [self.prompt, self.completion, self.total, self.cached.or(Some(0))];
-        self.is_plain && numbers == [usage.prompt, usage.completion, usage.total(), 0].map(Some) && usage.cached == 0
+        let numbers = [self.prompt, self.completion, self.total];
+        let is_right = self.is_plain && numbers == [usage.prompt, usage.completion, usage.total()].map(Some);
+        is_right && (usage.cached == 0 || self.has_details)
     }
 
     /// Reads a usage object. Returns `None` if it is no object, or counts nothing.
     pub(super) fn read(text: &[u8], usage: &Span) -> Option<Self> {
-        let object = slice(text, usage);
+        Self::next(&mut Cursor::new(slice(text, usage))).ok()?
+    }
+
+    /// Reads the usage object that comes next. Returns `None` if it counts nothing.
+    pub(super) fn next(cursor: &mut Cursor<'_>) -> Result<Option<Self>, Broken> {
+        let object = cursor.text();
         let (mut counts, mut doubted) = (Self::default(), None);
         let mut numbers = (0, true);
         let mut number = |value: Span| {
@@ -57,38 +65,35 @@ impl Counts {
             }
             count
         };
-        Cursor::new(object)
-            .object(|cursor, key| {
-                match slice(object, &key) {
-                    br#""prompt_tokens""# => counts.prompt = count("prompt_tokens", number(cursor.value()?)),
-                    br#""completion_tokens""# => {
-                        counts.completion = count("completion_tokens", number(cursor.value()?))
-                    }
-                    br#""total_tokens""# => counts.total = count("total_tokens", number(cursor.value()?)),
-                    // DeepSeek; Mistral; Moonshot
-                    br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
-                        let cached = count("cached_tokens", cursor.value()?);
-                        counts.cached = counts.cached.or(cached);
-                    }
-                    br#""prompt_tokens_details""# => {
-                        cursor.maybe_members(|key, value| match slice(object, &key) {
-                            br#""cached_tokens""# => counts.cached = count("cached_tokens", value).or(counts.cached),
-                            br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
-                            _ => {}
-                        })?;
-                    }
-                    br#""completion_tokens_details""# => {
-                        cursor.maybe_members(|key, value| {
-                            if slice(object, &key) == br#""reasoning_tokens""# {
-                                counts.reasoning = count("reasoning_tokens", value);
-                            }
-                        })?;
-                    }
-                    _ => return cursor.value().map(drop),
+        cursor.object(|cursor, key| {
+            match slice(object, &key) {
+                br#""prompt_tokens""# => counts.prompt = count("prompt_tokens", number(cursor.value()?)),
+                br#""completion_tokens""# => counts.completion = count("completion_tokens", number(cursor.value()?)),
+                br#""total_tokens""# => counts.total = count("total_tokens", number(cursor.value()?)),
+                // DeepSeek; Mistral; Moonshot
+                br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
+                    let cached = count("cached_tokens", cursor.value()?);
+                    counts.cached = counts.cached.or(cached);
                 }
-                Ok(())
-            })
-            .ok()?;
+                br#""prompt_tokens_details""# => {
+                    counts.has_details = cursor.kind()? != Kind::Null;
+                    cursor.maybe_members(|key, value| match slice(object, &key) {
+                        br#""cached_tokens""# => counts.cached = count("cached_tokens", value).or(counts.cached),
+                        br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
+                        _ => {}
+                    })?;
+                }
+                br#""completion_tokens_details""# => {
+                    cursor.maybe_members(|key, value| {
+                        if slice(object, &key) == br#""reasoning_tokens""# {
+                            counts.reasoning = count("reasoning_tokens", value);
+                        }
+                    })?;
+                }
+                _ => return cursor.value().map(drop),
+            }
+            Ok(())
+        })?;
         counts.is_plain = numbers == (3, true);
         // Some servers do not include a part in its whole, and then the sum of both is the count.
         for (whole, part, name) in
@@ -99,9 +104,10 @@ impl Counts {
             }
         }
         if doubted.is_some() {
-            return Some(Self { doubted, ..Self::default() });
+            return Ok(Some(Self { doubted, ..Self::default() }));
         }
-        [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0).then_some(counts)
+        let is_any = [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0);
+        Ok(is_any.then_some(counts))
     }
 
     /// Returns the usage for these numbers. A missing number comes from the total, else from an

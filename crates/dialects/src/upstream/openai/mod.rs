@@ -27,6 +27,7 @@ mod names;
 mod nesting;
 mod parts;
 mod pattern;
+mod plain;
 mod reasoning;
 mod request;
 pub(crate) mod responses;

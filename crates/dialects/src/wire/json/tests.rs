@@ -300,7 +300,7 @@ fn fold(cursor: &mut Cursor<'_>) -> Result<(), Broken> {
 #[test]
 fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
     // Long enough for words, for blocks and for what is left of them.
-    for length in [1, 7, 8, 9, 63, 64, 65, 140, 200, 575, 577, 640, 1_200] {
+    for length in [1, 7, 8, 9, 16, 31, 33, 63, 64, 65, 140, 200, 575, 577, 640, 1_200] {
         for at in (0..length).step_by(1 + length / 20) {
             for byte in 0..=u8::MAX {
                 let mut text = vec![b'#'; length];
@@ -308,6 +308,9 @@ fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
                 let (mut high, ends) = (0, byte < 0x20 || matches!(byte, b'"' | b'\\'));
                 assert_eq!(plain(&text, &mut high), if ends { at } else { length }, "{byte} at {at} of {length}");
                 assert!(ends || (high & HIGH_BITS != 0) == (byte >= 0x80), "{byte} at {at} of {length}");
+                let whole = (length / 16 * 16).min(128);
+                let first = if (ends || byte >= 0x80) && at < whole { at } else { whole };
+                assert_eq!(ascii(&text), first, "{byte} at {at} of {length}");
             }
         }
     }

@@ -84,17 +84,17 @@ pub fn text_len(text: &[u8], string: &Span) -> usize {
 /// `12.0`.
 pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
     let number = slice(text, number);
-    let point = memchr(b'.', number);
-    let (whole, fraction) = number.split_at_checked(point.unwrap_or(number.len()))?;
-    let zeros = fraction.get(1..).unwrap_or_default();
-    let is_whole = zeros.iter().all(|digit| *digit == b'0') && (point.is_none() || !zeros.is_empty());
-    if !is_whole || whole.is_empty() {
-        return None;
-    }
-    whole.iter().try_fold(0u64, |value, byte| {
+    let mut value = 0u64;
+    for (at, byte) in number.iter().enumerate() {
+        if *byte == b'.' {
+            let zeros = number.get(at + 1..).unwrap_or_default();
+            let is_whole = at > 0 && !zeros.is_empty() && zeros.iter().all(|digit| *digit == b'0');
+            return is_whole.then_some(value);
+        }
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
+        value = value.checked_mul(10)?.checked_add(digit)?;
+    }
+    (!number.is_empty()).then_some(value)
 }
 
 /// Returns whether a text is exactly one JSON value.

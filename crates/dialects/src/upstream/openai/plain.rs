@@ -1,0 +1,191 @@
+//! A plain answer is a whole answer that is standard already: nothing of it changes but the model's
+//! name. Most answers are plain. One scan reads them.
+//!
+//! Whatever may have to change, or to be refused, is left to [`answer`](super::answer), which makes
+//! exactly the same of a plain answer.
+
+use super::digits;
+use super::meter::Counts;
+use super::names::{SHORT, STANDARD};
+use super::shape::MAX_CHOICES;
+use crate::neutral::price::ShowCost;
+use crate::neutral::{Answer, AnswerHeader, Flaws};
+use crate::upstream::quirks::Quirks;
+use crate::wire::json::{Broken, Cursor, Kind, Span, put_text, slice};
+
+/// The longest id that is taken for one.
+const MAX_ID: usize = 256;
+/// The most digits of a time. So many fit into 64 bits.
+const MAX_TIME: usize = 19;
+
+/// The reason why a scan ends: the answer is not plain.
+const NOT_PLAIN: Broken = Broken { at: 0, why: "the answer is not plain" };
+
+/// Reads a whole answer, as [`answer`](super::answer::answer) does. Returns `None` if it is not
+/// plain.
+pub(super) fn answer(
+    header: &AnswerHeader,
+    quirks: &'static Quirks,
+    show_reasoning: bool,
+    text: &[u8],
+) -> Option<Answer> {
+    if header.wants_json || header.cost != ShowCost::No {
+        return None;
+    }
+    let (model, counts) = Plain { show_reasoning, ..Plain::default() }.read(text)?;
+    // Counts that say the usage are all there. None of them is estimated from the text.
+    let usage = counts.settle(quirks, header.prompt_bytes, 0);
+    if !counts.say(&usage) {
+        return None;
+    }
+    let mut body = Vec::with_capacity(text.len() + header.model.len() + 2);
+    body.extend_from_slice(slice(text, &(0..model.start)));
+    put_text(&mut body, "", &header.model);
+    body.extend_from_slice(slice(text, &(model.end..text.len())));
+    Some(Answer { body, usage, declined: false, flaws: Flaws::default() })
+}
+
+/// What the scan of a plain answer has met so far.
+#[derive(Default)]
+struct Plain {
+    show_reasoning: bool,
+    met: Met,
+    model: Span,
+    counts: Option<Counts>,
+}
+
+/// The members of an object that were met: one bit for each.
+#[derive(Default)]
+struct Met(u8);
+
+impl Met {
+    /// Notes a member. A plain answer has none twice.
+    fn once(&mut self, member: u8) -> Result<(), Broken> {
+        let is_new = self.0 & member == 0;
+        self.0 |= member;
+        plain_if(is_new)
+    }
+
+    /// Checks that all of these members were met.
+    fn all(&self, members: u8) -> Result<(), Broken> {
+        plain_if(self.0 & members == members)
+    }
+}
+
+impl Plain {
+    /// Reads a plain answer. Returns the place of the model's name, and the counts.
+    fn read(mut self, text: &[u8]) -> Option<(Span, Counts)> {
+        let mut cursor = Cursor::new(text);
+        cursor.object(|cursor, key| self.member(cursor, &key)).ok()?;
+        cursor.end().ok()?;
+        self.met.all(0b11_1111).ok()?;
+        let counts = self.counts.filter(Counts::are_believed)?;
+        Some((self.model, counts))
+    }
+
+    /// Consumes the value of a member of the answer.
+    fn member(&mut self, cursor: &mut Cursor<'_>, key: &Span) -> Result<(), Broken> {
+        let text = cursor.text();
+        match slice(text, key) {
+            br#""id""# => {
+                self.met.once(0b1)?;
+                let id = slice(text, &cursor.value()?);
+                plain_if(id.starts_with(b"\"") && (3..=MAX_ID).contains(&id.len()))
+            }
+            br#""object""# => {
+                self.met.once(0b10)?;
+                is(cursor, &[br#""chat.completion""#])
+            }
+            br#""created""# => {
+                self.met.once(0b100)?;
+                let time = slice(text, &cursor.value()?);
+                plain_if(time.len() <= MAX_TIME && time != b"0" && time.iter().all(u8::is_ascii_digit))
+            }
+            br#""model""# => {
+                self.met.once(0b1000)?;
+                self.model = cursor.value()?;
+                Ok(())
+            }
+            br#""choices""# => {
+                self.met.once(0b1_0000)?;
+                let mut choices = 0;
+                cursor.array(|cursor, place| {
+                    choices += 1;
+                    self.choice(cursor, place)
+                })?;
+                plain_if((1..=MAX_CHOICES).contains(&choices))
+            }
+            br#""usage""# => {
+                self.met.once(0b10_0000)?;
+                self.counts = Counts::next(cursor)?;
+                Ok(())
+            }
+            br#""error""# | br#""x_groq""# => Err(NOT_PLAIN),
+            _ => cursor.value().map(drop),
+        }
+    }
+
+    /// Consumes an entry of `choices`.
+    fn choice(&self, cursor: &mut Cursor<'_>, place: usize) -> Result<(), Broken> {
+        let text = cursor.text();
+        let mut met = Met::default();
+        cursor.object(|cursor, key| match slice(text, &key) {
+            br#""index""# => {
+                met.once(0b1)?;
+                is(cursor, &[&digits(place)])
+            }
+            br#""message""# => {
+                met.once(0b10)?;
+                self.message(cursor)
+            }
+            br#""finish_reason""# => {
+                met.once(0b100)?;
+                is(cursor, &[br#""stop""#, br#""length""#])
+            }
+            br#""logprobs""# => is(cursor, &[b"null"]),
+            br#""delta""# | br#""usage""# | br#""error""# | br#""native_finish_reason""# => Err(NOT_PLAIN),
+            _ => cursor.value().map(drop),
+        })?;
+        met.all(0b111)
+    }
+
+    /// Consumes a message. It has a text, and nothing else that is not empty.
+    fn message(&self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        let text = cursor.text();
+        let mut met = Met::default();
+        cursor.object(|cursor, key| match slice(text, &key) {
+            br#""role""# => {
+                met.once(0b1)?;
+                is(cursor, &[br#""assistant""#])
+            }
+            br#""content""# => {
+                met.once(0b10)?;
+                cursor.string_literal().map(drop)
+            }
+            STANDARD if self.show_reasoning && cursor.kind()? == Kind::String => {
+                met.once(0b100)?;
+                cursor.value().map(drop)
+            }
+            STANDARD | SHORT if self.show_reasoning => is(cursor, &[b"null"]),
+            br#""annotations""# => cursor.value().map(drop),
+            br#""refusal""# | br#""audio""# | br#""function_call""# | br#""tool_calls""# => {
+                is(cursor, &[b"null", b"[]"])
+            }
+            _ => Err(NOT_PLAIN),
+        })?;
+        met.all(0b11)
+    }
+}
+
+/// Consumes a value, which must be one of these.
+fn is(cursor: &mut Cursor<'_>, plain: &[&[u8]]) -> Result<(), Broken> {
+    let value = cursor.value()?;
+    plain_if(plain.contains(&slice(cursor.text(), &value)))
+}
+
+fn plain_if(is_plain: bool) -> Result<(), Broken> {
+    if is_plain { Ok(()) } else { Err(NOT_PLAIN) }
+}
+
+#[cfg(test)]
+mod tests;
