@@ -393,13 +393,17 @@ pub fn seconds_of(wait: Duration) -> u64 {
 /// Removes from an upstream's text what may be a secret: the credential itself, and any long word
 /// that looks like a generated one.
 pub fn scrub(text: &str, secrets: &[&str]) -> String {
-    let mut text = text.to_owned();
+    let mut text = Cow::Borrowed(text);
     for secret in secrets.iter().filter(|s| !s.is_empty()) {
         if memchr::memmem::find(text.as_bytes(), secret.as_bytes()).is_some() {
-            text = text.replace(secret, "[redacted]");
+            text = text.replace(secret, "[redacted]").into();
         }
     }
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
+    let mut words = text.as_bytes().split(|byte| !word(char::from(*byte)));
+    if !words.any(|word| std::str::from_utf8(word).is_ok_and(looks_secret)) {
+        return text.into_owned();
+    }
     let mut out = String::with_capacity(text.len());
     for piece in text.split_inclusive(|c| !word(c)) {
         let (head, between) = piece.split_at(piece.find(|c| !word(c)).unwrap_or(piece.len()));

@@ -118,8 +118,12 @@ impl Rolling {
         let wanted = q.clamp(0.0, 1.0) * total as f64;
         let mut below = 0.0;
         for (index, (a, b)) in self.filling.counts.iter().zip(&self.full.counts).enumerate() {
+            // Most are empty.
+            if (*a, *b) == (0, 0) {
+                continue;
+            }
             let here = f64::from(*a) + f64::from(*b);
-            if here > 0.0 && below + here >= wanted {
+            if below + here >= wanted {
                 let (from, to) = edges(index);
                 return Some(from + (to - from).mul_f64(((wanted - below) / here).clamp(0.0, 1.0)));
             }

@@ -10,7 +10,7 @@ use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange;
 use crate::exchange::producer::{Request, Sent};
-use crate::limits::{KeyScopes, enter, has_room};
+use crate::limits::{Ask, KeyScopes, enter, has_room};
 use crate::live::Snapshot;
 use crate::plan::{self, Ties};
 use bytes::Bytes;
@@ -91,10 +91,9 @@ impl Desk {
         exchange::panic_here(session, "intake");
         let body = &sent.body;
         let model = model(session, record, (&snapshot, key), &mut envelope)?;
-        let headers = &session.req_header().headers;
-        let session_id = checks::session(headers, record.front);
+        let session_id = || checks::session(&session.req_header().headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
-        let conversation = is_sticky.then(|| plan::conversation(session_id, body, &envelope)).flatten();
+        let conversation = is_sticky.then(|| plan::conversation(session_id(), body, &envelope)).flatten();
         let boundary = self.backends.seals.newest(&key.caller.id, body);
         let ties = Ties { conversation, boundary: boundary.as_deref() };
         let plan = plan::plan(&snapshot, key, &model, &envelope, ties)
@@ -116,7 +115,8 @@ impl Desk {
         let bounds = scopes.bounds(key, model.index);
         // The admission takes a place of its own.
         drop(entry);
-        let ask = plan::most(&envelope, &plan, bounds.reserve());
+        // Where nothing is limited, nothing is reserved.
+        let ask = if bounds.is_empty() { Ask::default() } else { plan::most(&envelope, &plan, bounds.reserve()) };
         limits::admit(self.backends.store.as_ref(), record, &bounds, ask, snapshot.generation).await?;
         let meter = record.meter(face.prompt_bytes);
         exchange::panic_here(session, "plan");

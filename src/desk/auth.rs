@@ -6,6 +6,7 @@
 use crate::catalog::{Catalog, Key};
 use crate::conf::config::Server;
 use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -43,11 +44,14 @@ pub fn key<'a>(
 /// Returns the one secret that was sent. Two different secrets count as none.
 fn secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
     let Sent { headers, queried } = sent;
-    let bearer = headers.get_all(http::header::AUTHORIZATION).iter().map(|value| bearer(value.as_bytes()));
-    let others = OTHERS.iter().flat_map(|name| headers.get_all(*name)).map(|value| Some(value.as_bytes().trim_ascii()));
+    // One look at all headers costs less than to look up each name.
+    let headers = headers.iter().filter_map(|(name, value)| match name {
+        &AUTHORIZATION => Some(bearer(value.as_bytes())),
+        name => OTHERS.contains(&name.as_str()).then(|| Some(value.as_bytes().trim_ascii())),
+    });
     let mut found = None;
     let queried = queried.iter().map(|key| Some(key.as_slice()));
-    for secret in bearer.chain(others).chain(queried) {
+    for secret in headers.chain(queried) {
         let secret = secret.filter(|s| !s.is_empty() && s.len() <= LONGEST)?;
         if found.is_some_and(|other| other != secret) {
             return None;

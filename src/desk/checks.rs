@@ -4,9 +4,12 @@
 use crate::base::units::Span;
 use crate::error::{Refusal, What};
 use dialects::front::Front;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 use pingora_proxy::Session;
 use std::time::Duration;
+
+static SESSION: HeaderName = HeaderName::from_static("x-portcullis-session");
+static TIMEOUT: HeaderName = HeaderName::from_static("x-portcullis-timeout");
 
 /// Refuses a target, or headers together with the target, that have more bytes than this.
 pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
@@ -73,15 +76,14 @@ pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
 
 /// Returns the caller's own name for the conversation. An empty name is none.
 pub fn session<'h>(headers: &'h HeaderMap, front: &Front) -> Option<&'h [u8]> {
-    let names = std::iter::once("x-portcullis-session").chain(front.heard.sessions.iter().copied());
-    let mut sessions = names.filter_map(|name| headers.get(name)).map(|value| value.as_bytes());
+    let others = front.heard.sessions.iter().filter_map(|name| headers.get(*name));
+    let mut sessions = headers.get(&SESSION).into_iter().chain(others).map(|value| value.as_bytes());
     sessions.find(|session| !session.is_empty())
 }
 
 /// Returns the longest time for all attempts together, as the caller says.
 pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
-    const NAME: &str = "x-portcullis-timeout";
-    let mut values = headers.get_all(NAME).iter();
+    let mut values = headers.get_all(&TIMEOUT).iter();
     let (Some(value), another) = (values.next(), values.next()) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
     let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -90,8 +92,8 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
         .filter(|span| !span.is_zero() && another.is_none());
     span.map(Some).ok_or_else(|| {
         let message = format!(
-            "The header `{NAME}` must be sent once, with a number of seconds or a time such as 1500ms or 30s, more than 0."
+            "The header `{TIMEOUT}` must be sent once, with a number of seconds or a time such as 1500ms or 30s, more than 0."
         );
-        Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(NAME)
+        Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(TIMEOUT.as_str())
     })
 }

@@ -18,7 +18,7 @@ use crate::limits::{Left, Past, Reservation, Spent};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::settled::{Incoming, Settled};
-use dialects::front::Front;
+use dialects::front::{Front, STANDARD};
 use dialects::usage::{Source, Usage};
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,7 +77,7 @@ impl Record {
             books,
             began: Instant::now(),
             is_exchange: true,
-            front: Front::of("", None, &|_| false),
+            front: STANDARD,
             facts: Settled {
                 began_at: calendar::now(),
                 request: Incoming { door: "none", ..Incoming::default() },

@@ -4,13 +4,15 @@
 //! `Err(())` means that the caller cannot be written to any more. Nothing must be written after it.
 
 use super::record::Record;
+use super::request_id::X_REQUEST_ID;
 use crate::base::alarm::Alarm;
 use crate::conf::config::Server;
 use crate::drain::{Drain, Phase};
 use crate::error::{Outcome, Refusal, What};
 use bytes::Bytes;
-use http::header::{self, HeaderValue};
-use http::{Method, Version};
+use http::header::{self, HeaderMap, HeaderValue, IntoHeaderName};
+use http::response::Parts;
+use http::{Method, Response, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora_proxy::Session;
 use std::pin::pin;
@@ -25,6 +27,9 @@ const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 const SLICE: usize = 64 * 1024;
 /// The time that a write may still take after running exchanges are cut.
 const LAST_WRITE: Duration = Duration::from_millis(100);
+
+/// The room for the headers of an answer, Pingora's two included.
+const USUAL_HEADERS: usize = 12;
 
 /// The headers that a page of an allowed origin may read.
 const EXPOSED: &str = "x-request-id, request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, \
@@ -64,7 +69,7 @@ impl Reply<'_> {
     /// Writes a whole answer in JSON.
     pub async fn answer(&mut self, body: Bytes, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        notes.add_to(&mut head)?;
+        notes.add_to(&mut head.headers)?;
         self.record.facts.times.first_byte = Some(self.record.began.elapsed());
         self.whole(head, "application/json", body).await
     }
@@ -78,15 +83,15 @@ impl Reply<'_> {
     /// Writes the answer to a preflight. The rest of CORS is in every head.
     pub async fn preflight(&mut self, methods: &'static str) -> Result<(), ()> {
         let mut head = self.head(204)?;
-        insert(&mut head, "access-control-allow-methods", methods)?;
+        insert(&mut head.headers, "access-control-allow-methods", methods)?;
         // A page of an allowed origin may send any header: SDKs for browsers have headers of their
         // own (OpenAI's a dozen `x-stainless-…`).
         let wanted = self.session.req_header().headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
         let wanted = wanted.and_then(|wanted| wanted.to_str().ok());
         let usual = "authorization, content-type, x-request-id";
-        insert(&mut head, "access-control-allow-headers", wanted.unwrap_or(usual))?;
-        insert(&mut head, "access-control-max-age", "600")?;
-        self.cors(&mut head)?;
+        insert(&mut head.headers, "access-control-allow-headers", wanted.unwrap_or(usual))?;
+        insert(&mut head.headers, "access-control-max-age", "600")?;
+        self.cors(&mut head.headers)?;
         self.write_head(head).await?;
         self.record.end(Outcome::Ok);
         Ok(())
@@ -99,9 +104,9 @@ impl Reply<'_> {
             return Err(());
         }
         let mut head = self.head(refusal.status(self.record.front))?;
-        notes.add_to(&mut head)?;
+        notes.add_to(&mut head.headers)?;
         for (name, value) in refusal.headers(self.record.front) {
-            insert(&mut head, name, &value)?;
+            insert(&mut head.headers, name, &value)?;
         }
         if refusal.what == What::Internal {
             // Nobody knows what else a panic of ours left behind on this connection.
@@ -121,13 +126,13 @@ impl Reply<'_> {
         let mut head = self.head(200)?;
         let usual = || HeaderValue::from_static(self.record.front.around.content_type);
         let kind = notes.content_type.clone().unwrap_or_else(usual);
-        head.insert_header(header::CONTENT_TYPE, kind).map_err(drop)?;
-        insert(&mut head, "cache-control", "no-cache, no-transform")?;
-        insert(&mut head, "x-accel-buffering", "no")?;
-        notes.add_to(&mut head)?;
-        self.cors(&mut head)?;
+        head.headers.insert(header::CONTENT_TYPE, kind);
+        insert(&mut head.headers, "cache-control", "no-cache, no-transform")?;
+        insert(&mut head.headers, "x-accel-buffering", "no")?;
+        notes.add_to(&mut head.headers)?;
+        self.cors(&mut head.headers)?;
         match self.session.req_header().version {
-            Version::HTTP_11 => insert(&mut head, "transfer-encoding", "chunked")?,
+            Version::HTTP_11 => insert(&mut head.headers, "transfer-encoding", "chunked")?,
             // HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
             Version::HTTP_10 | Version::HTTP_09 => self.session.set_keepalive(None),
             _ => {}
@@ -154,10 +159,10 @@ impl Reply<'_> {
     }
 
     /// Writes a whole answer, which ends the exchange.
-    async fn whole(&mut self, mut head: ResponseHeader, kind: &'static str, body: Bytes) -> Result<(), ()> {
-        insert(&mut head, "content-type", kind)?;
-        head.insert_header(header::CONTENT_LENGTH, body.len()).map_err(drop)?;
-        self.cors(&mut head)?;
+    async fn whole(&mut self, mut head: Parts, kind: &'static str, body: Bytes) -> Result<(), ()> {
+        head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        head.headers.insert(header::CONTENT_LENGTH, body.len().into());
+        self.cors(&mut head.headers)?;
         self.write_head(head).await?;
         if self.session.req_header().method != Method::HEAD {
             self.write(body, true).await?;
@@ -167,33 +172,34 @@ impl Reply<'_> {
         Ok(())
     }
 
-    /// Begins a head.
-    fn head(&mut self, status: u16) -> Result<ResponseHeader, ()> {
+    /// Begins a head. Pingora's own type, which it becomes when it is written, would read each name
+    /// from its bytes.
+    fn head(&mut self, status: u16) -> Result<Parts, ()> {
         self.record.facts.answer.status = status;
-        // Names are in lower case already, except those that Pingora writes in its own way. To keep
-        // the case of each name would need a second map.
-        let mut head = ResponseHeader::build_no_case(status, Some(16)).map_err(drop)?;
-        head.set_version(self.session.req_header().version);
-        insert(&mut head, "x-request-id", &self.record.facts.request.id)?;
+        let (mut head, ()) = Response::new(()).into_parts();
+        head.status = StatusCode::from_u16(status).map_err(drop)?;
+        head.version = self.session.req_header().version;
+        head.headers = HeaderMap::with_capacity(USUAL_HEADERS);
+        insert(&mut head.headers, &X_REQUEST_ID, &self.record.facts.request.id)?;
         if let Some(name) = self.record.front.errors.id_header {
-            insert(&mut head, name, &self.record.facts.request.id)?;
+            insert(&mut head.headers, name, &self.record.facts.request.id)?;
         }
         for (name, value) in self.record.left.headers() {
-            insert(&mut head, name, &value)?;
+            insert(&mut head.headers, name, &value)?;
         }
         Ok(head)
     }
 
-    async fn write_head(&mut self, head: ResponseHeader) -> Result<(), ()> {
+    async fn write_head(&mut self, head: Parts) -> Result<(), ()> {
         // Keep-alive is decided again with every head, since a drain may have begun meanwhile.
         if self.drain.phase() > Phase::Serving {
             self.session.set_keepalive(None);
         }
-        let write = self.session.as_downstream_mut().write_response_header(Box::new(head));
+        let write = self.session.as_downstream_mut().write_response_header(Box::new(ResponseHeader::from(head)));
         guard(self.settings.timeouts.client_write, self.drain, write).await
     }
 
-    fn cors(&self, head: &mut ResponseHeader) -> Result<(), ()> {
+    fn cors(&self, head: &mut HeaderMap) -> Result<(), ()> {
         let allowed = &self.settings.cors;
         if allowed.is_empty() {
             return Ok(());
@@ -209,7 +215,7 @@ impl Reply<'_> {
 }
 
 impl Notes {
-    fn add_to(&self, head: &mut ResponseHeader) -> Result<(), ()> {
+    fn add_to(&self, head: &mut HeaderMap) -> Result<(), ()> {
         let Notes { model, attempts, timing, dropped, estimated, content_type: _ } = self;
         for (name, value) in [
             ("x-portcullis-model", model.as_deref()),
@@ -226,9 +232,10 @@ impl Notes {
     }
 }
 
-fn insert(head: &mut ResponseHeader, name: &'static str, value: &str) -> Result<(), ()> {
+fn insert(head: &mut HeaderMap, name: impl IntoHeaderName, value: &str) -> Result<(), ()> {
     let value = HeaderValue::from_str(value).map_err(drop)?;
-    head.insert_header(name, value).map_err(drop)
+    head.insert(name, value);
+    Ok(())
 }
 
 /// Bounds one write by its deadline, and by the end of the drain.

@@ -2,11 +2,14 @@
 //! show it.
 
 use crate::base::secret::cut_keys;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
+
+/// The header in which callers send an id, and get the request's.
+pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Returns the caller's own id of a request, or makes one.
 pub fn of(headers: &HeaderMap) -> String {
-    headers.get("x-request-id").and_then(|value| callers(value.as_bytes())).unwrap_or_else(make)
+    headers.get(&X_REQUEST_ID).and_then(|value| callers(value.as_bytes())).unwrap_or_else(make)
 }
 
 /// Makes an id. Such ids sort by time.

@@ -300,7 +300,7 @@ impl Opening<'_> {
 
 /// Returns the first of some deadlines, and the failure that it causes.
 fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Instant, Failure) {
-    let first = deadlines.into_iter().flatten().min_by_key(|(due, _)| *due);
+    let first = deadlines.into_iter().flatten().reduce(|one, other| if other.0 < one.0 { other } else { one });
     first.unwrap_or_else(|| (Instant::now(), Failure::TotalTimeout))
 }
 
