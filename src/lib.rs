@@ -83,6 +83,7 @@
 //! | [`base::calendar`] | days and months of UTC, and times as texts |
 //! | [`base::lock`] | a mutex that a panic does not close |
 //! | [`base::memory`] | the budget of what all requests together may hold in memory |
+//! | [`base::pool`] | memory of a thread for bytes that come and go |
 //! | [`base::problem`] | an error in the operator's files: file, line, cause, fix; no secrets |
 //! | [`base::secret`] | a text that cannot be printed |
 //! | [`base::spool`] | large bodies, in files without a name |

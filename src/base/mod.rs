@@ -5,6 +5,7 @@ pub mod alarm;
 pub mod calendar;
 pub mod lock;
 pub mod memory;
+pub mod pool;
 pub mod problem;
 pub mod secret;
 pub mod spool;

@@ -5,6 +5,8 @@
 //! half-way, it closes its HTTP/1 connection, or resets its HTTP/2 stream. Only
 //! [`Attempt::finish`], after a whole answer, keeps the connection for the next request.
 
+use super::headers::AnswerHeaders;
+use super::http1::{AnswerReader, HeadFault};
 use super::outgoing::Outgoing;
 use super::upload::Slice;
 use super::upstream::{Connection, Upstream};
@@ -19,7 +21,6 @@ use dialects::{Dialect, ErrorHead};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use pingora::protocols::Stream;
-use pingora::protocols::http::v1::client::HttpSession as Http1;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
 use pingora::{BError, ErrorType, RetryType};
 use std::collections::VecDeque;
@@ -41,8 +42,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const ERROR_BODY: usize = 64 * 1024;
 /// The longest time for which an error body is read.
 const ERROR_PATIENCE: Duration = Duration::from_secs(5);
-/// The most informational heads before an answer.
-const INFORMATIONAL: usize = 8;
 
 /// One try at one account.
 pub struct Attempt {
@@ -61,7 +60,7 @@ pub struct Attempt {
 }
 
 enum Wire {
-    Http1(Box<Http1>),
+    Http1(AnswerReader),
     Http2(Box<Http2>),
     Demo(Demo),
     Spent,
@@ -80,7 +79,7 @@ struct Demo {
 
 /// A piece of the answer's body.
 pub enum Chunk<'a> {
-    /// The piece is in Pingora's buffer.
+    /// The piece is in the reader's buffer.
     Borrowed(&'a [u8]),
     /// The piece has memory of its own.
     Owned(Bytes),
@@ -161,7 +160,7 @@ impl Attempt {
             let slice = slice.read().await?;
             written = in_time(outgoing, alarm, pin!(put(&mut stream, &slice))).await;
         }
-        self.wire = Wire::Http1(Box::new(Http1::new(stream)));
+        self.wire = Wire::Http1(AnswerReader::new(stream));
         self.wrote(written, alarm).await
     }
 
@@ -205,7 +204,7 @@ impl Attempt {
     }
 
     /// Returns the answer's status and headers.
-    pub async fn head(&mut self) -> Result<(StatusCode, &HeaderMap), Failure> {
+    pub async fn head(&mut self) -> Result<(StatusCode, AnswerHeaders<'_>), Failure> {
         if self.response().is_none()
             && let Err(failure) = self.read_head().await
         {
@@ -214,33 +213,26 @@ impl Attempt {
         self.response().ok_or(Failure::Reset)
     }
 
-    fn response(&self) -> Option<(StatusCode, &HeaderMap)> {
-        match &self.wire {
-            Wire::Http1(session) => {
-                session.resp_header().filter(|h| !h.status.is_informational()).map(|h| (h.status, &h.headers))
-            }
-            Wire::Http2(wire) => wire.response_header().map(|h| (h.status, &h.headers)),
-            Wire::Demo(demo) => Some((demo.status, &demo.headers)),
-            Wire::Spent => None,
-        }
+    fn response(&self) -> Option<(StatusCode, AnswerHeaders<'_>)> {
+        let (status, headers) = match &self.wire {
+            Wire::Http1(answer) => return answer.head().map(|head| (head.status, AnswerHeaders::Http1(head))),
+            Wire::Http2(wire) => wire.response_header().map(|h| (h.status, &h.headers))?,
+            Wire::Demo(demo) => (demo.status, &demo.headers),
+            Wire::Spent => return None,
+        };
+        Some((status, AnswerHeaders::Map(headers)))
     }
 
     async fn read_head(&mut self) -> Result<(), Failure> {
         match &mut self.wire {
-            Wire::Http1(session) => {
-                for _ in 0..=INFORMATIONAL {
-                    if let Err(error) = session.read_response().await {
-                        // If an answer has begun, the upstream has looked at the request.
-                        self.reused &= error.context.as_ref().is_some_and(|c| c.as_str().ends_with("already read: 0"));
-                        return Err(failure_of(&error));
-                    }
-                    if session.get_status().is_some_and(|s| !s.is_informational()) {
-                        return Ok(());
-                    }
-                    self.reused = false;
+            Wire::Http1(answer) => answer.read_head().await.map_err(|fault| {
+                // If an answer has begun, the upstream has looked at the request.
+                self.reused &= !answer.has_begun();
+                match fault {
+                    HeadFault::Cut => Failure::Reset,
+                    HeadFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
                 }
-                Err(Failure::Nonsense("too many informational (1xx) responses".to_owned()))
-            }
+            }),
             Wire::Http2(wire) => wire.read_response_header().await.map_err(|e| {
                 self.turned_away = true;
                 if is_unread(&e) {
@@ -264,13 +256,8 @@ impl Attempt {
     /// future, and takes a piece only in the poll that returns it.
     pub async fn read(&mut self) -> Result<Option<Chunk<'_>>, Failure> {
         match &mut self.wire {
-            // Pingora 0.9.1, `BodyReader::read_body`: each framing (length, chunks, end of file,
-            // trailers) awaits at one place only. That is a `read_buf` of tokio's, which has read
-            // nothing if it is dropped. Before that place, a dropped future has only changed state
-            // that is kept: an emptied buffer, whose bytes were returned before, or a part of a
-            // chunk's head, together with the state that says so.
-            Wire::Http1(session) => {
-                session.read_body_ref().await.map(|bytes| bytes.map(Chunk::Borrowed)).map_err(|_| Failure::Cut)
+            Wire::Http1(answer) => {
+                answer.read().await.map(|bytes| bytes.map(Chunk::Borrowed)).map_err(|_| Failure::Cut)
             }
             // Pingora 0.9.1, `Http2Session::read_response_body`: it awaits only `RecvStream::data`
             // of h2, a `poll_fn` without state of its own; the connection's task holds the frames.
@@ -303,7 +290,7 @@ impl Attempt {
     pub async fn refused(mut self, dialect: &Dialect, front: &Front, total: Instant, alarm: &mut Alarm) -> Failure {
         let error_type = dialect.protocol.error_type;
         let Some((status, headers)) = self.response() else { return Failure::Reset };
-        let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+        let text = |name: &str| headers.text(name);
         let (seen, retry_after) = (status.as_u16(), quota::retry_after(text, SystemTime::now()));
         let content_type = text("content-type").map(str::to_owned);
         let error_type = error_type.and_then(text).map(str::to_owned);
@@ -333,20 +320,18 @@ impl Attempt {
 
     /// Keeps the connection after a whole answer, if it can be used again.
     pub async fn finish(mut self) {
-        if let Wire::Http1(mut session) = std::mem::replace(&mut self.wire, Wire::Spent)
+        if let Wire::Http1(answer) = std::mem::replace(&mut self.wire, Wire::Spent)
             && self.whole_request
+            && let Some(stream) = answer.finish().await
         {
-            session.respect_keepalive();
-            if let Some(stream) = session.reuse().await {
-                self.place.state.http1.put(stream, self.place.account.fingerprint);
-            }
+            self.place.state.http1.put(stream, self.place.account.fingerprint);
         }
     }
 
     /// Returns whether all of the body was read.
     pub fn is_done(&mut self) -> bool {
         match &mut self.wire {
-            Wire::Http1(session) => session.is_body_done(),
+            Wire::Http1(answer) => answer.is_done(),
             Wire::Http2(wire) => wire.response_finished(),
             Wire::Demo(demo) => demo.pieces.is_empty() && !demo.breaks,
             Wire::Spent => true,

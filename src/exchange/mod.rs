@@ -13,6 +13,8 @@ pub mod backends;
 pub mod choose;
 pub mod count;
 pub mod credential;
+pub mod headers;
+pub mod http1;
 pub mod lists;
 pub mod outgoing;
 pub mod producer;

@@ -10,6 +10,8 @@
 // The targets name it so.
 extern crate self as libfuzzer_sys;
 
+#[path = "../../fuzz/fuzz_targets/answers.rs"]
+mod answers;
 #[path = "../../fuzz/fuzz_targets/dialects.rs"]
 mod dialects;
 #[path = "../../fuzz/fuzz_targets/envelope.rs"]
@@ -18,6 +20,7 @@ mod envelope;
 mod forms;
 #[path = "../../fuzz/fuzz_targets/frames.rs"]
 mod frames;
+mod framings;
 #[path = "../../fuzz/fuzz_targets/ledger.rs"]
 mod ledger;
 #[path = "../../fuzz/fuzz_targets/normaliser.rs"]
@@ -135,6 +138,11 @@ fn mutated(input: &[u8], others: &[Vec<u8>], dice: &mut fastrand::Rng) -> Vec<u8
 }
 
 #[test]
+fn answers_hold() {
+    check("answers", answers::run);
+}
+
+#[test]
 fn dialects_hold() {
     check("dialects", dialects::run);
 }
@@ -188,6 +196,7 @@ fn every_target_is_here() {
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
         .collect();
     names.sort();
-    let ours = ["dialects", "envelope", "forms", "frames", "ledger", "normaliser", "requests", "sse", "yaml"];
+    let ours =
+        ["answers", "dialects", "envelope", "forms", "frames", "ledger", "normaliser", "requests", "sse", "yaml"];
     assert_eq!(names, ours.map(|name| format!("{name}.rs")));
 }

@@ -15,6 +15,8 @@ const PURE: &[&str] = &[
     "src/account/strategy.rs",
     "src/account/window.rs",
     "src/exchange/choose.rs",
+    "src/exchange/http1/chunks.rs",
+    "src/exchange/http1/head.rs",
     "src/conf/price",
     "src/conf/price.rs",
     "src/limits/tally.rs",

@@ -2,20 +2,11 @@
 //! small answer leave together. It has memory only while something waits in it: an idle connection
 //! or stream holds none. Pingora's own buffer of a connection is as large, and stays.
 
-use std::cell::RefCell;
+use crate::base::pool::{self, SIZE};
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
-
-/// The most that waits. A write that is larger goes straight to the connection.
-const SIZE: usize = 16 * 1024;
-/// The most pieces of memory that a thread keeps for its connections.
-const KEPT: usize = 16;
-
-thread_local! {
-    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-}
 
 /// What waits to be written.
 #[derive(Default)]
@@ -43,8 +34,7 @@ impl Outbox {
             }
         }
         if self.waiting.capacity() == 0 {
-            let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-            self.waiting = free.unwrap_or_else(|| Vec::with_capacity(SIZE));
+            self.waiting = pool::take();
         }
         parts.iter().for_each(|part| self.waiting.extend_from_slice(part));
         Poll::Ready(Ok(length))
@@ -73,19 +63,7 @@ impl Outbox {
 
     fn give_back(&mut self) {
         self.written = 0;
-        let mut memory = std::mem::take(&mut self.waiting);
-        memory.clear();
-        if memory.capacity() == 0 {
-            return;
-        }
-        // At the end of the thread there is no place for it, and it is freed.
-        FREE.try_with(|free| {
-            let mut free = free.borrow_mut();
-            if free.len() < KEPT {
-                free.push(memory);
-            }
-        })
-        .ok();
+        pool::give_back(std::mem::take(&mut self.waiting));
     }
 }
 

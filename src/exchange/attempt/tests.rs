@@ -48,7 +48,7 @@ pub(in crate::exchange) async fn answered(over: Over, pieces: Vec<Paced>) -> Att
         Over::Length | Over::Chunked | Over::Closed => {
             let (ours, theirs) = duplex(64 * 1024);
             tokio::spawn(serve_http1(theirs, over, pieces));
-            Wire::Http1(Box::new(Http1::new(Box::new(ours))))
+            Wire::Http1(AnswerReader::new(Box::new(ours)))
         }
     };
     attempt.read_head().await.expect("a head");

@@ -23,7 +23,7 @@ use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
 use dialects::{AnswerFault, AnswerHeader, Flaws, Framing, Outbound, Recipient, Stream};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
@@ -103,18 +103,18 @@ impl Opening<'_> {
         let mut attempt = self.ask(&mut alarm).await?;
         let copied = self.said.copied;
         (self.said.body, self.upload) = (Vec::new(), None);
-        let (status, headers) = attempt.head().await?;
-        let kind = ContentKind::of(headers);
         let front = self.request.envelope.front;
-        let content_type = headers.get(header::CONTENT_TYPE).filter(|_| front.gives_bytes()).cloned();
-        let compressed =
-            headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let (status, headers) = attempt.head().await?;
+        let kind = headers.get("content-type");
+        let content_type = kind.filter(|_| front.gives_bytes()).and_then(|kind| HeaderValue::from_bytes(kind).ok());
+        let kind = ContentKind::of(kind);
+        let compressed = headers.get("content-encoding").is_some_and(|e| !e.eq_ignore_ascii_case(b"identity"));
         let dialect = self.candidate.dialect();
-        let upstream_id =
-            dialect.protocol.request_ids.iter().find_map(|name| headers.get(*name)).and_then(|v| v.to_str().ok());
+        let upstream_id = dialect.protocol.request_ids.iter().find(|name| headers.get(name).is_some());
+        let upstream_id = upstream_id.and_then(|name| headers.text(name));
         self.progress.lock().id = upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets()));
-        if headers.keys().any(|name| name.as_str().contains("ratelimit"))
-            && let Some(headroom) = quota::headroom(|name| headers.get(name)?.to_str().ok(), SystemTime::now())
+        if headers.have_quotas()
+            && let Some(headroom) = quota::headroom(|name| headers.text(name), SystemTime::now())
         {
             self.candidate.track.learn(headroom);
         }
@@ -330,9 +330,9 @@ impl ContentKind {
         !matches!(self, ContentKind::Other(name) if stream || name == "text/html")
     }
 
-    fn of(headers: &HeaderMap) -> ContentKind {
-        let Some(value) = headers.get(header::CONTENT_TYPE) else { return ContentKind::Json };
-        let name = value.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    fn of(content_type: Option<&[u8]>) -> ContentKind {
+        let Some(value) = content_type else { return ContentKind::Json };
+        let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         if let Some(framing) = Framing::of(&name) {
             return ContentKind::Stream(framing);
         }

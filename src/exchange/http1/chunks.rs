@@ -1,0 +1,130 @@
+//! Reads a body that comes in chunks, however it is cut into reads. Pure.
+//!
+//! This is stricter than Pingora 0.9.1, which takes a line without a number for the end of the
+//! body, and a bare line feed for a part of a chunk's extension. It limits the line before a chunk
+//! only if the line comes in several reads.
+
+use std::ops::Range;
+
+/// The most bytes of the line before a chunk.
+const LINE: usize = 8 * 1024;
+/// The most bytes after the last chunk.
+const TRAILERS: usize = 64 * 1024;
+/// The most digits of a chunk's size.
+const DIGITS: usize = 16;
+/// The largest size of a chunk: what is larger is absurd.
+const LARGEST: u64 = u64::MAX >> 1;
+
+/// The reading of a body in chunks.
+#[derive(Debug, Default)]
+pub(super) struct ChunkReader {
+    at: ChunkPlace,
+    /// The bytes of the chunk that are still to come.
+    left: u64,
+    /// The bytes of the present line, or of everything after the last chunk.
+    line: usize,
+}
+
+/// The place in the body, by what is expected there.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum ChunkPlace {
+    /// The first digit of a chunk's size.
+    #[default]
+    Size,
+    /// More digits of it.
+    Digits,
+    /// The end of its line, or an extension.
+    Gap,
+    /// The rest of an extension, which is ignored.
+    Extension,
+    /// The line feed of its line.
+    SizeEnd,
+    /// The chunk's bytes.
+    Data,
+    /// The carriage return after them.
+    DataEnd,
+    /// The line feed after them.
+    DataFeed,
+    /// The first byte of a line after the last chunk.
+    TrailerStart,
+    /// The rest of such a line.
+    Trailer,
+    /// The line feed of such a line.
+    TrailerFeed,
+    /// The line feed of the empty line, which is the last byte.
+    LastFeed,
+    /// Nothing: the body is over.
+    End,
+}
+
+/// The error for chunks that are not written as they must be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BrokenChunk;
+
+impl ChunkReader {
+    /// Returns whether the body is over.
+    pub(super) fn is_done(&self) -> bool {
+        self.at == ChunkPlace::End
+    }
+
+    /// Returns the place of the next bytes of the body in what has come. What stands before them is
+    /// not needed any more. If the place is empty, the body is over there, or more must come.
+    pub(super) fn next(&mut self, bytes: &[u8]) -> Result<Range<usize>, BrokenChunk> {
+        let mut read = 0;
+        while let Some(byte) = bytes.get(read).filter(|_| self.at != ChunkPlace::End) {
+            if self.at == ChunkPlace::Data {
+                let came = bytes.len() - read;
+                let taken = usize::try_from(self.left).map_or(came, |left| left.min(came));
+                self.left -= taken as u64;
+                if self.left == 0 {
+                    self.at = ChunkPlace::DataEnd;
+                }
+                return Ok(read..read + taken);
+            }
+            self.at = self.step(*byte)?;
+            read += 1;
+        }
+        Ok(read..read)
+    }
+
+    /// Takes in a byte that is not of the body, and returns the next place.
+    fn step(&mut self, byte: u8) -> Result<ChunkPlace, BrokenChunk> {
+        self.line += 1;
+        let is_last = matches!(
+            self.at,
+            ChunkPlace::TrailerStart | ChunkPlace::Trailer | ChunkPlace::TrailerFeed | ChunkPlace::LastFeed
+        );
+        if self.line > if is_last { TRAILERS } else { LINE } {
+            return Err(BrokenChunk);
+        }
+        match (self.at, byte) {
+            (ChunkPlace::Size | ChunkPlace::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if self.line <= DIGITS => {
+                let digit = char::from(byte).to_digit(16).unwrap_or_default();
+                self.left = (self.left << 4) | u64::from(digit);
+                if self.left > LARGEST {
+                    return Err(BrokenChunk);
+                }
+                Ok(ChunkPlace::Digits)
+            }
+            (ChunkPlace::Digits | ChunkPlace::Gap, b'\t' | b' ') => Ok(ChunkPlace::Gap),
+            (ChunkPlace::Digits | ChunkPlace::Gap, b';') => Ok(ChunkPlace::Extension),
+            (ChunkPlace::Digits | ChunkPlace::Gap | ChunkPlace::Extension, b'\r') => Ok(ChunkPlace::SizeEnd),
+            (ChunkPlace::Extension, other) if other != b'\n' => Ok(ChunkPlace::Extension),
+            (ChunkPlace::SizeEnd, b'\n') => {
+                self.line = 0;
+                Ok(if self.left == 0 { ChunkPlace::TrailerStart } else { ChunkPlace::Data })
+            }
+            (ChunkPlace::DataEnd, b'\r') => Ok(ChunkPlace::DataFeed),
+            (ChunkPlace::DataFeed, b'\n') => {
+                self.line = 0;
+                Ok(ChunkPlace::Size)
+            }
+            (ChunkPlace::TrailerStart, b'\r') => Ok(ChunkPlace::LastFeed),
+            (ChunkPlace::Trailer, b'\r') => Ok(ChunkPlace::TrailerFeed),
+            (ChunkPlace::TrailerStart | ChunkPlace::Trailer, other) if other != b'\n' => Ok(ChunkPlace::Trailer),
+            (ChunkPlace::TrailerFeed, b'\n') => Ok(ChunkPlace::TrailerStart),
+            (ChunkPlace::LastFeed, b'\n') => Ok(ChunkPlace::End),
+            _ => Err(BrokenChunk),
+        }
+    }
+}
