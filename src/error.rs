@@ -395,7 +395,7 @@ pub fn seconds_of(wait: Duration) -> u64 {
 pub fn scrub(text: &str, secrets: &[&str]) -> String {
     let mut text = Cow::Borrowed(text);
     for secret in secrets.iter().filter(|s| !s.is_empty()) {
-        if memchr::memmem::find(text.as_bytes(), secret.as_bytes()).is_some() {
+        if secret.len() <= text.len() && memchr::memmem::find(text.as_bytes(), secret.as_bytes()).is_some() {
             text = text.replace(secret, "[redacted]").into();
         }
     }

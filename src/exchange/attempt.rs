@@ -122,7 +122,7 @@ impl Attempt {
             whole_request: false,
             turned_away: false,
             connected: began.elapsed(),
-            sent: Instant::now(),
+            sent: began,
         };
         match connection {
             Connection::Http1(stream) => attempt.send_http1(stream, outgoing, alarm).await?,
@@ -133,9 +133,9 @@ impl Attempt {
                 let down = || Failure::Unreachable("this model of the demo is always down".to_owned());
                 attempt.wire = Wire::Demo(reply.ok_or_else(down)?.into());
                 attempt.whole_request = true;
+                attempt.sent = Instant::now();
             }
         }
-        attempt.sent = Instant::now();
         Ok(attempt)
     }
 
@@ -322,9 +322,12 @@ impl Attempt {
     pub async fn finish(mut self) {
         if let Wire::Http1(answer) = std::mem::replace(&mut self.wire, Wire::Spent)
             && self.whole_request
-            && let Some(stream) = answer.finish().await
         {
-            self.place.state.http1.put(stream, self.place.account.fingerprint);
+            match answer.finish() {
+                Ok(stream) => self.place.state.http1.put(stream, self.place.account.fingerprint),
+                // If the other side is gone, it needs no farewell.
+                Err(mut stream) => drop(stream.shutdown().await),
+            }
         }
     }
 

@@ -94,19 +94,21 @@ impl AnswerReader {
     /// it is ready: the next one reads on.
     pub async fn read_head(&mut self) -> Result<(), HeadFault> {
         while self.head.is_none() {
-            match AnswerHead::read(self.buffer.bytes()) {
-                Ok(Some((head, length))) => {
+            let came = self.buffer.bytes();
+            if !came.is_empty() {
+                let read = AnswerHead::read(came).map_err(|_| HeadFault::Nonsense("no HTTP response"))?;
+                if let Some((head, length)) = read {
                     self.buffer.take(length);
                     self.note(head)?;
+                    continue;
                 }
-                Ok(None) if self.buffer.bytes().len() >= LARGEST => {
+                if came.len() >= LARGEST {
                     return Err(HeadFault::Nonsense("a response head that is too long"));
                 }
-                Ok(None) => match self.fill().await {
-                    Ok(1..) => self.has_begun = true,
-                    Ok(0) | Err(_) => return Err(HeadFault::Cut),
-                },
-                Err(_) => return Err(HeadFault::Nonsense("no HTTP response")),
+            }
+            match self.fill().await {
+                Ok(1..) => self.has_begun = true,
+                Ok(0) | Err(_) => return Err(HeadFault::Cut),
             }
         }
         Ok(())
@@ -186,14 +188,11 @@ impl AnswerReader {
     }
 
     /// Returns the connection if another request may follow on it: the answer was whole, nothing
-    /// came after it, and the upstream keeps the connection, too. If not, the connection is closed.
-    pub async fn finish(mut self) -> Option<Stream> {
+    /// came after it, and the upstream keeps the connection, too. If not, the connection is the
+    /// error, and must be closed.
+    pub fn finish(self) -> Result<Stream, Stream> {
         let keeps = self.head.as_ref().is_some_and(|head| head.keeps);
-        if keeps && self.is_done() && self.buffer.bytes().is_empty() {
-            return Some(self.stream);
-        }
-        self.stream.shutdown().await;
-        None
+        if keeps && self.is_done() && self.buffer.bytes().is_empty() { Ok(self.stream) } else { Err(self.stream) }
     }
 
     async fn fill(&mut self) -> std::io::Result<usize> {

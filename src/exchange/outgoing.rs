@@ -45,14 +45,15 @@ impl Outgoing<'_> {
         self.upload.map_or(body, |upload| upload.length(body))
     }
 
-    /// Returns the body in slices of at most `longest` bytes.
-    pub(super) fn slices(&self, longest: usize) -> impl Iterator<Item = Slice<'_>> {
+    /// Returns the body in slices of at most `longest` bytes. They are boxed: few bodies are so
+    /// large, and this would be most of the memory of each attempt.
+    pub(super) fn slices(&self, longest: usize) -> Box<dyn Iterator<Item = Slice<'_>> + Send + '_> {
         let plain = self.body.iter().filter(|_| self.upload.is_none());
         let plain = plain.flat_map(move |part| {
             (0..part.len()).step_by(longest).map(move |at| part.slice(at..part.len().min(at + longest)))
         });
         let form = self.upload.into_iter().flat_map(move |upload| upload.slices(self.body, longest));
-        plain.map(Slice::Here).chain(form)
+        Box::new(plain.map(Slice::Here).chain(form))
     }
 
     /// Returns the content type, if it is another one than the account's.

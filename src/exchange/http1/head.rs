@@ -74,9 +74,10 @@ impl AnswerHead {
 
     fn push(&mut self, field: &Header<'_>) {
         let name = self.text.len();
-        self.text.extend(field.name.bytes().map(|byte| byte.to_ascii_lowercase()));
+        self.text.extend_from_slice(field.name.as_bytes());
+        self.text.get_mut(name..).unwrap_or_default().make_ascii_lowercase();
         let value = self.text.len();
-        if memchr::memchr2(b'\r', b'\n', field.value).is_none() {
+        if memchr::memchr(b'\n', field.value).is_none() {
             self.text.extend_from_slice(field.value);
         } else {
             // The value goes on over several lines. They count as one, with spaces between.

@@ -121,7 +121,9 @@ impl Opening<'_> {
         if status != StatusCode::OK {
             // An attempt that was refused is not charged for.
             self.progress.lock().sent = false;
-            return Err(attempt.refused(dialect, self.request.envelope.front, total, &mut alarm).await.into());
+            // The future is boxed, since it is rare.
+            let refused = Box::pin(attempt.refused(dialect, self.request.envelope.front, total, &mut alarm));
+            return Err(refused.await.into());
         }
         if compressed {
             return Err(
