@@ -13,7 +13,9 @@
 //! are dropped and counted: neither a full disk nor a broken file may stop the traffic.
 
 mod book;
+mod columns;
 mod cut;
+mod insert;
 mod life;
 mod past;
 pub mod read;

@@ -81,6 +81,7 @@
 //! | [`base::address`] | ranges of IP addresses, as an operator writes them |
 //! | [`base::alarm`] | one timer for many deadlines |
 //! | [`base::calendar`] | days and months of UTC, and times as texts |
+//! | [`base::hash`] | a quick hash for names of the catalog |
 //! | [`base::lock`] | a mutex that a panic does not close |
 //! | [`base::memory`] | the budget of what all requests together may hold in memory |
 //! | [`base::pool`] | memory of a thread for bytes that come and go |

@@ -18,11 +18,12 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use std::borrow::Cow;
 use std::hash::Hash;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use labels::{
-    AttemptLabels, DoorLabels, ExchangeLabels, NameLabels, SidesLabels, TokensLabels, UnpricedLabels, WordLabels,
+    AttemptLabels, DoorLabels, ExchangeLabels, Name, NameLabels, SidesLabels, TokensLabels, UnpricedLabels, WordLabels,
 };
 
 /// All metrics, in the order in which `/metrics` shows them.
@@ -49,6 +50,23 @@ struct ExchangeMetrics {
     attempts: Family<AttemptLabels, Counter>,
     estimated: Family<DoorLabels, Counter>,
     losses: Family<(NameLabels<2>, WordLabels<1>), Counter>,
+    /// The series of exchanges that have the same names and outcome. `/metrics` does not show it.
+    bound: Family<ExchangeLabels, BoundSeries>,
+}
+
+/// The series that an exchange adds to. They are looked up once, and not by each exchange.
+#[derive(Default)]
+struct BoundSeries {
+    requests: OnceLock<Counter>,
+    seconds: OnceLock<Histogram>,
+    first_byte: OnceLock<Histogram>,
+    own: OnceLock<Histogram>,
+    /// One for each kind of tokens.
+    tokens: [OnceLock<Counter>; 5],
+    cost: OnceLock<Counter<f64, AtomicU64>>,
+    unpriced: OnceLock<Counter>,
+    /// The attempts of the account that answered.
+    answered: OnceLock<Counter>,
 }
 
 /// The state of the accounts when `/metrics` is read.
@@ -143,6 +161,7 @@ impl Default for Metrics {
             attempts: add(r, "attempts", "Attempts at upstream accounts by how they ended"),
             estimated: add(r, "usage_estimated", "Exchanges whose tokens had to be estimated"),
             losses: add(r, "dropped_params", "Fields of requests that the upstream's format cannot express"),
+            bound: Family::default(),
         };
         let accounts = AccountMetrics {
             in_flight: add(r, "in_flight", "Requests in flight at an account"),
@@ -228,6 +247,8 @@ impl ExchangeMetrics {
         self.attempts.clear();
         self.estimated.clear();
         self.losses.clear();
+        // This is last: what is bound from now on is bound to new series.
+        self.bound.clear();
     }
 }
 
@@ -238,33 +259,40 @@ impl Metrics {
         let Metrics { exchanges, models, .. } = self;
         let (model, account) = (request.pattern.as_ref().or(request.model.as_ref()).cloned(), &served.account);
         let sides = SidesLabels { model: model.clone(), account: account.clone(), caller: sender.caller.clone() };
-        let door = DoorLabels { door: request.door, model: model.clone() };
-        exchanges.seconds.get_or_create(&door).observe(total.as_secs_f64());
-        exchanges.own.get_or_create(&door).observe(times.own.as_secs_f64());
+        let labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
+        let bound = exchanges.bound.get_or_create(&labels);
+        let sides = || labels.sides.clone();
+        let door = || DoorLabels { door: request.door, model: model.clone() };
+        let of_door = |family: &Histograms<DoorLabels>| family.get_or_create_owned(&door());
+        bound.requests.get_or_init(|| exchanges.requests.get_or_create_owned(&labels)).inc();
+        bound.seconds.get_or_init(|| of_door(&exchanges.seconds)).observe(total.as_secs_f64());
+        bound.own.get_or_init(|| of_door(&exchanges.own)).observe(times.own.as_secs_f64());
         if let Some(first_byte) = times.first_byte {
-            exchanges.first_byte.get_or_create(&door).observe(first_byte.as_secs_f64());
+            bound.first_byte.get_or_init(|| of_door(&exchanges.first_byte)).observe(first_byte.as_secs_f64());
         }
         let target = |account| [("model", model.clone()), ("account", account)];
         let usage = &spending.usage;
-        for (kind, count) in [
+        let kinds = [
             ("prompt", usage.prompt),
             ("completion", usage.completion),
             ("cached", usage.cached),
             ("cache_write", usage.cache_write),
             ("reasoning", usage.reasoning),
-        ] {
+        ];
+        for ((kind, count), bound) in kinds.into_iter().zip(&bound.tokens) {
             if count > 0 {
-                exchanges.tokens.get_or_create(&TokensLabels { sides: sides.clone(), kind }).inc_by(count);
+                let labels = || TokensLabels { sides: sides(), kind };
+                bound.get_or_init(|| exchanges.tokens.get_or_create_owned(&labels())).inc_by(count);
             }
         }
         match spending.cost {
             Some(Usd(0)) => {}
             Some(cost) => {
-                exchanges.cost.get_or_create(&sides).inc_by(cost.dollars());
+                bound.cost.get_or_init(|| exchanges.cost.get_or_create_owned(&sides())).inc_by(cost.dollars());
             }
             None if usage.source != Source::None => {
-                let labels = UnpricedLabels { model: model.clone(), account: account.clone() };
-                exchanges.unpriced.get_or_create(&labels).inc();
+                let labels = || UnpricedLabels { model: model.clone(), account: account.clone() };
+                bound.unpriced.get_or_init(|| exchanges.unpriced.get_or_create_owned(&labels())).inc();
             }
             None => {}
         }
@@ -273,7 +301,7 @@ impl Metrics {
             exchanges.limited.get_or_create(&([("caller", sender.caller.clone())], words)).inc();
         }
         if usage.source == Source::Estimated {
-            exchanges.estimated.get_or_create(&door).inc();
+            exchanges.estimated.get_or_create(&door()).inc();
         }
         for name in served.losses.names() {
             // A field that only the caller knows is not used as a label.
@@ -281,14 +309,21 @@ impl Metrics {
             exchanges.losses.get_or_create(&(target(account.clone()), [("param", param)])).inc();
         }
         for tried in &attempts.trail {
-            let account = Some(tried.account.clone());
-            exchanges
-                .attempts
-                .get_or_create(&AttemptLabels { account: account.clone(), outcome: tried.outcome })
-                .inc_by(tried.times.into());
+            let tries = |account: &Name| {
+                exchanges
+                    .attempts
+                    .get_or_create_owned(&AttemptLabels { account: account.clone(), outcome: tried.outcome })
+            };
+            let count = u64::from(tried.times);
+            if tried.outcome == "ok" && account.as_ref() == Some(&tried.account) {
+                bound.answered.get_or_init(|| tries(account)).inc_by(count);
+            } else {
+                tries(&Some(tried.account.clone())).inc_by(count);
+            }
             for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
                 if let Some(count) = count.filter(|count| *count > 0) {
-                    models.unused.get_or_create(&(target(account.clone()), [("kind", kind)])).inc_by(count);
+                    let labels = (target(Some(tried.account.clone())), [("kind", kind)]);
+                    models.unused.get_or_create(&labels).inc_by(count);
                 }
             }
         }
@@ -302,8 +337,6 @@ impl Metrics {
         if attempts.not_retried == Some("budget") {
             models.spared.get_or_create(&[("model", model.clone())]).inc();
         }
-        let labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
-        exchanges.requests.get_or_create(&labels).inc();
     }
 
     /// Returns the metrics that the store adds to. Without a store, `/metrics` does not show them.
@@ -344,3 +377,6 @@ impl Metrics {
         text
     }
 }
+
+#[cfg(test)]
+mod tests;

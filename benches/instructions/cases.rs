@@ -12,6 +12,8 @@ use super::{counted, total};
 
 /// A function that only the thread that serves callers runs.
 const SERVES: &str = "HttpProxy<SV,C>::process_request";
+/// A function that only the ledger's thread runs.
+const WRITES: &str = "writer::Writer::run";
 /// The pause before each exchange; before each chunk it is a quarter.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The chunks of a stream.
@@ -159,11 +161,7 @@ impl Case {
             let mut command = counted(folder, &program)?;
             command.arg("rows").arg(folder).arg(times.to_string()).stderr(Stdio::null());
             let status = command.status().map_err(|e| e.to_string())?;
-            return if status.success() {
-                total(folder, "sqlite3_step")
-            } else {
-                Err("the rows are not written".to_owned())
-            };
+            return if status.success() { total(folder, WRITES) } else { Err("the rows are not written".to_owned()) };
         }
         let mut gateway = Gateway::start(folder)?;
         // Everything that is made once is made by this, and it uses the limit up.

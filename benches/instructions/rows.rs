@@ -19,9 +19,10 @@ pub fn write(arguments: &[String]) -> Result<(), String> {
     let path = Path::new(folder).join("ledger.sqlite");
     let ledger = Ledger::open(&config::Ledger { enabled: true, path, retention: Duration::from_secs(90 * 86_400) });
     let today = start_of(day_of(now()));
+    let callers = ["one", "two", "three", "four", "five"].map(row);
     // Each portion is written in one transaction, since it does not wait for more.
-    for number in 0..rows {
-        ledger.write(row(today, number));
+    for (number, row) in (0..rows).zip(callers.iter().cycle()) {
+        ledger.write(once(row, today + number, number));
         while number % PORTION == PORTION - 1 && ledger.status().waiting > 0 {
             ledger.flush();
         }
@@ -30,23 +31,33 @@ pub fn write(arguments: &[String]) -> Result<(), String> {
     if told.rows == rows { Ok(()) } else { Err(format!("not all is written: {told:?}")) }
 }
 
-fn row(today: u64, number: u64) -> Row {
+/// Returns the row of an exchange. What differs between exchanges differs here, too.
+fn once(row: &Row, at: u64, number: u64) -> Row {
+    let usage = Usage { prompt: 48 + number % 101, completion: 34 + number % 97, ..row.usage };
     Row {
-        at: today + number,
+        at,
         request_id: format!("01a1fc21-16ef-7125-9927-{number:012x}"),
+        usage,
+        cost: Some(Usd(150 * usage.prompt + 600 * usage.completion)),
+        total_ms: 1_200 + number % 89,
+        first_byte_ms: Some(300 + number % 83),
+        ..row.clone()
+    }
+}
+
+/// Makes what a caller's rows have in common. They share its names, as they share the catalog's.
+fn row(caller: &str) -> Row {
+    Row {
         door: "chat".into(),
-        caller: "free".into(),
-        key: "free/one".into(),
+        caller: caller.into(),
+        key: format!("{caller}/key").into(),
         model: "chat".into(),
         account: Some("openai".into()),
         upstream_model: Some("gpt-4o-mini".into()),
-        usage: Usage { prompt: 48, completion: 34, source: Source::Reported, ..Usage::default() },
-        cost: Some(Usd(27_600)),
+        usage: Usage { source: Source::Reported, ..Usage::default() },
         outcome: "ok",
         attempts: 1,
         status: 200,
-        total_ms: 1_200,
-        first_byte_ms: Some(300),
         ..Row::default()
     }
 }

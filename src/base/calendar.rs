@@ -3,7 +3,7 @@
 //!
 //! Moments are milliseconds of Unix time. Only [`now`] reads a clock.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// A day, in milliseconds.
 pub const DAY: u64 = 86_400_000;
@@ -38,30 +38,29 @@ pub fn date(day: u64) -> String {
 
 /// Writes a moment as RFC 3339.
 pub fn time(ms: u64) -> String {
-    // A later year has more than four digits.
-    const LAST: u64 = 253_402_300_799_999;
-    rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(ms.min(LAST)))
+    String::from_utf8_lossy(&stamp(ms)).into_owned()
 }
 
 /// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. Of a later year than 9999 the
-/// last four digits are written.
+/// last moment of that year is written.
 pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let Date { year, month, day } = Date::of(since.as_secs() / DAY_SECONDS);
-    let rest = since.as_secs() % DAY_SECONDS;
-    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    let millis = u64::from(since.subsec_millis());
-    let parts = [(4, year), (7, month), (10, day), (13, hours), (16, minutes), (19, seconds), (23, millis)];
-    let mut start = 0;
-    for (end, mut number) in parts {
-        for place in text.get_mut(start..end).into_iter().flatten().rev() {
-            *place = b'0' + u8::try_from(number % 10).unwrap_or_default();
-            number /= 10;
-        }
-        start = end + 1;
-    }
-    String::from_utf8_lossy(&text).into_owned()
+    self::time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Writes a moment as RFC 3339, in ASCII.
+pub fn stamp(ms: u64) -> [u8; 24] {
+    // A later year has more than four digits.
+    const LAST: u64 = 253_402_300_799_999;
+    let digit = |number: u64| b'0' + u8::try_from(number % 10).unwrap_or_default();
+    let two = |number: u64| [digit(number / 10), digit(number)];
+    let ms = ms.min(LAST);
+    let Date { year, month, day } = Date::of(day_of(ms));
+    let seconds = ms % DAY / 1_000;
+    let ([c1, c2], [y1, y2], [m1, m2], [d1, d2]) = (two(year / 100), two(year), two(month), two(day));
+    let ([h1, h2], [i1, i2], [s1, s2]) = (two(seconds / 3_600), two(seconds / 60 % 60), two(seconds % 60));
+    let (f1, [f2, f3]) = (digit(ms / 100), two(ms));
+    [c1, c2, y1, y2, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', i1, i2, b':', s1, s2, b'.', f1, f2, f3, b'Z']
 }
 
 /// Returns the moment that the clock shows.
@@ -184,6 +183,7 @@ fn length_of(year: u64, month: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn days_and_months() {

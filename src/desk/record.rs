@@ -115,7 +115,8 @@ impl Record {
         } else {
             &refusal.message
         };
-        self.facts.answer.error.get_or_insert_with(|| shown.chars().take(200).collect());
+        let end = shown.char_indices().nth(200).map_or(shown.len(), |(end, _)| end);
+        self.facts.answer.error.get_or_insert_with(|| shown.get(..end).unwrap_or_default().to_owned());
     }
 
     /// Notes that the caller's limits have admitted the exchange.

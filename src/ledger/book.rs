@@ -2,10 +2,11 @@
 //! one transaction each. It knows no thread and no clock.
 
 use super::Row;
+use super::columns::{MOST, number};
+use super::insert::insert;
 use super::sink::Batch;
 use super::sums::sums_of;
-use crate::conf::price::Usd;
-use rusqlite::types::{Null, ToSqlOutput};
+use rusqlite::types::ToSqlOutput;
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter,
 };
@@ -25,8 +26,6 @@ pub(super) const WITH_UNITS: i64 = 3;
 const APPLICATION: i64 = 0x5043_756c;
 /// The longest time to wait for another program that locks the file.
 const BUSY: Duration = Duration::from_secs(2);
-/// The largest sum of money that is written: SQLite can still add two of them.
-const MOST: i64 = 1 << 62;
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -59,14 +58,6 @@ const TABLES: &str = "
         characters INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (process, number)) WITHOUT ROWID;
 ";
-
-/// The columns that rows and running exchanges share, in the order of [`values`].
-pub(super) const COLUMNS: &str =
-    "at, request_id, caller, key, model, account, upstream_model, prompt, completion, cached, cache_write,
-    reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, door, images,
-    audio_ms, characters";
-/// The placeholders for those columns and two more.
-pub(super) const VALUES: &str = "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)";
 
 // SQLite makes a float of a sum that is too large. So `min` takes the smaller of two numbers, which
 // is always a whole one. Only money can be so large, with prices that somebody wrote: an answer has
@@ -241,16 +232,11 @@ pub(super) fn add<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,
     mut uses: HashMap<&'r str, u64>,
 ) -> rusqlite::Result<()> {
-    let insert = format!("INSERT INTO exchange ({COLUMNS}, outcome, first_byte_ms) {VALUES}");
-    let mut insert = transaction.prepare_cached(&insert)?;
-    for row in rows.clone() {
-        let more = [row.outcome.into(), optional(row.first_byte_ms)];
-        insert.execute(params_from_iter(values(row).into_iter().chain(more)))?;
-        let last = uses.entry(&row.key).or_default();
-        *last = row.at.max(*last);
-    }
+    insert(transaction, rows.clone())?;
     let mut sum = transaction.prepare_cached(SUMS)?;
-    for (key, sums) in sums_of(rows) {
+    for (key, (sums, at)) in sums_of(rows) {
+        let last = uses.entry(key.key).or_default();
+        *last = at.max(*last);
         let names = [key.caller, key.key, key.model, key.account, key.upstream_model, key.outcome];
         let values = [number(key.day).into()].into_iter().chain(names.map(ToSqlOutput::from));
         let values = values.chain(sums.0.map(|sum| number(sum).into())).chain([MOST.into()]);
@@ -261,40 +247,6 @@ pub(super) fn add<'r>(
         used.execute(params![key, number(at)])?;
     }
     Ok(())
-}
-
-/// Returns the values of [`COLUMNS`].
-pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 24] {
-    [
-        number(row.at).into(),
-        row.request_id.as_str().into(),
-        row.caller.as_ref().into(),
-        row.key.as_ref().into(),
-        row.model.as_ref().into(),
-        row.account.as_deref().unwrap_or("").into(),
-        row.upstream_model.as_deref().unwrap_or("").into(),
-        number(row.usage.prompt).into(),
-        number(row.usage.completion).into(),
-        number(row.usage.cached).into(),
-        number(row.usage.cache_write).into(),
-        number(row.usage.reasoning).into(),
-        row.usage.source.name().into(),
-        optional(row.cost.map(|Usd(cost)| cost)),
-        number(row.unused_tokens).into(),
-        optional(row.unused_cost.map(|Usd(cost)| cost)),
-        row.attempts.into(),
-        row.stream.into(),
-        row.status.into(),
-        number(row.total_ms).into(),
-        row.door.as_ref().into(),
-        row.usage.units.images.into(),
-        row.usage.units.millis.into(),
-        row.usage.units.characters.into(),
-    ]
-}
-
-fn optional(value: Option<u64>) -> ToSqlOutput<'static> {
-    value.map_or_else(|| Null.into(), |value| number(value).into())
 }
 
 /// Notes the moment or day from which on nothing is deleted, in the same transaction that deletes.
@@ -371,9 +323,4 @@ fn is_ours(connection: &Connection) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::new("it is a database of another program; write another file as `ledger.path` in server.yaml"))
-}
-
-/// Returns a number as SQLite stores it. Only sums of money can be so large that they are cut.
-pub(super) fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(MOST).min(MOST)
 }

@@ -5,7 +5,8 @@
 //! both: each step is one transaction. Sums are those of rows only.
 
 use super::Row;
-use super::book::{self, Book, COLUMNS, Fault, VALUES, number, values};
+use super::book::{self, Book, Fault};
+use super::columns::{COLUMNS, PLACES, optional, text, values};
 use super::life::{self, Dead};
 use super::past::take_out;
 use super::read::whole;
@@ -14,6 +15,7 @@ use crate::conf::price::Usd;
 use crate::limits::Past;
 use dialects::usage::{Source, Units, Usage};
 use rusqlite::params_from_iter;
+use rusqlite::types::ToSqlOutput;
 use std::collections::{HashMap, HashSet};
 
 /// The outcome of exchanges whose process died. Exchanges that a process cuts when it ends have the
@@ -25,10 +27,12 @@ impl Book {
     pub(super) fn write_running(&mut self, process: &str, running: &[(u64, Row)]) -> Result<(), Fault> {
         let transaction = self.transaction()?;
         {
-            let mut write = transaction.prepare_cached(&format!("INSERT OR REPLACE INTO running {VALUES}"))?;
+            let mut write = transaction.prepare_cached(&format!("INSERT OR REPLACE INTO running VALUES {PLACES}"))?;
             for (run, row) in running {
-                let run = [process.into(), number(*run).into()];
-                write.execute(params_from_iter(run.into_iter().chain(values(row))))?;
+                let run = [text(process), optional(Some(*run))];
+                let values = COLUMNS.into_iter().zip(values(row)).filter(|(column, _)| is_known(column));
+                let values = run.into_iter().chain(values.map(|(_, value)| value));
+                write.execute(params_from_iter(values.map(ToSqlOutput::Borrowed)))?;
             }
         }
         Ok(transaction.commit()?)
@@ -54,7 +58,8 @@ impl Book {
         if !dead.is_empty() {
             let transaction = self.transaction()?;
             for (name, _) in &dead {
-                let of_process = format!("SELECT {COLUMNS} FROM running WHERE process = ?1");
+                let columns: Vec<&str> = COLUMNS.into_iter().filter(|column| is_known(column)).collect();
+                let of_process = format!("SELECT {} FROM running WHERE process = ?1", columns.join(", "));
                 let mut of_process = transaction.prepare_cached(&of_process)?;
                 for row in of_process.query_map([name], row)? {
                     rows.push(row?);
@@ -97,7 +102,12 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     past.retain(|past| past.requests > 0);
 }
 
-/// Reads a row of [`COLUMNS`].
+/// Returns whether running exchanges have a column.
+fn is_known(column: &str) -> bool {
+    !matches!(column, "outcome" | "first_byte_ms")
+}
+
+/// Reads the row of a running exchange.
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let text = |column: usize| row.get::<_, String>(column);
     let name = |column: usize| text(column).map(|name| Some(name).filter(|name| !name.is_empty()).map(Into::into));

@@ -1,6 +1,6 @@
 //! The past is what was spent this month, with which limits begin. It is read from the file.
 
-use super::book::number;
+use super::columns::number;
 use super::read::{Range, Reader, Table, View, unreadable, whole};
 use super::sums::Column;
 use crate::base::calendar::{day_of, month_of, start_of};

@@ -1,7 +1,8 @@
 //! A `Reader` reads the ledger's file, whether or not another process writes it. Nothing here
 //! changes the file.
 
-use super::book::{self, Fault, number};
+use super::book::{self, Fault};
+use super::columns::number;
 use super::sums::{COLUMNS, SumKey, Sums};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use std::collections::{BTreeSet, HashMap};

@@ -7,6 +7,7 @@ use crate::error::Outcome;
 use crate::limits::Past;
 use crate::settled::{Incoming, Sender, Settled, Unused, millis};
 use dialects::usage::Usage;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One settled exchange that was admitted.
@@ -17,7 +18,7 @@ pub struct Row {
     /// The request's id, as in the access line.
     pub request_id: String,
     /// The name of the door.
-    pub door: Arc<str>,
+    pub door: Cow<'static, str>,
     /// The caller.
     pub caller: Arc<str>,
     /// The caller's key.

@@ -3,12 +3,14 @@
 
 use super::Row;
 use crate::base::calendar::day_of;
+use crate::base::hash;
 use dialects::usage::Source;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::ops::Index;
 
 /// The facts that the rows of a sum have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SumKey<'a> {
     pub(super) day: u64,
     pub(super) caller: &'a str,
@@ -20,6 +22,13 @@ pub(super) struct SumKey<'a> {
     pub(super) outcome: &'a str,
     /// Empty in sums of days: they do not have it.
     pub(super) door: &'a str,
+}
+
+impl Hash for SumKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // These differ more often than the others.
+        hash::texts([self.key, self.model, self.account, self.outcome], state);
+    }
 }
 
 /// The numbers that are summed, in the order of the columns in the file.
@@ -108,9 +117,9 @@ impl Sums {
     }
 }
 
-/// Sums rows by all facts that they can be grouped by.
-pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey<'a>, Sums> {
-    let mut sums: HashMap<SumKey<'a>, Sums> = HashMap::new();
+/// Sums rows by all facts that they can be grouped by. Also returns the last time of each group.
+pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey<'a>, (Sums, u64)> {
+    let mut sums: HashMap<SumKey<'a>, (Sums, u64)> = HashMap::new();
     for row in rows {
         let key = SumKey {
             day: day_of(row.at),
@@ -122,7 +131,9 @@ pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey
             outcome: row.outcome,
             door: "",
         };
-        sums.entry(key).or_default().add(&Sums::of(row));
+        let (sum, last) = sums.entry(key).or_default();
+        sum.add(&Sums::of(row));
+        *last = row.at.max(*last);
     }
     sums
 }

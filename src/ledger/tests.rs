@@ -738,4 +738,5 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
 }
 
 mod cut;
+mod insert;
 mod seeds;

@@ -3,6 +3,7 @@
 //! quickly: they come from the catalog and from our own enums, so nobody can make them collide. The
 //! others are lists of names and values.
 
+use crate::base::hash;
 use prometheus_client::encoding::EncodeLabelSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -65,42 +66,30 @@ impl SidesLabels {
 
 impl Hash for SidesLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        sum(self.values(), state);
+        hash::texts(self.values(), state);
     }
 }
 
 impl Hash for ExchangeLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        sum(self.sides.values().into_iter().chain([self.door, self.outcome]), state);
+        hash::texts(self.sides.values().into_iter().chain([self.door, self.outcome]), state);
     }
 }
 
 impl Hash for TokensLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        sum(self.sides.values().into_iter().chain([self.kind]), state);
+        hash::texts(self.sides.values().into_iter().chain([self.kind]), state);
     }
 }
 
 impl Hash for AttemptLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        sum([self.account.as_deref().unwrap_or_default(), self.outcome], state);
+        hash::texts([self.account.as_deref().unwrap_or_default(), self.outcome], state);
     }
 }
 
 impl Hash for DoorLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        sum([self.model.as_deref().unwrap_or_default(), self.door], state);
+        hash::texts([self.model.as_deref().unwrap_or_default(), self.door], state);
     }
-}
-
-/// Gives one number for all values to the hasher, as rustc's own tables do it.
-fn sum<'v>(values: impl IntoIterator<Item = &'v str>, state: &mut impl Hasher) {
-    const FACTOR: u64 = 0x517C_C1B7_2722_0A95;
-    let add = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(FACTOR);
-    let sum = values.into_iter().fold(0, |sum, value| {
-        let (words, rest) = value.as_bytes().as_chunks();
-        let sum = words.iter().fold(sum, |sum, word| add(sum, u64::from_le_bytes(*word)));
-        add(sum, rest.iter().fold(value.len() as u64, |word, byte| word << 8 | u64::from(*byte)))
-    });
-    state.write_u64(sum);
 }

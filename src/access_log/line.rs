@@ -1,0 +1,193 @@
+//! The line of an exchange in JSON. Every exchange writes one, so it is written straight into its
+//! bytes: the keys with their commas are constants, and numbers and texts take no detour.
+
+use crate::base::calendar::stamp;
+use crate::conf::price::Usd;
+use crate::settled::{Settled, Tried, micros, millis};
+use dialects::wire::json::escape_into;
+use std::io::Write;
+use std::net::IpAddr;
+
+/// Writes the line. Its field names are a contract: other programs parse them.
+pub(super) fn json(settled: &Settled) -> Vec<u8> {
+    // Most lines are shorter.
+    const LINE: usize = 1024;
+    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = settled;
+    let mut line = Line(Vec::with_capacity(LINE));
+    line.put(r#"{"time":""#);
+    line.0.extend_from_slice(&stamp(*began_at));
+    line.text(r#"","request_id":"#, &request.id);
+    line.or_null(r#","caller":"#, sender.caller.as_deref(), Line::text);
+    line.or_null(r#","key":"#, sender.key.as_deref(), Line::text);
+    line.or_null(r#","address":"#, sender.address, Line::address);
+    line.word(r#","door":""#, request.door);
+    line.text(r#","method":"#, &request.method);
+    line.text(r#","path":"#, &request.path);
+    line.optional(r#","session":"#, request.session.as_deref(), Line::text);
+    line.or_null(r#","model":"#, request.model.as_deref(), Line::text);
+    line.or_null(r#","account":"#, served.account.as_deref(), Line::text);
+    line.or_null(r#","upstream_model":"#, served.upstream_model.as_deref(), Line::text);
+    line.put(if request.stream { r#","stream":true"# } else { r#","stream":false"# });
+    line.number(r#","status":"#, answer.status.into());
+    line.word(r#","outcome":""#, outcome.name());
+    line.put(r#","attempts":["#);
+    if let [first, rest @ ..] = &*attempts.trail {
+        line.tried(r#"{"account":"#, first);
+        rest.iter().for_each(|tried| line.tried(r#",{"account":"#, tried));
+    }
+    line.or_null(r#"],"first_byte_ms":"#, times.first_byte.map(millis), Line::number);
+    line.number(r#","total_ms":"#, millis(*total));
+    line.number(r#","own_us":"#, micros(times.own));
+    line.or_null(r#","auth_us":"#, times.auth.map(micros), Line::number);
+    line.or_null(r#","plan_us":"#, times.plan.map(micros), Line::number);
+    let queued = Some(times.queued).filter(|queued| !queued.is_zero());
+    line.optional(r#","queued_ms":"#, queued.map(millis), Line::number);
+    line.optional(r#","not_retried":"#, attempts.not_retried, Line::text);
+    let (usage, units) = (&spending.usage, spending.usage.units);
+    line.number(r#","prompt_tokens":"#, usage.prompt);
+    line.number(r#","completion_tokens":"#, usage.completion);
+    line.number(r#","cached_tokens":"#, usage.cached);
+    line.some(r#","images":"#, units.images);
+    line.some(r#","audio_ms":"#, units.millis);
+    line.some(r#","characters":"#, units.characters);
+    line.word(r#","usage":""#, usage.source.name());
+    line.or_null(r#","cost_usd":"#, spending.cost, Line::usd);
+    if let Some((level, kind)) = spending.limited {
+        line.word(r#","limited_by":""#, level.name());
+        line.0.pop();
+        line.word(" ", kind.name());
+    }
+    line.number(r#","bytes_in":"#, request.bytes);
+    line.number(r#","bytes_out":"#, answer.bytes);
+    line.or_null(r#","upstream_request_id":"#, served.upstream_request_id.as_deref(), Line::text);
+    line.put(if attempts.maybe_billed { r#","maybe_billed":true"# } else { r#","maybe_billed":false"# });
+    if let [first, rest @ ..] = served.losses.names() {
+        line.text(r#","dropped":["#, first);
+        rest.iter().for_each(|name| line.text(",", name));
+        line.put("]");
+    }
+    line.some(r#","broken_calls":"#, served.flaws.broken_calls);
+    if served.flaws.not_json {
+        line.put(r#","not_json":true"#);
+    }
+    line.optional(r#","error":"#, answer.error.as_deref(), Line::text);
+    line.put("}");
+    line.0
+}
+
+/// A line while it is written. Each value comes with the text before it, which is one of ours.
+struct Line(Vec<u8>);
+
+impl Line {
+    #[inline]
+    fn put(&mut self, ours: &'static str) {
+        self.0.extend_from_slice(ours.as_bytes());
+    }
+
+    /// Writes one of our own words, in which nothing needs an escape. Its first quote is part of
+    /// what is before it.
+    #[inline]
+    fn word(&mut self, before: &'static str, word: &'static str) {
+        self.put(before);
+        self.put(word);
+        self.0.push(b'"');
+    }
+
+    #[inline]
+    fn text(&mut self, before: &'static str, text: &str) {
+        let is_plain = |plain, byte: &u8| plain & (*byte >= 0x20) & (*byte != b'"') & (*byte != b'\\');
+        self.put(before);
+        self.0.push(b'"');
+        if text.as_bytes().iter().fold(true, is_plain) {
+            self.0.extend_from_slice(text.as_bytes());
+        } else {
+            escape_into(text, &mut self.0);
+        }
+        self.0.push(b'"');
+    }
+
+    #[inline]
+    fn number(&mut self, before: &'static str, number: u64) {
+        const DIGITS: usize = 20;
+        self.put(before);
+        let mut digits = [b'0'; DIGITS];
+        let (mut rest, mut first) = (number, DIGITS);
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+            (rest, first) = (rest / 10, first - 1);
+            if rest == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(digits.get(first..).unwrap_or_default());
+    }
+
+    /// Writes a number, unless it is zero.
+    fn some(&mut self, before: &'static str, number: u32) {
+        self.optional(before, Some(number.into()).filter(|number| *number > 0), Line::number);
+    }
+
+    /// Writes an amount, always with a decimal point or an exponent.
+    fn usd(&mut self, before: &'static str, cost: Usd) {
+        self.put(before);
+        // A float that is finite can always be written to a buffer.
+        let _written = serde_json::to_writer(&mut self.0, &cost);
+    }
+
+    fn address(&mut self, before: &'static str, address: IpAddr) {
+        match address {
+            IpAddr::V4(four) => {
+                let [a, b, c, d] = four.octets().map(u64::from);
+                self.put(before);
+                self.number("\"", a);
+                [b, c, d].into_iter().for_each(|part| self.number(".", part));
+            }
+            IpAddr::V6(six) => {
+                self.put(before);
+                // Anything can be written to a buffer.
+                let _written = write!(self.0, "\"{six}");
+            }
+        }
+        self.0.push(b'"');
+    }
+
+    fn optional<T>(&mut self, before: &'static str, value: Option<T>, write: impl FnOnce(&mut Line, &'static str, T)) {
+        if let Some(value) = value {
+            write(self, before, value);
+        }
+    }
+
+    #[inline]
+    fn or_null<T>(&mut self, before: &'static str, value: Option<T>, write: impl FnOnce(&mut Line, &'static str, T)) {
+        match value {
+            Some(value) => write(self, before, value),
+            None => {
+                self.put(before);
+                self.put("null");
+            }
+        }
+    }
+
+    /// Writes one attempt.
+    fn tried(&mut self, before: &'static str, tried: &Tried) {
+        self.text(before, &tried.account);
+        self.text(r#","model":"#, &tried.model);
+        self.optional(r#","endpoint":"#, tried.endpoint, Line::text);
+        self.word(r#","outcome":""#, tried.outcome);
+        self.number(r#","ms":"#, tried.ms);
+        self.optional(r#","status":"#, tried.status.map(u64::from), Line::number);
+        self.optional(r#","times":"#, Some(tried.times.into()).filter(|times| *times > 1), Line::number);
+        self.optional(r#","connect_ms":"#, tried.connect_ms, Line::number);
+        self.optional(r#","first_ms":"#, tried.first_ms, Line::number);
+        self.optional(r#","prompt_tokens":"#, tried.prompt_tokens, Line::number);
+        self.optional(r#","completion_tokens":"#, tried.completion_tokens, Line::number);
+        if let Some(cost) = tried.cost {
+            self.or_null(r#","cost_usd":"#, cost, Line::usd);
+        }
+        self.optional(r#","detail":"#, tried.detail.as_deref(), Line::text);
+        self.put("}");
+    }
+}
+
+#[cfg(test)]
+mod tests;
