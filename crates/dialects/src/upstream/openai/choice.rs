@@ -321,6 +321,8 @@ pub(super) fn choice_of<'c>(
     let number = index.unwrap_or(place as u64);
     let at = choices.iter().position(|choice| choice.number == number).unwrap_or(choices.len());
     if at == choices.len() && at < MAX_CHOICES {
+        // As in a shape: mostly there is one choice.
+        choices.reserve_exact(usize::from(choices.is_empty()));
         choices.push(Choice::new(number, at));
     }
     choices.get_mut(at).ok_or(StreamFault::Broken("more than 128 choices"))

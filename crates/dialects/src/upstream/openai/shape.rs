@@ -283,6 +283,8 @@ impl Shape {
         if choice.bodies().any(|body| body.call_range.len() > MAX_CALLS) {
             self.too_many = Some("more than 128 tool calls");
         }
+        // Most answers have one choice, and a list begins with room for four.
+        self.list.reserve_exact(usize::from(self.list.is_empty()));
         self.list.push(choice);
         Ok(())
     }
