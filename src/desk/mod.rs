@@ -165,7 +165,7 @@ impl Desk {
             Err(refusal) => return End::Refused(refusal, Notes::default()),
         };
         let mut producer = Producer::new(&self.backends, &planned.request, planned.sent, &own);
-        producer.slice(slices.as_ref());
+        producer.slice(slices.as_deref());
         let relay = Relay::new(self.reply(session, record));
         let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;
         record.facts.times.own += own.so_far();

@@ -95,7 +95,7 @@ impl<'x> Relay<'x> {
     /// Relays pieces until the answer ends. Fails if the caller leaves.
     async fn relay(&mut self, producer: &mut Producer<'_>) -> Result<End, ()> {
         let (began, drain) = (Instant::now(), self.reply.drain);
-        let timeouts = self.reply.settings.timeouts;
+        let timeouts = &self.reply.settings.timeouts;
         let mut cutting = pin!(drain.cutting());
         loop {
             let piece = {
@@ -118,7 +118,10 @@ impl<'x> Relay<'x> {
                     let estimated = answer.usage.source == Source::Estimated;
                     count(self.reply.record, producer);
                     let notes = self.notes(producer, estimated);
-                    return self.reply.answer(answer.body.into(), &notes).await.map(|()| End::Answered);
+                    // The futures of whole answers and of refusals are boxed, since every stream
+                    // would hold their memory.
+                    let written = Box::pin(self.reply.answer(answer.body.into(), &notes)).await;
+                    return written.map(|()| End::Answered);
                 }
                 Ok(Piece::Events(bytes)) => self.events(producer, bytes, false).await?,
                 Ok(Piece::End(bytes)) => {
@@ -131,7 +134,7 @@ impl<'x> Relay<'x> {
                 Err(Stop::Refused(refusal)) => {
                     let notes = self.notes(producer, false);
                     count(self.reply.record, producer);
-                    return Ok(self.refuse(refusal, notes, producer.answer_so_far()).await);
+                    return Ok(Box::pin(self.refuse(refusal, notes, producer.answer_so_far())).await);
                 }
                 Err(Stop::CallerLeft) => return Err(()),
                 Err(Stop::Cutting) => {
@@ -140,7 +143,7 @@ impl<'x> Relay<'x> {
                     let message = "The gateway is shutting down and could not wait for the end of the \
                                    answer. The answer that you received is not complete.";
                     let refusal = Refusal::new(What::ShuttingDown, message).retry_after(1);
-                    return Ok(self.refuse(refusal, Notes::default(), producer.answer_so_far()).await);
+                    return Ok(Box::pin(self.refuse(refusal, Notes::default(), producer.answer_so_far())).await);
                 }
             }
         }
@@ -184,15 +187,16 @@ impl<'x> Relay<'x> {
         if self.reply.record.facts.times.first_byte.is_none() {
             let notes = self.notes(producer, false);
             if self.head {
-                for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
-                    let Some(value) = value else { continue };
-                    let told = (self.reply.record.front.around.late_header)(name, value);
-                    if !told.is_empty() {
-                        self.send(told.into(), false).await?;
-                    }
+                let late = [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)];
+                let late = late.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+                let tell = self.reply.record.front.around.late_header;
+                let told: String = late.map(|(name, value)| tell(name, value)).collect();
+                if !told.is_empty() {
+                    self.send(told.into(), false).await?;
                 }
+            } else {
+                self.begin(&notes).await?;
             }
-            self.begin(&notes).await?;
         }
         self.answer(bytes, end).await
     }

@@ -79,7 +79,7 @@ struct Asker<'x> {
 
 impl Request {
     /// Finds where the request is cut, if it asks for more than its candidates give at once.
-    pub fn cut(&self, sent: &Sent) -> Result<Option<Slices>, Refusal> {
+    pub fn cut(&self, sent: &Sent) -> Result<Option<Box<Slices>>, Refusal> {
         let most = plan::most_inputs(&self.candidates);
         let cut = dialects::Slices::of(&self.envelope, &sent.body, most);
         let Some(cut) = cut.map_err(|refused| Refusal::unable(refused, &self.face.model))? else { return Ok(None) };
@@ -89,7 +89,7 @@ impl Request {
         let room = cut.count().saturating_mul(each).saturating_add(bodies);
         let held = sent.held.beside(room).ok_or_else(Refusal::no_room)?;
         let requests = std::iter::repeat_with(OnceLock::new).take(cut.count()).collect();
-        Ok(Some(Slices { cut, requests, held }))
+        Ok(Some(Box::new(Slices { cut, requests, held })))
     }
 
     /// Returns the request for a slice with this body.
