@@ -70,7 +70,7 @@ impl ChunkReader {
     /// Returns the place of the next bytes of the body in what has come. What stands before them is
     /// not needed any more. If the place is empty, the body is over there, or more must come.
     pub(super) fn next(&mut self, bytes: &[u8]) -> Result<Range<usize>, BrokenChunk> {
-        let mut read = 0;
+        let mut read = self.usual_line(bytes).unwrap_or_default();
         while let Some(byte) = bytes.get(read).filter(|_| self.at != ChunkPlace::End) {
             if self.at == ChunkPlace::Data {
                 let came = bytes.len() - read;
@@ -85,6 +85,28 @@ impl ChunkReader {
             read += 1;
         }
         Ok(read..read)
+    }
+
+    /// Reads what usually stands before a chunk, if all of it has come: the end of the last chunk,
+    /// and a size of a few digits. Returns its length. All else is read byte by byte.
+    fn usual_line(&mut self, bytes: &[u8]) -> Option<usize> {
+        const FEW: usize = 7;
+        let line = if self.at == ChunkPlace::DataEnd { bytes.strip_prefix(b"\r\n")? } else { bytes };
+        if !matches!(self.at, ChunkPlace::DataEnd | ChunkPlace::Size) {
+            return None;
+        }
+        let (mut size, mut rest) = (0, line);
+        while let [byte, after @ ..] = rest
+            && let Some(digit) = char::from(*byte).to_digit(16)
+        {
+            (size, rest) = ((size << 4) | u64::from(digit), after);
+            if line.len() - rest.len() > FEW {
+                return None;
+            }
+        }
+        let rest = rest.strip_prefix(b"\r\n").filter(|_| size > 0)?;
+        (self.at, self.left, self.line) = (ChunkPlace::Data, size, 0);
+        Some(bytes.len() - rest.len())
     }
 
     /// Takes in a byte that is not of the body, and returns the next place.
@@ -125,6 +147,42 @@ impl ChunkReader {
             (ChunkPlace::TrailerFeed, b'\n') => Ok(ChunkPlace::TrailerStart),
             (ChunkPlace::LastFeed, b'\n') => Ok(ChunkPlace::End),
             _ => Err(BrokenChunk),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The body, and whether it is over, if it is not broken.
+    fn body(sent: &[u8], most: usize) -> (Vec<u8>, Option<bool>) {
+        let (mut reader, mut body) = (ChunkReader::default(), Vec::new());
+        for piece in sent.chunks(most) {
+            let mut rest = piece;
+            while !rest.is_empty() && !reader.is_done() {
+                let Ok(place) = reader.next(rest) else { return (body, None) };
+                body.extend_from_slice(&rest[place.clone()]);
+                rest = &rest[place.end..];
+            }
+        }
+        (body, Some(reader.is_done()))
+    }
+
+    proptest! {
+        #[test]
+        fn usual_lines_are_read_as_byte_by_byte(
+            parts in prop::collection::vec(("[0-9a-gA-F]{0,9}", "(\r\n|;x\r\n| \r\n|\n|\r)", 0_usize..20, "(\r\n|\r|x)"), 0..6),
+            good in prop::collection::vec(1_usize..300, 0..6),
+            most in 1_usize..50,
+        ) {
+            let good = good.into_iter().map(|size| format!("{size:x}\r\n{}\r\n", "x".repeat(size)));
+            let odd = parts.into_iter().map(|(size, line, length, end)| format!("{size}{line}{}{end}", "y".repeat(length)));
+            let sent: String = good.chain(odd).chain(["0\r\n\r\n".to_owned()]).collect();
+            let slow = body(sent.as_bytes(), 1);
+            prop_assert_eq!(&body(sent.as_bytes(), sent.len()), &slow);
+            prop_assert_eq!(&body(sent.as_bytes(), most), &slow);
         }
     }
 }
