@@ -9,7 +9,7 @@ use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MOST, Source, Units, Usage, estimate};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
-use crate::wire::json::{Broken, Cursor, Kind, Span, integer_of, slice};
+use crate::wire::json::{Broken, Cursor, Span, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// The numbers of a usage object. A missing number is `None`.
@@ -25,8 +25,8 @@ pub(super) struct Counts {
     doubted: Option<&'static str>,
     /// True if each of the first three numbers is there once, and is written as one.
     is_plain: bool,
-    /// True if the details of the prompt are there, where the standard has the cached tokens.
-    has_details: bool,
+    /// True if the cached tokens stand where the standard has them, once and as a number.
+    tells_cached: bool,
 }
 
 impl Counts {
@@ -40,7 +40,7 @@ impl Counts {
     pub(super) fn say(&self, usage: &Usage) -> bool {
         let numbers = [self.prompt, self.completion, self.total];
         let is_right = self.is_plain && numbers == [usage.prompt, usage.completion, usage.total()].map(Some);
-        is_right && (usage.cached == 0 || self.has_details)
+        is_right && (usage.cached == 0 || self.tells_cached)
     }
 
     /// Reads a usage object. Returns `None` if it is no object, or counts nothing.
@@ -57,6 +57,8 @@ impl Counts {
             numbers = (numbers.0 + 1, numbers.1 && slice(object, &value).iter().all(u8::is_ascii_digit));
             value
         };
+        // The details, the cached tokens in them, and whether these are numbers.
+        let (mut details, mut cached) = (0, (0, true));
         let mut count = |name, value: Span| {
             let odd = || Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
             let count = integer_of(object, &value).or_else(odd);
@@ -72,13 +74,16 @@ impl Counts {
                 br#""total_tokens""# => counts.total = count("total_tokens", number(cursor.value()?)),
                 // DeepSeek; Mistral; Moonshot
                 br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
-                    let cached = count("cached_tokens", cursor.value()?);
-                    counts.cached = counts.cached.or(cached);
+                    let own = count("cached_tokens", cursor.value()?);
+                    counts.cached = counts.cached.or(own);
                 }
                 br#""prompt_tokens_details""# => {
-                    counts.has_details = cursor.kind()? != Kind::Null;
+                    details += 1;
                     cursor.maybe_members(|key, value| match slice(object, &key) {
-                        br#""cached_tokens""# => counts.cached = count("cached_tokens", value).or(counts.cached),
+                        br#""cached_tokens""# => {
+                            cached = (cached.0 + 1, cached.1 && integer_of(object, &value).is_some());
+                            counts.cached = count("cached_tokens", value).or(counts.cached);
+                        }
                         br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
                         _ => {}
                     })?;
@@ -95,6 +100,7 @@ impl Counts {
             Ok(())
         })?;
         counts.is_plain = numbers == (3, true);
+        counts.tells_cached = details == 1 && cached == (1, true);
         // Some servers do not include a part in its whole, and then the sum of both is the count.
         for (whole, part, name) in
             [(counts.prompt, counts.cached, "cached_tokens"), (counts.completion, counts.reasoning, "reasoning_tokens")]
@@ -196,7 +202,9 @@ pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost
         }
         if name == br#""prompt_tokens_details""# {
             has_details = slice(object, &value) != b"null";
-            if !has_details && usage.cached > 0 {
+            if has_details && usage.cached > 0 {
+                tell_cached(&value, usage.cached, &mut edits);
+            } else if usage.cached > 0 {
                 edits.remove_member(&key, &value);
             }
         }
@@ -213,6 +221,24 @@ pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost
         edits.insert_member(span.start, [br#""cost":"#, &*cost].concat());
     }
     edits.applied()
+}
+
+/// Sets the cached tokens in the details of the prompt.
+fn tell_cached(details: &Span, cached: u64, edits: &mut Edits<'_>) {
+    let text = edits.text();
+    let mut is_told = false;
+    let read = Cursor::starting_at(text, details.start).members(|key, value| {
+        if slice(text, &key) == br#""cached_tokens""# {
+            is_told = true;
+            if integer_of(text, &value) != Some(cached) {
+                edits.replace(value, cached.to_string().into_bytes());
+            }
+        }
+    });
+    // Details that are no object stay as they are.
+    if let (Ok(span), false) = (read, is_told) {
+        edits.insert_member(span.start, format!(r#""cached_tokens":{cached}"#).into_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -344,6 +370,7 @@ mod tests {
                 ]),
                 proptest::sample::select(vec![
                     "0", "3", "9", "12", "9.0", "12.0", "\"9\"", "null", "-1", r#"{"cached_tokens":0}"#, r#"{"cached_tokens":4}"#,
+                    "{}", r#"{"cached_tokens":null}"#, r#"{"cached_tokens":"4"}"#, r#"{"cached_tokens":4,"cached_tokens":4}"#,
                 ]),
             ), 0..6),
             is_whole: bool,
@@ -397,6 +424,25 @@ mod tests {
             written,
             r#"{"prompt_tokens_details":{"cached_tokens":4},"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4}"#
         );
+        for (details, shown) in [
+            ("{}", r#"{"cached_tokens":4}"#),
+            (r#"{"audio_tokens":0}"#, r#"{"cached_tokens":4,"audio_tokens":0}"#),
+            (r#"{"cached_tokens":null}"#, r#"{"cached_tokens":4}"#),
+            (r#"{"cached_tokens":"4"}"#, r#"{"cached_tokens":4}"#),
+            (r#"{"cached_tokens":4}"#, r#"{"cached_tokens":4}"#),
+            ("[]", "[]"),
+        ] {
+            let object = |details| {
+                format!(
+                    r#"{{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"cached_tokens":4,"prompt_tokens_details":{details}}}"#
+                )
+            };
+            let (came, right) = (object(details), object(shown));
+            let counts = Counts::read(came.as_bytes(), &(0..came.len())).unwrap();
+            assert_eq!(counts.settle(&Quirks::NONE, 400, 40), usage);
+            assert_eq!(counts.say(&usage), details == r#"{"cached_tokens":4}"#, "{details}");
+            assert_eq!(write(Some(came.as_bytes()), &usage, ShowCost::No), right.as_bytes(), "{details}");
+        }
     }
 
     #[test]
