@@ -55,6 +55,10 @@ impl<'s> Incoming<'s> {
     /// Returns the next piece, or `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         let Incoming { desk, session, began, so_far, .. } = self;
+        // Another read would only find the end.
+        if session.as_downstream_mut().is_body_done() {
+            return Ok(None);
+        }
         let patience = desk.settings.timeouts.client_read;
         let earned = Duration::from_secs(u64::try_from(*so_far).unwrap_or(u64::MAX) / LEAST_RATE);
         let due = (Instant::now() + patience).min(*began + patience + earned);

@@ -31,10 +31,11 @@ impl<'a> AnswerHeaders<'a> {
     /// Returns whether any header may tell of a quota.
     pub fn have_quotas(self) -> bool {
         const PART: &[u8] = b"ratelimit";
-        let is_quota = |name: &[u8]| name.windows(PART.len()).any(|part| part == PART);
         match self {
-            AnswerHeaders::Http1(head) => head.names().any(is_quota),
-            AnswerHeaders::Map(headers) => headers.keys().any(|name| is_quota(name.as_str().as_bytes())),
+            AnswerHeaders::Http1(head) => head.mentions(PART),
+            AnswerHeaders::Map(headers) => {
+                headers.keys().any(|name| memchr::memmem::find(name.as_str().as_bytes(), PART).is_some())
+            }
         }
     }
 }

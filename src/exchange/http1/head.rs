@@ -137,6 +137,11 @@ impl AnswerHead {
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.iter().map(|(name, _)| name)
     }
+
+    /// Returns whether this stands in a name or in a value.
+    pub fn mentions(&self, part: &[u8]) -> bool {
+        memchr::memmem::find(&self.text, part).is_some()
+    }
 }
 
 /// Returns the length that a field says, if it is a number, and the same that the fields before it

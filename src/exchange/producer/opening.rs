@@ -334,12 +334,15 @@ impl ContentKind {
 
     fn of(content_type: Option<&[u8]>) -> ContentKind {
         let Some(value) = content_type else { return ContentKind::Json };
-        let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        if name.eq_ignore_ascii_case(b"application/json") {
+            return ContentKind::Json;
+        }
+        let name = name.to_ascii_lowercase();
         if let Some(framing) = Framing::of(&name) {
             return ContentKind::Stream(framing);
         }
         match name.as_slice() {
-            b"application/json" => ContentKind::Json,
             other if other.ends_with(b"+json") => ContentKind::Json,
             other => ContentKind::Other(String::from_utf8_lossy(other).chars().take(60).collect()),
         }

@@ -92,6 +92,11 @@ impl<'a> Cursor<'a> {
     pub fn value(&mut self) -> Result<Span, Broken> {
         self.skip_blank();
         let start = self.at;
+        // Most values are strings.
+        if self.peek() == Some(b'"') {
+            self.string()?;
+            return Ok(start..self.at);
+        }
         let outside = self.depth;
         // One bit for each level, the innermost one lowest: 1 for an object. MAX_DEPTH bits fit.
         let mut objects: u128 = 0;

@@ -15,9 +15,10 @@ use crate::wire::json::{self, Broken, Cursor, Kind};
 /// here.
 const KNOWN: [&str; 7] = ["model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"];
 
-/// Whether a name is another one but for its case.
-fn is_nearly(name: &[u8], known: &str) -> bool {
-    name.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) && json::folds_to(name, known)
+/// Returns the one of these names that a name is but for its case.
+fn nearly<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
+    let may_fold = name.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+    known.iter().copied().find(|known| may_fold && json::folds_to(name, known))
 }
 
 /// Reads a request body.
@@ -63,7 +64,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             if name == b"user" { scan.envelope.user = span } else { scan.envelope.cache_key = span }
         }
         name => {
-            if let Some(known) = KNOWN.into_iter().find(|known| is_nearly(name, known)) {
+            if let Some(known) = nearly(name, &KNOWN) {
                 scan.note(|| Fault::case(name, known));
             }
             scan.read.setting(cursor, name)?;
@@ -79,8 +80,8 @@ pub(in crate::front) fn stream_options<'a>(scan: &mut Scan<'a>, cursor: &mut Cur
         cursor.object(|cursor, key| {
             let name = json::name_of(cursor.text(), &key);
             if *name != *b"include_usage" {
-                if is_nearly(&name, "include_usage") {
-                    scan.note(|| Fault::case(&name, "include_usage"));
+                if let Some(known) = nearly(&name, &["include_usage"]) {
+                    scan.note(|| Fault::case(&name, known));
                 }
                 return cursor.value().map(drop);
             }
