@@ -5,7 +5,7 @@
 //! the meter see an opening only through its [`Progress`].
 
 use super::progress::Progress;
-use super::reading::{Reading, failure_of};
+use super::reading::{Deadline, Reading, failure_of};
 use super::{Piece, Request};
 use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
@@ -206,16 +206,17 @@ impl Opening<'_> {
         let mut attempt = Attempt::begin(upstream, place, self.permit.clone(), outgoing, alarm).await?;
         self.progress.sent(attempt.connected);
         let sent = attempt.sent;
-        let first_byte = outgoing.stream.then(|| (sent + outgoing.timeouts.first_byte, Failure::FirstByteTimeout));
-        let (due, late) = soonest([Some((self.total, Failure::TotalTimeout)), first_byte, self.first_token(sent)]);
+        let first_byte: Deadline = (sent + outgoing.timeouts.first_byte, || Failure::FirstByteTimeout);
+        let of_a_stream = [outgoing.stream.then_some(first_byte), self.first_token(sent)];
+        let (due, late) = soonest((self.total, || Failure::TotalTimeout), of_a_stream);
         let head = alarm.until(due, pin!(attempt.head())).await.map(|head| head.map(drop));
-        head.ok_or(late)?.map(|()| attempt)
+        head.ok_or_else(late)?.map(|()| attempt)
     }
 
     /// Returns when the first token of a stream is due.
-    fn first_token(&self, sent: Instant) -> Option<(Instant, Failure)> {
+    fn first_token(&self, sent: Instant) -> Option<Deadline> {
         let wait = self.candidate.timeouts.first_token.filter(|_| self.request.envelope.stream)?;
-        Some((sent + wait, Failure::FirstTokenTimeout))
+        Some((sent + wait, || Failure::FirstTokenTimeout))
     }
 
     /// Reads a whole JSON answer. If the caller asked for a stream, the answer is made into one.
@@ -231,10 +232,10 @@ impl Opening<'_> {
         let stream = self.request.envelope.stream;
         loop {
             // If a stream was asked for, the idle timeout holds, whatever comes instead.
-            let idle = stream.then(|| (Instant::now() + timeouts.idle, Failure::IdleTimeout));
-            let total = Some((self.total, Failure::TotalTimeout));
-            let (due, late) = soonest([total, idle, self.first_token(sent)]);
-            let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or(late)?? else { break };
+            let idle: Option<Deadline> =
+                stream.then(|| (Instant::now() + timeouts.idle, (|| Failure::IdleTimeout) as _));
+            let (due, late) = soonest((self.total, || Failure::TotalTimeout), [idle, self.first_token(sent)]);
+            let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? else { break };
             if body.len() + chunk.len() > self.shared.server.limits.response_body {
                 return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
             }
@@ -268,8 +269,7 @@ impl Opening<'_> {
         loop {
             // The writer of the answer may hold a call back until the call is whole.
             let first = self.first_token(reading.attempt.sent).filter(|_| !reading.stream.opened());
-            let (due, late) = soonest([Some(reading.due()), first]);
-            let fed = reading.feed(due, late, alarm).await;
+            let fed = reading.feed(soonest(reading.due(), [first]), alarm).await;
             self.progress.lock().usage = reading.stream.usage_so_far();
             let whole = match fed {
                 Ok(whole) => whole,
@@ -300,10 +300,9 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the first of some deadlines, and the failure that it causes.
-fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Instant, Failure) {
-    let first = deadlines.into_iter().flatten().reduce(|one, other| if other.0 < one.0 { other } else { one });
-    first.unwrap_or_else(|| (Instant::now(), Failure::TotalTimeout))
+/// Returns the first of some deadlines.
+fn soonest<const N: usize>(one: Deadline, others: [Option<Deadline>; N]) -> Deadline {
+    others.into_iter().flatten().fold(one, |one, other| if other.0 < one.0 { other } else { one })
 }
 
 impl Request {

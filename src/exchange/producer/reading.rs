@@ -29,16 +29,20 @@ pub(super) struct Reading {
     pub(super) total: Instant,
 }
 
+/// A time at which something is due, and the failure if it has not come. (It is made only then,
+/// since failures are large.)
+pub(super) type Deadline = (Instant, fn() -> Failure);
+
 impl Reading {
     /// Returns when the next events are due, and the failure if they do not come.
-    pub(super) fn due(&self) -> (Instant, Failure) {
+    pub(super) fn due(&self) -> Deadline {
         let idle = Instant::now() + self.idle;
-        if self.total <= idle { (self.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) }
+        if self.total <= idle { (self.total, || Failure::TotalTimeout) } else { (idle, || Failure::IdleTimeout) }
     }
 
     /// Takes in what comes by `due`, and what else has come with it. Returns true if the stream
     /// says that it is at its end.
-    pub(super) async fn feed(&mut self, due: Instant, late: Failure, alarm: &mut Alarm) -> Result<bool, Failure> {
+    pub(super) async fn feed(&mut self, (due, late): Deadline, alarm: &mut Alarm) -> Result<bool, Failure> {
         let mut waited = false;
         loop {
             let read = if waited {
@@ -51,7 +55,7 @@ impl Reading {
                 alarm.until(due, pin!(self.attempt.read())).await
             };
             waited = true;
-            let Some(read) = read else { return Err(late) };
+            let Some(read) = read else { return Err(late()) };
             let Some(chunk) = read? else { return Ok(true) };
             match self.stream.feed(&chunk, &mut self.out) {
                 Err(fault) => return Err(failure_of(fault)),

@@ -19,8 +19,7 @@ impl<'x> Producer<'x> {
     /// that it is still there if this future is dropped.
     pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
         let ProducerState::Streaming(Streaming { attempt, reading }) = &mut self.state else { return Ok(None) };
-        let (due, late) = reading.due();
-        let fed = reading.feed(due, late, &mut self.alarm).await;
+        let fed = reading.feed(reading.due(), &mut self.alarm).await;
         attempt.progress.lock().usage = reading.stream.usage_so_far();
         let failure = match fed {
             Ok(false) if reading.out.is_empty() => return Ok(None),

@@ -76,7 +76,7 @@ async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
     for patience in patience.iter().cycle() {
         let mut left = *patience;
         let fed = {
-            let mut feed = pin!(reading.feed(total, Failure::IdleTimeout, &mut alarm));
+            let mut feed = pin!(reading.feed((total, || Failure::IdleTimeout), &mut alarm));
             std::future::poll_fn(|context| match feed.as_mut().poll(context) {
                 Poll::Ready(fed) => Poll::Ready(Some(fed)),
                 Poll::Pending if left == 0 => Poll::Ready(None),
