@@ -8,6 +8,7 @@
 pub(crate) mod labels;
 
 use crate::conf::price::Usd;
+use crate::limits::{Kind, Level};
 use crate::settled::Settled;
 use crate::store;
 use dialects::usage::Source;
@@ -65,6 +66,8 @@ struct BoundSeries {
     tokens: [OnceLock<Counter>; 5],
     cost: OnceLock<Counter<f64, AtomicU64>>,
     unpriced: OnceLock<Counter>,
+    /// The refusals by the limit that was the first to refuse.
+    limited: OnceLock<((Level, Kind), Counter)>,
     /// The attempts of the account that answered.
     answered: OnceLock<Counter>,
 }
@@ -298,7 +301,11 @@ impl Metrics {
         }
         if let Some((level, kind)) = spending.limited {
             let words = [("level", level.name()), ("limit", kind.name())];
-            exchanges.limited.get_or_create(&([("caller", sender.caller.clone())], words)).inc();
+            let refusals = || exchanges.limited.get_or_create_owned(&([("caller", sender.caller.clone())], words));
+            match bound.limited.get_or_init(|| ((level, kind), refusals())) {
+                (limit, refusals) if *limit == (level, kind) => refusals.inc(),
+                _ => refusals().inc(),
+            };
         }
         if usage.source == Source::Estimated {
             exchanges.estimated.get_or_create(&door()).inc();

@@ -115,8 +115,7 @@ impl Record {
         } else {
             &refusal.message
         };
-        let end = shown.char_indices().nth(200).map_or(shown.len(), |(end, _)| end);
-        self.facts.answer.error.get_or_insert_with(|| shown.get(..end).unwrap_or_default().to_owned());
+        self.facts.answer.error.get_or_insert_with(|| cut(shown).to_owned());
     }
 
     /// Notes that the caller's limits have admitted the exchange.
@@ -182,6 +181,16 @@ impl Record {
         }
         reservation.settle(spent, calendar::now());
     }
+}
+
+/// Cuts a text after its first 200 characters.
+fn cut(text: &str) -> &str {
+    const MOST: usize = 200;
+    // A text of so many bytes has no more characters, and need not be read.
+    if text.len() <= MOST {
+        return text;
+    }
+    text.char_indices().nth(MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
 impl Drop for Record {

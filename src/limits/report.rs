@@ -5,6 +5,7 @@ use super::{Bound, Counts, Kind, Left, Level, LimitReached, Room};
 use crate::conf::price::Usd;
 use crate::error::{Refusal, What};
 use serde_json::{Map, Value, json};
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,35 +15,14 @@ impl LimitReached {
     /// Returns the answer for the caller: the limit, what is left of it, and when there is more.
     pub fn refusal(&self) -> Refusal {
         let over = &self.over;
-        let whose = match (self.level, self.name.split_once(' ')) {
-            (Level::Caller, _) => format!("caller {}", self.name),
-            // The name has the key and the model.
-            (Level::KeyModel, Some((key, model))) => format!("key {key} for the model {model}"),
-            (Level::Key | Level::KeyModel, _) => format!("key {}", self.name),
-        };
-        let amount =
-            |number: u64| if over.kind.is_money() { format!("{} USD", Usd(number)) } else { number.to_string() };
-        let requests = if over.limit == 1 { "request" } else { "requests" };
-        let what = match over.kind {
-            Kind::RequestsPerMinute => format!("{requests} per minute"),
-            Kind::RequestsPerDay => format!("{requests} per day"),
-            Kind::TokensPerMinute => "tokens per minute".to_owned(),
-            Kind::TokensPerDay => "tokens per day".to_owned(),
-            Kind::Concurrency => format!("{requests} at once"),
-            Kind::UsdPerDay => "per day".to_owned(),
-            Kind::UsdPerMonth => "per month".to_owned(),
-        };
-        let part = match self.share {
-            0 | 1 => String::new(),
-            share => format!(" (this gateway's part, 1 of {share}, while the shared store is unavailable)"),
-        };
-        let limit = format!("limit of {} {what} of {whose}{part}", amount(over.limit));
-        let left = amount(over.limit.saturating_sub(over.used));
+        let limit = format_args!("limit of {self}");
+        let left = Amount(over.kind, over.limit.saturating_sub(over.used));
         let asked = match over.kind {
             Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => None,
-            Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens (prompt and answer)", over.asked)),
-            Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD", Usd(over.asked))),
+            Kind::TokensPerMinute | Kind::TokensPerDay => Some(" tokens (prompt and answer)"),
+            Kind::UsdPerDay | Kind::UsdPerMonth => Some(""),
         };
+        let asked = asked.map(|unit| format!("{}{unit}", Amount(over.kind, over.asked)));
         // The message says whole seconds, as the header does.
         let wait =
             over.wait.map(|wait| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND));
@@ -79,6 +59,46 @@ impl LimitReached {
         };
         let what = if over.kind.is_money() { What::OverBudget } else { What::OverLimit };
         Refusal::new(what, message).again_in(wait)
+    }
+}
+
+/// Writes the limit and whose it is, as in "60 requests per minute of key acme/prod".
+impl Display for LimitReached {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let over = &self.over;
+        let what = match (over.kind, over.limit) {
+            (Kind::RequestsPerMinute, 1) => "request per minute",
+            (Kind::RequestsPerMinute, _) => "requests per minute",
+            (Kind::RequestsPerDay, 1) => "request per day",
+            (Kind::RequestsPerDay, _) => "requests per day",
+            (Kind::TokensPerMinute, _) => "tokens per minute",
+            (Kind::TokensPerDay, _) => "tokens per day",
+            (Kind::Concurrency, 1) => "request at once",
+            (Kind::Concurrency, _) => "requests at once",
+            (Kind::UsdPerDay, _) => "per day",
+            (Kind::UsdPerMonth, _) => "per month",
+        };
+        write!(f, "{} {what} of ", Amount(over.kind, over.limit))?;
+        match (self.level, self.name.split_once(' ')) {
+            (Level::Caller, _) => write!(f, "caller {}", self.name)?,
+            // The name has the key and the model.
+            (Level::KeyModel, Some((key, model))) => write!(f, "key {key} for the model {model}")?,
+            (Level::Key | Level::KeyModel, _) => write!(f, "key {}", self.name)?,
+        }
+        match self.share {
+            0 | 1 => Ok(()),
+            share => write!(f, " (this gateway's part, 1 of {share}, while the shared store is unavailable)"),
+        }
+    }
+}
+
+/// An amount of a kind of limit.
+struct Amount(Kind, u64);
+
+impl Display for Amount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Amount(kind, number) = self;
+        if kind.is_money() { write!(f, "{} USD", Usd(*number)) } else { Display::fmt(number, f) }
     }
 }
 

@@ -34,6 +34,9 @@ prop_compose! {
         (model, pattern, account, caller) in (name(), name(), name(), name()),
         (prompt, cached, reasoning, cost) in (0..3_u64, 0..2_u64, 0..2_u64, prop::option::of(0..3_u64)),
         (is_ok, is_chat, is_estimated, is_answered) in any::<(bool, bool, bool, bool)>(),
+        limited in prop::option::of(prop::sample::select(vec![
+            (Level::Caller, Kind::Concurrency), (Level::Key, Kind::Concurrency), (Level::Key, Kind::TokensPerDay),
+        ])),
         (total, own) in (0..100_u64, 0..100_u64),
         trail in prop::collection::vec(some_attempt(), 0..3),
     ) -> Settled {
@@ -53,6 +56,7 @@ prop_compose! {
             spending: Spending {
                 usage: Usage { prompt, cached, reasoning, source, ..Usage::default() },
                 cost: cost.map(Usd),
+                limited,
                 ..Spending::default()
             },
             outcome: if is_ok { Outcome::Ok } else { Outcome::UpstreamCut },

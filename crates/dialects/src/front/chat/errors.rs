@@ -5,7 +5,7 @@ use crate::wire::json::Writer;
 
 /// Writes an error.
 pub(in crate::front) fn body(error: &CallerError<'_>) -> Vec<u8> {
-    let mut w = Writer::default();
+    let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("error").object(|w| {
             w.texts([("message", error.message), ("type", error.kind)]);

@@ -7,7 +7,7 @@ use crate::wire::json::Writer;
 
 /// Writes an error.
 pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
-    let mut w = Writer::default();
+    let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("type").text("error");
         w.key("error").object(|w| w.texts([("type", kind(error.status)), ("message", &message(error))]));
