@@ -12,8 +12,8 @@ use super::{counted, total};
 
 /// A function that only the thread that serves callers runs.
 const SERVES: &str = "HttpProxy<SV,C>::process_request";
-/// A function that only the ledger's thread runs.
-const WRITES: &str = "writer::Writer::run";
+/// A function that the ledger's thread runs, and not the thread that adds rows.
+const WRITES: &str = "sqlite3_step";
 /// The pause before each exchange; before each chunk it is a quarter.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The chunks of a stream.
