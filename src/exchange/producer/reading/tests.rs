@@ -63,14 +63,27 @@ fn pieces(over: Over, events: Vec<Vec<u8>>, sizes: &[usize], waits: &[u8]) -> Ve
     parts.into_iter().zip(waits.iter().copied().cycle()).collect()
 }
 
-/// Reads a stream to its end. Each reading is dropped once it was polled in vain so often as
-/// `patience` says, and begun again.
-async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
+async fn reading(over: Over, pieces: Vec<Paced>, total: Instant) -> Reading {
     let attempt = answered(over, pieces).await;
     let stream = DIALECT.stream("m", recipient(&face()), 1 << 20);
     let held = Arc::new(Budget::new(1 << 20, 1 << 20)).open(&Arc::default());
+    Reading { attempt, stream, out: Vec::new(), held, idle: Duration::from_secs(30), total }
+}
+
+#[tokio::test]
+async fn what_is_ready_to_be_read_does_not_put_off_a_deadline() {
+    let words = ["one".to_owned(), "two".to_owned()];
+    let total = Instant::now();
+    let mut reading = reading(Over::Demo, pieces(Over::Demo, events(&words), &[], &[0]), total).await;
+    let late = reading.feed(reading.due(), &mut Alarm::default()).await;
+    assert_eq!((late, reading.out.len()), (Err(Failure::TotalTimeout), 0));
+}
+
+/// Reads a stream to its end. Each reading is dropped once it was polled in vain so often as
+/// `patience` says, and begun again.
+async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
     let total = Instant::now() + Duration::from_secs(30);
-    let mut reading = Reading { attempt, stream, out: Vec::new(), held, idle: Duration::from_secs(30), total };
+    let mut reading = reading(over, pieces, total).await;
     let mut alarm = Alarm::default();
     let mut read = Vec::new();
     for patience in patience.iter().cycle() {
