@@ -8,9 +8,12 @@
 
 use crate::base::lock::Lock;
 use pingora::protocols::Stream;
-use std::task::{Context, Poll, Waker};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use tokio::io::ReadBuf;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::unconstrained;
 
 /// The longest time that a connection stays idle: most servers close it after 60 s or more.
 pub(super) const IDLE: Duration = Duration::from_secs(55);
@@ -71,9 +74,52 @@ impl Http1Pool {
 
 /// Returns whether the peer has neither closed the connection nor sent anything. On an idle
 /// connection, both mean that it is of no use.
+///
+/// The look is not bound by the task's budget of operations: when that is used up, every connection
+/// would seem quiet, and what a peer has sent would be taken for the answer to the next request.
 fn quiet(stream: &mut Stream) -> bool {
     let mut byte = [0u8; 1];
     let mut buf = ReadBuf::new(&mut byte);
-    let mut context = Context::from_waker(Waker::noop());
-    matches!(tokio::io::AsyncRead::poll_read(std::pin::Pin::new(stream), &mut context, &mut buf), Poll::Pending)
+    let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buf));
+    pin!(unconstrained(read)).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Poll;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::coop::poll_proceed;
+
+    /// The peer's end of a connection, and the pool that keeps the other end.
+    async fn kept() -> (TcpStream, Http1Pool) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let ours = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+        let (theirs, _) = listener.accept().await.expect("a connection");
+        let pool = Http1Pool::default();
+        pool.put(Box::new(pingora::protocols::l4::stream::Stream::from(ours)), 1);
+        (theirs, pool)
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_only_if_nothing_came_on_it() {
+        let (_theirs, pool) = kept().await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(pool.take(2).is_none(), "it is another account's");
+        assert!(pool.take(1).is_some());
+
+        let (mut theirs, pool) = kept().await;
+        theirs.write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n").await.expect("a write");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        // The task's budget of operations is used up, as by a large body that comes at once.
+        let spend = |context: &mut Context<'_>| poll_proceed(context).map(|one| one.made_progress());
+        while poll_fn(|context| Poll::Ready(spend(context).is_ready())).await {}
+        assert!(pool.take(1).is_none(), "the next request would get this answer");
+
+        let (theirs, pool) = kept().await;
+        drop(theirs);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(pool.take(1).is_none(), "it has ended");
+    }
 }

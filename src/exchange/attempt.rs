@@ -38,6 +38,8 @@ const STALE: Duration = Duration::from_millis(500);
 const SLICE: usize = 64 * 1024;
 /// The time after a failed write in which the upstream may still say why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time for the end of a connection that is not kept.
+const FAREWELL: Duration = Duration::from_millis(20);
 /// The most bytes of an error body that are read. If it is longer, its connection is not kept.
 const ERROR_BODY: usize = 64 * 1024;
 /// The longest time for which an error body is read.
@@ -172,6 +174,8 @@ impl Attempt {
     ) -> Result<(), Failure> {
         let header = outgoing.header(&self.place.account).map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(stream);
+        // If this is dropped before the last byte is sent, nobody has waited yet.
+        self.sent = Instant::now();
         let Wire::Http2(wire) = &mut self.wire else { return Err(Failure::Reset) };
         if wire.write_request_header(Box::new(header), false).is_err() {
             return Err(self.stale_or(Failure::Reset));
@@ -325,8 +329,8 @@ impl Attempt {
         {
             match answer.finish() {
                 Ok(stream) => self.place.state.http1.put(stream, self.place.account.fingerprint),
-                // If the other side is gone, it needs no farewell.
-                Err(mut stream) => drop(stream.shutdown().await),
+                // If the other side does not take the farewell, it needs none.
+                Err(mut stream) => drop(tokio::time::timeout(FAREWELL, stream.shutdown()).await),
             }
         }
     }

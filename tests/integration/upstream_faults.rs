@@ -183,6 +183,28 @@ fn d04_an_idle_connection_that_the_upstream_has_closed_is_not_used() {
 }
 
 #[test]
+fn d04_an_answer_that_nobody_asked_for_is_not_the_answer_to_the_next_request() {
+    run(async {
+        let mock = Mock::start().await;
+        let second = script::completion("of nobody").to_string();
+        let second = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{second}",
+            second.len()
+        );
+        for text in ["first", "third"] {
+            mock.push(Script::answer(text).delay(Duration::from_millis(10)).raw(&second));
+        }
+        let gateway = Gateway::start(Catalog::over(&mock)).await;
+        for text in ["first", "third"] {
+            assert_eq!(gateway.post(&chat("m")).await.content(), text);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!((mock.count(), mock.connections()), (2, 2), "the connection is not used again");
+        gateway.access_lines(2).await;
+    });
+}
+
+#[test]
 fn d04_the_second_try_is_the_last_one_at_this_account() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);

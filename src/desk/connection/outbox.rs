@@ -27,6 +27,9 @@ impl Outbox {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length == 0 {
+            return Poll::Ready(Ok(0));
+        }
         if self.waiting.len() + length > SIZE {
             ready!(self.poll_empty(stream, context))?;
             if length > SIZE {

@@ -51,11 +51,19 @@ impl AnswerHead {
     /// Reads the head at the beginning of these bytes, and returns its length, too. Returns `None`
     /// if its end has not come yet.
     pub(super) fn read(bytes: &[u8]) -> Result<Option<(AnswerHead, usize)>, NoHead> {
+        let clear = Self::parse(bytes, &ParserConfig::default(), true);
+        clear.or_else(|NoHead| {
+            let mut lax = ParserConfig::default();
+            lax.allow_spaces_after_header_name_in_responses(true);
+            lax.allow_obsolete_multiline_headers_in_responses(true);
+            Self::parse(bytes, &lax, false)
+        })
+    }
+
+    /// Reads a head. `is_clear` says that nobody could read other fields in it.
+    fn parse(bytes: &[u8], config: &ParserConfig, is_clear: bool) -> Result<Option<(AnswerHead, usize)>, NoHead> {
         let mut places = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
         let mut response = Response::new(&mut []);
-        let mut config = ParserConfig::default();
-        config.allow_spaces_after_header_name_in_responses(true);
-        config.allow_obsolete_multiline_headers_in_responses(true);
         let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, &mut places);
         let Status::Complete(length) = parsed.map_err(|_| NoHead)? else { return Ok(None) };
         let status = response.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(NoHead)?;
@@ -69,6 +77,7 @@ impl AnswerHead {
         };
         response.headers.iter().for_each(|field| head.push(field));
         head.frame(response.version == Some(1))?;
+        head.keeps &= is_clear;
         Ok(Some((head, length)))
     }
 
@@ -105,6 +114,7 @@ impl AnswerHead {
         // HTTP/1.0 keeps a connection only if it says so, and nothing else.
         let keeps = !closes && (is_http_1_1 || keeps == Some(true));
         let has_length = length.is_some();
+        let has_body = !matches!(length, None | Some(Some(0)));
         (self.framing, self.keeps) = match last_encoding {
             Some(encoding) if is_last_chunked(encoding) => {
                 // With a length besides, or with more encodings, others may see another end.
@@ -118,7 +128,8 @@ impl AnswerHead {
             },
         };
         if matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            (self.framing, self.keeps) = (BodyFraming::Length(0), keeps && encodings == 0);
+            // A body that these may not have would be taken for the next answer.
+            (self.framing, self.keeps) = (BodyFraming::Length(0), keeps && encodings == 0 && !has_body);
         }
         Ok(())
     }
