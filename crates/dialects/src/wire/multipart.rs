@@ -139,9 +139,13 @@ impl FormScanner {
             },
             State::Content(reads) => match self.delimiter.find(&self.rest) {
                 Some(found) => {
-                    let content = self.rest.get(..found).and_then(|before| before.strip_suffix(b"\r\n"));
-                    let length = content.ok_or_else(|| broken(INSIDE))?.len();
+                    // A field that is too long is told first: if it comes in small pieces, its
+                    // boundary is not known yet.
+                    let length = found.saturating_sub(2);
                     self.keep(reads, length)?;
+                    if self.rest.get(length..found) != Some(b"\r\n") {
+                        return Err(broken(INSIDE));
+                    }
                     self.go(found + delimiter, State::Delimiter)
                 }
                 // The end of the bytes may be the begin of the delimiter, and of the line before.
