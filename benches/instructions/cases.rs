@@ -35,11 +35,15 @@ enum Kind {
     Row,
 }
 
-pub const CASES: [Case; 9] = [
+pub const CASES: [Case; 13] = [
     Case { name: "plain request", kind: PLAIN },
     Case { name: "chunk", kind: Kind::Stream { body: STREAMED, parts: CHAT_STREAM } },
-    Case { name: "translated request", kind: Kind::Whole { path: CHAT, body: TO_CLAUDE, answer: CLAUDE } },
-    Case { name: "translated chunk", kind: Kind::Stream { body: STREAMED_TO_CLAUDE, parts: CLAUDE_STREAM } },
+    Case { name: "request to Anthropic", kind: Kind::Whole { path: CHAT, body: TO_CLAUDE, answer: CLAUDE } },
+    Case { name: "chunk of Anthropic", kind: Kind::Stream { body: STREAMED_TO_CLAUDE, parts: CLAUDE_STREAM } },
+    Case { name: "request to Gemini", kind: Kind::Whole { path: CHAT, body: TO_GEMINI, answer: GEMINI } },
+    Case { name: "chunk of Gemini", kind: Kind::Stream { body: STREAMED_TO_GEMINI, parts: GEMINI_STREAM } },
+    Case { name: "request to Cohere", kind: Kind::Whole { path: CHAT, body: TO_COHERE, answer: COHERE } },
+    Case { name: "chunk of Cohere", kind: Kind::Stream { body: STREAMED_TO_COHERE, parts: COHERE_STREAM } },
     Case { name: "embedding", kind: Kind::Whole { path: "embeddings", body: TO_VECTORS, answer: VECTORS } },
     Case { name: "list of models", kind: Kind::Own { key: FREE, request: "GET /v1/models", status: "200" } },
     Case { name: "no valid key", kind: Kind::Own { key: "sk-nobodys", request: ASKED, status: "401" } },
@@ -69,10 +73,16 @@ const TO_CHAT: &str = chat!("chat", "");
 const TO_CLAUDE: &str = chat!("claude", "");
 const STREAMED: &str = chat!("chat", r#","stream":true"#);
 const STREAMED_TO_CLAUDE: &str = chat!("claude", r#","stream":true"#);
+const TO_GEMINI: &str = chat!("gemini", "");
+const STREAMED_TO_GEMINI: &str = chat!("gemini", r#","stream":true"#);
+const TO_COHERE: &str = chat!("command", "");
+const STREAMED_TO_COHERE: &str = chat!("command", r#","stream":true"#);
 const TO_VECTORS: &str = r#"{"model":"vectors","input":"A gateway keeps its connections.","encoding_format":"base64"}"#;
 
 const ANSWER: &str = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion","created":1790000000,"model":"gpt-4o-mini-2024-07-18","choices":[{"index":0,"message":{"role":"assistant","content":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":48,"completion_tokens":34,"total_tokens":82,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp_560af6e559"}"#;
 const CLAUDE: &str = r#"{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":48,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":34}}"#;
+const GEMINI: &str = r#"{"candidates":[{"content":{"parts":[{"text":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports."}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":48,"candidatesTokenCount":34,"totalTokenCount":82,"promptTokensDetails":[{"modality":"TEXT","tokenCount":48}]},"modelVersion":"gemini-2.5-flash","responseId":"kX8iaZ2XEbmFz7IPwq3Q4AM"}"#;
+const COHERE: &str = r#"{"id":"c14c80c3-18eb-4519-9460-6c92edd8cfb4","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports."}]},"usage":{"billed_units":{"input_tokens":40,"output_tokens":34},"tokens":{"input_tokens":48,"output_tokens":34}}}"#;
 /// Twelve floats in base64, and so often the same that there are 1,536 of them in two times 4,096
 /// bytes.
 macro_rules! floats {
@@ -136,6 +146,35 @@ const CLAUDE_STREAM: [&str; 3] = [
      event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 ];
 
+macro_rules! candidate {
+    ($text:literal, $more:literal) => {
+        concat!(
+            r#"data: {"candidates":[{"content":{"parts":[{"text":""#,
+            $text,
+            r#""}],"role":"model"},"#,
+            $more,
+            r#""index":0}],"usageMetadata":{"promptTokenCount":48,"candidatesTokenCount":200,"totalTokenCount":248},"#,
+            r#""modelVersion":"gemini-2.5-flash","responseId":"kX8iaZ2XEbmFz7IPwq3Q4AM"}"#,
+            "\r\n\r\n"
+        )
+    };
+}
+
+const GEMINI_STREAM: [&str; 3] =
+    [candidate!("A", ""), candidate!(" gateway", ""), candidate!(".", r#""finishReason":"STOP","#)];
+
+const COHERE_STREAM: [&str; 3] = [
+    "event: message-start\ndata: {\"id\":\"29f14a5a-11de-4cae-9800-25e4747408ea\",\"type\":\"message-start\",\
+     \"delta\":{\"message\":{\"role\":\"assistant\",\"content\":[],\"tool_plan\":\"\",\"tool_calls\":[],\"citations\":[]}}}\n\n\
+     event: content-start\ndata: {\"type\":\"content-start\",\"index\":0,\
+     \"delta\":{\"message\":{\"content\":{\"type\":\"text\",\"text\":\"\"}}}}\n\n",
+    "event: content-delta\ndata: {\"type\":\"content-delta\",\"index\":0,\
+     \"delta\":{\"message\":{\"content\":{\"text\":\" gateway\"}}}}\n\n",
+    "event: content-end\ndata: {\"type\":\"content-end\",\"index\":0}\n\n\
+     event: message-end\ndata: {\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"COMPLETE\",\
+     \"usage\":{\"billed_units\":{\"input_tokens\":40,\"output_tokens\":200},\"tokens\":{\"input_tokens\":48,\"output_tokens\":200}}}}\n\n",
+];
+
 impl Case {
     /// Returns the instructions of one more.
     pub fn count(&self, folder: &Path) -> Result<u64, String> {
@@ -181,22 +220,23 @@ impl Kind {
     fn once(&self, gateway: &mut Gateway, key: &str) -> Result<(), String> {
         // The gateway waits for the next request: what it does after an answer is over.
         std::thread::sleep(PAUSE);
-        let Gateway { caller, upstreams: [openai, anthropic], .. } = gateway;
-        let upstream = |body: &str| if body.contains("claude") { anthropic } else { openai };
         match self {
             Kind::Whole { path, body, answer } => {
+                let (caller, upstream) = gateway.ends(body);
                 ask(caller, key, &format!("POST /v1/{path}"), body)?;
-                upstream(body).request()?.send(message("application/json", answer).as_bytes())?;
+                upstream.request()?.send(message("application/json", answer).as_bytes())?;
                 expect(&caller.message()?, "200")
             }
             Kind::Own { key, request, status } => {
                 let body = if request.starts_with("GET") { "" } else { TO_CHAT };
+                let (caller, _) = gateway.ends(body);
                 ask(caller, key, request, body)?;
                 expect(&caller.message()?, status)
             }
             Kind::Stream { body, parts: [begin, chunk, end] } => {
+                let (caller, upstream) = gateway.ends(body);
                 ask(caller, key, ASKED, body)?;
-                let answer = upstream(body).request()?;
+                let answer = upstream.request()?;
                 answer.send(
                     format!(
                         "{HEAD}content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{}",

@@ -14,20 +14,27 @@ use super::wire::{End, Upstream};
 pub const FREE: &str = "sk-bench-client-0001";
 /// The key of a caller who may ask once a day.
 pub const LIMITED: &str = "sk-bench-client-0002";
+/// The accounts: the dialect of each, its model's name here and there, and the path of its base
+/// URL.
+const ACCOUNTS: [(&str, &str, &str, &str); 4] = [
+    ("openai", "chat", "gpt-4o-mini", "/v1"),
+    ("anthropic", "claude", "claude-sonnet-4-5", "/v1"),
+    ("gemini", "gemini", "gemini-2.5-flash", ""),
+    ("cohere", "command", "command-a-03-2025", ""),
+];
 /// The longest time that the start takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Gateway {
     process: Child,
-    pub caller: End,
-    /// The upstreams of the accounts `openai` and `anthropic`.
-    pub upstreams: [Upstream; 2],
+    caller: End,
+    upstreams: [Upstream; 4],
 }
 
 impl Gateway {
     /// Starts the gateway, and connects to it as its only caller.
     pub fn start(folder: &Path) -> Result<Gateway, String> {
-        let upstreams = [Upstream::new(), Upstream::new()];
+        let upstreams = ACCOUNTS.map(|_| Upstream::new());
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|e| e.to_string())?;
         let conf = folder.join("conf");
         fs::create_dir_all(&conf).map_err(|e| e.to_string())?;
@@ -56,6 +63,14 @@ impl Gateway {
         Ok(Gateway { process, caller, upstreams })
     }
 
+    /// Returns the caller, and the upstream of the model that a body asks for. That is the first
+    /// one if it has no other's.
+    pub fn ends(&mut self, body: &str) -> (&mut End, &mut Upstream) {
+        let asked = |model: &str| body.contains(&format!("\"model\":\"{model}\""));
+        let place = ACCOUNTS.iter().position(|(_, model, ..)| asked(model)).unwrap_or(0);
+        (&mut self.caller, &mut self.upstreams[place])
+    }
+
     /// Ends the gateway. Only then are the counts written.
     pub fn end(mut self) -> Result<(), String> {
         // The crate forbids the unsafe code that the system call would need.
@@ -72,18 +87,18 @@ impl Drop for Gateway {
     }
 }
 
-fn catalog([openai, anthropic]: &[Upstream; 2]) -> String {
-    let accounts: String = [("openai", openai), ("anthropic", anthropic)]
-        .map(|(dialect, upstream)| {
-            let upstream = upstream.address();
-            format!("  {dialect}: {{ dialect: {dialect}, base_url: \"http://{upstream}/v1\", key: \"sk-upstream\" }}\n")
-        })
-        .concat();
+fn catalog(upstreams: &[Upstream; 4]) -> String {
+    let accounts = ACCOUNTS.iter().zip(upstreams).map(|((dialect, _, _, path), upstream)| {
+        let upstream = upstream.address();
+        format!("  {dialect}: {{ dialect: {dialect}, base_url: \"http://{upstream}{path}\", key: \"sk-upstream\" }}\n")
+    });
+    let models = ACCOUNTS.iter().map(|(dialect, model, theirs, _)| {
+        format!("  {model}: {{ targets: [ {{ account: {dialect}, model: {theirs} }} ] }}\n")
+    });
+    let (accounts, models): (String, String) = (accounts.collect(), models.collect());
     // The sums are those of the keys above.
     format!(
-        "accounts:\n{accounts}models:\n  \
-         chat: {{ targets: [ {{ account: openai, model: gpt-4o-mini }} ] }}\n  \
-         claude: {{ targets: [ {{ account: anthropic, model: claude-sonnet-4-5 }} ] }}\n  \
+        "accounts:\n{accounts}models:\n{models}  \
          vectors: {{ targets: [ {{ account: openai, model: text-embedding-3-small }} ] }}\n\
          callers:\n  \
          free: {{ keys: {{ one: {{ hash: \"sha256:fdfd6ab3003c752592289f19c84cc0d48bd702e6e91d629051e6169fcfafcc89\" }} }} }}\n  \
