@@ -7,7 +7,7 @@
 //! * An answer with both `content-length` and `transfer-encoding`, or with more encodings than one,
 //!   is the last of its connection. So is one that says `connection: close` in any place, one whose
 //!   head has folded lines or a blank before a colon, and a 204 or 304 with a length.
-//! * A chunk begins with a number below 2⁶³, and no line of chunks has a bare line feed. The line
+//! * A chunk begins with a number below 2^63, and no line of chunks has a bare line feed. The line
 //!   before a chunk has at most 8 KiB.
 //! * The upstream may not switch protocols (101): nobody asked for it.
 //! * A head has at most 64 KiB, not 1 MiB.

@@ -33,7 +33,8 @@ const OF_AZURE: [(&str, bool); 11] = [
 
 /// Routes a path that says nothing, but for the model if it is one of Azure's.
 pub(super) fn fixed(path: &str, wanted: &str) -> Option<Asked> {
-    // Most paths are those of other doors, and end otherwise. No last part of ours is much shorter.
+    // Most paths are those of other doors, and end otherwise. The last part of each of ours has at
+    // least five bytes, so slashes too many make no difference.
     let end = wanted.get(wanted.len().saturating_sub(6)..).unwrap_or(wanted);
     if !path.ends_with(end) && !path.ends_with('/') {
         return None;
