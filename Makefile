@@ -1,10 +1,10 @@
 # On a new machine, `make run` and `make test` are enough: with cargo, a C and a C++ compiler, python3 and npm they install the
-# rest, under target/. If Python cannot do that, they use apt-get; also for redis-server, which the tests need.
+# rest, under target/. If Python cannot do that, they use apt-get; also for redis-server, prometheus and chromium, which the tests need.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-real soak fuzz bench bench-instructions check doc book cmake valgrind
+.PHONY: help run release package test test-packages test-real soak fuzz bench bench-instructions check doc book pictures cmake valgrind
 
 # An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -24,9 +24,12 @@ help:
 	@echo 'make soak       run ten minutes of every fault at random; HOURS=1 for an hour'
 	@echo 'make fuzz       run each fuzz target for a minute'
 	@echo 'make release    build the program to deploy: target/release/portcullis'
+	@echo 'make package    build the program to deploy, and all packages of it: target/package'
+	@echo 'make test-packages  build, install and run each package (as root)'
 	@echo 'make check      check formatting and lints'
 	@echo 'make doc        build the documentation of the library'
 	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
+	@echo 'make pictures   take the pictures of the manual anew, in some minutes'
 	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'
 	@echo 'make bench-instructions  count the instructions of requests and chunks; fails if one has grown'
 
@@ -49,11 +52,25 @@ run: cmake
 release: cmake
 	cargo build --locked --release
 
+# PROGRAM=PATH packs a program that is built already.
+package: cmake
+	rm -rf $(CARGO_TARGET_DIR)/package
+	packaging/release.sh $(CARGO_TARGET_DIR)/package
+
 test: cmake
 	tests/sdk/setup.sh
 	tests/redis/setup.sh
+	tests/prometheus/setup.sh
+	tests/browser/setup.sh
 	@# Some tests hold thousands of connections.
 	ulimit -n "$$(ulimit -Hn)"; cargo test --locked --workspace $(FEATURES)
+	@# It measures a time, so it runs alone.
+	cargo test --locked $(FEATURES) --test integration -- --ignored --exact page::the_first_paint_is_soon_however_much_there_is
+
+# With the debug build of `make test`.
+test-packages: cmake
+	cargo build --locked $(FEATURES)
+	tests/packaging/run.sh $(CARGO_TARGET_DIR)/debug/portcullis
 
 test-real: cmake
 	tests/real/setup.sh
@@ -86,6 +103,11 @@ doc: cmake
 # Its tool is installed under target/.
 book:
 	docs/build.sh
+
+# Takes them of the page of a real gateway, during an outage that a test makes.
+pictures: cmake
+	tests/browser/setup.sh
+	UPDATE_PICTURES=1 cargo test --locked $(FEATURES) --test integration -- --exact page::pictures::the_pictures_of_the_book_are_there
 
 # Counts instructions.
 valgrind:

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     gateway.add_tcp(&address);
     pingora.add_service(gateway);
     // This service keeps the catalog live, looks up names, and closes idle connections.
-    pingora.add_service(background(&process, conf, &loaded, Vec::new())?);
+    pingora.add_service(background(&process, conf, &loaded)?);
     // This service has `/metrics` and `/status`, on the address that server.yaml names. Leave it
     // out if you have your own.
     pingora.add_service(process.admin());

@@ -4,15 +4,20 @@
 //! for a system call. No text of a prompt or an answer, no query string and no credential is ever
 //! part of a line. If the sink stalls, new lines are dropped while more than `MOST` bytes wait.
 //! Lines that the sink refuses are dropped too. Both are counted, since a full disk must not stop
-//! the traffic.
+//! the traffic. The same thread keeps the newest lines for operators ([`Recent`]), wherever lines
+//! are written, and if they are written nowhere.
 
 mod line;
+mod recent;
 
 use crate::base::calendar::time;
 use crate::base::lock::{self, Lock};
 use crate::conf::config::{Access, Format};
+use crate::error::Blame;
 use crate::settled::{Settled, Tried, micros, millis};
 use line::json;
+pub use recent::{Recent, RecentLine};
+use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,13 +32,35 @@ const KEPT: usize = 256 << 10;
 
 /// The log.
 pub struct AccessLog {
-    sink: Option<Arc<Sink>>,
-    format: Format,
+    sink: Arc<Sink>,
+    /// True if the lines are written as text.
+    is_text: bool,
+}
+
+/// The output of the lines.
+#[derive(Default)]
+enum Output {
+    #[default]
+    Nowhere,
+    Stdout,
+    File(File),
+}
+
+/// The lines that wait to be written.
+#[derive(Default)]
+struct Waiting {
+    /// The lines in JSON.
+    json: Vec<u8>,
+    /// The end of each of them, and whose fault it is if it is a failure.
+    ends: Vec<(usize, Option<Blame>)>,
+    /// The same lines as text, if they are written so.
+    text: Vec<u8>,
 }
 
 #[derive(Default)]
 struct Sink {
-    waiting: Lock<Vec<u8>>,
+    waiting: Lock<Waiting>,
+    recent: Recent,
     filled: Condvar,
     /// Held while lines are being written, so that [`AccessLog::flush`] can wait for them.
     writing: Lock<()>,
@@ -45,36 +72,37 @@ struct Sink {
 impl AccessLog {
     /// Opens the sink and starts its thread.
     pub fn open(access: &Access, format: Format) -> Result<AccessLog, String> {
-        let path = match access {
-            Access::Off => return Ok(AccessLog { sink: None, format }),
-            Access::Stdout => None,
-            Access::File(path) => Some(path.clone()),
+        let (output, path) = match access {
+            Access::Off => (Output::Nowhere, None),
+            Access::Stdout => (Output::Stdout, None),
+            Access::File(path) => (Output::File(open(path)?), Some(path.clone())),
         };
-        let file = path.as_ref().map(open).transpose()?;
         let sink = Arc::new(Sink { path, ..Sink::default() });
         let writer = sink.clone();
         std::thread::Builder::new()
             .name("access-log".to_owned())
-            .spawn(move || writer.run(file))
+            .spawn(move || writer.run(output))
             .map_err(|e| format!("cannot start the access log's thread: {e}"))?;
-        Ok(AccessLog { sink: Some(sink), format })
+        Ok(AccessLog { sink, is_text: format == Format::Text && *access != Access::Off })
     }
 
     /// Adds the line of an exchange.
     pub fn write(&self, settled: &Settled) {
-        let Some(sink) = &self.sink else { return };
-        let mut line = match self.format {
-            Format::Json => json(settled),
-            Format::Text => text(settled),
-        };
+        let (sink, mut line) = (&self.sink, json(settled));
         line.push(b'\n');
+        let text = if self.is_text { text(settled) } else { Vec::new() };
         let mut waiting = sink.waiting.lock();
-        if waiting.len() > MOST {
+        if waiting.json.len() > MOST {
             sink.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let was_empty = waiting.is_empty();
-        waiting.extend_from_slice(&line);
+        let was_empty = waiting.ends.is_empty();
+        waiting.json.extend_from_slice(&line);
+        let end = waiting.json.len();
+        waiting.ends.push((end, settled.blame()));
+        if !text.is_empty() {
+            waiting.text.extend_from_slice(&text);
+        }
         drop(waiting);
         if was_empty {
             sink.filled.notify_one();
@@ -83,23 +111,26 @@ impl AccessLog {
 
     /// Opens the file again, as `logrotate` asks with SIGHUP.
     pub fn reopen(&self) {
-        if let Some(sink) = &self.sink {
-            sink.reopen.store(true, Ordering::Release);
-        }
+        self.sink.reopen.store(true, Ordering::Release);
     }
 
     /// Returns the number of lines that were dropped because the sink stalled or refused them.
     pub fn dropped(&self) -> u64 {
-        self.sink.as_ref().map_or(0, |sink| sink.dropped.load(Ordering::Relaxed))
+        self.sink.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns the newest lines.
+    pub fn recent(&self) -> &Recent {
+        &self.sink.recent
     }
 
     /// Waits, for a second at most, until every line so far is written. The wait has an end because
     /// the reader of the sink may have stopped for good.
     pub fn flush(&self) {
-        let Some(sink) = &self.sink else { return };
+        let sink = &self.sink;
         let end = std::time::Instant::now() + Duration::from_secs(1);
         while std::time::Instant::now() < end {
-            let none_waits = sink.waiting.lock().is_empty();
+            let none_waits = sink.waiting.lock().ends.is_empty();
             if none_waits && sink.writing.try_lock().is_some() {
                 return;
             }
@@ -108,13 +139,44 @@ impl AccessLog {
     }
 }
 
+impl Output {
+    fn write(&mut self, lines: &[u8]) -> std::io::Result<()> {
+        match self {
+            Output::Nowhere => Ok(()),
+            Output::Stdout => std::io::stdout().lock().write_all(lines).and_then(|()| std::io::stdout().lock().flush()),
+            Output::File(file) => file.write_all(lines),
+        }
+    }
+}
+
+impl Waiting {
+    /// Lists the lines, without their ends.
+    fn lines(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<Blame>)> {
+        let mut begin = 0;
+        self.ends.iter().map(move |(end, blame)| {
+            let line = self.json.get(begin..end - 1).unwrap_or_default();
+            begin = *end;
+            (line, *blame)
+        })
+    }
+
+    fn clear(&mut self) {
+        self.json.clear();
+        self.json.shrink_to(KEPT);
+        self.text.clear();
+        self.text.shrink_to(KEPT);
+        self.ends.clear();
+        self.ends.shrink_to(KEPT / size_of::<(usize, Option<Blame>)>());
+    }
+}
+
 impl Sink {
-    fn run(&self, mut file: Option<File>) {
+    fn run(&self, mut output: Output) {
         let mut failing = false;
-        let mut lines = Vec::new();
+        let mut lines = Waiting::default();
         loop {
             let mut waiting = self.waiting.lock();
-            while waiting.is_empty() {
+            while waiting.ends.is_empty() {
                 waiting = lock::wait(&self.filled, waiting);
             }
             drop(waiting);
@@ -123,20 +185,18 @@ impl Sink {
                 && let Some(path) = &self.path
             {
                 match open(path) {
-                    Ok(new) => file = Some(new),
+                    Ok(new) => output = Output::File(new),
                     Err(why) => log::error!("{why}; access lines still go to the old file"),
                 }
             }
             let _writing = self.writing.lock();
             std::mem::swap(&mut lines, &mut self.waiting.lock());
-            let written = match &mut file {
-                Some(file) => file.write_all(&lines),
-                None => std::io::stdout().lock().write_all(&lines).and_then(|()| std::io::stdout().lock().flush()),
-            };
+            // This is first, since the output may let the thread wait.
+            self.recent.add(lines.lines());
+            let written = output.write(if lines.text.is_empty() { &lines.json } else { &lines.text });
             let has_failed = std::mem::replace(&mut failing, written.is_err());
             if let Err(why) = written {
-                let lines = memchr::memchr_iter(b'\n', &lines).count();
-                self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
+                self.dropped.fetch_add(lines.ends.len() as u64, Ordering::Relaxed);
                 // The error is logged once per outage.
                 if !has_failed {
                     log::error!("the access log cannot be written, so its lines are dropped: {why}");
@@ -145,7 +205,6 @@ impl Sink {
                 log::info!("the access log can be written again");
             }
             lines.clear();
-            lines.shrink_to(KEPT);
         }
     }
 }
@@ -158,7 +217,17 @@ fn open(path: &PathBuf) -> Result<File, String> {
         .map_err(|e| format!("cannot open the access log that `log.access` in server.yaml names: {e}"))
 }
 
-/// Writes the line as text.
+/// Returns the first 16 hexadecimal digits of the SHA-256 of a caller's name for its end user, as
+/// the access line has it: the name itself may be an address of mail.
+pub fn end_user_hash(name: &str) -> String {
+    Sha256::digest(name).iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
+        // Anything can be written to a text.
+        let _written = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+        text
+    })
+}
+
+/// Writes the line as text, with its end.
 fn text(settled: &Settled) -> Vec<u8> {
     let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = settled;
     // If the head could not be read, these facts may be unknown.
@@ -170,7 +239,7 @@ fn text(settled: &Settled) -> Vec<u8> {
         attempts.trail.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, t.often(":") + &detail(t)));
     let (usage, address) = (&spending.usage, sender.address.map(|address| address.to_string()));
     let line = format!(
-        "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",
+        "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]\n",
         time(*began_at),
         request.id,
         or_dash(address.as_deref()),
@@ -189,4 +258,43 @@ fn text(settled: &Settled) -> Vec<u8> {
         tries.collect::<Vec<_>>().join(",")
     );
     line.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Outcome;
+
+    #[test]
+    fn the_newest_lines_are_kept_wherever_lines_are_written() {
+        let file = std::env::temp_dir().join(format!("portcullis-access-{}", std::process::id()));
+        for (access, format) in [
+            (Access::Off, Format::Json),
+            (Access::Off, Format::Text),
+            (Access::File(file.clone()), Format::Json),
+            (Access::File(file.clone()), Format::Text),
+        ] {
+            std::fs::remove_file(&file).ok();
+            let log = AccessLog::open(&access, format).expect("a log");
+            let mut settled = Settled::default();
+            for (id, outcome) in [("one", Outcome::Ok), ("two\"", Outcome::UpstreamCut)] {
+                (settled.request.id, settled.outcome) = (id.to_owned(), outcome);
+                log.write(&settled);
+            }
+            log.flush();
+            let ids = |failures| {
+                let lines = log.recent().lines(0, u64::MAX, failures).into_iter();
+                let read =
+                    |line: RecentLine| -> serde_json::Value { serde_json::from_slice(&line.json).expect("JSON") };
+                lines.map(|line| (line.seq, read(line)["request_id"].clone())).collect::<Vec<_>>()
+            };
+            assert_eq!(ids(false), [(2, "two\"".into()), (1, "one".into())], "{access:?} {format:?}");
+            assert_eq!(ids(true), [(2, "two\"".into())]);
+            let written = std::fs::read_to_string(&file).unwrap_or_default();
+            let lines = if access == Access::Off { 0 } else { 2 };
+            assert_eq!((written.lines().count(), log.dropped()), (lines, 0), "{written}");
+            assert_eq!(written.starts_with('{'), access != Access::Off && format == Format::Json);
+        }
+        std::fs::remove_file(&file).ok();
+    }
 }

@@ -31,6 +31,18 @@ pub enum Phase {
 pub struct Drain {
     phase: watch::Sender<Phase>,
     exchanges: AtomicUsize,
+    /// The answers that are passed on after their exchanges.
+    relays: AtomicUsize,
+}
+
+/// An answer that is passed on within the process. The process does not end before it has arrived,
+/// as far as the grace allows.
+pub struct Relaying<'d>(&'d Drain);
+
+impl Drop for Relaying<'_> {
+    fn drop(&mut self) {
+        self.0.relays.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Drain {
@@ -55,13 +67,23 @@ impl Drain {
         self.phase() == Phase::Serving
     }
 
-    /// Waits until running exchanges must end.
-    pub async fn cutting(&self) {
+    /// Returns whether a new request is served, from wherever it comes.
+    pub fn takes_new(&self) -> bool {
+        self.phase() < Phase::Draining
+    }
+
+    /// Waits until this phase, or a later one, is entered.
+    pub async fn reached(&self, wanted: Phase) {
         let mut phase = self.phase.subscribe();
         // The sender lives in `self`, so this can only end by the phase.
-        if phase.wait_for(|p| *p == Phase::Cutting).await.is_err() {
+        if phase.wait_for(|now| *now >= wanted).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Waits until running exchanges must end.
+    pub async fn cutting(&self) {
+        self.reached(Phase::Cutting).await;
     }
 
     /// Counts an exchange that begins.
@@ -74,15 +96,21 @@ impl Drain {
         self.exchanges.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// Counts an answer that is passed on, until the guard is dropped.
+    pub fn relay(&self) -> Relaying<'_> {
+        self.relays.fetch_add(1, Ordering::AcqRel);
+        Relaying(self)
+    }
+
     /// Returns the number of running exchanges.
     pub fn exchanges(&self) -> usize {
         self.exchanges.load(Ordering::Acquire)
     }
 
-    /// Waits until no exchange is left. It polls, since this happens once in a process's life, and
-    /// must not cost each exchange a wake-up.
+    /// Waits until no exchange and no relay is left. It polls, since this happens once in a
+    /// process's life, and must not cost each exchange a wake-up.
     pub async fn idle(&self) {
-        while self.exchanges() > 0 {
+        while self.exchanges() > 0 || self.relays.load(Ordering::Acquire) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

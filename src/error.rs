@@ -57,6 +57,35 @@ impl Outcome {
             Outcome::Internal => "internal",
         }
     }
+
+    /// Returns whose fault it is, if the exchange failed. `limited` is whose fault it is if nobody
+    /// could take the request: see [`What::limited_by`].
+    pub const fn blame(self, limited: Blame) -> Option<Blame> {
+        match self {
+            Outcome::Ok => None,
+            Outcome::Limited => Some(limited),
+            // What no target can do is asked for in vain. Who leaves does not want the answer.
+            Outcome::Refused | Outcome::Unauthorized | Outcome::Unsupported | Outcome::ClientLeft => {
+                Some(Blame::Caller)
+            }
+            Outcome::UpstreamError | Outcome::UpstreamTimeout | Outcome::UpstreamCut => Some(Blame::Upstream),
+            Outcome::Shutdown | Outcome::Internal => Some(Blame::Ours),
+        }
+    }
+}
+
+/// Whose fault it is that a request failed: who must change something, so that it does not fail
+/// again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Blame {
+    /// The caller: the request is wrong, has no good key, is over a limit of the caller, or was
+    /// given up.
+    Caller,
+    /// The provider: it failed, was too slow, or cut its answer.
+    Upstream,
+    /// The gateway or its operator: it had no room, was shut down, or failed.
+    #[default]
+    Ours,
 }
 
 /// The kinds of failures. Each variant has a row in the table of [`What::row`].
@@ -104,8 +133,12 @@ pub enum What {
     OverBudget,
     /// The shared store is down, and the settings admit nothing without it.
     StoreDown,
-    /// No account has room, all accounts rest, or the memory for requests is full.
+    /// The ledger is off or busy, and was asked for.
+    NoLedger,
+    /// An account that works has no room, or the memory for requests is full.
     NoCapacity,
+    /// No account works: each rests, or its breaker keeps requests away.
+    NobodyFit,
     /// All accounts wait for the end of their providers' rate limits.
     AllRateLimited,
     /// The last upstream could not be reached, or refused its credential.
@@ -147,6 +180,17 @@ pub struct ErrorRow<'a> {
 }
 
 impl What {
+    /// Returns whose fault it is that nobody could take the request. For other kinds, the outcome
+    /// tells.
+    pub const fn limited_by(&self) -> Blame {
+        if matches!(self, What::OverLimit | What::OverBudget) {
+            return Blame::Caller;
+        }
+        // The gateway has places, but no provider that works.
+        let is_without_provider = matches!(self, What::NobodyFit | What::AllRateLimited);
+        if is_without_provider { Blame::Upstream } else { Blame::Ours }
+    }
+
     /// Returns the failure's row of the table.
     pub fn row(&self) -> ErrorRow<'_> {
         use Outcome as O;
@@ -174,7 +218,9 @@ impl What {
             // Both codes are the words that OpenAI's own clients look for.
             What::OverBudget => (429, "insufficient_quota", Some("insufficient_quota"), O::Limited),
             What::StoreDown => (503, SERVER, Some("store_unavailable"), O::Limited),
+            What::NoLedger => (503, SERVER, Some("ledger_unavailable"), O::Limited),
             What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::Limited),
+            What::NobodyFit => (503, UPSTREAM, Some("no_capacity"), O::Limited),
             What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::Limited),
             What::UpstreamUnavailable => (503, UPSTREAM, Some("upstream_unavailable"), O::UpstreamError),
             What::UpstreamRateLimited => (429, UPSTREAM, Some("upstream_rate_limited"), O::UpstreamError),

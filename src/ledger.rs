@@ -17,6 +17,7 @@ mod columns;
 mod cut;
 mod insert;
 mod life;
+mod month;
 mod past;
 pub mod read;
 pub mod report;
@@ -31,10 +32,12 @@ pub use row::Row;
 pub use run::Run;
 pub use running::Runs;
 
+use crate::base::calendar::now;
 use crate::conf::config;
+use crate::figures::callers::Callers;
 use crate::limits::{Past, Registry};
 use crate::status::{LedgerReport, LedgerState};
-use sink::Sink;
+use sink::{Sink, SinkCallers};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -48,6 +51,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// At the end of the process, [`Ledger::finish`] waits one second longer for this many thousand
 /// rows.
 const THOUSANDS: u64 = 50;
+/// The most lines of an answer to a key.
+const OWN_LINES: usize = 1_000;
 /// The most lines of an answer: more than anybody reads, and some ten megabytes.
 const LINES: usize = 100_000;
 
@@ -142,6 +147,17 @@ impl Ledger {
         past
     }
 
+    /// Adds the sums of this month to the callers' use, and from now on what is taken over from
+    /// processes that died. Call it once, before the first request. If the file cannot be read now,
+    /// they are added when it can be read for the first time. Reads the file.
+    pub fn begin_callers(&self, callers: &Arc<Callers>) {
+        let Some(sink) = &self.sink else { return };
+        let _reading = sink.reading.lock();
+        let mut known = sink.callers.lock();
+        let is_read = month::read(&sink.path, now(), callers);
+        *known = SinkCallers { callers: Arc::downgrade(callers), is_owed: is_read.is_err() };
+    }
+
     /// Answers a question about use, with all that is settled so far. Returns `None` if there is no
     /// file. Reads the file, so no request may call it. Answers one question at a time, and refuses
     /// a second one.
@@ -158,6 +174,23 @@ impl Ledger {
             read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
         };
         let bounds = Some(report::AnswerBounds { deadline, lines: LINES });
+        opened.map(|reader| report::answer_of(reader, &sink.path, query, bounds)).transpose()
+    }
+
+    /// Answers a question of a key about its own use. What settled in the last moment may be
+    /// missing. Returns `None` if there is no file. Reads the file, so no thread that serves
+    /// requests may call it.
+    pub fn answer_to_key(
+        &self,
+        query: &report::Query,
+        deadline: Instant,
+    ) -> Result<Option<report::Answer>, report::Unanswered> {
+        let Some(sink) = &self.sink else { return Ok(None) };
+        let opened = {
+            let _reading = sink.reading.lock();
+            read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
+        };
+        let bounds = Some(report::AnswerBounds { deadline, lines: OWN_LINES });
         opened.map(|reader| report::answer_of(reader, &sink.path, query, bounds)).transpose()
     }
 

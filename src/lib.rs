@@ -47,8 +47,8 @@
 //! 7. [`desk::record`] settles the exchange when it ends. What is known then is a
 //!    [`settled::Settled`]; [`access_log`], [`metrics`] and [`ledger`] read it.
 //!
-//! [`process`] makes the parts, and [`server`] runs them. `portcullis explain` ([`cli`]) goes the
-//! same way with the same code, up to the first attempt, and prints what it found.
+//! [`process`] makes the parts, and [`server`] runs them. An explanation ([`explain`]) goes the
+//! same way with the same code, up to the first attempt, and says what it found.
 //!
 //! # What always holds
 //!
@@ -119,19 +119,28 @@
 //! | [`settled`] | what is known of an exchange at its end |
 //! | **Operator** | **running it, and seeing what it does** |
 //! | [`access_log`] | one line for each exchange |
-//! | [`admin`] | the admin listener: `/metrics`, `/status`, `/usage`, `/limits` and the probes |
+//! | [`operator::admin`] | the listener of operators: `/metrics`, `/status`, `/usage`, the probes |
+//! | [`operator::page`] | the page for operators, in `src/operator/page/` |
+//! | [`operator::live`] | `/live`: what happens now, for the page of operators |
 //! | [`drain`] | the phases of a shutdown, and the number of running exchanges |
+//! | [`figures`] | what happened lately in the whole gateway, and what callers have used |
+//! | [`explain`] | what would become of a request, and why |
 //! | [`log`] | messages for the operator, on stderr |
 //! | [`metrics`] | counters and histograms |
+//! | [`operator::notify`] | tells somebody of problems that come and go |
+//! | [`operator::problems`] | the rules that find what is wrong, and the verdict |
+//! | [`operator::watch`] | looks at the process, and remembers since when a problem lasts |
 //! | [`process`] | the parts of a process, made once |
+//! | [`series`] | what happened in the last five minutes, in steps of five seconds |
 //! | [`server`] | listeners, background work, signals, shutdown |
 //! | [`status`] | the type of the page `/status` |
+//! | [`supervisor`] | the service manager, such as systemd, is told how the process is |
+//! | [`import`] | a configuration folder made of the files of another gateway |
 //! | **Command line** | |
 //! | [`cli`] | `serve`, `check`, `explain`, `key`, `usage` and the other subcommands, a file each |
 
 pub mod access_log;
 pub mod account;
-pub mod admin;
 pub mod base;
 pub mod catalog;
 pub mod cli;
@@ -140,19 +149,25 @@ pub mod desk;
 pub mod drain;
 pub mod error;
 pub mod exchange;
+pub mod explain;
+pub mod figures;
+pub mod import;
 pub mod ledger;
 pub mod limits;
 pub mod live;
 pub mod log;
 pub mod metrics;
 pub mod models;
+pub mod operator;
 pub mod plan;
 pub mod process;
 pub mod seal;
+pub mod series;
 pub mod server;
 pub mod settled;
 pub mod signers;
 pub mod status;
 pub mod store;
+pub mod supervisor;
 pub mod tls;
 pub mod vault;

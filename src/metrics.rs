@@ -2,30 +2,41 @@
 //! accounts and of the catalog.
 //!
 //! **Invariant:** labels come only from the catalog and from our own enums, never from a request,
-//! so their number is bounded. When a reload takes something out of the catalog, the series start
-//! again from zero, so that old series do not pile up.
+//! so their number is bounded. A counter does not fall while the process runs. When a reload takes
+//! a name out of the catalog, its series stay for a while and end then, so that old series do not
+//! pile up: see the module `gone`.
 
+mod gone;
+mod labelled;
 pub(crate) mod labels;
+mod process;
+mod registered;
 
+use crate::base::hash::Quick;
+use crate::base::lock::Lock;
 use crate::conf::price::Usd;
 use crate::limits::{Kind, Level};
 use crate::settled::Settled;
 use crate::store;
+use crate::tls::Certificate;
 use dialects::usage::Source;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use std::borrow::Cow;
-use std::hash::Hash;
-use std::sync::OnceLock;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 
+use gone::Gone;
+pub(crate) use gone::LabelledName;
+use labelled::Labelled;
 use labels::{
-    AttemptLabels, DoorLabels, ExchangeLabels, Name, NameLabels, SidesLabels, TokensLabels, UnpricedLabels, WordLabels,
+    AttemptLabels, DoorLabels, ExchangeLabels, Name, NameLabels, SidesLabels, TargetLabels, TokensLabels, WordLabels,
 };
+use process::Certificates;
 
 /// All metrics, in the order in which `/metrics` shows them.
 pub struct Metrics {
@@ -36,23 +47,26 @@ pub struct Metrics {
     pub(crate) catalog: CatalogMetrics,
     pub(crate) process: ProcessMetrics,
     pub(crate) stores: StoreMetrics,
+    pub(crate) callers: CallerMetrics,
+    gone: Lock<Gone>,
 }
 
 /// The metrics that every exchange adds to.
 struct ExchangeMetrics {
-    requests: Family<ExchangeLabels, Counter>,
-    seconds: Histograms<DoorLabels>,
-    first_byte: Histograms<DoorLabels>,
-    own: Histograms<DoorLabels>,
-    tokens: Family<TokensLabels, Counter>,
-    cost: Family<SidesLabels, Counter<f64, AtomicU64>>,
-    unpriced: Family<UnpricedLabels, Counter>,
-    limited: Family<(NameLabels<1>, WordLabels<2>), Counter>,
-    attempts: Family<AttemptLabels, Counter>,
-    estimated: Family<DoorLabels, Counter>,
-    losses: Family<(NameLabels<2>, WordLabels<1>), Counter>,
+    requests: Labelled<ExchangeLabels, Counter>,
+    seconds: Labelled<DoorLabels, Histogram>,
+    first_byte: Labelled<DoorLabels, Histogram>,
+    own: Labelled<DoorLabels, Histogram>,
+    tokens: Labelled<TokensLabels, Counter>,
+    cost: Labelled<SidesLabels, Counter<f64, AtomicU64>>,
+    unpriced: Labelled<TargetLabels, Counter>,
+    limited: Labelled<(NameLabels<1>, WordLabels<2>), Counter>,
+    attempts: Labelled<AttemptLabels, Counter>,
+    first_token: Labelled<TargetLabels, Histogram>,
+    estimated: Labelled<DoorLabels, Counter>,
+    losses: Labelled<(NameLabels<2>, WordLabels<1>), Counter>,
     /// The series of exchanges that have the same names and outcome. `/metrics` does not show it.
-    bound: Family<ExchangeLabels, BoundSeries>,
+    bound: Labelled<ExchangeLabels, BoundSeries>,
 }
 
 /// The series that an exchange adds to. They are looked up once, and not by each exchange.
@@ -70,29 +84,37 @@ struct BoundSeries {
     limited: OnceLock<((Level, Kind), Counter)>,
     /// The attempts of the account that answered.
     answered: OnceLock<Counter>,
+    /// The times to the first token of that account.
+    first_token: OnceLock<Histogram>,
 }
 
 /// The state of the accounts when `/metrics` is read.
 pub(crate) struct AccountMetrics {
-    pub(crate) in_flight: Family<NameLabels<1>, Gauge>,
-    pub(crate) states: Family<(NameLabels<1>, WordLabels<1>), Gauge>,
-    pub(crate) breakers: Family<(NameLabels<2>, WordLabels<2>), Gauge>,
-    pub(crate) headroom: Family<NameLabels<1>, Gauge<f64, AtomicU64>>,
+    pub(crate) in_flight: Labelled<NameLabels<1>, Gauge>,
+    pub(crate) states: Labelled<(NameLabels<1>, WordLabels<1>), Gauge>,
+    pub(crate) breakers: Labelled<(NameLabels<2>, WordLabels<2>), Gauge>,
+    pub(crate) headroom: Labelled<NameLabels<1>, Gauge<f64, AtomicU64>>,
 }
 
 /// The metrics of a model: hedges, its queue, retries that were not made, and tokens that nobody
 /// got.
 pub(crate) struct ModelMetrics {
-    hedges: Family<(NameLabels<1>, WordLabels<1>), Counter>,
-    pub(crate) waiting: Family<NameLabels<1>, Gauge>,
-    shed: Family<NameLabels<1>, Counter>,
-    spared: Family<NameLabels<1>, Counter>,
-    unused: Family<(NameLabels<2>, WordLabels<1>), Counter>,
+    hedges: Labelled<(NameLabels<1>, WordLabels<1>), Counter>,
+    pub(crate) waiting: Labelled<NameLabels<1>, Gauge>,
+    queue: Labelled<NameLabels<1>, Histogram>,
+    shed: Labelled<NameLabels<1>, Counter>,
+    spared: Labelled<NameLabels<1>, Counter>,
+    unused: Labelled<(NameLabels<2>, WordLabels<1>), Counter>,
+}
+
+/// The state of the callers' limits when `/metrics` is read.
+pub(crate) struct CallerMetrics {
+    pub(crate) limits_used: Labelled<(NameLabels<1>, WordLabels<2>), Gauge<f64, AtomicU64>>,
 }
 
 /// The metrics of changes of the catalog.
 pub(crate) struct CatalogMetrics {
-    pub(crate) old_hashes: Family<NameLabels<1>, Counter>,
+    pub(crate) old_hashes: Labelled<NameLabels<1>, Counter>,
     generation: Gauge,
     last_success: Gauge<f64, AtomicU64>,
     refusals: Counter,
@@ -108,166 +130,78 @@ pub(crate) struct ProcessMetrics {
     pub(crate) lines_dropped: Gauge,
     pub(crate) refused_connections: Counter,
     pub(crate) panics: Counter,
+    pub(crate) problems: Labelled<WordLabels<2>, Gauge>,
 }
 
 /// The metrics of the ledger and of the store that instances share.
 pub(crate) struct StoreMetrics {
     pub(crate) ledger_rows: Counter,
     pub(crate) ledger_dropped: Counter,
-    pub(crate) up: Family<WordLabels<0>, Gauge>,
-    errors: Family<WordLabels<0>, Counter>,
-    seconds: Histograms<WordLabels<0>>,
+    pub(crate) up: Labelled<WordLabels<0>, Gauge>,
+    errors: Labelled<WordLabels<0>, Counter>,
+    seconds: Labelled<WordLabels<0>, Histogram>,
     pub(crate) ledger_up: Gauge,
 }
 
-/// A family of histograms, by their labels.
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-
-/// Makes a histogram of the time that callers wait.
-const SECONDS: fn() -> Histogram =
-    || Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0]);
-/// Makes a histogram of the time that the gateway itself is at work.
-const OWN: fn() -> Histogram =
-    || Histogram::new([0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25]);
-
-/// Adds a metric. The client library adds `_total` to counters by itself.
-fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-/// Adds histograms.
-fn times<L>(registry: &mut Registry, name: &str, help: &str, new: fn() -> Histogram) -> Histograms<L>
-where
-    Histograms<L>: Metric,
-    L: Clone + Eq + Hash,
-{
-    let metric = Family::new_with_constructor(new);
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-impl Default for Metrics {
-    fn default() -> Metrics {
-        let mut registry = Registry::with_prefix("portcullis");
-        let r = &mut registry;
-        let exchanges = ExchangeMetrics {
-            requests: add(r, "requests", "Exchanges by how they ended"),
-            seconds: times(r, "request_seconds", "From the request's head to the answer's last byte", SECONDS),
-            first_byte: times(r, "first_byte_seconds", "From the request's head to the answer's first byte", SECONDS),
-            own: times(r, "own_seconds", "Time that an exchange spent running in Portcullis itself", OWN),
-            tokens: add(r, "tokens", "Tokens, as counted or estimated"),
-            cost: add(r, "cost_usd", "US dollars that tokens cost, where their price is known"),
-            unpriced: add(r, "cost_unknown", "Answers whose price is not known"),
-            limited: add(r, "limited", "Requests refused by a limit of their caller, key or key's model"),
-            attempts: add(r, "attempts", "Attempts at upstream accounts by how they ended"),
-            estimated: add(r, "usage_estimated", "Exchanges whose tokens had to be estimated"),
-            losses: add(r, "dropped_params", "Fields of requests that the upstream's format cannot express"),
-            bound: Family::default(),
-        };
-        let accounts = AccountMetrics {
-            in_flight: add(r, "in_flight", "Requests in flight at an account"),
-            states: add(r, "account_state", "1 for the state that an account is in"),
-            breakers: add(r, "breaker_state", "1 for the state that a target's breaker is in"),
-            headroom: add(
-                r,
-                "headroom_ratio",
-                "Share that is left of an account's tightest quota, as its provider last reported",
-            ),
-        };
-        let models = ModelMetrics {
-            hedges: add(r, "hedges", "Second attempts beside a slow first one, by whether they were faster"),
-            waiting: add(r, "waiting", "Requests that wait in the queue of a model"),
-            shed: add(r, "shed", "Requests refused because all accounts were busy and the queue was full"),
-            spared: add(
-                r,
-                "retries_spared",
-                "Requests that failed and were not tried again because of the retry budget",
-            ),
-            unused: add(
-                r,
-                "unused_tokens",
-                "Tokens that a provider may charge for attempts whose answer no caller got",
-            ),
-        };
-        let catalog = CatalogMetrics {
-            old_hashes: add(r, "old_hash_uses", "Requests with a secret that is being replaced"),
-            generation: add(r, "catalog_generation", "Number of catalogs that were taken since the start"),
-            last_success: add(r, "catalog_last_success_seconds", "Unix time at which the present catalog was taken"),
-            refusals: add(r, "catalog_refusals", "Changes of the catalog that were refused"),
-            reload_failed: add(r, "reload_failed", "1 while the files hold a catalog that was refused"),
-            shrunk: add(
-                r,
-                "catalog_shrunk",
-                "Changes taken although they removed more than half of the accounts, models or callers",
-            ),
-            edit_waits: add(
-                r,
-                "catalog_waiting_seconds",
-                "Seconds that the oldest change of the files waits to be live; 0 if no change waits",
-            ),
-        };
-        let process = ProcessMetrics {
-            lines_dropped: add(
-                r,
-                "access_lines_dropped",
-                "Access lines dropped because they could not be written, or not fast enough",
-            ),
-            refused_connections: add(
-                r,
-                "connections_refused",
-                "Connections closed at once because of limits.connections",
-            ),
-            panics: add(r, "panics", "Exchanges that ended in a panic, which is a bug of Portcullis"),
-        };
-        let stores = StoreMetrics {
-            ledger_rows: add(r, "ledger_rows", "Rows written to the ledger"),
-            ledger_dropped: add(r, "ledger_dropped", "Rows dropped because the ledger could not be written for long"),
-            up: add(r, "store_up", "1 while the store that gateways share decides over limits"),
-            errors: add(
-                r,
-                "store_errors",
-                "Admissions that the store did not answer in time, and its connections that failed",
-            ),
-            seconds: times(r, "store_seconds", "Time that the store takes to answer an admission", OWN),
-            ledger_up: add(r, "ledger_up", "1 while the ledger can be written; 0 if not, or if it is switched off"),
-        };
-        Metrics { registry, exchanges, accounts, models, catalog, process, stores }
+impl ExchangeMetrics {
+    /// Ends the series with a name that `is_kept` does not know.
+    fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
+        self.requests.end(is_kept);
+        self.seconds.end(is_kept);
+        self.first_byte.end(is_kept);
+        self.own.end(is_kept);
+        self.tokens.end(is_kept);
+        self.cost.end(is_kept);
+        self.unpriced.end(is_kept);
+        self.limited.end(is_kept);
+        self.attempts.end(is_kept);
+        self.first_token.end(is_kept);
+        self.estimated.end(is_kept);
+        self.losses.end(is_kept);
+        // This is last: what is bound from now on is bound to new series.
+        self.bound.end(is_kept);
     }
 }
 
-impl ExchangeMetrics {
-    fn clear(&self) {
-        self.requests.clear();
-        self.seconds.clear();
-        self.first_byte.clear();
-        self.own.clear();
-        self.tokens.clear();
-        self.cost.clear();
-        self.unpriced.clear();
-        self.limited.clear();
-        self.attempts.clear();
-        self.estimated.clear();
-        self.losses.clear();
-        // This is last: what is bound from now on is bound to new series.
-        self.bound.clear();
+impl CatalogMetrics {
+    /// Notes that a catalog was taken.
+    pub(crate) fn taken(&self, generation: u64) {
+        self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_success.set(now.as_secs_f64());
+    }
+}
+
+impl ModelMetrics {
+    /// Ends the series with a name that `is_kept` does not know.
+    fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
+        self.hedges.end(is_kept);
+        self.queue.end(is_kept);
+        self.shed.end(is_kept);
+        self.spared.end(is_kept);
+        self.unused.end(is_kept);
     }
 }
 
 impl Metrics {
     /// Counts a settled exchange.
     pub fn settle(&self, settled: &Settled) {
-        let Settled { sender, request, served, attempts, times, spending, outcome, total, .. } = settled;
-        let Metrics { exchanges, models, .. } = self;
-        let (model, account) = (request.pattern.as_ref().or(request.model.as_ref()).cloned(), &served.account);
-        let sides = SidesLabels { model: model.clone(), account: account.clone(), caller: sender.caller.clone() };
+        let Settled { sender, request, served, outcome, .. } = settled;
+        let (model, account) = (request.pattern.as_ref().or(request.model.as_ref()).cloned(), served.account.clone());
+        let sides = SidesLabels { model, account, caller: sender.caller.clone() };
         let labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
-        let bound = exchanges.bound.get_or_create(&labels);
+        self.exchanges.bound.with(&labels, |bound| self.count(settled, &labels, bound));
+    }
+
+    /// Counts a settled exchange with these labels. `bound` has their series.
+    fn count(&self, settled: &Settled, labels: &ExchangeLabels, bound: &BoundSeries) {
+        let Settled { sender, request, served, attempts, times, spending, total, .. } = settled;
+        let Metrics { exchanges, models, .. } = self;
+        let (model, account) = (&labels.sides.model, &served.account);
         let sides = || labels.sides.clone();
         let door = || DoorLabels { door: request.door, model: model.clone() };
-        let of_door = |family: &Histograms<DoorLabels>| family.get_or_create_owned(&door());
-        bound.requests.get_or_init(|| exchanges.requests.get_or_create_owned(&labels)).inc();
+        let of_door = |family: &Labelled<DoorLabels, Histogram>| family.get_or_create(&door());
+        bound.requests.get_or_init(|| exchanges.requests.get_or_create(labels)).inc();
         bound.seconds.get_or_init(|| of_door(&exchanges.seconds)).observe(total.as_secs_f64());
         bound.own.get_or_init(|| of_door(&exchanges.own)).observe(times.own.as_secs_f64());
         if let Some(first_byte) = times.first_byte {
@@ -285,23 +219,23 @@ impl Metrics {
         for ((kind, count), bound) in kinds.into_iter().zip(&bound.tokens) {
             if count > 0 {
                 let labels = || TokensLabels { sides: sides(), kind };
-                bound.get_or_init(|| exchanges.tokens.get_or_create_owned(&labels())).inc_by(count);
+                bound.get_or_init(|| exchanges.tokens.get_or_create(&labels())).inc_by(count);
             }
         }
         match spending.cost {
             Some(Usd(0)) => {}
             Some(cost) => {
-                bound.cost.get_or_init(|| exchanges.cost.get_or_create_owned(&sides())).inc_by(cost.dollars());
+                bound.cost.get_or_init(|| exchanges.cost.get_or_create(&sides())).inc_by(cost.dollars());
             }
             None if usage.source != Source::None => {
-                let labels = || UnpricedLabels { model: model.clone(), account: account.clone() };
-                bound.unpriced.get_or_init(|| exchanges.unpriced.get_or_create_owned(&labels())).inc();
+                let labels = || TargetLabels { model: model.clone(), account: account.clone() };
+                bound.unpriced.get_or_init(|| exchanges.unpriced.get_or_create(&labels())).inc();
             }
             None => {}
         }
         if let Some((level, kind)) = spending.limited {
             let words = [("level", level.name()), ("limit", kind.name())];
-            let refusals = || exchanges.limited.get_or_create_owned(&([("caller", sender.caller.clone())], words));
+            let refusals = || exchanges.limited.get_or_create(&([("caller", sender.caller.clone())], words));
             match bound.limited.get_or_init(|| ((level, kind), refusals())) {
                 (limit, refusals) if *limit == (level, kind) => refusals.inc(),
                 _ => refusals().inc(),
@@ -317,10 +251,23 @@ impl Metrics {
         }
         for tried in &attempts.trail {
             let tries = |account: &Name| {
-                exchanges
-                    .attempts
-                    .get_or_create_owned(&AttemptLabels { account: account.clone(), outcome: tried.outcome })
+                exchanges.attempts.get_or_create(&AttemptLabels {
+                    model: model.clone(),
+                    account: account.clone(),
+                    outcome: tried.outcome,
+                })
             };
+            // An answer that is not a stream has no first token: it comes as a whole.
+            if let Some(first) = tried.first_ms.filter(|_| request.stream) {
+                let times =
+                    |account| exchanges.first_token.get_or_create(&TargetLabels { model: model.clone(), account });
+                let seconds = Duration::from_millis(first).as_secs_f64();
+                if account.as_ref() == Some(&tried.account) {
+                    bound.first_token.get_or_init(|| times(account.clone())).observe(seconds);
+                } else {
+                    times(Some(tried.account.clone())).observe(seconds);
+                }
+            }
             let count = u64::from(tried.times);
             if tried.outcome == "ok" && account.as_ref() == Some(&tried.account) {
                 bound.answered.get_or_init(|| tries(account)).inc_by(count);
@@ -338,11 +285,23 @@ impl Metrics {
             let outcome = if won { "won" } else { "lost" };
             models.hedges.get_or_create(&([("model", model.clone())], [("outcome", outcome)])).inc();
         }
+        if !times.queued.is_zero() {
+            models.queue.get_or_create(&[("model", model.clone())]).observe(times.queued.as_secs_f64());
+        }
         if attempts.shed {
             models.shed.get_or_create(&[("model", model.clone())]).inc();
         }
         if attempts.not_retried == Some("budget") {
             models.spared.get_or_create(&[("model", model.clone())]).inc();
+        }
+    }
+
+    /// Shows when the listeners' certificates end. Each comes with its listener's address.
+    pub fn show_certificates(&mut self, certificates: Vec<(String, Arc<Certificate>)>) {
+        if !certificates.is_empty() {
+            self.registry
+                .sub_registry_with_prefix("portcullis")
+                .register_collector(Box::new(Certificates(certificates)));
         }
     }
 
@@ -354,19 +313,23 @@ impl Metrics {
         }
     }
 
-    /// Notes that a catalog was taken. `something_left` says that an entry was removed: then the
-    /// series start again from zero.
-    pub fn reloaded(&self, generation: u64, something_left: bool) {
-        if something_left {
-            self.exchanges.clear();
-            self.models.hedges.clear();
-            self.models.shed.clear();
-            self.models.spared.clear();
-            self.models.unused.clear();
+    /// Takes over the names of a new catalog. `left` has the names that it lacks and the one before
+    /// had. `is_live` says what it has, and `live` is the number of its names.
+    pub(crate) fn reloaded(
+        &self,
+        left: Vec<LabelledName>,
+        live: usize,
+        is_live: &dyn Fn(&str, &str) -> bool,
+        now: Instant,
+    ) {
+        let mut gone = self.gone.lock();
+        if gone.note(left, live, is_live, now) {
+            // An exchange may outlive its names, and make a series of a name that is neither.
+            let stay: HashSet<(&str, &str), Quick> = gone.names().collect();
+            let is_kept = |label: &str, name: &str| is_live(label, name) || stay.contains(&(label, name));
+            self.exchanges.end(&is_kept);
+            self.models.end(&is_kept);
         }
-        self.catalog.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.catalog.last_success.set(now.as_secs_f64());
     }
 
     /// Counts a change of the catalog that was refused.

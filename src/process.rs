@@ -3,25 +3,28 @@
 
 use crate::access_log::AccessLog;
 use crate::account::Registry;
-use crate::admin::Admin;
 use crate::base::calendar;
 use crate::base::memory::Budget;
 use crate::base::spool::Spool;
 use crate::catalog::load::Loaded;
 use crate::catalog::{Key, published_key_problem};
-use crate::conf::config::Server;
+use crate::conf::config::{ListenTls, Server};
 use crate::desk::Desk;
 use crate::desk::record::Books;
 use crate::desk::unpriced::Unpriced;
 use crate::exchange::backends::Backends;
 use crate::exchange::lists;
 use crate::exchange::upstream::Upstream;
+use crate::figures::Figures;
 use crate::ledger::{self, Ledger};
 use crate::limits;
 use crate::live::{Live, Publisher, Snapshot};
 use crate::metrics::Metrics;
+use crate::operator::admin::Admin;
+use crate::operator::watch::Watch;
 use crate::seal::Seals;
 use crate::store::Store;
+use crate::tls::Certificate;
 use crate::vault::Vault;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,12 +44,18 @@ pub struct Process {
     pub memory: Arc<Budget>,
     /// The place of uploads.
     pub spool: Arc<Spool>,
+    /// The certificates of the listeners, in the order of the settings. A listener without TLS has
+    /// none.
+    pub certificates: Arc<[Option<Arc<Certificate>>]>,
+    /// The watch, which knows what is wrong.
+    pub watch: Arc<Watch>,
     /// The time at which the process began to serve.
     pub started: Instant,
 }
 
 impl Process {
-    /// Makes the parts from what was read. Opens nothing but the access log and the ledger.
+    /// Makes the parts from what was read. Opens nothing but the access log, the ledger and the
+    /// files of certificates.
     ///
     /// Refuses a catalog in which everybody may use more than the demo: see
     /// [`published_key_problem`].
@@ -56,6 +65,9 @@ impl Process {
         if let Some(problem) = published_key_problem(&loaded.catalog, &addresses) {
             return Err(problem);
         }
+        let read = |tls: &ListenTls| Certificate::read(&tls.cert, &tls.key).map(Arc::new);
+        let certificates = server.listen.iter().map(|listen| listen.tls.as_ref().map(read).transpose());
+        let certificates: Vec<_> = certificates.collect::<Result<_, String>>()?;
         let accounts = Registry::default();
         let ledger = Ledger::open(&server.ledger);
         let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
@@ -64,33 +76,44 @@ impl Process {
         let snapshot =
             Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(calendar::now(), Some(&limits)), 1);
         remember_uses(&snapshot, &ledger);
+        let figures = Figures::default();
+        ledger.begin_callers(&figures.callers);
         lists::recall(&server, &snapshot);
-        let metrics = Metrics::default();
-        metrics.reloaded(1, false);
+        let mut metrics = Metrics::default();
+        let shown = addresses.iter().zip(&certificates);
+        let shown = shown.filter_map(|(address, certificate)| Some((address.to_string(), certificate.clone()?)));
+        metrics.show_certificates(shown.collect());
+        metrics.catalog.taken(1);
         let store = server.store.clone().zip(changes);
         let store = store.map(|(settings, changes)| {
             Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store())
         });
         let largest = server.limits.request_body.max(server.limits.response_body);
+        let books = Arc::new(Books {
+            access_log: AccessLog::open(&server.log.access, server.log.format)?,
+            ledger: Arc::new(ledger),
+            metrics: Arc::new(metrics),
+            live: Arc::new(Live::new(snapshot, accounts, limits)),
+            figures,
+            drain: Arc::default(),
+            unpriced: Unpriced::default(),
+        });
+        let backends = Arc::new(Backends {
+            server: server.clone(),
+            upstream: Upstream::default(),
+            vault: Vault::default(),
+            seals: Arc::new(Seals::new(&server.seal)?),
+            store,
+        });
+        let certificates: Arc<[_]> = certificates.into();
         Ok(Process {
-            books: Arc::new(Books {
-                access_log: AccessLog::open(&server.log.access, server.log.format)?,
-                ledger: Arc::new(ledger),
-                metrics: Arc::new(metrics),
-                live: Arc::new(Live::new(snapshot, accounts, limits)),
-                drain: Arc::default(),
-                unpriced: Unpriced::default(),
-            }),
-            backends: Arc::new(Backends {
-                server: server.clone(),
-                upstream: Upstream::default(),
-                vault: Vault::default(),
-                seals: Arc::new(Seals::new(&server.seal)?),
-                store,
-            }),
+            watch: Arc::new(Watch::new(books.clone(), backends.clone(), server.clone(), certificates.clone())),
+            books,
+            backends,
             memory: Arc::new(Budget::new(server.limits.buffered_total, largest)),
             spool: Arc::new(Spool::new(&spool_folder(&server), server.limits.spool_total, server.limits.upload)),
             settings: server,
+            certificates,
             started: Instant::now(),
         })
     }
@@ -103,7 +126,7 @@ impl Process {
 
     /// Returns the admin service.
     pub fn admin(&self) -> Admin {
-        Admin::new(self.books.clone(), self.backends.clone(), self.started)
+        Admin::new(self.books.clone(), self.backends.clone(), self.watch.clone(), self.started)
     }
 
     /// Returns the part that makes catalogs live.

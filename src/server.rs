@@ -9,14 +9,15 @@ use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
 use crate::conf::config::{self, Listen};
 use crate::desk::Desk;
-use crate::desk::connection::Connections;
+use crate::desk::connection::{Connections, Home, Inside};
 use crate::drain::Phase;
 use crate::exchange::lists;
 use crate::exchange::producer::probe::probe;
 use crate::live::{self, Nudge};
+use crate::operator::notify;
 use crate::process::Process;
 use crate::store::Store;
-use crate::tls::Certificate;
+use crate::supervisor::Supervisor;
 use async_trait::async_trait;
 use pingora::apps::HttpServerOptions;
 use pingora::listeners::tls::TlsSettings;
@@ -64,15 +65,18 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
-    let mut certificates = Vec::new();
-    for service in services(&process, &server.configuration, &mut certificates)? {
+    let (services, inside) = services(&process, &server.configuration)?;
+    for service in services {
         server.add_service(service);
     }
-    server.add_service(process.admin());
-    server.add_service(background(&process, dir, &loaded, certificates)?);
+    server.add_service(process.admin().with_door(inside));
+    server.add_service(background(&process, dir, &loaded)?);
     // The watch of the catalog has its own copy of the texts, and drops each when it is replaced.
     drop(loaded);
-    server.run(RunArgs { shutdown_signal: Box::new(Signals { process }) });
+    let supervisor = Arc::new(Supervisor::of_environment());
+    let told = Told { process: process.clone(), supervisor: supervisor.clone() };
+    server.add_service(background_service("supervisor", told));
+    server.run(RunArgs { shutdown_signal: Box::new(Signals { process, supervisor }) });
     Ok(())
 }
 
@@ -80,7 +84,7 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
 /// alive without its listener, or abort.
 fn ports(server: &config::Server) -> Result<(), String> {
     let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
-    for address in server.listen.iter().map(|l| l.address).chain([server.admin]) {
+    for address in server.listen.iter().map(|l| l.address).chain([server.admin.address]) {
         // All listeners are held until each is bound, since two of them may exclude each other.
         let listener = TcpListener::bind(address).map_err(|e| {
             let (by, hint) = match held.iter().find(|(other, _)| other.port() == address.port()) {
@@ -96,43 +100,44 @@ fn ports(server: &config::Server) -> Result<(), String> {
     Ok(())
 }
 
+/// What serves callers.
+type Callers = Connections<HttpProxy<Desk>>;
+
 /// Returns a service for plain listeners and one for those with h2c, since h2c is an option of a
-/// service, not of a listener.
-fn services(
-    process: &Process,
-    conf: &Arc<ServerConf>,
-    certificates: &mut Vec<Arc<Certificate>>,
-) -> Result<Vec<Service<Connections<HttpProxy<Desk>>>>, String> {
+/// service, not of a listener; and the door for requests from within the process.
+fn services(process: &Process, conf: &Arc<ServerConf>) -> Result<(Vec<Service<Callers>>, Inside), String> {
     let places = Arc::new(Semaphore::new(process.settings.limits.connections));
+    let home = Home::default();
+    let connections = |h2c| {
+        let Process { settings, books, .. } = process.clone();
+        Connections::new(proxy(process, conf, h2c), places.clone(), settings, books).at(home.clone())
+    };
     let mut services = Vec::new();
     for h2c in [false, true] {
-        let listeners: Vec<&Listen> = process.settings.listen.iter().filter(|l| l.h2c == h2c).collect();
+        let listeners = process.settings.listen.iter().zip(&*process.certificates);
+        let listeners: Vec<_> = listeners.filter(|(listen, _)| listen.h2c == h2c).collect();
         if listeners.is_empty() {
             continue;
         }
-        let Process { settings, books, .. } = process.clone();
-        let callers = Connections::new(proxy(process, conf, h2c), places.clone(), settings, books);
-        let mut service = Service::new("callers".to_owned(), callers);
-        for listen in listeners {
+        let mut service = Service::new("callers".to_owned(), connections(h2c));
+        for (listen, certificate) in listeners {
             // What is read goes into Pingora's buffer of a head or a body, and what is written
             // waits in ours. Buffers of the connection's would be held as long as it is open.
             let address = listen.address.to_string();
             let mut endpoint = ListenerConfig::tcp(address).l4_buffer(L4BufferSettings::unbuffered());
-            if let Some(tls) = &listen.tls {
-                let certificate = Arc::new(Certificate::read(&tls.cert, &tls.key)?);
+            if let Some((tls, certificate)) = listen.tls.as_ref().zip(certificate.as_ref()) {
                 let text = |path: &Path| path.to_string_lossy().into_owned();
                 let mut settings =
                     TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key)).map_err(|e| e.to_string())?;
                 settings.set_cert_resolver(certificate.clone());
                 settings.enable_h2();
-                certificates.push(certificate);
                 endpoint = endpoint.tls(settings);
             }
             service.add_listener(endpoint);
         }
         services.push(service);
     }
-    Ok(services)
+    Ok((services, Inside::new(connections(false))))
 }
 
 fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk> {
@@ -149,21 +154,15 @@ fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk
 
 /// Makes the service for everything that runs beside the exchanges: it watches the catalog,
 /// resolves names, closes idle connections, handles SIGHUP, and becomes ready.
-pub fn background(
-    process: &Process,
-    dir: &Path,
-    loaded: &Loaded,
-    certificates: Vec<Arc<Certificate>>,
-) -> Result<GenBackgroundService<Background>, String> {
+pub fn background(process: &Process, dir: &Path, loaded: &Loaded) -> Result<GenBackgroundService<Background>, String> {
     process.backends.store.as_ref().map_or(Ok(()), Store::start)?;
     let nudge = live::watch(process.publisher(), dir.to_owned(), loaded)?;
-    Ok(background_service("background", Background { process: process.clone(), certificates, nudge }))
+    Ok(background_service("background", Background { process: process.clone(), nudge }))
 }
 
 /// The service that [`background`] makes.
 pub struct Background {
     process: Process,
-    certificates: Vec<Arc<Certificate>>,
     nudge: Nudge,
 }
 
@@ -178,6 +177,8 @@ impl BackgroundService for Background {
             self.hints(),
             probe(&self.process.books.live, &self.process.backends, &self.process.memory, &self.process.books.metrics),
             lists::keep(&self.process.books.live, &self.process.backends, &self.process.books.metrics),
+            self.process.watch.keep(),
+            self.notify(),
             self.hang_ups(),
             self.shut_down(shutdown)
         );
@@ -200,7 +201,7 @@ impl Background {
         log::info!(
             "serving on {} (admin on http://{}): {} accounts, {} models, {} callers, {} keys",
             at.collect::<Vec<_>>().join(", "),
-            settings.admin,
+            settings.admin.address,
             catalog.accounts().len(),
             catalog.models().len(),
             catalog.callers().len(),
@@ -253,6 +254,14 @@ impl Background {
         }
     }
 
+    /// Tells of problems that come and go, if the settings say to whom.
+    async fn notify(&self) {
+        let Process { settings, books, backends, watch, .. } = &self.process;
+        if let Some(settings) = &settings.notify {
+            notify::keep(settings, watch, &backends.upstream, &books.ledger.instance()).await;
+        }
+    }
+
     /// Waits for Pingora's shutdown. In another program's server, the shutdown begins without our
     /// signals. In our own server, the drain has begun before.
     async fn shut_down(&self, mut shutdown: ShutdownWatch) {
@@ -277,7 +286,7 @@ impl Background {
             log::info!("SIGHUP: reading the catalog and certificates again, reopening the access log");
             self.process.books.access_log.reopen();
             self.nudge.now();
-            for certificate in &self.certificates {
+            for certificate in self.process.certificates.iter().flatten() {
                 if let Err(why) = certificate.reload() {
                     log::error!("{why}; the gateway still uses the old certificate");
                 }
@@ -286,9 +295,25 @@ impl Background {
     }
 }
 
+/// Tells the service manager how the process is. In another program's server that is not ours to
+/// tell.
+struct Told {
+    process: Process,
+    supervisor: Arc<Supervisor>,
+}
+
+#[async_trait]
+impl BackgroundService for Told {
+    async fn start(&self, _: ShutdownWatch) {
+        // This goes on during a drain.
+        self.supervisor.follow(&self.process.books.live, &self.process.books.drain).await;
+    }
+}
+
 /// Handles SIGTERM and SIGINT: the first one drains, the second one ends the process.
 struct Signals {
     process: Process,
+    supervisor: Arc<Supervisor>,
 }
 
 #[async_trait]
@@ -300,6 +325,7 @@ impl ShutdownSignalWatch for Signals {
         };
         either(&mut term, &mut int).await;
         let drain = self.process.settings.drain;
+        self.supervisor.stops(drain.delay + drain.grace);
         self.process.books.drain.enter(Phase::Delaying);
         let (run, time) = (self.process.books.drain.exchanges(), drain.delay + drain.grace);
         let what = format!(

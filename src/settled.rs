@@ -2,11 +2,12 @@
 //! ledger's row read it, so that a new fact is written in one place. Pure.
 
 use crate::conf::price::Usd;
-use crate::error::Outcome;
+use crate::error::{Blame, Outcome};
 use crate::limits::{Kind, Level};
+use crate::series::Sums;
 use dialects::Flaws;
 use dialects::neutral::Losses;
-use dialects::usage::Usage;
+use dialects::usage::{Source, Usage};
 use http::HeaderValue;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,6 +38,35 @@ pub struct Settled {
     pub total: Duration,
 }
 
+impl Settled {
+    /// Returns whose fault it is, if the exchange failed.
+    pub fn blame(&self) -> Option<Blame> {
+        self.outcome.blame(self.answer.limited_by)
+    }
+
+    /// Returns what the exchange adds to a [`Series`](crate::series::Series).
+    pub fn sums(&self) -> Sums {
+        let Spending { usage, cost, .. } = &self.spending;
+        let mut sums = Sums {
+            requests: 1,
+            shed: u32::from(self.attempts.shed),
+            unpriced: u32::from(cost.is_none() && usage.source != Source::None),
+            output_tokens: usage.completion,
+            nano_usd: cost.unwrap_or_default().0,
+            ..Sums::default()
+        };
+        if let Some(blame) = self.blame() {
+            sums.fail(blame);
+        }
+        sums
+    }
+
+    /// Returns the time to the first token. Only a stream has one.
+    pub fn first_token(&self) -> Option<Duration> {
+        self.times.first_byte.filter(|_| self.request.stream)
+    }
+}
+
 /// The sender of a request.
 #[derive(Debug, Default)]
 pub struct Sender {
@@ -46,6 +76,8 @@ pub struct Sender {
     pub key: Option<Arc<str>>,
     /// The address that the request came from.
     pub address: Option<IpAddr>,
+    /// The first 16 hexadecimal digits of the SHA-256 of the caller's own name for its end user.
+    pub end_user: Option<String>,
 }
 
 /// A request as it came in.
@@ -80,6 +112,8 @@ pub struct Delivery {
     pub bytes: u64,
     /// The message that the caller was told if there was no answer.
     pub error: Option<String>,
+    /// Whose fault it is if nobody could take the request.
+    pub limited_by: Blame,
 }
 
 /// The account that answered, and what is known of its answer.
@@ -126,9 +160,11 @@ pub struct Tried {
     pub endpoint: Option<&'static str>,
     /// The outcome.
     pub outcome: &'static str,
-    /// How many attempts of slices these were, if there was more than one: the times are the
-    /// longest, and all else is the sum.
+    /// How many attempts of slices these were, if there was more than one: the beginning is the
+    /// first one's, the times are the longest, and all else is the sum.
     pub times: u32,
+    /// The time from the request's head until the attempt began.
+    pub at_ms: u64,
     /// The time that the attempt took.
     pub ms: u64,
     /// The upstream's status.
@@ -164,7 +200,7 @@ impl Attempts {
         let sum =
             |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0))).or(other);
         same.times = same.times.saturating_add(tried.times);
-        same.ms = same.ms.max(tried.ms);
+        (same.at_ms, same.ms) = (same.at_ms.min(tried.at_ms), same.ms.max(tried.ms));
         (same.connect_ms, same.first_ms) = (same.connect_ms.max(tried.connect_ms), same.first_ms.max(tried.first_ms));
         same.prompt_tokens = sum(same.prompt_tokens, tried.prompt_tokens);
         same.completion_tokens = sum(same.completion_tokens, tried.completion_tokens);
@@ -268,6 +304,7 @@ mod tests {
             endpoint: None,
             outcome: "ok",
             times: 1,
+            at_ms: 4,
             ms: 7,
             status: Some(200),
             connect_ms: None,
@@ -279,16 +316,17 @@ mod tests {
         };
         let failed = Tried { outcome: "cut", prompt_tokens: Some(5), cost: Some(Some(Usd(2))), ..one.clone() };
         let unpriced = Tried { cost: Some(None), account: "b".into(), ..failed.clone() };
-        let slow = Tried { ms: 9, connect_ms: Some(1), first_ms: None, ..one.clone() };
+        let slow = Tried { at_ms: 2, ms: 9, connect_ms: Some(1), first_ms: None, ..one.clone() };
         let mut attempts = Attempts::default();
         for tried in [&one, &failed, &slow, &failed, &unpriced, &one] {
             attempts.add(tried.clone());
         }
         assert_eq!(attempts.count(), 6);
-        let shown = |tried: &Tried| (tried.times, tried.ms, tried.connect_ms, tried.first_ms, tried.prompt_tokens);
+        let shown =
+            |tried: &Tried| (tried.times, tried.at_ms, tried.ms, tried.connect_ms, tried.first_ms, tried.prompt_tokens);
         assert_eq!(
             attempts.trail.iter().map(shown).collect::<Vec<_>>(),
-            [(3, 9, Some(1), Some(3), None), (2, 7, None, Some(3), Some(10)), (1, 7, None, Some(3), Some(5))]
+            [(3, 2, 9, Some(1), Some(3), None), (2, 4, 7, None, Some(3), Some(10)), (1, 4, 7, None, Some(3), Some(5))]
         );
         assert_eq!(Unused::of(&attempts.trail[..2]), Unused { tokens: 10, cost: Some(Usd(4)) });
         assert_eq!(Unused::of(&attempts.trail), Unused { tokens: 15, cost: None });

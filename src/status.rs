@@ -4,8 +4,11 @@
 //! **Invariant:** fields are in the order of their names, as on the page. A field that a reader can
 //! do without has a default, since the gateway that wrote the page may have another version.
 
+mod problem;
+
 use crate::account::health::Why;
 use crate::drain::Phase;
+pub use problem::{ProblemReport, Severity, SubjectReport};
 use serde::{Deserialize, Serialize};
 
 /// The whole page `/status`.
@@ -27,8 +30,14 @@ pub struct Status {
     pub ledger: LedgerReport,
     /// The models of the catalog.
     pub models: Vec<ModelReport>,
+    /// The number of problems that are not listed.
+    #[serde(default)]
+    pub more_problems: usize,
     /// The phase of the process.
     pub phase: Phase,
+    /// What is wrong: what is critical first, and then what has lasted longest.
+    #[serde(default)]
+    pub problems: Vec<ProblemReport>,
     /// True if `/readyz` says that the process is ready.
     #[serde(default)]
     pub ready: bool,
@@ -391,6 +400,10 @@ mod tests {
             "keys": [{ "id": "acme/prod", "last_used": "2026", "old_hash_last_used": null }],
             "ledger": { "dropped": 0, "path": "l", "problem": null, "rows": 1, "state": "ok", "waiting": 0 },
             "models": [{ "id": "m", "retry_budget_spent": 0.0, "waiting": 0 }],
+            "more_problems": 1, "problems": [{
+                "do": "d", "link": "problems.md#queue", "part": null, "requests": null, "rule": "queue", "severity": "warning", "since": "2026",
+                "subject": { "kind": "model", "name": "m" }, "what": "w",
+            }],
             "phase": "delaying", "ready": true, "uptime_seconds": 1, "version": "1",
             "unpriced": [{ "account": "a", "endpoint": "images", "model": "m", "requests": 1, "upstream_model": "x" }],
             "store": {
@@ -400,5 +413,17 @@ mod tests {
         });
         let read: Status = serde_json::from_value(page.clone()).expect("a status");
         assert_eq!(to_string_pretty(&read).expect("JSON"), format!("{page:#}"));
+    }
+
+    #[test]
+    fn the_page_of_an_older_gateway_is_read() {
+        let page = json!({ "accounts": [], "models": [], "phase": "serving", "store": null });
+        let read: Status = serde_json::from_value(page).expect("a status");
+        assert!(read.problems.is_empty() && read.more_problems == 0);
+        // A newer one may know more of a problem, and other rules.
+        let problem =
+            json!({ "rule": "new", "severity": "warning", "subject": { "kind": "k", "name": "n" }, "more": 1 });
+        let read: ProblemReport = serde_json::from_value(problem).expect("a problem");
+        assert_eq!((&*read.rule, read.requests, read.part), ("new", None, None));
     }
 }

@@ -31,6 +31,13 @@ impl Certificate {
         Ok(Certificate { cert: cert.to_owned(), key: key.to_owned(), present })
     }
 
+    /// Returns the time at which the certificate ends, in seconds of Unix time.
+    pub fn ends(&self) -> Option<i64> {
+        let present = self.present.load();
+        let (_, certificate) = x509_parser::parse_x509_certificate(present.cert.first()?).ok()?;
+        Some(certificate.validity().not_after.timestamp())
+    }
+
     /// Reads the certificate and its key again.
     pub fn reload(&self) -> Result<(), String> {
         self.present.store(Arc::new(read(&self.cert, &self.key)?));
@@ -59,4 +66,32 @@ fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
     CertifiedKey::from_der(chain, key_der, provider).map_err(|e| {
         format!("the certificate {} and the key {} do not belong together: {e}", cert.display(), key.display())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_that_of_the_certificate_in_the_file() {
+        let folder = std::env::temp_dir().join(format!("portcullis-tls-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let paths = ["cert.pem", "key.pem"].map(|name| folder.join(name));
+        let write = |year| {
+            let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            let key = rcgen::KeyPair::generate().unwrap();
+            std::fs::write(&paths[0], params.self_signed(&key).unwrap().pem()).unwrap();
+            std::fs::write(&paths[1], key.serialize_pem()).unwrap();
+        };
+        write(2030);
+        let certificate = Certificate::read(&paths[0], &paths[1]).unwrap();
+        assert_eq!(certificate.ends(), Some(1_893_456_000));
+        // The certificate of another year is shown only after the reload.
+        write(2031);
+        assert_eq!(certificate.ends(), Some(1_893_456_000));
+        certificate.reload().unwrap();
+        assert_eq!(certificate.ends(), Some(1_924_992_000));
+        std::fs::remove_dir_all(&folder).ok();
+    }
 }

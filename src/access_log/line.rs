@@ -20,6 +20,7 @@ pub(super) fn json(settled: &Settled) -> Vec<u8> {
     line.or_null(r#","caller":"#, sender.caller.as_deref(), Line::text);
     line.or_null(r#","key":"#, sender.key.as_deref(), Line::text);
     line.or_null(r#","address":"#, sender.address, Line::address);
+    line.optional(r#","end_user":"#, sender.end_user.as_deref(), Line::text);
     line.word(r#","door":""#, request.door);
     line.text(r#","method":"#, &request.method);
     line.text(r#","path":"#, &request.path);
@@ -174,6 +175,7 @@ impl Line {
         self.text(r#","model":"#, &tried.model);
         self.optional(r#","endpoint":"#, tried.endpoint, Line::text);
         self.word(r#","outcome":""#, tried.outcome);
+        self.number(r#","at_ms":"#, tried.at_ms);
         self.number(r#","ms":"#, tried.ms);
         self.optional(r#","status":"#, tried.status.map(u64::from), Line::number);
         self.optional(r#","times":"#, Some(tried.times.into()).filter(|times| *times > 1), Line::number);

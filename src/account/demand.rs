@@ -8,6 +8,7 @@ use super::queue::Queue;
 use super::strategy::{self, Smooth, View};
 use crate::base::lock::Lock;
 use crate::catalog::Strategy;
+use crate::series::Series;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ pub struct Demand {
     /// The queue of requests that have failed somewhere and wait for another target. It is
     /// separate, since only some places are of use to each of them.
     pub again: Arc<Queue>,
+    /// The model's exchanges of the last minutes.
+    pub series: Series,
 }
 
 struct Memory {
@@ -54,7 +57,8 @@ impl Default for Demand {
             paces: Default::default(),
             lengths: Rolling::over(LENGTHS),
         };
-        Demand { memory: Lock::new(memory), queue: Arc::default(), typical: AtomicU64::new(0), again: Arc::default() }
+        let (queue, again) = Default::default();
+        Demand { memory: Lock::new(memory), queue, typical: AtomicU64::new(0), again, series: Series::default() }
     }
 }
 

@@ -56,6 +56,9 @@ struct Memory {
     /// The fingerprint of the settings that the newest catalog gives the account.
     fingerprint: Option<u64>,
     rest: Option<Rest>,
+    /// The time at which the rests began that followed each other without a pause, and the end of
+    /// the last one.
+    row: Option<(Instant, Instant)>,
 }
 
 impl Health {
@@ -78,7 +81,7 @@ impl Health {
         let mut memory = self.memory.lock();
         let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);
         if changed {
-            memory.rest = None;
+            (memory.rest, memory.row) = (None, None);
             self.troubled.store(false, Ordering::Release);
         }
         changed
@@ -90,14 +93,23 @@ impl Health {
         let rest = Rest { until: now + MAX_COOL, why: Why::Credential };
         let mut memory = self.memory.lock();
         let began = memory.rest.replace(rest).is_none_or(|old| old.until <= now);
+        // A credential that fails again soon after its rest has failed since the first time.
+        let before = memory.row.filter(|(_, end)| now < *end + MAX_COOL);
+        memory.row = Some((before.map_or(now, |(since, _)| since), rest.until));
         self.troubled.store(true, Ordering::Release);
         began.then_some(rest)
+    }
+
+    /// Returns the time since which the account rests, if it rests.
+    pub fn since(&self, now: Instant) -> Option<Instant> {
+        self.rest(now)?;
+        self.memory.lock().row.map(|(since, _)| since)
     }
 
     /// Sets the rest to the one that another process reports, or to none.
     pub fn set_rest(&self, rest: Option<Rest>) {
         let mut memory = self.memory.lock();
-        memory.rest = rest;
+        (memory.rest, memory.row) = (rest, None);
         self.troubled.store(rest.is_some(), Ordering::Release);
     }
 }
@@ -125,6 +137,12 @@ mod tests {
         let (health, now) = (Health::default(), Instant::now());
         assert!(!health.settings(1));
         health.failed(now);
+        let again = now + MAX_COOL * 3 / 2;
+        health.failed(again);
+        assert_eq!(health.since(again), Some(now), "it failed all the time");
+        assert_eq!(health.since(again + MAX_COOL), None);
+        health.failed(now + MAX_COOL * 4);
+        assert_eq!(health.since(now + MAX_COOL * 4), Some(now + MAX_COOL * 4));
         assert!(!health.settings(1));
         assert!(health.rest(now).is_some());
         assert!(health.settings(2));

@@ -5,6 +5,7 @@
 //! [`Peak::waited`], and by [`Rolling::record`] if a hedge cut it off. Such an attempt was slower
 //! than the time it waited. Without the slow attempts, all targets would seem fast.
 
+use crate::series::{BUCKETS, bucket, quantile};
 use std::time::{Duration, Instant};
 
 /// The time in which a rise is forgotten to a third. Finagle and Linkerd also use 10 s. With a
@@ -62,12 +63,6 @@ fn kept(at: Instant, now: Instant) -> f64 {
 const HALF: Duration = Duration::from_secs(150);
 /// The least number of times for a quantile: the p95 of fewer would be the slowest of them.
 pub const ENOUGH: u64 = 20;
-/// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off
-/// by an eighth at most.
-const LOWEST: u32 = 10;
-const DOUBLINGS: u32 = 20;
-const STEPS: u32 = 8;
-const BUCKETS: usize = (DOUBLINGS * STEPS) as usize;
 
 /// The quantiles of a model's times over the last minutes, in 1.3 KB.
 #[derive(Debug, Clone)]
@@ -115,21 +110,8 @@ impl Rolling {
         if total < ENOUGH {
             return None;
         }
-        let wanted = q.clamp(0.0, 1.0) * total as f64;
-        let mut below = 0.0;
-        for (index, (a, b)) in self.filling.counts.iter().zip(&self.full.counts).enumerate() {
-            // Most are empty.
-            if (*a, *b) == (0, 0) {
-                continue;
-            }
-            let here = f64::from(*a) + f64::from(*b);
-            if below + here >= wanted {
-                let (from, to) = edges(index);
-                return Some(from + (to - from).mul_f64(((wanted - below) / here).clamp(0.0, 1.0)));
-            }
-            below += here;
-        }
-        None
+        let both = self.filling.counts.iter().zip(&self.full.counts);
+        quantile(both.map(|(a, b)| u64::from(*a) + u64::from(*b)), total, q)
     }
 
     /// Drops times that are too old.
@@ -148,21 +130,6 @@ impl Rolling {
 
 impl Half {
     const EMPTY: Half = Half { counts: [0; BUCKETS], total: 0 };
-}
-
-fn bucket(time: Duration) -> usize {
-    let micros =
-        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
-    let doubling = micros.ilog2();
-    let step = (micros >> (doubling - STEPS.ilog2())) % u64::from(STEPS);
-    ((doubling - LOWEST) * STEPS) as usize + usize::try_from(step).unwrap_or(0)
-}
-
-fn edges(bucket: usize) -> (Duration, Duration) {
-    let bucket = u32::try_from(bucket).unwrap_or(0);
-    let micros =
-        |step: u32| Duration::from_micros(u64::from(STEPS + step) << (bucket / STEPS + LOWEST - STEPS.ilog2()));
-    (micros(bucket % STEPS), micros(bucket % STEPS + 1))
 }
 
 #[cfg(test)]
@@ -215,16 +182,6 @@ mod tests {
         assert_eq!(peak.at(now, false), Some(ms(300)));
         peak.waited(ms(10_000), now);
         assert_eq!(peak.at(now, false), Some(ms(10_000)));
-    }
-
-    #[test]
-    fn buckets_meet() {
-        for index in 0..BUCKETS {
-            let (from, to) = edges(index);
-            assert_eq!((bucket(from), bucket(to - Duration::from_micros(1))), (index, index));
-            assert!(to.as_secs_f64() / from.as_secs_f64() <= 1.125);
-        }
-        assert_eq!((bucket(Duration::ZERO), bucket(Duration::MAX)), (0, BUCKETS - 1));
     }
 
     #[test]

@@ -215,10 +215,12 @@ impl State {
     }
 
     /// Closes idle connections that have other settings than these, or were idle for too long.
-    /// Closes all if no catalog has the account any more.
+    /// Closes all if no catalog has the account any more. Also forgets what targets did long ago.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         self.http1.sweep(fingerprint, now);
         self.http2.sweep(fingerprint, now);
+        // A pattern may have thousands of targets, each asked once.
+        self.each_track(|track| track.series.sweep(now));
     }
 
     /// Returns the number of requests in flight.

@@ -13,6 +13,7 @@ use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
 use crate::base::lock::Lock;
+use crate::series::Series;
 use dialects::Endpoint;
 pub use guard::{AttemptGuard, Failed};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct TargetHealth {
     memory: Lock<Memory>,
     /// The number of attempts that wait for their first token.
     awaited: AtomicUsize,
+    /// The attempts of the last minutes.
+    pub series: Series,
 }
 
 #[derive(Default)]
@@ -48,9 +51,17 @@ struct Memory {
     hint: Option<Hint>,
     /// The last failure. It is boxed, since there is usually none.
     trouble: Option<Box<Trouble>>,
+    /// True if the target has answered since the last failure.
+    is_mended: bool,
+    /// The time since which the breaker is not closed.
+    broken: Option<Instant>,
+    /// The time at which the present rest, or the last one, began.
+    rested: Option<Instant>,
+    /// The time at which the breaker closed, or an answer ended a rest.
+    back: Option<Instant>,
 }
 
-/// The last failure of a target, if it has not answered since.
+/// The last failure of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// The word in the access line.
@@ -264,19 +275,45 @@ impl TargetHealth {
     pub fn troubled(&self, trouble: Trouble) -> bool {
         let mut memory = self.memory.lock();
         let is_news =
-            memory.trouble.as_ref().is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
+            memory.trouble().is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
         memory.trouble = Some(Box::new(trouble));
+        memory.is_mended = false;
         is_news
     }
 
     /// Returns the last failure, if the target has not answered since.
     pub fn trouble(&self) -> Option<Trouble> {
+        self.memory.lock().trouble().cloned()
+    }
+
+    /// Returns the last failure, whether or not the target has answered since.
+    pub fn last_failure(&self) -> Option<Trouble> {
         self.memory.lock().trouble.as_deref().cloned()
+    }
+
+    /// Returns the time since which the target is out: since when its breaker is not closed, or it
+    /// rests. If it is not out, returns since when it works again, if it ever was out.
+    pub fn since(&self, now: Instant) -> Option<Instant> {
+        let memory = self.memory.lock();
+        let rested = memory.rested.filter(|_| memory.rest(now).is_some());
+        let ended = [memory.limited, memory.refused].into_iter().flatten().filter(|until| *until <= now);
+        let works = || ended.chain(memory.back).max();
+        [memory.broken, rested].into_iter().flatten().min().or_else(works)
+    }
+
+    /// Returns the time at which the credential failed, if the target has not answered since.
+    pub fn credential_failed(&self) -> Option<Instant> {
+        self.memory.lock().trouble().filter(|trouble| trouble.outcome == "credential").map(|trouble| trouble.at)
+    }
+
+    /// Returns the time of the last answer, unless the credential has failed since.
+    pub fn answered(&self) -> Option<Instant> {
+        self.memory.lock().answered
     }
 
     /// Returns whether the target could not be reached the last time, and has not answered since.
     pub fn is_out_of_reach(&self) -> bool {
-        self.memory.lock().trouble.as_ref().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
+        self.memory.lock().trouble().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
     }
 
     /// Returns the status that `/status` shows.
@@ -330,9 +367,29 @@ impl Memory {
     fn forget(&mut self) {
         self.breaker.reset();
         self.refusals = 0;
-        self.refused = None;
         self.answered = None;
-        self.trouble = None;
+        self.is_mended = true;
+        let now = Instant::now();
+        if self.broken.take().is_some() || self.rest(now).is_some() {
+            self.back = Some(now);
+        }
+        self.refused = None;
+    }
+
+    /// Returns the last failure, if the target has not answered since.
+    fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_deref().filter(|_| !self.is_mended)
+    }
+
+    /// Notes a change of the breaker.
+    fn turned(&mut self, change: Option<BreakerState>, now: Instant) {
+        match change {
+            Some(BreakerState::Closed) => (self.broken, self.back) = (None, Some(now)),
+            Some(BreakerState::Open(_) | BreakerState::HalfOpen { .. }) => {
+                self.broken.get_or_insert(now);
+            }
+            None => {}
+        }
     }
 
     fn rest(&self, now: Instant) -> Option<Rest> {

@@ -1,16 +1,42 @@
 //! A quick hash for names from the catalog and for words of our own. Whoever may choose the texts
 //! can make them collide, so texts of a request are not hashed by it.
 
-use std::hash::Hasher;
+use std::hash::{BuildHasherDefault, Hasher};
 
-/// Gives one number for all texts to the hasher, as rustc's own tables do it.
+/// Makes quick hashers, for a map.
+pub type Quick = BuildHasherDefault<QuickHasher>;
+
+/// A hasher that hashes as rustc's own tables do it.
+#[derive(Debug, Default)]
+pub struct QuickHasher(u64);
+
+impl Hasher for QuickHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = sum(self.0, bytes);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = add(self.0, word);
+    }
+
+    fn finish(&self) -> u64 {
+        // The high bits are the best mixed ones, and a map takes the low ones first.
+        self.0.rotate_left(26)
+    }
+}
+
+/// Gives one number for all texts to the hasher.
 pub fn texts<'t>(texts: impl IntoIterator<Item = &'t str>, state: &mut impl Hasher) {
+    state.write_u64(texts.into_iter().fold(0, |so_far, text| sum(so_far, text.as_bytes())));
+}
+
+fn sum(so_far: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
+    let so_far = words.iter().fold(so_far, |so_far, word| add(so_far, u64::from_le_bytes(*word)));
+    add(so_far, rest.iter().fold(bytes.len() as u64, |word, byte| word << 8 | u64::from(*byte)))
+}
+
+fn add(so_far: u64, word: u64) -> u64 {
     const FACTOR: u64 = 0x517C_C1B7_2722_0A95;
-    let add = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(FACTOR);
-    let sum = texts.into_iter().fold(0, |sum, text| {
-        let (words, rest) = text.as_bytes().as_chunks();
-        let sum = words.iter().fold(sum, |sum, word| add(sum, u64::from_le_bytes(*word)));
-        add(sum, rest.iter().fold(text.len() as u64, |word, byte| word << 8 | u64::from(*byte)))
-    });
-    state.write_u64(sum);
+    (so_far.rotate_left(5) ^ word).wrapping_mul(FACTOR)
 }

@@ -164,6 +164,18 @@ fn distance(a: &str, b: &str) -> usize {
     above.last().copied().unwrap_or(0)
 }
 
+/// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name
+/// is repeated only where it is nearly a known one: it may be a secret.
+pub fn no_such<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>, advice: &str) -> String {
+    let known: Vec<&str> = known.collect();
+    let nothing = match quoted(name, known.iter().copied()) {
+        Some(_) => format!("there is no {what} {name}"),
+        None => format!("there is no such {what}"),
+    };
+    let hint = nearest(name, known).map_or_else(|| advice.to_owned(), |meant| format!("; did you mean {meant}?"));
+    nothing + &hint
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

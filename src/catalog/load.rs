@@ -36,6 +36,9 @@ pub enum Secrets {
     /// Stand-ins take the place of secrets, and of CA and certificate files: for checks where they
     /// are absent.
     Assume,
+    /// Secrets are read if they can be, and stand-ins take the place of the others: for commands
+    /// that need one of them.
+    IfThere,
 }
 
 /// Everything that `serve` starts from.
@@ -141,7 +144,7 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
         {
             *path = conf.join(&*path);
             let wrong = match contents(path, LARGEST_NAMED) {
-                _ if secrets == Secrets::Assume => continue,
+                _ if secrets != Secrets::Resolve => continue,
                 Ok(pem) if String::from_utf8_lossy(&pem).contains(mark) => continue,
                 Ok(_) => format!("the file is not PEM with a `-----BEGIN … {mark}`"),
                 Err(why) => unreadable(conf, path, &why),
@@ -291,16 +294,26 @@ impl<'c> ReferenceReader<'c> {
 
     /// Returns the text that a reference names, or the reason why there is none.
     fn look_up(&mut self, reference: Reference<'_>) -> Result<String, String> {
-        let written = match (self.secrets, reference) {
-            (Secrets::Assume, Reference::Env(_) | Reference::File(_)) => return Ok(ASSUMED.to_owned()),
-            (Secrets::Assume, Reference::Ca(_)) => return Ok("-----BEGIN CERTIFICATE-----".to_owned()),
-            (Secrets::Resolve, Reference::Env(variable)) => {
+        let stand_in = match reference {
+            Reference::Env(_) | Reference::File(_) => ASSUMED,
+            Reference::Ca(_) => "-----BEGIN CERTIFICATE-----",
+        };
+        match self.secrets {
+            Secrets::Resolve => self.find(reference),
+            Secrets::Assume => Ok(stand_in.to_owned()),
+            Secrets::IfThere => self.find(reference).or_else(|_| Ok(stand_in.to_owned())),
+        }
+    }
+
+    fn find(&mut self, reference: Reference<'_>) -> Result<String, String> {
+        let written = match reference {
+            Reference::Env(variable) => {
                 return std::env::var(variable).map_err(|why| match why {
                     VarError::NotPresent => not_set(variable),
                     VarError::NotUnicode(_) => "the environment variable is not UTF-8".to_owned(),
                 });
             }
-            (Secrets::Resolve, Reference::File(path) | Reference::Ca(path)) => path,
+            Reference::File(path) | Reference::Ca(path) => path,
         };
         let path = self.conf.join(written);
         let bytes = self.read(&path, LARGEST_NAMED).map_err(|why| unreadable(self.conf, &path, &why))?;

@@ -32,12 +32,13 @@ pub mod resolve;
 mod risk;
 pub mod rotation;
 pub mod settle;
+mod stripped;
 pub mod texts;
 mod wildcard;
 
 pub use account::{Account, AwsKeys, Base, KeyHeader, Signer, Timeouts};
 pub use model::{Hedge, Model, Queue, Strategy, Target};
-pub use risk::{PUBLISHED_KEY, published_key_problem, removes_any, shrinks};
+pub use risk::{PUBLISHED_KEY, gone, has, names, published_key_problem, shrinks};
 
 /// All callers, keys, accounts and models at one moment.
 #[derive(Default)]

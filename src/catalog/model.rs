@@ -124,6 +124,18 @@ pub enum Strategy {
     Fastest,
 }
 
+impl Strategy {
+    /// Returns the name in the catalog.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Priority => "priority",
+            Strategy::Weighted => "weighted",
+            Strategy::LeastBusy => "least_busy",
+            Strategy::Fastest => "fastest",
+        }
+    }
+}
+
 /// The rule for a second attempt beside a slow first one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hedge {

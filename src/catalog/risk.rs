@@ -13,28 +13,36 @@ pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 /// Returns a text that says how much a change takes away, if that looks like an accident: more than
 /// half of the callers, models or accounts.
 pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
-    let losses = losses(old, new).into_iter().filter(|(_, gone, all)| gone * 2 > *all);
-    let parts: Vec<_> = losses.map(|(what, gone, all)| format!("{gone} of {all} {what}")).collect();
+    let gone: Vec<&str> = gone(old, new).map(|(what, _)| what).collect();
+    let all = [("account", old.accounts.len()), ("model", old.models.len()), ("caller", old.callers.len())];
+    let lost = all.map(|(what, all)| (what, gone.iter().filter(|of| **of == what).count(), all));
+    let losses = lost.into_iter().filter(|(_, gone, all)| gone * 2 > *all);
+    let parts: Vec<_> = losses.map(|(what, gone, all)| format!("{gone} of {all} {what}s")).collect();
     (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
 }
 
-/// Returns whether a change takes any account, model or caller away.
-pub fn removes_any(old: &Catalog, new: &Catalog) -> bool {
-    losses(old, new).iter().any(|(_, gone, _)| *gone > 0)
+/// Returns the names that a change takes away, each with what it is the name of.
+pub fn gone<'c>(old: &'c Catalog, new: &Catalog) -> impl Iterator<Item = (&'static str, &'c Arc<str>)> {
+    names(old).filter(|(what, name)| !has(new, what, name))
 }
 
-/// Counts the accounts, models and callers that a change takes away. Each entry has a name, the
-/// number that is gone, and the number that there was.
-fn losses(old: &Catalog, new: &Catalog) -> [(&'static str, usize, usize); 3] {
-    fn gone<T>(old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> usize {
-        // Both lists are sorted by id.
-        old.iter().filter(|was| new.binary_search_by(|is| id(is).cmp(id(was))).is_err()).count()
+/// Lists the names of accounts, models and callers, each with what it is the name of.
+pub fn names(catalog: &Catalog) -> impl Iterator<Item = (&'static str, &Arc<str>)> {
+    let accounts = catalog.accounts.iter().map(|account| ("account", &account.id));
+    let models = catalog.models.iter().map(|model| ("model", &model.id));
+    accounts.chain(models).chain(catalog.callers.iter().map(|caller| ("caller", &caller.id)))
+}
+
+/// Returns whether a catalog has an account, a model or a caller of this name.
+pub fn has(catalog: &Catalog, what: &str, name: &str) -> bool {
+    fn find<T>(sorted: &[Arc<T>], id: impl Fn(&T) -> &str, name: &str) -> bool {
+        sorted.binary_search_by(|one| id(one).cmp(name)).is_ok()
     }
-    [
-        ("accounts", gone(&old.accounts, &new.accounts, |account| &account.id), old.accounts.len()),
-        ("models", gone(&old.models, &new.models, |model| &model.id), old.models.len()),
-        ("callers", gone(&old.callers, &new.callers, |caller| &caller.id), old.callers.len()),
-    ]
+    match what {
+        "account" => find(&catalog.accounts, |account| &account.id, name),
+        "model" => find(&catalog.models, |model| &model.id, name),
+        _ => find(&catalog.callers, |caller| &caller.id, name),
+    }
 }
 
 /// Returns the reason why the published key must not be served on these listeners: one listener is

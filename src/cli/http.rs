@@ -1,25 +1,91 @@
 //! A plain HTTP GET: it is all that a command needs to ask the admin listener of a running gateway.
 
+use std::env;
+use std::fmt::{self, Display, Formatter};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
+
+use crate::base::secret::Secret;
+use crate::conf::config::Admin;
+use crate::conf::secret_ref::ASSUMED;
 
 /// The largest answer. The status of thousands of accounts is smaller.
 pub(super) const LARGEST: u64 = 64 << 20;
 
+/// The environment variable that may hold the key of the admin listener.
+const KEY: &str = "PORTCULLIS_ADMIN_KEY";
+
+/// Something else than the answer that was asked for.
+pub(super) enum Instead {
+    /// The listener wants its key.
+    Locked,
+    /// What came, in words.
+    Other(String),
+}
+
+impl Display for Instead {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Instead::Locked => write!(
+                f,
+                "wants its key (`admin.key` in server.yaml): run the command as a user who can read it, or set {KEY}"
+            ),
+            Instead::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Returns the key of an admin listener: that of the environment, or that of its settings.
+pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
+    let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
+    env::var(KEY).ok().filter(|key| !key.is_empty()).map(Secret::new).or_else(of_settings)
+}
+
+/// Fetches the page of a URL. A URL without a path means the `usual` one. `otherwise` says what to
+/// do with a URL that cannot be asked; `key` is the key for an address.
+pub(super) fn fetch(
+    (url, usual): (&str, &str),
+    otherwise: &str,
+    key: &dyn Fn(SocketAddr) -> Option<Secret>,
+    patience: Duration,
+) -> Result<Vec<u8>, String> {
+    let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.contains('@')) else {
+        return Err(format!("the URL must begin with http:// and hold no user name{otherwise}"));
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = if path.is_empty() { usual } else { path };
+    if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err("the URL holds a space or a control character, which is not allowed".to_owned());
+    }
+    let port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { "" } else { ":80" };
+    let mut last = format!("does not answer: {}", io::Error::from(io::ErrorKind::NotFound));
+    let addresses =
+        format!("{authority}{port}").to_socket_addrs().map_err(|why| format!("{url} does not answer: {why}"))?;
+    for address in addresses {
+        match get(address, (authority, path), key(address).as_ref(), patience) {
+            Ok(answer) => return answer.map_err(|why| format!("{url} {why}")),
+            Err(why) => last = format!("does not answer: {why}"),
+        }
+    }
+    Err(format!("{url} {last}"))
+}
+
 /// Returns the body of a 200. The inner error says what came instead of a 200.
 pub(super) fn get(
     address: SocketAddr,
-    host: &str,
-    path: &str,
+    (host, path): (&str, &str),
+    key: Option<&Secret>,
     patience: Duration,
-) -> io::Result<Result<Vec<u8>, String>> {
+) -> io::Result<Result<Vec<u8>, Instead>> {
     let start = Instant::now();
     let left = || patience.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
     let mut stream = TcpStream::connect_timeout(&address, left())?;
     stream.set_write_timeout(Some(left()))?;
     // With HTTP/1.0 the answer comes in one piece and ends with the connection.
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n\r\n").as_bytes())?;
+    let key = key.filter(|key| key.expose().bytes().all(|byte| byte.is_ascii_graphic()));
+    let key = key.map(|key| format!("authorization: Bearer {}\r\n", key.expose())).unwrap_or_default();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n{key}\r\n").as_bytes())?;
     let mut answer = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -38,15 +104,19 @@ pub(super) fn get(
     Ok(body(&answer))
 }
 
-fn body(answer: &[u8]) -> Result<Vec<u8>, String> {
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or("does not speak HTTP")?;
+fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
+    let silent = || Instead::Other("does not speak HTTP".to_owned());
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(silent)?;
     let (head, body) = answer.split_at(end);
     let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    if status == b"401" {
+        return Err(Instead::Locked);
+    }
     if status != b"200" {
-        return Err(format!(
+        return Err(Instead::Other(format!(
             "answers with HTTP {}, not 200",
             String::from_utf8_lossy(status.get(..3).unwrap_or(status))
-        ));
+        )));
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())
 }

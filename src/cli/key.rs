@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{KeyArgs, KeyCommand, no_such};
+use super::{KeyArgs, KeyCommand};
 use crate::base::calendar::{DAY, rfc3339};
+use crate::base::problem::no_such;
 use crate::base::units::{Span, Time, number_and_unit};
 use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::{Key, name};

@@ -8,17 +8,18 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::base::problem::{nearest, quoted};
+use crate::base::problem::quoted;
 use crate::catalog::load;
 use crate::ledger::report;
 
 mod check;
 mod explain;
 mod http;
+mod import;
 mod key;
-mod limits;
 mod presets;
 mod prices;
+mod ready;
 mod schema;
 mod serve;
 mod usage;
@@ -39,6 +40,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Check the configuration: read it as `serve` does, and print its errors.
     Check(CheckArgs),
+    /// Ask a running gateway whether it is ready. For health checks
+    Ready(ReadyArgs),
     /// Explain what the gateway would do with a request, and why. No upstream is called.
     Explain(ExplainArgs),
     /// Show how much callers, keys and models used, and what it cost.
@@ -46,6 +49,9 @@ pub enum Command {
     /// Make, list and change keys in the files of the catalog.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Make a configuration folder of the files of another gateway.
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Print the JSON Schema of a configuration file.
     Schema(SchemaArgs),
     /// List the servers that an account can name as its `preset`.
@@ -90,6 +96,19 @@ pub struct CheckArgs {
     /// Do not read secrets, CA files and certificates. Use this in CI, where they are missing
     #[arg(long)]
     pub no_secrets: bool,
+}
+
+/// `ready`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 if the gateway is ready, 1 if it is not or does not answer.")]
+pub struct ReadyArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// The page that answers 200 when the gateway is ready [default: /readyz at the `admin` address
+    /// of server.yaml]
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
 }
 
 /// `explain`.
@@ -307,6 +326,47 @@ pub struct RotateKeyArgs {
     pub overlap: Duration,
 }
 
+/// `import …`.
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// Read LiteLLM's config.yaml and its virtual keys, and write a catalog.
+    ///
+    /// Nothing is sent anywhere, and no file is changed or overwritten. The report says what became
+    /// of each line: `exact`, `approximate`, `manual` (somebody has to do something) or
+    /// `unsupported`. The new files show the same beside their entries. Keys come with their
+    /// hashes, so that no key changes. A key with a bound that cannot be carried is switched off.
+    Litellm(ImportArgs),
+}
+
+/// `import litellm`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code: 0 if everything was carried and `check` finds no error in the new files, 1 if something is left to do or \
+                  left out, 2 if nothing was written."
+)]
+pub struct ImportArgs {
+    /// LiteLLM's config.yaml. Files that it includes are read too
+    #[arg(value_name = "CONFIG")]
+    pub config: PathBuf,
+    /// Saved answers of /key/list?return_full_object=true, /team/list and /user/list, or rows of
+    /// the database as JSON
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub keys: Vec<PathBuf>,
+    /// The folder to make. It must not exist
+    #[arg(long, value_name = "DIR", default_value = "portcullis-import")]
+    pub out: PathBuf,
+    /// Drop a bound that cannot be carried, instead of switching off the keys that have it. May be
+    /// repeated
+    #[arg(long, value_name = "NAME", value_parser = import::loosen())]
+    pub loosen: Vec<String>,
+    /// Write no file: print the new files, and the report after them
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the report as JSON. With --dry-run it holds the new files, too
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `prices`.
 #[derive(Debug, Args)]
 pub struct PricesArgs {
@@ -346,9 +406,11 @@ pub fn run() -> ExitCode {
     let done = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
+        Command::Ready(args) => ready::run(&args),
         Command::Explain(args) => Ok(explain::run(&args)),
         Command::Usage(args) => usage::run(&args),
         Command::Key(command) => key::run(&command),
+        Command::Import(ImportCommand::Litellm(args)) => Ok(import::run(&args)),
         Command::Schema(args) => Ok(schema::run(&args)),
         Command::Presets => Ok(presets::run()),
         Command::Prices(args) => prices::run(&args),
@@ -380,18 +442,6 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
         }
     }
     wrong
-}
-
-/// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name
-/// is repeated only where it is nearly a known one: it may be a secret.
-fn no_such<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>, advice: &str) -> String {
-    let known: Vec<&str> = known.collect();
-    let nothing = match quoted(name, known.iter().copied()) {
-        Some(_) => format!("there is no {what} {name}"),
-        None => format!("there is no such {what}"),
-    };
-    let hint = nearest(name, known).map_or_else(|| advice.to_owned(), |meant| format!("; did you mean {meant}?"));
-    nothing + &hint
 }
 
 /// Prints a result. If the reader is gone, `println!` would panic; this fails.

@@ -7,7 +7,8 @@ use super::{PricesArgs, print};
 use crate::base::table::columns;
 use crate::catalog::Catalog;
 use crate::catalog::load::{Secrets, catalog};
-use crate::conf::price::{Each, Long, Million, Price, Rates, list};
+use crate::conf::price::costs::{COSTS, costs};
+use crate::conf::price::list;
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
@@ -15,19 +16,6 @@ pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
     let catalog = catalog(conf, Secrets::Assume).catalog.map_err(|problems| problems.to_string())?;
     Ok(print(&shown(&catalog)))
 }
-
-const COSTS: [&str; 10] = [
-    "input",
-    "output",
-    "cached_input",
-    "cache_write",
-    "thinking",
-    "per_request",
-    "per_image",
-    "per_second",
-    "per_character",
-    "long",
-];
 
 fn listed() -> String {
     let head = ["provider", "model"].into_iter().chain(COSTS).map(str::to_owned).collect::<Vec<_>>();
@@ -56,38 +44,6 @@ fn shown(catalog: &Catalog) -> String {
         "{table}\nPrices are in US dollars per million tokens. The list that comes with Portcullis is as of {}.\n",
         list::date()
     )
-}
-
-/// Lists the costs of a price, each with its name in the catalog.
-pub(super) fn named(price: &Price) -> Vec<(&'static str, String)> {
-    COSTS.into_iter().zip(costs(Some(price))).filter(|(_, cost)| cost != "-").collect()
-}
-
-/// Writes the costs in the order of [`COSTS`].
-fn costs(price: Option<&Price>) -> [String; 10] {
-    let dash = || "-".to_owned();
-    let Some(Price { rates, per_request, per_image, per_second, per_character, long }) = price else {
-        return std::array::from_fn(|_| dash());
-    };
-    let rate = |of: fn(&Rates) -> u64| rates.map_or_else(dash, |rates| Million(of(&rates)).to_string());
-    let each = |price: &Option<Each>| price.map_or_else(dash, |price| price.to_string());
-    let long = long.map_or_else(dash, |Long { above, rates }| {
-        let [input, output, cached, written] =
-            [rates.input, rates.output, rates.cached_input, rates.cache_write].map(Million);
-        format!("above {above}: {input} {output} {cached} {written}")
-    });
-    [
-        rate(|rates| rates.input),
-        rate(|rates| rates.output),
-        rate(|rates| rates.cached_input),
-        rate(|rates| rates.cache_write),
-        rate(|rates| rates.thinking),
-        per_request.map_or_else(dash, |usd| usd.to_string()),
-        each(per_image),
-        each(per_second),
-        each(per_character),
-        long,
-    ]
 }
 
 #[cfg(test)]

@@ -16,10 +16,14 @@ use crate::conf::scribe::{Report, Scribe};
 use crate::conf::secret_ref::{ASSUMED, LookUp, SecretRef};
 use crate::conf::yaml::read::{List, items};
 
+mod admin;
 mod habits;
+mod notify;
 pub mod raw;
 mod store;
 
+pub use admin::Admin;
+pub use notify::{LeastSeverity, Notify, Webhook};
 pub use raw::Format;
 pub use store::{Address, OnStoreDown, Store};
 
@@ -28,10 +32,8 @@ pub use store::{Address, OnStoreDown, Store};
 pub struct Server {
     /// The listeners for callers, at least one.
     pub listen: Vec<Listen>,
-    /// The address of `/metrics` and `/status`.
-    pub admin: SocketAddr,
-    /// Names by which the admin listener may be called, besides those that need no mention.
-    pub admin_hosts: Vec<String>,
+    /// The listener for operators.
+    pub admin: Admin,
     /// The number of threads that serve; 0 = one per core.
     pub workers: usize,
     /// The most attempts of one exchange, at least 1.
@@ -56,6 +58,8 @@ pub struct Server {
     pub store: Option<Store>,
     /// The keys that seal thoughts, the one that seals first; empty for a random one.
     pub seal: Vec<Secret>,
+    /// Where notices of problems are sent, if anywhere.
+    pub notify: Option<Notify>,
     /// Warnings: settings that are no error and should be different all the same.
     pub warnings: Vec<Problem>,
 }
@@ -181,8 +185,7 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
 
 fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     let listen = listen(raw.listen.as_ref(), root);
-    let admin = admin(raw.admin.as_ref(), &listen, root);
-    let admin_hosts = admin_hosts(raw.admin.as_ref(), root);
+    let admin = admin::resolve(raw.admin.as_ref(), &listen, root);
     let workers = raw.workers.unwrap_or(0);
     root.key("workers").problem_if(workers > 1024, "must be at most 1024; 0 means one for each core");
     let attempts = raw.attempts.unwrap_or(3);
@@ -191,7 +194,6 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     Server {
         listen,
         admin,
-        admin_hosts,
         workers: count(workers),
         attempts: count(attempts),
         limits: limits(&raw.limits.unwrap_or_default(), &root.key("limits")),
@@ -207,6 +209,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         list_refresh: list_refresh(&raw.model_lists.unwrap_or_default(), &root.key("model_lists")),
         seal: seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
         store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
+        notify: raw.notify.and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
         warnings: Vec::new(),
     }
 }
@@ -255,34 +258,6 @@ fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
-}
-
-fn admin(raw: Option<&raw::Admin>, listen: &[Listen], root: &Scribe<'_, '_>) -> SocketAddr {
-    let section = root.key("admin");
-    let at = section.key("address");
-    let Some(raw) = raw else { return local(9090) };
-    let what = "is missing: an IP address and a port, such as 127.0.0.1:9090";
-    let Some(Text(raw::Address(address))) = at.required(raw.address, what) else { return local(9090) };
-    if is_taken(address, listen) {
-        at.problem(&format!("{address} is already a listener for callers: give the admin listener another port"));
-    }
-    address
-}
-
-fn admin_hosts(raw: Option<&raw::Admin>, root: &Scribe<'_, '_>) -> Vec<String> {
-    let section = root.key("admin");
-    let list = section.key("hosts");
-    let mut hosts = Vec::new();
-    for (index, written) in items(raw.and_then(|admin| admin.hosts.as_ref())) {
-        let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
-        if !written.is_empty() && written.bytes().all(known) {
-            hosts.push(written.clone());
-        } else {
-            let wrong = "must be a name such as portcullis.example.com, without a port and without *";
-            list.index(index).problem(wrong);
-        }
-    }
-    hosts
 }
 
 fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {

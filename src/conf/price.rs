@@ -1,6 +1,7 @@
 //! A price says what the tokens of a target cost. This module has the list of prices that comes
 //! with Portcullis, and the origin of a price.
 
+pub mod costs;
 pub mod list;
 
 pub use dialects::price::{Each, Long, Million, Price, Rates, ShowCost, Usd};

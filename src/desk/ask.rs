@@ -3,6 +3,7 @@
 
 use super::record::Record;
 use super::{Desk, Planned, checks, door, limits, request_id};
+use crate::access_log::end_user_hash;
 use crate::base::calendar;
 use crate::catalog::{Key, Model};
 use crate::conf::price::ShowCost;
@@ -64,8 +65,15 @@ pub(super) fn model(
     let model = model.ok_or_else(|| unknown_model(snapshot, key, &envelope.model))?;
     record.facts.request.model = Some(model.id.clone());
     record.facts.request.pattern = model.pattern.clone();
+    record.demand = snapshot.routes.get(model.index).map(|route| route.demand.clone());
     record.is_by_glob = !model.is_called(&envelope.model);
     Ok(model)
+}
+
+/// Returns the hash of the end user that a request names.
+fn end_user(body: &[u8], envelope: &Envelope) -> Option<String> {
+    let name = dialects::wire::json::text_of(body, envelope.user.as_ref()?)?;
+    (!name.is_empty()).then(|| end_user_hash(&name))
 }
 
 impl Desk {
@@ -90,6 +98,7 @@ impl Desk {
         let (mut envelope, sent, read) = self.sent(session, record, (scopes, key), asked).await?;
         exchange::panic_here(session, "intake");
         let body = &sent.body;
+        record.facts.sender.end_user = end_user(body, &envelope);
         let model = model(session, record, (&snapshot, key), &mut envelope)?;
         let session_id = || checks::session(&session.req_header().headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, &model);

@@ -8,8 +8,11 @@
 //! * The answer to a head that Pingora cannot read. Pingora answers it with an empty 400, before
 //!   there is a request. Our answer replaces that one, and has its access line.
 
+mod inside;
 mod misread;
 mod outbox;
+
+pub use inside::{Home, Inside};
 
 use crate::base::alarm::Alarm;
 use crate::conf::config::Server;
@@ -38,6 +41,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -47,18 +51,25 @@ pub struct Connections<P> {
     places: Arc<Semaphore>,
     settings: Arc<Server>,
     books: Arc<Books>,
+    home: Home,
 }
 
 impl<P> Connections<P> {
     /// Puts a cap on this proxy's connections. All listeners share `places`.
     pub fn new(proxy: P, places: Arc<Semaphore>, settings: Arc<Server>, books: Arc<Books>) -> Connections<P> {
-        Connections { proxy: Arc::new(proxy), places, settings, books }
+        Connections { proxy: Arc::new(proxy), places, settings, books, home: Home::default() }
+    }
+
+    /// Shares the knowledge of the runtime that serves callers.
+    pub fn at(self, home: Home) -> Connections<P> {
+        Connections { home, ..self }
     }
 }
 
 #[async_trait]
 impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        self.home.get_or_init(Handle::current);
         let Ok(_place) = self.places.try_acquire() else {
             self.books.metrics.process.refused_connections.inc();
             return None;

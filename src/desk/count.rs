@@ -56,7 +56,7 @@ impl Desk {
             permissions: &key.permissions,
             model_limits: &key.model_limits,
         };
-        let count = TokenCount { shared: &self.backends, asked, held, key, timeout };
+        let count = TokenCount { shared: &self.backends, asked, held, key, timeout, head: record.began };
         let answer = tokio::select! {
             biased;
             answer = count.ask(&candidates, &mut record.facts) => answer,

@@ -17,6 +17,8 @@ pub enum Door {
     Ask(&'static Front, Asked),
     /// `POST` to a path of a front door that asks how many tokens a request has.
     Count(&'static Front, Asked),
+    /// `GET /portcullis/key` and `GET /portcullis/usage`: a question of a key about itself.
+    Own(Own),
     /// `HEAD /api/hello`, by which Claude Code finds out whether it has a connection.
     Hello,
     /// `GET /livez`
@@ -30,6 +32,15 @@ pub enum Door {
     },
 }
 
+/// What a key asks about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// What the key may use, and what is left of its limits.
+    Key,
+    /// What the key has used.
+    Usage,
+}
+
 impl Door {
     /// Returns the door's name in logs and metrics.
     pub fn name(&self) -> &'static str {
@@ -38,6 +49,8 @@ impl Door {
             Door::Model(_) => "model",
             Door::Ask(front, _) => front.name,
             Door::Count(..) => "count",
+            Door::Own(Own::Key) => "key",
+            Door::Own(Own::Usage) => "usage",
             Door::Hello => "hello",
             Door::Live => "livez",
             Door::Ready => "readyz",
@@ -61,9 +74,13 @@ pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool, front: &'
     };
     let (methods, allow, with_cors) = match door {
         Door::Ask(..) | Door::Count(..) => ("POST", "POST", "POST, OPTIONS"),
-        Door::Models | Door::Model(_) | Door::Hello | Door::Live | Door::Ready | Door::Preflight { .. } => {
-            ("GET", "GET, HEAD", "GET, HEAD, OPTIONS")
-        }
+        Door::Models
+        | Door::Model(_)
+        | Door::Own(_)
+        | Door::Hello
+        | Door::Live
+        | Door::Ready
+        | Door::Preflight { .. } => ("GET", "GET, HEAD", "GET, HEAD, OPTIONS"),
     };
     let allow = if cors { with_cors } else { allow };
     if method == methods || (method == "HEAD" && methods == "GET") {
@@ -92,6 +109,8 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
         "livez" => return Some(Door::Live),
         "readyz" => return Some(Door::Ready),
         "api/hello" => return Some(Door::Hello),
+        "portcullis/key" => return Some(Door::Own(Own::Key)),
+        "portcullis/usage" => return Some(Door::Own(Own::Usage)),
         _ => {}
     }
     let asks = |front: &'static Front| {
@@ -130,6 +149,9 @@ fn unknown(path: &str) -> String {
         }
         "livez" | "healthz" | "health" => "GET /livez",
         "readyz" | "ready" => "GET /readyz",
+        "usage" | "v1/usage" | "key" | "v1/key" | "key/info" | "portcullis" => {
+            "GET /portcullis/usage or GET /portcullis/key"
+        }
         _ => "POST /v1/chat/completions, POST /v1/responses, POST /v1/messages or GET /v1/models",
     };
     let shown: String = cut_keys(path).chars().take(80).collect();
@@ -168,6 +190,11 @@ mod tests {
         assert_eq!((front_at("/v1/messages/batches"), front_at("/v1/models"), front_at("")), (&MESSAGES, &CHAT, &CHAT));
         check("GET", "/v1/models", Ok(Door::Models));
         check("HEAD", "/v1/models", Ok(Door::Models));
+        check("GET", "/portcullis/key", Ok(Door::Own(Own::Key)));
+        check("HEAD", "//portcullis/usage/", Ok(Door::Own(Own::Usage)));
+        check("POST", "/portcullis/usage", Err(405));
+        check("GET", "/portcullis", Err(404));
+        check("GET", "/portcullis/usage/x", Err(404));
         check("GET", "/v1/models/org/m", Ok(Door::Model("org/m".into())));
         check("GET", "/v1/models/org%2Fm", Ok(Door::Model("org/m".into())));
         check("GET", "/v1/models/a%zz", Err(404));

@@ -10,6 +10,7 @@ pub mod door;
 pub mod gateway;
 pub mod intake;
 mod limits;
+mod own;
 pub mod record;
 pub mod relay;
 pub mod reply;
@@ -31,7 +32,7 @@ use crate::live::Snapshot;
 use crate::models;
 use bytes::Bytes;
 use dialects::front::Front;
-use door::Door;
+use door::{Door, Own};
 use pingora_proxy::Session;
 use record::{Books, Record};
 use relay::{End, Relay, account_for};
@@ -112,6 +113,12 @@ impl Desk {
                 let one = one.ok_or_else(|| ask::unknown_model(&snapshot, &key, &id))?;
                 self.reply(session, record).plain(200, "application/json", one).await
             }
+            Door::Own(question) => {
+                let (snapshot, key) = self.open(session, record)?;
+                // The future is boxed, since few ask this, and every request would hold its memory.
+                let told = Box::pin(self.own(session, (&snapshot, &key), question)).await?;
+                self.reply(session, record).plain(200, "application/json", told).await
+            }
             Door::Count(front, asked) => {
                 record.front = front;
                 let (snapshot, key) = self.open(session, record)?;
@@ -151,6 +158,20 @@ impl Desk {
         record.facts.times.auth = Some(record.began.elapsed());
         exchange::panic_here(session, "auth");
         Ok((snapshot, key))
+    }
+
+    /// Answers what a key asks about itself.
+    async fn own(
+        &self,
+        session: &Session,
+        (snapshot, key): (&Arc<Snapshot>, &Arc<Key>),
+        question: Own,
+    ) -> Result<Bytes, Refusal> {
+        own::not_too_often(snapshot, key)?;
+        match question {
+            Own::Key => Ok(own::key(snapshot, key, &self.backends).await),
+            Own::Usage => own::usage(&self.books.ledger, key, session.req_header().uri.query().unwrap_or("")).await,
+        }
     }
 
     /// Has the upstreams answer a planned request.

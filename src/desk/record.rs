@@ -8,15 +8,18 @@
 
 use super::unpriced::Unpriced;
 use crate::access_log::AccessLog;
+use crate::account::demand::Demand;
 use crate::base::calendar;
 use crate::conf::price::Usd;
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange::producer::meter::Meter;
+use crate::figures::Figures;
 use crate::ledger::{Ledger, Row, Run, Runs};
 use crate::limits::{Left, Past, Reservation, Spent};
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::series::Step;
 use crate::settled::{Incoming, Settled};
 use dialects::front::{Front, STANDARD};
 use dialects::usage::{Source, Usage};
@@ -33,6 +36,8 @@ pub struct Books {
     pub metrics: Arc<Metrics>,
     /// The catalog that is live, and the limits of its callers.
     pub live: Arc<Live>,
+    /// The figures of the page of operators.
+    pub figures: Figures,
     /// The drain, which counts the exchanges that run.
     pub drain: Arc<Drain>,
     /// What was not asked because its price is not known.
@@ -50,6 +55,8 @@ pub struct Record {
     pub front: &'static Front,
     /// The facts that are known so far.
     pub facts: Settled,
+    /// The demand for the model, once the model is known.
+    pub demand: Option<Arc<Demand>>,
     /// The rest of the caller's limits, which the answer's head shows.
     pub left: Left,
     /// The cost of what was used so far, if the price is known.
@@ -83,6 +90,7 @@ impl Record {
                 request: Incoming { door: "none", ..Incoming::default() },
                 ..Settled::default()
             },
+            demand: None,
             left: Left::default(),
             cost: None,
             reservation: None,
@@ -109,6 +117,7 @@ impl Record {
     /// Notes that the exchange ended with a refusal.
     pub fn refused(&mut self, refusal: &Refusal) {
         self.end(refusal.what.row().outcome);
+        self.facts.answer.limited_by = refusal.what.limited_by();
         // The upstream's own sentences may quote the prompt, which no log may hold.
         let shown = if let What::CallersFault { .. } = refusal.what {
             "the upstream refused the request itself"
@@ -181,6 +190,19 @@ impl Record {
         }
         reservation.settle(spent, calendar::now());
     }
+
+    /// Counts the settled exchange for the page of operators.
+    fn tell_figures(&self, settled: &Settled) {
+        let (sums, first, step) = (settled.sums(), settled.first_token(), Step::of(self.began + settled.total));
+        let Figures { whole, callers } = &self.books.figures;
+        whole.add(&sums, first, step);
+        if let Some(demand) = &self.demand {
+            demand.series.add(&sums, first, step);
+        }
+        if let (Some(_), Some(caller)) = (settled.spending.limited, &settled.sender.caller) {
+            callers.limited(caller, settled.began_at);
+        }
+    }
 }
 
 /// Cuts a text after its first 200 characters.
@@ -203,8 +225,10 @@ impl Drop for Record {
             self.settle();
             let settled = Settled { total, ..std::mem::take(&mut self.facts) };
             self.books.metrics.settle(&settled);
+            self.tell_figures(&settled);
             self.books.access_log.write(&settled);
             if let Some(row) = Row::of(settled, self.run) {
+                self.books.figures.callers.spent(&row.caller, row.at, &row.of_caller());
                 self.books.ledger.write(row);
             }
         }

@@ -17,6 +17,7 @@ use crate::catalog::Key;
 use crate::error::{Refusal, What, scrub};
 use crate::plan::Candidate;
 use crate::seal::AccountSeal;
+use crate::series::{Step, Sums};
 use crate::settled::{Settled, Tried, millis};
 use dialects::Outbound;
 use dialects::neutral::seal::Sealed;
@@ -42,6 +43,8 @@ pub struct TokenCount<'c> {
     pub key: &'c Key,
     /// The caller's own deadline.
     pub timeout: Option<Duration>,
+    /// The time at which the request's head arrived.
+    pub head: std::time::Instant,
 }
 
 impl TokenCount<'_> {
@@ -78,7 +81,12 @@ impl TokenCount<'_> {
             drop(held);
             let token = place.state.tokens.present();
             let secrets = place.secrets(token.as_ref());
-            facts.attempts.trail.push(tried(candidate, began, counted.as_ref().err(), &secrets));
+            let at = began.into_std().saturating_duration_since(self.head);
+            let has_failed = counted.as_ref().is_err_and(|why| !matches!(why.class(), Class::Caller | Class::Ours));
+            let sums = Sums { requests: 1, by_upstream: u32::from(has_failed), ..Sums::default() };
+            candidate.track.series.add(&sums, None, Step::of(std::time::Instant::now()));
+            let tried = tried(candidate, began, counted.as_ref().err(), &secrets);
+            facts.attempts.trail.push(Tried { at_ms: millis(at), ..tried });
             let failure = match counted {
                 Ok(answer) => {
                     facts.served.losses = said.losses;
@@ -185,6 +193,7 @@ fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>, secre
         endpoint: None,
         outcome: facts.as_ref().map_or("ok", |facts| facts.name),
         times: 1,
+        at_ms: 0,
         ms: millis(began.elapsed()),
         status: facts.map_or(Some(200), |facts| facts.status),
         connect_ms: None,

@@ -375,6 +375,7 @@ impl<'x> Producer<'x> {
         // The trail lists the attempt again when it ends.
         self.attempts.trail.remove(noted);
         let attempt = &running.attempt;
+        attempt.candidate.track.series.take_back();
         self.request.meter.wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
         Ok(Some(self.answer(running, opened)))
     }

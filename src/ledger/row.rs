@@ -4,6 +4,7 @@ use super::Run;
 use crate::base::calendar::day_of;
 use crate::conf::price::Usd;
 use crate::error::Outcome;
+use crate::figures::callers::CallerUse;
 use crate::limits::Past;
 use crate::settled::{Incoming, Sender, Settled, Unused, millis};
 use dialects::usage::Usage;
@@ -96,6 +97,16 @@ impl Row {
             first_byte_ms: settled.times.first_byte.map(millis),
             run,
         })
+    }
+
+    /// Returns what the row adds to the use of its caller.
+    pub fn of_caller(&self) -> CallerUse {
+        CallerUse {
+            requests: 1,
+            tokens: self.usage.total(),
+            usd: self.cost.unwrap_or_default(),
+            unpriced: u64::from(self.cost.is_none()),
+        }
     }
 
     /// Returns the memory that the row holds. Its names belong to the catalog.

@@ -6,6 +6,7 @@ use super::life::Life;
 use super::running::Running;
 use crate::base::lock::{Lock, wait_for};
 use crate::conf::config;
+use crate::figures::callers::Callers;
 use crate::limits::Registry;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -39,13 +40,16 @@ pub(super) struct Sink {
     pub(super) reading: Lock<()>,
     /// Held while a query is answered. While the writer has the file open, SQLite cannot close a
     /// reader's descriptor, but keeps it for the next reader. So there is one descriptor for
-    /// queries and one for the past, and a reader of the past need not wait for queries.
+    /// queries and one for the past, and a reader of the past need not wait for queries. Questions
+    /// of keys do not take it: who asks them bounds their number.
     pub(super) answering: Lock<()>,
     /// The limits that began without what is in the file. Until something is written, all that is
     /// in the file is from before them, and they have counted all rows that wait.
     pub(super) owed: Lock<Option<Weak<Registry>>>,
     /// The limits that have begun. They are told of processes that are later found dead.
     pub(super) limits: Lock<Option<Weak<Registry>>>,
+    /// The use of callers, which is told of processes that are found dead.
+    pub(super) callers: Lock<SinkCallers>,
     pub(super) running: Running,
     /// The rows that this process made of the exchanges of dead processes. Limits that begin get
     /// them one by one.
@@ -57,6 +61,14 @@ pub(super) struct Sink {
     pub(super) rows: AtomicU64,
     /// Rows dropped since the start.
     pub(super) dropped: AtomicU64,
+}
+
+/// The use of callers.
+#[derive(Default)]
+pub(super) struct SinkCallers {
+    pub(super) callers: Weak<Callers>,
+    /// True if it began without the sums of this month, since the file could not be read.
+    pub(super) is_owed: bool,
 }
 
 /// The rows and uses that wait to be written.

@@ -740,3 +740,67 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
 mod cut;
 mod insert;
 mod seeds;
+
+/// Returns what the sums of days say of a caller, and what is kept of it in memory.
+fn of_acme(ledger: &Ledger, callers: &Callers) -> [(u64, u64, u64, u64); 2] {
+    let read = Callers::default();
+    ledger.flush();
+    month::read(ledger.path(), calendar::now(), &read).unwrap();
+    [&read, callers].map(|callers| {
+        let sums = callers.sums(calendar::now()).remove("acme").unwrap_or_default().month;
+        (sums.requests, sums.tokens, sums.usd.0, sums.unpriced)
+    })
+}
+
+#[test]
+fn the_use_of_callers_in_memory_is_that_of_the_file_after_a_restart_and_a_kill() {
+    let (folder, now) = (Folder::new(), calendar::now());
+    let written = |ledger: &Ledger, callers: &Callers, row: Row| {
+        callers.spent(&row.caller, row.at, &row.of_caller());
+        ledger.write(row);
+    };
+    let callers = Arc::new(Callers::default());
+    let ledger = folder.open();
+    ledger.begin_callers(&callers);
+    written(&ledger, &callers, row(now));
+    written(&ledger, &callers, Row { cost: None, ..row(now - 40 * DAY) });
+    written(&ledger, &callers, Row { cost: None, ..row(now) });
+    assert_eq!(of_acme(&ledger, &callers), [(2, 30, 1_000, 1); 2]);
+    drop(ledger);
+    // The next process begins with what is in the file, and a third one finds a killed one's row.
+    let callers = Arc::new(Callers::default());
+    let ledger = folder.open();
+    ledger.begin_callers(&callers);
+    written(&ledger, &callers, row(now));
+    assert_eq!(of_acme(&ledger, &callers), [(3, 45, 2_000, 1); 2]);
+    let connection = folder.read();
+    let cut = "INSERT INTO running SELECT 'dead', 1, at, request_id, caller, key, model, account, upstream_model, prompt, \
+               completion, cached, cache_write, reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, \
+               status, total_ms, door, images, audio_ms, characters FROM exchange LIMIT 1";
+    connection.execute(cut, []).unwrap();
+    drop(ledger);
+    let callers = Arc::new(Callers::default());
+    let ledger = folder.open();
+    ledger.begin_callers(&callers);
+    assert_eq!(of_acme(&ledger, &callers), [(4, 60, 3_000, 1); 2]);
+}
+
+#[test]
+fn the_use_of_callers_is_told_when_the_file_can_be_read_at_last() {
+    let folder = Folder::new();
+    let now = calendar::now();
+    let ledger = folder.open();
+    ledger.write(row(now));
+    drop(ledger);
+    let hidden = folder.path().join("hidden");
+    std::fs::rename(folder.file(), &hidden).unwrap();
+    std::fs::write(folder.file(), "no database").unwrap();
+    let callers = Arc::new(Callers::default());
+    let ledger = folder.open();
+    ledger.begin_callers(&callers);
+    callers.spent(&"acme".into(), now, &row(now).of_caller());
+    ledger.write(row(now));
+    std::fs::rename(&hidden, folder.file()).unwrap();
+    eventually("the past is read", || callers.sums(now).get("acme").is_some_and(|sums| sums.today.requests == 2));
+    eventually("and the row is written", || of_acme(&ledger, &callers) == [(2, 30, 2_000, 0); 2]);
+}

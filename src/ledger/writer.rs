@@ -162,6 +162,7 @@ impl Writer {
                 self.written.clear();
                 // This comes before the past is read. If it fails, the next search comes at once.
                 self.take_over().ok();
+                self.recall_callers();
                 if let Some(limits) = self.recall() {
                     *self.sink.owed.lock() = Some(limits);
                 }
@@ -176,6 +177,7 @@ impl Writer {
     }
 
     fn write(&mut self, sink: &Sink) {
+        self.recall_callers();
         let owed = self.recall();
         let written = self.write_down(sink);
         match owed {

@@ -15,12 +15,14 @@ mod changes;
 mod entry;
 mod registry;
 mod report;
+mod standing;
 pub mod tally;
 
 pub use changes::Changes;
 pub use entry::{Entry, enter};
 pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
 pub use report::report;
+pub use standing::standing;
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 
 use crate::base::calendar::{DAY, Month};
@@ -285,7 +287,12 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
 /// Refuses a request for which a limit has no room at all, before its large body is read. Takes
 /// nothing.
 pub fn has_room(bounds: &Bounds<'_>, now_ms: u64) -> Result<(), LimitReached> {
-    check(&locked(bounds, now_ms), Ask::of(1, Usd(1)), now_ms, 1)
+    would_admit(bounds, Ask::of(1, Usd(1)), now_ms)
+}
+
+/// Returns the refusal that `ask` would get now. Takes nothing.
+pub fn would_admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<(), LimitReached> {
+    check(&locked(bounds, now_ms), ask, now_ms, 1)
 }
 
 /// Refuses an ask for which one of the limits has no room.

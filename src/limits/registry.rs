@@ -50,6 +50,7 @@ pub struct LastUsed {
     old_hash: AtomicU64,
     old_hash_at: AtomicU64,
     counts: AtomicU64,
+    asked_at: AtomicU64,
 }
 
 /// A place for a count of a request's tokens. It is given back when it is dropped.
@@ -75,6 +76,14 @@ impl LastUsed {
         const COUNTS: u64 = 10;
         let taken = self.counts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < COUNTS).then_some(n + 1));
         taken.ok().map(|_| CountPlace(self.clone()))
+    }
+
+    /// Notes that the key asks about itself at this time, in milliseconds of Unix time. Returns
+    /// false if it asked less than a second ago.
+    pub fn may_ask(&self, now: u64) -> bool {
+        const EACH: u64 = 1_000;
+        let free = |asked: u64| (now >= asked.saturating_add(EACH) || was_wrong(asked, now)).then_some(now);
+        self.asked_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
     }
 
     /// Returns the time of the last use, in milliseconds of Unix time, if there was one.

@@ -1,7 +1,7 @@
 //! Writes what callers and operators read about limits: the refusal, the headers that OpenAI's
 //! clients know, and the entries of `/limits`.
 
-use super::{Bound, Counts, Kind, Left, Level, LimitReached, Room};
+use super::{Bound, Counts, Kind, Left, Level, LimitReached, Reserve, Room};
 use crate::conf::price::Usd;
 use crate::error::{Refusal, What};
 use serde_json::{Map, Value, json};
@@ -105,18 +105,8 @@ impl Display for Amount {
 /// Returns what `/limits` shows of one scope: its limits, and what is used of them; where money is
 /// limited, also the number of the month's requests whose cost is missing.
 pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
-    let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
-    let used = |kind: Kind| match kind {
-        Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
-        Kind::RequestsPerDay => counts.day_requests,
-        Kind::TokensPerMinute => of_minute(|(_, _, tokens)| *tokens),
-        Kind::TokensPerDay => counts.day_tokens,
-        Kind::Concurrency => counts.places.saturating_add(counts.entering),
-        Kind::UsdPerDay => counts.day_usd.0,
-        Kind::UsdPerMonth => counts.month_usd.0,
-    };
     let mut report = bound.json();
-    report.insert("used".to_owned(), amounts(bound.each().map(|(kind, _)| (kind, used(kind)))));
+    report.insert("used".to_owned(), amounts(bound.used(counts).map(|(kind, used, _)| (kind, used))));
     let unpriced = bound.scope.unpriced(now_ms);
     if unpriced > 0 && bound.limits.limits_money() {
         report.insert("unpriced_requests".to_owned(), unpriced.into());
@@ -128,6 +118,39 @@ impl Bound<'_> {
     /// Lists each kind of limit that is set, and the amount that it allows.
     pub fn each(&self) -> impl Iterator<Item = (Kind, u64)> {
         Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit(self.limits, 1)?)))
+    }
+
+    /// Lists each kind of limit that is set, what is used of it, and the amount that it allows.
+    pub fn used(&self, counts: &Counts) -> impl Iterator<Item = (Kind, u64, u64)> {
+        let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
+        let used = move |kind: Kind| match kind {
+            Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
+            Kind::RequestsPerDay => counts.day_requests,
+            Kind::TokensPerMinute => of_minute(|(_, _, tokens)| *tokens),
+            Kind::TokensPerDay => counts.day_tokens,
+            Kind::Concurrency => counts.places.saturating_add(counts.entering),
+            Kind::UsdPerDay => counts.day_usd.0,
+            Kind::UsdPerMonth => counts.month_usd.0,
+        };
+        self.each().map(move |(kind, limit)| (kind, used(kind), limit))
+    }
+
+    /// Writes the limits for people, such as `of acme: requests_per_minute 60, usd_per_day 12.5`.
+    /// How much of them is used is not known here.
+    pub fn says(&self) -> String {
+        let name = &self.scope.name;
+        let whose = match (self.scope.level, name.split_once(' ')) {
+            (Level::Caller, _) => format!("of {name}"),
+            (Level::KeyModel, Some((_, model))) => format!("of its own, on {model}"),
+            (Level::Key | Level::KeyModel, _) => "of its own".to_owned(),
+        };
+        let each = self.each().map(|(kind, limit)| match kind.is_money() {
+            true => format!("{} {}", kind.name(), Usd(limit)),
+            false => format!("{} {limit}", kind.name()),
+        });
+        let reserve =
+            (self.limits.reserve != Reserve::Usual).then(|| format!("reserve {}", self.limits.reserve.name()));
+        format!("{whose}: {}", each.chain(reserve).collect::<Vec<_>>().join(", "))
     }
 
     /// Returns what `/limits` shows of the limits themselves.

@@ -3,9 +3,10 @@
 
 use crate::account::State;
 use crate::base::secret::Secret;
-use crate::catalog::{Account, KeyHeader, Signer};
+use crate::catalog::{Account, Base, KeyHeader, Signer, Timeouts};
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
+use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
 use dialects::upstream::openai;
 use http::header::{self, HeaderName, HeaderValue};
@@ -47,29 +48,43 @@ impl Place {
 /// Returns the issuer of tokens as an account: it is called like any other.
 fn issuer(account: &Account) -> Option<Account> {
     let Some(Signer::Google(_, issuer)) = &account.signer else { return None };
+    let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
     Some(Account {
-        id: account.id.clone(),
         index: account.index,
-        dialect: Dialect::from(&openai::PROTOCOL),
-        serves: Vec::new(),
-        base: issuer.clone(),
-        key: None,
-        key_header: KeyHeader::Bearer,
-        signer: None,
-        enabled: true,
-        concurrency: None,
-        probe: false,
-        timeouts: account.timeouts,
-        headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))],
-        stream_usage: false,
-        server: Server::OWN,
         insecure: account.insecure,
         leave: account.leave,
         // A pin is for the account's own host only.
         ca: account.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
         fingerprint: !account.fingerprint,
-        boundary: OnceLock::new(),
+        ..beside(account.id.clone(), issuer.clone(), account.timeouts, kind)
     })
+}
+
+/// Returns a server that is no provider as an account, so that it can be called like one. It gets
+/// bodies of this content type, and no credential.
+pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: HeaderValue) -> Account {
+    Account {
+        id,
+        index: 0,
+        dialect: Dialect::from(&openai::PROTOCOL),
+        serves: Vec::new(),
+        base,
+        key: None,
+        key_header: KeyHeader::Bearer,
+        signer: None,
+        enabled: true,
+        insecure: false,
+        concurrency: None,
+        probe: false,
+        timeouts,
+        headers: vec![(header::CONTENT_TYPE, content_type)],
+        stream_usage: false,
+        server: Server::OWN,
+        leave: AllowedReferences::ALL,
+        ca: None,
+        fingerprint: 0,
+        boundary: OnceLock::new(),
+    }
 }
 
 /// Writes the part of an HTTP/1.1 request from the end of the path on, with those headers of the

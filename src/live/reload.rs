@@ -7,7 +7,7 @@ use crate::base::calendar;
 use crate::base::lock::Lock;
 use crate::catalog::settle::{Settling, WaitingChange};
 use crate::catalog::texts::Texts;
-use crate::catalog::{Catalog, removes_any};
+use crate::catalog::{self, Catalog};
 use crate::ledger::Ledger;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -126,12 +126,15 @@ impl Publisher {
     pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
         let Publisher { live, ledger, metrics } = self;
         let old = live.load_full();
-        let left = removes_any(&old.catalog, &catalog);
+        let left = catalog::gone(&old.catalog, &catalog).map(|(label, name)| (label, name.clone())).collect();
         let past = &mut || ledger.past(calendar::now(), Some(&live.limits));
         let snapshot = Snapshot::new(catalog, &live.accounts, &live.limits, past, old.generation + 1);
-        let generation = snapshot.generation;
-        drop(live.snapshot.swap(Arc::new(snapshot)));
-        metrics.reloaded(generation, left);
+        let snapshot = Arc::new(snapshot);
+        drop(live.snapshot.swap(snapshot.clone()));
+        let new = &snapshot.catalog;
+        let is_live = |label: &str, name: &str| catalog::has(new, label, name);
+        metrics.reloaded(left, catalog::names(new).count(), &is_live, Instant::now());
+        metrics.catalog.taken(snapshot.generation);
         old
     }
 }

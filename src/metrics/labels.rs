@@ -8,6 +8,12 @@ use prometheus_client::encoding::EncodeLabelSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+/// Labels that hold names from the catalog.
+pub(crate) trait HasNames {
+    /// Returns each label of a name, and the name.
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)>;
+}
+
 /// A name from the catalog, or nothing.
 pub(crate) type Name = Option<Arc<str>>;
 
@@ -40,14 +46,16 @@ pub(crate) struct SidesLabels {
     pub(crate) caller: Name,
 }
 
+/// A model, and an account that was asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct UnpricedLabels {
+pub(crate) struct TargetLabels {
     pub(crate) model: Name,
     pub(crate) account: Name,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct AttemptLabels {
+    pub(crate) model: Name,
     pub(crate) account: Name,
     pub(crate) outcome: &'static str,
 }
@@ -84,12 +92,61 @@ impl Hash for TokensLabels {
 
 impl Hash for AttemptLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::texts([self.account.as_deref().unwrap_or_default(), self.outcome], state);
+        let [model, account] = [&self.model, &self.account].map(|name| name.as_deref().unwrap_or_default());
+        hash::texts([model, account, self.outcome], state);
     }
 }
 
 impl Hash for DoorLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
         hash::texts([self.model.as_deref().unwrap_or_default(), self.door], state);
+    }
+}
+
+impl HasNames for SidesLabels {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        [("model", &self.model), ("account", &self.account), ("caller", &self.caller)]
+    }
+}
+
+impl HasNames for ExchangeLabels {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        self.sides.names()
+    }
+}
+
+impl HasNames for TokensLabels {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        self.sides.names()
+    }
+}
+
+impl HasNames for TargetLabels {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        [("model", &self.model), ("account", &self.account)]
+    }
+}
+
+impl HasNames for AttemptLabels {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        [("model", &self.model), ("account", &self.account)]
+    }
+}
+
+impl HasNames for DoorLabels {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        [("model", &self.model)]
+    }
+}
+
+impl<const N: usize> HasNames for NameLabels<N> {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        self.iter().map(|(label, name)| (*label, name))
+    }
+}
+
+impl<const N: usize, const W: usize> HasNames for (NameLabels<N>, WordLabels<W>) {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        self.0.names()
     }
 }

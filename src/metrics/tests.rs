@@ -3,24 +3,26 @@ use crate::error::Outcome;
 use crate::settled::{Attempts, Incoming, Sender, Served, Spending, Times, Tried};
 use dialects::usage::Usage;
 use proptest::prelude::*;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 fn name() -> impl Strategy<Value = Name> {
     prop::option::of("[ab]".prop_map(Into::into))
 }
 
 prop_compose! {
-    fn some_attempt()(account in "[ab]", is_ok in any::<bool>(), times in 1..3_u32, tokens in prop::option::of(0..3_u64)) -> Tried {
+    fn some_attempt()(account in "[ab]", is_ok in any::<bool>(), times in 1..3_u32, tokens in prop::option::of(0..3_u64), first_ms in prop::option::of(0..90_u64)) -> Tried {
         Tried {
             account: account.into(),
             model: "m".into(),
             endpoint: None,
             outcome: if is_ok { "ok" } else { "cut" },
             times,
+            at_ms: 0,
             ms: 1,
             status: None,
             connect_ms: None,
-            first_ms: None,
+            first_ms,
             prompt_tokens: tokens,
             completion_tokens: None,
             cost: None,
@@ -37,19 +39,21 @@ prop_compose! {
         limited in prop::option::of(prop::sample::select(vec![
             (Level::Caller, Kind::Concurrency), (Level::Key, Kind::Concurrency), (Level::Key, Kind::TokensPerDay),
         ])),
-        (total, own) in (0..100_u64, 0..100_u64),
+        (total, own, queued) in (0..100_u64, 0..100_u64, 0..2_u64),
+        stream in any::<bool>(),
         trail in prop::collection::vec(some_attempt(), 0..3),
     ) -> Settled {
         let source = if is_estimated { Source::Estimated } else { Source::None };
         Settled {
             sender: Sender { caller, ..Sender::default() },
             request: Incoming {
-                door: if is_chat { "chat" } else { "messages" }, model, pattern, ..Incoming::default()
+                door: if is_chat { "chat" } else { "messages" }, model, pattern, stream, ..Incoming::default()
             },
             served: Served { account, ..Served::default() },
             attempts: Attempts { trail, ..Attempts::default() },
             times: Times {
                 own: Duration::from_micros(own),
+                queued: Duration::from_millis(queued),
                 first_byte: is_answered.then_some(Duration::from_millis(total)),
                 ..Times::default()
             },
@@ -66,32 +70,193 @@ prop_compose! {
     }
 }
 
-/// Returns the lines of the series, in order.
+/// The names of accounts, models and callers that a catalog has.
+type Names = BTreeSet<(&'static str, String)>;
+
+/// A step of a run: an exchange ends, or a catalog with these names is taken some seconds later.
+#[derive(Debug)]
+enum Happening {
+    Settle(Box<Settled>),
+    Reload(Names, u64),
+}
+
+prop_compose! {
+    fn names()(
+        names in prop::collection::btree_set((prop::sample::select(vec!["account", "model", "caller"]), "[ab]"), 0..6),
+    ) -> Names {
+        names
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Happening>> {
+    let reload = (names(), prop::sample::select(vec![0, 1_800, 3_600]))
+        .prop_map(|(names, later)| Happening::Reload(names, later));
+    prop::collection::vec(
+        prop_oneof![8 => exchange().prop_map(|one| Happening::Settle(Box::new(one))), 2 => reload],
+        0..40,
+    )
+}
+
+/// Makes each step with the metrics.
+struct Counting {
+    metrics: Metrics,
+    live: Names,
+    now: Instant,
+}
+
+impl Counting {
+    fn new() -> Counting {
+        Counting { metrics: Metrics::default(), live: Names::new(), now: Instant::now() }
+    }
+
+    fn reload(&mut self, new: &Names, later: u64) {
+        self.now += Duration::from_secs(later);
+        let left = self.live.difference(new).map(|(label, name)| (*label, Arc::from(&**name))).collect();
+        let is_live = |label: &str, name: &str| new.iter().any(|(of, one)| (*of, &**one) == (label, name));
+        self.metrics.reloaded(left, new.len(), &is_live, self.now);
+        self.live = new.clone();
+    }
+
+    fn step(&mut self, step: &Happening) {
+        match step {
+            Happening::Settle(settled) => self.metrics.settle(settled),
+            Happening::Reload(names, later) => self.reload(names, *later),
+        }
+    }
+}
+
+/// Returns the lines of the series, in order, without those of the process.
 fn lines(metrics: &Metrics) -> Vec<String> {
     let text = metrics.text();
-    let mut lines: Vec<String> = text.lines().filter(|line| !line.contains("success")).map(str::to_owned).collect();
+    let mut lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.contains("success") && !line.starts_with("process_"))
+        .map(str::to_owned)
+        .collect();
     lines.sort();
     lines
 }
 
-proptest! {
-    #[test]
-    fn series_that_are_bound_count_as_series_that_are_looked_up(
-        steps in prop::collection::vec(prop_oneof![
-            8 => exchange().prop_map(Ok),
-            1 => any::<bool>().prop_map(Err),
-        ], 0..40),
-    ) {
-        let (quick, slow) = (Metrics::default(), Metrics::default());
-        for step in &steps {
-            for metrics in [&quick, &slow] {
-                match step {
-                    Ok(settled) => metrics.settle(settled),
-                    Err(something_left) => metrics.reloaded(1, *something_left),
+/// The plainest way to count: each series has its names, and the number of its exchanges.
+#[derive(Default)]
+struct Naive {
+    series: BTreeMap<String, (Names, u64)>,
+    /// The names that are gone, and since when.
+    gone: BTreeMap<(&'static str, String), u64>,
+    live: Names,
+    now: u64,
+}
+
+impl Naive {
+    fn add(&mut self, metric: &str, names: [(&'static str, &Name); 3], words: &[(&str, &str)], count: u64) {
+        let text = |name: &Name| name.as_deref().unwrap_or_default().to_owned();
+        let mut labels: Vec<String> = names.iter().map(|(label, name)| format!("{label}=\"{}\"", text(name))).collect();
+        labels.retain(|label| !(metric.contains("attempts") && label.starts_with("caller")));
+        labels.extend(words.iter().map(|(label, word)| format!("{label}=\"{word}\"")));
+        labels.sort();
+        let known =
+            names.iter().filter(|(label, name)| name.is_some() && (*label != "caller" || !metric.contains("attempts")));
+        let known = known.map(|(label, name)| (*label, text(name))).collect();
+        self.series.entry(format!("{metric} {}", labels.join(","))).or_insert((known, 0)).1 += count;
+    }
+
+    fn step(&mut self, step: &Happening) {
+        match step {
+            Happening::Settle(one) => {
+                let model = one.request.pattern.clone().or(one.request.model.clone());
+                let caller = ("caller", &one.sender.caller);
+                let names = [("model", &model), ("account", &one.served.account), caller];
+                self.add("requests", names, &[("door", one.request.door), ("outcome", one.outcome.name())], 1);
+                for tried in &one.attempts.trail {
+                    let account = Some(tried.account.clone());
+                    let names = [("model", &model), ("account", &account), caller];
+                    self.add("attempts", names, &[("outcome", tried.outcome)], tried.times.into());
                 }
             }
-            slow.exchanges.bound.clear();
+            Happening::Reload(names, later) => {
+                self.now += later;
+                for left in self.live.difference(names) {
+                    self.gone.insert(left.clone(), self.now);
+                }
+                self.gone.retain(|name, _| !names.contains(name));
+                self.live = names.clone();
+                let before = self.gone.len();
+                self.gone.retain(|_, since| self.now - *since < 3_600);
+                if self.gone.len() < before {
+                    let (live, gone) = (&self.live, &self.gone);
+                    self.series.retain(|_, (names, _)| {
+                        names.iter().all(|name| live.contains(name) || gone.contains_key(name))
+                    });
+                }
+            }
         }
-        prop_assert_eq!(lines(&quick), lines(&slow));
     }
+
+    fn counts(&self) -> BTreeMap<String, u64> {
+        self.series.iter().map(|(series, (_, count))| (series.clone(), *count)).collect()
+    }
+}
+
+/// Returns the counts of requests and attempts as `/metrics` shows them, their labels sorted.
+fn counts(metrics: &Metrics) -> BTreeMap<String, u64> {
+    let count = |line: String| {
+        let (name, rest) = line.strip_prefix("portcullis_")?.split_once("_total{")?;
+        let (labels, count) = rest.split_once("} ")?;
+        let mut labels: Vec<&str> = labels.split(',').collect();
+        labels.sort_unstable();
+        let is_meant = name == "requests" || name == "attempts";
+        is_meant.then(|| (format!("{name} {}", labels.join(",")), count.parse().unwrap()))
+    };
+    lines(metrics).into_iter().filter_map(count).collect()
+}
+
+proptest! {
+    #[test]
+    fn series_that_are_bound_count_as_series_that_are_looked_up(steps in steps()) {
+        let (mut quick, mut slow) = (Counting::new(), Counting::new());
+        for step in &steps {
+            quick.step(step);
+            slow.step(step);
+            slow.metrics.exchanges.bound.clear();
+        }
+        prop_assert_eq!(lines(&quick.metrics), lines(&slow.metrics));
+    }
+
+    #[test]
+    fn counters_go_on_over_reloads_and_end_an_hour_after_their_names(steps in steps()) {
+        let (mut run, mut naive) = (Counting::new(), Naive::default());
+        for step in &steps {
+            run.step(step);
+            naive.step(step);
+            prop_assert_eq!(counts(&run.metrics), naive.counts());
+        }
+    }
+}
+
+#[test]
+fn a_rename_and_back_lets_no_counter_fall_and_new_names_for_ever_do_not_pile_up() {
+    let exchange = |caller: &str| Settled {
+        sender: Sender { caller: Some(caller.into()), ..Sender::default() },
+        request: Incoming { model: Some("m".into()), ..Incoming::default() },
+        ..Settled::default()
+    };
+    let names = |caller: &str| Names::from([("model", "m".to_owned()), ("caller", caller.to_owned())]);
+    let total = |run: &Counting| counts(&run.metrics).into_values().sum::<u64>();
+    let mut run = Counting::new();
+    for n in 1..=10 {
+        run.reload(&names("acme"), 1);
+        run.metrics.settle(&exchange("acme"));
+        run.reload(&names("other"), 1);
+        // It began under the old name.
+        run.metrics.settle(&exchange("acme"));
+        assert_eq!(total(&run), 2 * n);
+    }
+    for n in 0..3_000 {
+        run.reload(&names(&format!("caller-{n}")), 1);
+        run.metrics.settle(&exchange(&format!("caller-{n}")));
+    }
+    assert_eq!(total(&run), gone::MOST as u64 + 1);
+    // An hour later all have ended, but for the one that has left just now.
+    run.reload(&names("acme"), 3_600);
+    assert_eq!(total(&run), 1);
 }

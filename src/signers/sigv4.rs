@@ -51,6 +51,11 @@ impl Signer {
         }
     }
 
+    /// Returns the region.
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
     /// Returns the headers to add to a POST. `host` is the header as it will be sent; `path` begins
     /// with the first slash.
     pub fn headers(&self, host: &str, path: &str, body: &[u8], now: SystemTime) -> Result<Headers, Unsignable> {

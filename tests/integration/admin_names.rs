@@ -162,9 +162,9 @@ fn only_a_page_of_our_own_may_reset_an_account() {
         let post = |more: &str| {
             ask(host, &format!("POST /accounts/a/reset HTTP/1.1\r\nhost: {host}\r\n{more}content-length: 0\r\nconnection: close\r\n\r\n")).0
         };
-        assert_eq!(post("origin: https://evil.example\r\nx-portcullis-admin: 1\r\n"), 405);
-        assert_eq!(post(&format!("origin: http://{host}\r\n")), 405, "a form could send that");
-        assert_eq!(post("origin: null\r\nx-portcullis-admin: 1\r\n"), 405);
+        assert_eq!(post("origin: https://evil.example\r\nx-portcullis-admin: 1\r\n"), 403);
+        assert_eq!(post(&format!("origin: http://{host}\r\n")), 403, "a form could send that");
+        assert_eq!(post("origin: null\r\nx-portcullis-admin: 1\r\n"), 403);
         assert_eq!(state(), json!("cooling_credential"));
         assert_eq!(post(&format!("origin: http://{host}\r\nx-portcullis-admin: 1\r\n")), 204);
         assert_eq!(state(), json!("ok"));

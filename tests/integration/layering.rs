@@ -45,12 +45,16 @@ const PURE: &[&str] = &[
     "src/catalog/settle.rs",
     "src/catalog/settle",
     "src/catalog/texts.rs",
-    "src/admin/host.rs",
+    "src/operator/admin/host.rs",
+    "src/operator/notify/pending.rs",
+    "src/operator/problems.rs",
+    "src/operator/problems",
     "src/conf/yaml.rs",
     "src/conf/yaml",
     "src/base/units.rs",
     "src/base/address.rs",
     "src/base/problem.rs",
+    "src/import",
 ];
 const IMPURE: &[&str] = &[
     "pingora",
@@ -75,7 +79,8 @@ const IMPURE: &[&str] = &[
 const FRAMEWORK: &[&str] = &[
     "src/account/http1_pool.rs",
     "src/account/http2_pool.rs",
-    "src/admin.rs",
+    "src/operator/admin.rs",
+    "src/operator/admin/relay.rs",
     "src/cli",
     "src/desk",
     "src/exchange",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -344,7 +344,10 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_own_seconds_sum", DOOR),
         ("portcullis_own_seconds_count", DOOR),
         ("portcullis_tokens_total", "model account caller kind"),
-        ("portcullis_attempts_total", "account outcome"),
+        ("portcullis_attempts_total", "model account outcome"),
+        ("portcullis_first_token_seconds_bucket", "model account"),
+        ("portcullis_first_token_seconds_sum", "model account"),
+        ("portcullis_first_token_seconds_count", "model account"),
         ("portcullis_in_flight", "account"),
         ("portcullis_account_state", "account state"),
         ("portcullis_breaker_state", "account model endpoint state"),
@@ -363,6 +366,14 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_ledger_rows_total", ""),
         ("portcullis_ledger_dropped_total", ""),
         ("portcullis_ledger_up", ""),
+        ("portcullis_build_info", "version"),
+        ("portcullis_problems", "rule severity"),
+        ("process_cpu_seconds_total", ""),
+        ("process_resident_memory_bytes", ""),
+        ("process_open_fds", ""),
+        ("process_max_fds", ""),
+        ("process_threads", ""),
+        ("process_start_time_seconds", ""),
     ];
     run(async {
         let mock = Mock::start().await;
@@ -379,7 +390,19 @@ fn metrics_have_their_names_and_labels() {
         assert_eq!(samples(&metrics.0), wanted);
         let all = [("door", "chat"), ("model", "m"), ("account", "a"), ("caller", "acme"), ("outcome", "ok")];
         assert_eq!(metrics.sum("portcullis_requests_total", &all), 2.0);
-        assert_eq!(metrics.sum("portcullis_attempts_total", &[("account", "a"), ("outcome", "ok")]), 2.0);
+        assert_eq!(
+            metrics.sum("portcullis_attempts_total", &[("model", "m"), ("account", "a"), ("outcome", "ok")]),
+            2.0
+        );
+        // Only a stream has a first token.
+        assert_eq!(metrics.sum("portcullis_first_token_seconds_count", &[("model", "m"), ("account", "a")]), 1.0);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+        let started = metrics.sum("process_start_time_seconds", &[]);
+        assert!((now - 60.0..=now).contains(&started), "{started}");
+        let open = metrics.sum("process_open_fds", &[]);
+        assert!(open > 5.0 && open < metrics.sum("process_max_fds", &[]), "{open}");
+        assert!(metrics.sum("process_resident_memory_bytes", &[]) > 1e6);
+        assert!(metrics.sum("process_threads", &[]) >= 2.0);
         assert_eq!(metrics.sum("portcullis_usage_estimated_total", &[]), 1.0);
         let tokens = |kind| {
             metrics
@@ -396,7 +419,7 @@ fn metrics_have_their_names_and_labels() {
 }
 
 #[test]
-fn labels_are_bounded_and_go_with_what_they_name() {
+fn labels_are_bounded_and_counters_go_on_over_reloads() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(Catalog::over(&mock).model("gone", &["a"])).await;
@@ -425,8 +448,53 @@ fn labels_are_bounded_and_go_with_what_they_name() {
         gateway.post(&chat("gone")).await;
         gateway.access_lines(121).await;
         assert_eq!(gateway.metrics().sum("portcullis_requests_total", &[("model", "gone")]), 1.0);
+        let counted =
+            || ["gone", "m"].map(|model| gateway.metrics().sum("portcullis_requests_total", &[("model", model)]));
+        let before = counted();
         gateway.swap(Catalog::over(&mock)).await;
-        assert!(!gateway.metrics().0.contains("gone"), "{}", gateway.metrics().0);
+        assert!(!gateway.metrics().0.contains("portcullis_waiting{model=\"gone\"}"), "{}", gateway.metrics().0);
+        assert_eq!(counted(), before, "a counter fell");
+        gateway.swap(Catalog::over(&mock).model("gone", &["a"])).await;
+        gateway.post(&chat("gone")).await;
+        gateway.access_lines(122).await;
+        assert_eq!(counted(), [before[0] + 1.0, before[1]]);
+    });
+}
+
+#[test]
+fn the_used_share_of_limits_is_that_of_the_callers_and_of_their_fullest_keys() {
+    run(async {
+        const TWO: &str = "sk-CaNaRy-caller-two-0123456789abcdefghijklmnopqrs";
+        const THREE: &str = "sk-CaNaRy-caller-three-0123456789abcdefghijklmno";
+        let mock = Mock::start().await;
+        let keys =
+            [("two", TWO, "limits: { requests_per_day: 2 }"), ("three", THREE, "limits: { requests_per_day: 100 }")];
+        let catalog = Catalog::over(&mock).model_with("free", &["a"], "price: { input: 0, output: 0 }");
+        let few = catalog.clone().caller_with("small", "limits: { requests_per_day: 4 }", &keys);
+        let gateway = Gateway::start(few.clone()).await;
+        gateway.line_of(&gateway.raw(client::post_as(TWO, &chat("free"))).await).await;
+        let shares = || {
+            let text = gateway.metrics().0;
+            let series = text.lines().filter_map(|line| line.strip_prefix("portcullis_limit_used_ratio{"));
+            series.map(str::to_owned).collect::<BTreeSet<_>>()
+        };
+        let wanted = [
+            "caller=\"small\",level=\"caller\",limit=\"requests_per_day\"} 0.25",
+            "caller=\"small\",level=\"key\",limit=\"requests_per_day\"} 0.5",
+        ];
+        assert_eq!(shares(), wanted.map(str::to_owned).into());
+        // Of very many the fullest are shown.
+        let many = (0..1_200).fold(few, |catalog, n| {
+            catalog.caller(
+                &format!("c{n}"),
+                &format!("sk-CaNaRy-caller-{n:04}-0123456789abcdefghijklm"),
+                "limits: { requests_per_day: 9 }",
+            )
+        });
+        gateway.swap(many).await;
+        let shares = shares();
+        assert_eq!(shares.len(), 1_000);
+        assert!(wanted.iter().all(|series| shares.contains(*series)));
     });
 }
 
@@ -460,6 +528,8 @@ fn status_tells_how_things_are() {
                 "ledger",
                 "store",
                 "unpriced",
+                "problems",
+                "more_problems",
                 "keys",
                 "accounts",
                 "models"

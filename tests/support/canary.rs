@@ -5,7 +5,9 @@
 pub const KEY: &str = "sk-CaNaRy-caller-0123456789abcdefghijklmnopqrstuvwxyz";
 /// The key that the gateway sends to every upstream.
 pub const ACCOUNT_KEY: &str = "sk-CaNaRy-account-0123456789abcdefghijklmnopqrstuv";
-/// The marker in both keys, and in no other text.
+/// The key of the admin listener, where a test sets one.
+pub const ADMIN_KEY: &str = "sk-CaNaRy-admin-0123456789abcdefghijklmnopqrstuv";
+/// The marker in all keys, and in no other text.
 pub const MARK: &str = "CaNaRy";
 /// The marker in what callers send. It must never reach an upstream.
 pub const CALLER_MARK: &str = "CaNaRy-caller";

@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::calendar::time;
-use crate::error::Outcome;
+use crate::error::{Blame, Outcome};
 use crate::limits::{Kind, Level};
 use crate::settled::{Attempts, Delivery, Incoming, Sender, Served, Spending, Times};
 use dialects::Flaws;
@@ -18,6 +18,7 @@ fn attempt(cost: Option<Option<Usd>>) -> Tried {
         endpoint: None,
         outcome: "failed",
         times: 1,
+        at_ms: 2,
         ms: 7,
         status: Some(500),
         connect_ms: None,
@@ -33,7 +34,7 @@ fn attempt(cost: Option<Option<Usd>>) -> Tried {
 fn a_line_is_one_object_of_known_fields() {
     let mut settled = Settled {
         began_at: 951_782_400_123,
-        sender: Sender { caller: Some("c".into()), key: None, address: Some([127, 0, 0, 1].into()) },
+        sender: Sender { caller: Some("c".into()), key: None, address: Some([127, 0, 0, 1].into()), end_user: None },
         request: Incoming { id: "r\n".to_owned(), path: "/\\".to_owned(), ..Incoming::default() },
         ..Settled::default()
     };
@@ -47,7 +48,7 @@ fn a_line_is_one_object_of_known_fields() {
         r#""cost_usd":0.0,"bytes_in":0,"bytes_out":0,"upstream_request_id":null,"maybe_billed":false}"#,
     ];
     let tried = [
-        r#"{"account":"a","model":"m\u0001","outcome":"failed","ms":7,"status":500,"prompt_tokens":3"#,
+        r#"{"account":"a","model":"m\u0001","outcome":"failed","at_ms":2,"ms":7,"status":500,"prompt_tokens":3"#,
         r#"COST,"detail":"a \"quote\"\nand é"}"#,
     ];
     let costs = ["", r#","cost_usd":null"#, r#","cost_usd":1.5e-6"#];
@@ -86,7 +87,7 @@ fn cost() -> impl Strategy<Value = Option<Usd>> {
 prop_compose! {
     fn some_attempt()(
         (account, model, detail) in (text(), text(), prop::option::of(text())),
-        (ms, times, status) in (number(), 1..4_u32, prop::option::of(any::<u16>())),
+        (at_ms, ms, times, status) in (number(), number(), 1..4_u32, prop::option::of(any::<u16>())),
         numbers in prop::array::uniform4(prop::option::of(number())),
         cost in prop::option::of(cost()),
         endpoint in prop::option::of(Just("embeddings")),
@@ -95,7 +96,7 @@ prop_compose! {
         let (account, model) = (account.into(), model.into());
         let outcome = "failed";
         Tried {
-            account, model, endpoint, outcome, times, ms, status, connect_ms, first_ms, prompt_tokens,
+            account, model, endpoint, outcome, times, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
             completion_tokens, cost, detail,
         }
     }
@@ -105,7 +106,8 @@ prop_compose! {
     fn exchange()(
         (caller, key, model, account, upstream_model) in (name(), name(), name(), name(), name()),
         (id, method, path) in (text(), text(), text()),
-        (session, upstream_request_id, error) in prop::array::uniform3(prop::option::of(text())).prop_map(Into::into),
+        (session, upstream_request_id, error, end_user) in
+            prop::array::uniform4(prop::option::of(text())).prop_map(Into::into),
         trail in prop::collection::vec(some_attempt(), 0..3),
         (first_byte, auth, plan) in prop::array::uniform3(prop::option::of(time_span())).prop_map(Into::into),
         (queued, own, total) in (time_span(), time_span(), time_span()),
@@ -122,11 +124,11 @@ prop_compose! {
         let not_retried = is_limited.then_some("budget");
         Settled {
             began_at,
-            sender: Sender { caller, key, address },
+            sender: Sender { caller, key, address, end_user },
             request: Incoming {
                 id, door: "chat", method, path, model, pattern: None, session, stream, bytes: bytes_in,
             },
-            answer: Delivery { status, bytes: bytes_out, error },
+            answer: Delivery { status, bytes: bytes_out, error, limited_by: Blame::Ours },
             served: Served {
                 account, upstream_model, upstream_request_id, content_type: None, losses,
                 flaws: Flaws { broken_calls, not_json, ..Flaws::default() },
@@ -164,6 +166,7 @@ fn slow(settled: &Settled) -> Vec<u8> {
         w.or_null("caller", sender.caller.as_deref(), Writer::text);
         w.or_null("key", sender.key.as_deref(), Writer::text);
         w.or_null("address", sender.address, |w, address| w.text(&address.to_string()));
+        w.optional("end_user", sender.end_user.as_deref(), Writer::text);
         w.texts([("door", request.door), ("method", &request.method), ("path", &request.path)]);
         w.optional("session", request.session.as_deref(), Writer::text);
         w.or_null("model", request.model.as_deref(), Writer::text);
@@ -211,6 +214,7 @@ fn tried(w: &mut Writer, tried: &Tried) {
         w.texts([("account", &*tried.account), ("model", &tried.model)]);
         w.optional("endpoint", tried.endpoint, Writer::text);
         w.key("outcome").text(tried.outcome);
+        w.key("at_ms").number(tried.at_ms);
         w.key("ms").number(tried.ms);
         w.optional("status", tried.status.map(u64::from), Writer::number);
         w.optional("times", Some(tried.times.into()).filter(|times| *times > 1), Writer::number);

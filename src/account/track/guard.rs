@@ -42,14 +42,19 @@ impl AttemptGuard {
         let mut memory = self.track.memory.lock();
         memory.peak_mut(stream).observe(took, now);
         // An answer shows that the account serves the model.
+        if memory.refused.is_some_and(|until| until > now) {
+            memory.back = Some(now);
+        }
         (memory.refusals, memory.refused) = (0, None);
         memory.answered = Some(now);
-        memory.trouble = None;
+        memory.is_mended = true;
         if let Some(hint) = &mut memory.hint {
             hint.refuted = true;
         }
         self.stage = Stage::Begun;
-        memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
+        let change = memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64());
+        memory.turned(change, now);
+        change
     }
 
     /// Notes that an answer that had begun is whole.
@@ -64,8 +69,9 @@ impl AttemptGuard {
         self.came();
         self.stage = Stage::Ended;
         let mut memory = self.track.memory.lock();
-        memory.trouble = None;
-        memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
+        memory.is_mended = true;
+        let change = memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
+        memory.turned(change, now);
     }
 
     /// Notes that the attempt failed after the time `took`. Returns the rest or the breaker's state
@@ -88,6 +94,7 @@ impl AttemptGuard {
             Stage::Begun => memory.breaker.ended(self.pass, outcome, now, fastrand::f64()),
             Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, fastrand::f64()),
         };
+        memory.turned(breaker, now);
         let rested = memory.rest(now).is_some();
         match class {
             // A longer rest is never cut short by a later, milder failure.
@@ -102,6 +109,9 @@ impl AttemptGuard {
             Class::Caller | Class::Transient | Class::Ours => {}
         }
         let rest = memory.rest(now).filter(|_| !rested);
+        if rest.is_some() {
+            memory.rested = Some(now);
+        }
         Failed { breaker, rest }
     }
 

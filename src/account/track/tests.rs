@@ -184,3 +184,37 @@ fn a_probed_target_is_for_its_probe_alone() {
     assert!(track.standing(true, true, later, SystemTime::now()).fit, "nobody else finds out");
     assert!(track.admit(false, true, later).is_ok_and(|trial| trial.is_probe()));
 }
+
+#[test]
+fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
+    let (track, start) = (Arc::new(TargetHealth::default()), Instant::now());
+    let at = |seconds: u64| start + Duration::from_secs(seconds);
+    assert_eq!((track.since(start), track.last_failure()), (None, None));
+    // The breaker opens with the fifth failure, and again after a probe that fails.
+    for second in 1..=5 {
+        fail(&track, Class::Transient, None, at(second));
+    }
+    let trouble = Trouble { outcome: "reset", detail: None, at: at(5) };
+    track.troubled(trouble.clone());
+    assert_eq!(track.since(at(6)), Some(at(5)));
+    fail(&track, Class::Transient, None, at(12));
+    assert_eq!(track.since(at(13)), Some(at(5)), "it was never back between");
+    succeed(&track, at(40));
+    assert_eq!((track.since(at(41)), track.trouble()), (Some(at(40)), None));
+    assert_eq!(track.last_failure(), Some(trouble.clone()), "it stays");
+    // A rest for the rate is over by itself.
+    let mut other = admitted(&track, at(50));
+    fail(&track, Class::Rate, Some(7), at(50));
+    other.failed(setback(Class::Rate, Some(Duration::from_secs(9))), true, Duration::ZERO, at(50));
+    assert_eq!((track.since(at(52)), track.since(at(60))), (Some(at(50)), Some(at(59))));
+    // An answer ends a rest for refusals.
+    let mut late = admitted(&track, at(69));
+    for _ in 0..3 {
+        fail(&track, Class::Refused, None, at(70));
+    }
+    assert_eq!(track.since(at(71)), Some(at(70)));
+    late.answered(true, Duration::ZERO, at(72));
+    assert_eq!(track.since(at(73)), Some(at(72)));
+    track.reset();
+    assert!(track.troubled(trouble), "after a reset it is news again");
+}

@@ -5,9 +5,10 @@ use std::time::SystemTime;
 
 use super::secret::{NewSecret, exposed};
 use super::{Id, ahead, place, running, stamp};
+use crate::base::problem::no_such;
 use crate::catalog::amend::Files;
 use crate::catalog::name;
-use crate::cli::{NewKeyArgs, fail, no_such, print, tell};
+use crate::cli::{NewKeyArgs, fail, print, tell};
 use crate::conf::yaml::Step;
 use crate::conf::yaml::edit::{Change, New, document};
 

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::base::address::reachable;
 use crate::base::calendar::rfc3339;
+use crate::base::secret::Secret;
 use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
-use crate::cli::http::get;
+use crate::cli::http::{self, Instead, get};
 use crate::cli::{fail, print, tell};
 use crate::status::{CatalogReport, FolderReport};
 use serde::Deserialize;
@@ -94,11 +95,11 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
         Ok(folder) => folder,
         Err(why) => return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display())),
     };
-    let address = match server(files.conf(), Secrets::Assume) {
-        Ok(server) if server.admin.port() == 0 => {
+    let (address, key) = match server(files.conf(), Secrets::IfThere) {
+        Ok(server) if server.admin.address.port() == 0 => {
             return Running::Unknown("`admin.address` in server.yaml has the port 0".to_owned());
         }
-        Ok(server) => reachable(server.admin),
+        Ok(server) => (reachable(server.admin.address), http::key(Some(&server.admin))),
         Err(problems) => return Running::Unknown(problems.to_string()),
     };
     // The status cuts times to milliseconds.
@@ -107,7 +108,7 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
     let mut known = false;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let catalog = match ask(address, &folder, left.min(NEAR)) {
+        let catalog = match ask(address, key.as_ref(), &folder, left.min(NEAR)) {
             Ok(catalog) => catalog,
             Err(Running::Unknown(_)) if known && !left.is_zero() => continue,
             Err(other) => return other,
@@ -131,10 +132,19 @@ struct Page {
 }
 
 /// Asks for the status of the gateway that serves this folder.
-fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<CatalogReport, Running> {
+fn ask(
+    address: SocketAddr,
+    key: Option<&Secret>,
+    folder: &Metadata,
+    patience: Duration,
+) -> Result<CatalogReport, Running> {
     let none = |what: &str| Running::Nobody(format!("the process that listens at {address} {what}"));
-    let answer = match get(address, &address.to_string(), "/status", patience) {
-        Ok(answer) => answer.map_err(|why| none(&why))?,
+    let answer = match get(address, (&address.to_string(), "/status"), key, patience) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(locked @ Instead::Locked)) => {
+            return Err(Running::Unknown(format!("the process that listens at {address} {locked}")));
+        }
+        Ok(Err(Instead::Other(why))) => return Err(none(&why)),
         Err(why) => {
             let waited = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
             let silent = || Running::Unknown(format!("the process that listens at {address} does not answer"));

@@ -11,7 +11,7 @@ use super::{Id, KeyEntry, place, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::raw::Digest;
 use crate::catalog::{Key, Model};
-use crate::cli::{ShowKeyArgs, limits, print};
+use crate::cli::{ShowKeyArgs, print};
 use crate::limits::{Bound, Registry};
 
 /// The length of the part of a hash that is shown; it is enough to recognise the hash.
@@ -90,7 +90,7 @@ fn lines(files: &Files, known: &KeyEntry<'_>, bounds: &[Bound<'_>], now: SystemT
             catalog.models().len()
         ),
     ));
-    lines.extend(bounds.iter().map(|bound| ("limits", limits::says(bound))));
+    lines.extend(bounds.iter().map(|bound| ("limits", bound.says())));
     if !key.allow_ips.is_empty() {
         lines.push(("allow_ips", key.allow_ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
     }

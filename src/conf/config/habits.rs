@@ -33,6 +33,8 @@ max_body_size max_request_size body_limit max_request_size_mb | limits | write `
 allow_origins allowed_origins cors_origins | cors | write `cors: { origins: [https://app.example.com] }`
 allow_origins allowed_origins | origins | write `origins: [https://app.example.com]`
 shutdown_timeout grace_period graceful_shutdown | drain | write `drain: { grace: 25s }`
+webhook webhook_url slack slack_webhook alerting alerts notifications | notify | write `notify: { webhook: { env: WEBHOOK_URL } }`
+url | webhook | write `webhook: { env: WEBHOOK_URL }`, or `webhook: { file: /path }`
 master_key api_key api_keys keys auth | listen | the hashes of keys are in the catalog: `portcullis key new --create` makes the first key
 accounts models callers model_list providers clusters routes upstreams backends litellm_settings router_settings | listen | write `accounts`, `models` and `callers` in catalog.yaml
 general_settings settings | listen | write the fields of this map at the top level of this file

@@ -22,9 +22,9 @@ pub struct Server {
     /// list. Default: 127.0.0.1:8080.
     #[schemars(length(min = 1))]
     pub listen: Option<List<Listen>>,
-    /// The listener for operators: `/metrics`, `/status`, `/usage`, `/limits`, and the reset of
-    /// accounts. It asks for no key: bind it to an address that only operators reach. Default: at
-    /// 127.0.0.1:9090.
+    /// The listener for operators: the page, `/metrics`, `/status`, `/usage`, `/limits`, and the
+    /// reset of accounts. Without a `key` it answers everybody: bind it to an address that only
+    /// operators reach. Default: at 127.0.0.1:9090.
     pub admin: Option<Admin>,
     /// The number of threads that serve. 0 means one for each core. Default: 0.
     #[schemars(range(max = 1024))]
@@ -56,6 +56,32 @@ pub struct Server {
     pub store: Option<Store>,
     /// The keys that seal what callers carry from one turn to the next.
     pub seal: Option<Seal>,
+    /// Where notices are sent when a problem of the gateway comes or goes. Default: nowhere.
+    pub notify: Option<Notify>,
+}
+
+/// Where notices of problems are sent.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Notify {
+    /// The URL to which notices are posted as JSON, at most one a minute. Receivers in the manner
+    /// of Slack and Mattermost show the field `text`. Plain `http:` goes to private addresses only.
+    /// Redirects are not followed.
+    #[schemars(required)]
+    pub webhook: Option<SecretRef>,
+    /// The least severe problem that is told. Default: warning.
+    pub min_severity: Option<LeastSeverity>,
+}
+
+/// The least severe problem that is told.
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum LeastSeverity {
+    /// All problems.
+    #[default]
+    Warning,
+    /// Only problems that hurt callers or lose data, now or very soon.
+    Critical,
 }
 
 /// One listening address.
@@ -99,6 +125,13 @@ pub struct Admin {
     /// name, and names that end in .localhost, .svc, .cluster.local, .internal, .local or
     /// .home.arpa. Default: none.
     pub hosts: Option<List<String>>,
+    /// The key that every request must carry, except the probes: as `Authorization: Bearer KEY`, or
+    /// as the password of Basic, for which browsers ask. It has 32 characters or more. Without a
+    /// key, the listener explains, tries and resets nothing on any address except loopback.
+    /// Default: none.
+    pub key: Option<SecretRef>,
+    /// Whether there is a page for browsers, at `/`, with *Explain* and *Try*. Default: true.
+    pub page: Option<bool>,
 }
 
 /// The largest sizes and numbers that the process accepts.

@@ -33,11 +33,11 @@ fn what_is_not_written_has_the_documented_default() {
     assert_eq!(format!("{server:?}"), format!("{shipped:?}"), "conf/server.yaml writes out the defaults");
     assert_eq!(
         format!("{server:?}"),
-        "Server { listen: [Listen { address: 127.0.0.1:8080, h2c: false, tls: None }], admin: 127.0.0.1:9090, admin_hosts: [], workers: 0, attempts: 3, \
+        "Server { listen: [Listen { address: 127.0.0.1:8080, h2c: false, tls: None }], admin: Admin { address: 127.0.0.1:9090, hosts: [], key: None, page: true }, workers: 0, attempts: 3, \
          limits: Bounds { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
-         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, list_refresh: 3600s, store: None, seal: [], warnings: [] }"
+         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, list_refresh: 3600s, store: None, seal: [], notify: None, warnings: [] }"
     );
 }
 
@@ -54,12 +54,12 @@ fn what_is_written_is_read() {
     assert_eq!(
         format!("{server:?}"),
         "Server { listen: [Listen { address: [::1]:80, h2c: false, tls: Some(ListenTls { cert: \"a.pem\", key: \"b.pem\" }) }, \
-         Listen { address: 0.0.0.0:81, h2c: true, tls: None }], admin: 127.0.0.1:82, admin_hosts: [\"gw.example.com\"], workers: 2, attempts: 5, \
+         Listen { address: 0.0.0.0:81, h2c: true, tls: None }], admin: Admin { address: 127.0.0.1:82, hosts: [\"gw.example.com\"], key: None, page: true }, workers: 2, attempts: 5, \
          limits: Bounds { request_body: 1024, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 1, \
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
          Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
-         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, list_refresh: 3600s, store: None, seal: [], warnings: [] }"
+         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, list_refresh: 3600s, store: None, seal: [], notify: None, warnings: [] }"
     );
 }
 

@@ -14,7 +14,7 @@ use crate::plan::Candidate;
 use crate::settled::{Tried, Unused, millis};
 use dialects::usage::{Source, Usage};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The meter of one exchange. The default is that of a probe, whose row nobody reads.
 #[derive(Default)]
@@ -61,6 +61,11 @@ impl Meter {
     /// Makes the meter of an exchange that begins with this row.
     pub fn new(begun: Row, prompt_bytes: u64, began: Instant) -> Meter {
         Meter { begun, prompt_bytes, began: Some(began), state: Lock::default() }
+    }
+
+    /// Returns the time from the request's head to a moment.
+    pub(super) fn since_head(&self, at: Instant) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| at.saturating_duration_since(began))
     }
 
     /// Notes that the request is cut into slices.

@@ -11,6 +11,7 @@ use crate::error::{Refusal, What, scrub, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
 use crate::plan::Candidate;
+use crate::series::{Step, Sums};
 use crate::settled::{Tried, millis};
 use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
@@ -67,13 +68,13 @@ impl<'x> Producer<'x> {
         let is_for_the_operator = self.is_for_the_operator();
         let reason = match self.search.nobody(is_for_the_operator) {
             Nobody::Unable(refused) => return Refusal::unable(refused, &self.request.face.model),
-            Nobody::ForTheOperator => return Refusal::for_the_operator(What::NoCapacity),
+            Nobody::ForTheOperator => return Refusal::for_the_operator(What::NobodyFit),
             Nobody::RateLimited => Refusal::new(
                 What::AllRateLimited,
                 "All upstream accounts of this model have reached their rate limits. Try again later.",
             ),
             Nobody::Busy => Refusal::new(
-                What::NoCapacity,
+                if self.search.passed.is_full { What::NoCapacity } else { What::NobodyFit },
                 "No upstream account of this model can take the request now. Try again later.",
             ),
         };
@@ -171,6 +172,7 @@ impl<'x> Producer<'x> {
                 log::warn!("account {id}: TLS failed for {model}: {why} (logged once)");
             }
         }
+        attempt.has_failed = !matches!(class, Class::Caller | Class::Ours);
         self.attempts.maybe_billed |= facts.maybe_billed;
         // These are the flaws of the last answer, unless a later one is whole.
         if let Failure::BrokenCall(calls) = failure {
@@ -234,13 +236,16 @@ impl<'x> Producer<'x> {
             );
         }
         let (connect, first) = attempt.progress.timing();
+        let took = attempt.began.elapsed();
+        self.count(attempt, unused.unwrap_or(self.usage), first, took);
         self.attempts.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
             endpoint: Some(candidate.track.endpoint).filter(|kind| *kind != Endpoint::Chat).map(Endpoint::name),
             outcome,
             times: 1,
-            ms: millis(attempt.began.elapsed()),
+            at_ms: millis(self.request.meter.since_head(attempt.began.into_std())),
+            ms: millis(took),
             status,
             connect_ms: connect.map(millis),
             first_ms: first.map(millis),
@@ -252,5 +257,21 @@ impl<'x> Producer<'x> {
         // If an attempt has ended and was not in vain, its usage is the exchange's own.
         let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
         self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);
+    }
+
+    /// Counts an attempt for its target. `first` is the time until the answer began.
+    fn count(&self, attempt: &Try<'_>, usage: Usage, first: Option<Duration>, took: Duration) {
+        // Tokens of which nothing is seen were written at an unknown speed.
+        let tokens = if first.is_some() { usage.completion } else { 0 };
+        let first = first.filter(|_| self.request.envelope.stream);
+        let writing = if tokens > 0 { took.saturating_sub(first.unwrap_or_default()) } else { Duration::ZERO };
+        let sums = Sums {
+            requests: 1,
+            by_upstream: u32::from(attempt.has_failed),
+            output_tokens: tokens,
+            writing_ms: millis(writing),
+            ..Sums::default()
+        };
+        attempt.candidate.track.series.add(&sums, first, Step::of((attempt.began + took).into_std()));
     }
 }

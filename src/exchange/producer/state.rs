@@ -89,6 +89,8 @@ pub(super) struct Try<'x> {
     pub(super) began: Instant,
     pub(super) guard: AttemptGuard,
     pub(super) progress: Arc<Progress>,
+    /// True if the target failed.
+    pub(super) has_failed: bool,
 }
 
 impl<'x> ProducerState<'x> {

@@ -90,6 +90,8 @@ pub struct Query {
     pub(super) caller: Option<String>,
     pub(super) key: Option<String>,
     pub(super) model: Option<String>,
+    /// True if the answer is wanted as CSV, not as JSON.
+    pub csv: bool,
 }
 
 impl Query {
@@ -112,12 +114,13 @@ impl Query {
             caller: owned(asked.caller),
             key: owned(asked.key),
             model: owned(asked.model),
+            csv: false,
         })
     }
 
     /// Reads a query from the query part of a URL.
     pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
-        let texts = texts(query, &["by", "since", "until", "caller", "key", "model"])?;
+        let texts = texts(query, &["by", "since", "until", "caller", "key", "model", "format"])?;
         let text = |name: &str| texts.get(name).map(String::as_str);
         let asked = Asked {
             by: text("by"),
@@ -127,7 +130,27 @@ impl Query {
             key: text("key"),
             model: text("model"),
         };
-        Query::new(&asked, now)
+        let csv = match text("format") {
+            None | Some("json") => false,
+            Some("csv") => true,
+            Some(_) => return Err("format: must be json or csv".to_owned()),
+        };
+        Ok(Query { csv, ..Query::new(&asked, now)? })
+    }
+
+    /// Reads a question of a key about its own use, from the query part of a URL. It groups by
+    /// nothing that names others.
+    pub fn of_key(query: &str, key: &str, now: u64) -> Result<Query, String> {
+        const OWN: [Group; 4] = [Group::Day, Group::Model, Group::Outcome, Group::Door];
+        let texts = texts(query, &["by", "since", "until", "model"])?;
+        let text = |name: &str| texts.get(name).map(String::as_str);
+        let by = text("by").unwrap_or("model");
+        let own = |name: &str| OWN.iter().any(|group| group.name() == name.trim());
+        if !by.split(',').all(own) {
+            return Err(format!("by: must be of {}, with commas between them", OWN.map(Group::name).join(", ")));
+        }
+        let (since, until, model) = (text("since"), text("until"), text("model"));
+        Query::new(&Asked { by: Some(by), since, until, caller: None, key: Some(key), model }, now)
     }
 
     /// Returns the rows or days of this time that the query asks for.

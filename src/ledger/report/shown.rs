@@ -115,6 +115,21 @@ impl Answer {
 
     /// Writes JSON for programs.
     pub fn json(&self) -> String {
+        self.json_of(|_| true)
+    }
+
+    /// Writes JSON for the key that has used it: without what attempts cost whose answer nobody
+    /// got, and with money only if it is shown.
+    pub fn own_json(&self, shows_money: bool) -> String {
+        let is_money = |name: &str| matches!(name, "cost_usd" | "cost_known" | "unpriced_requests");
+        self.json_of(|name| !name.starts_with("unused_") && (shows_money || !is_money(name)))
+    }
+
+    fn json_of(&self, shows: impl Fn(&str) -> bool) -> String {
+        let object = |used: &Used| -> Map<String, Value> {
+            let columns = used.columns().into_iter().filter(|(name, ..)| shows(name));
+            columns.map(|(name, _, value)| (name.to_owned(), value)).collect()
+        };
         let lines: Vec<Value> = self
             .lines
             .iter()
@@ -142,10 +157,6 @@ impl Answer {
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
-}
-
-fn object(used: &Used) -> Map<String, Value> {
-    used.columns().into_iter().map(|(name, _, value)| (name.to_owned(), value)).collect()
 }
 
 /// Quotes a cell of CSV (RFC 4180).

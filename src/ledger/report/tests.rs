@@ -45,7 +45,9 @@ fn questions_in_a_url() {
     let query = read("").unwrap();
     assert_eq!((query.by, query.since, query.until), (vec![Group::Caller, Group::Model], NOW - DAY, None));
     assert_eq!(read("until=2027-01-01").unwrap().until, None, "what is to come is not there yet");
+    assert_eq!(["", "format=json", "format=csv"].map(|query| read(query).unwrap().csv), [false, false, true]);
     for (wrong, why) in [
+        ("format=xml", "format: must be json or csv"),
         ("by=", "by: holds a name that is not known; allowed, with commas between them: day, caller,"),
         ("by=who", "by: holds a name that is not known"),
         ("by=key,key", "by: key is written twice"),
@@ -192,7 +194,7 @@ proptest! {
         ledger.flush();
         let since = if whole { start_of(day_of(NOW - since)) } else { NOW - since };
         let until = length.map(|length| since + length).filter(|until| *until <= NOW);
-        let query = Query { by: by.clone(), now: NOW, since, until, caller: filtered.then(|| "b".to_owned()), key: None, model: None };
+        let query = Query { by: by.clone(), now: NOW, since, until, caller: filtered.then(|| "b".to_owned()), key: None, model: None, csv: false };
         let told = answer(&folder.file(), &query, None).unwrap().unwrap();
 
         let mut expected: BTreeMap<Vec<String>, Used> = BTreeMap::new();
@@ -227,7 +229,7 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
         ..folder.config()
     });
     let ask_by = |by: Group, since: u64, until: Option<u64>| {
-        let query = Query { by: vec![by], now, since, until, caller: None, key: None, model: None };
+        let query = Query { by: vec![by], now, since, until, caller: None, key: None, model: None, csv: false };
         answer(&folder.file(), &query, None).unwrap().unwrap()
     };
     let ask = |since, until| ask_by(Group::Day, since, until);

@@ -2,7 +2,7 @@
 //! and the rows of processes that died.
 
 use super::{Fault, Writer, now};
-use crate::ledger::past;
+use crate::ledger::{Row, month, past};
 use crate::limits::Registry;
 use std::sync::Weak;
 
@@ -30,6 +30,23 @@ impl Writer {
         None
     }
 
+    /// Adds the sums of this month to the use of callers, if it began without them. By now, nothing
+    /// of this process is in the file.
+    pub(super) fn recall_callers(&self) {
+        let _reading = self.sink.reading.lock();
+        let mut known = self.sink.callers.lock();
+        let owed = known.callers.upgrade().filter(|_| known.is_owed);
+        let Some(callers) = owed else { return };
+        known.is_owed = month::read(&self.sink.path, now(), &callers).is_err();
+    }
+
+    /// Tells the use of callers of rows that were taken over. The file is locked meanwhile.
+    fn tell_callers(&self, rows: &[Row]) {
+        let known = self.sink.callers.lock();
+        let Some(callers) = known.callers.upgrade().filter(|_| !known.is_owed) else { return };
+        rows.iter().for_each(|row| callers.spent(&row.caller, row.at, &row.of_caller()));
+    }
+
     /// Makes rows of the exchanges of dead processes, and tells limits that have begun already.
     pub(super) fn take_over(&mut self) -> Result<(), Fault> {
         let Some(book) = &mut self.book else { return Ok(()) };
@@ -38,6 +55,7 @@ impl Writer {
             let _reading = self.sink.reading.lock();
             let rows = book.take_over(&self.process)?;
             self.sink.cut.lock().extend(rows.iter().cloned());
+            self.tell_callers(&rows);
             (rows, self.sink.limits.lock().clone())
         };
         if rows.is_empty() {

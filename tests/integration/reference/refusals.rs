@@ -95,9 +95,12 @@ fn refusals() -> Vec<(&'static str, Refusal)> {
         ("a budget has room later", limited(What::OverBudget, Some(86_400))),
         ("a budget never has room again", limited(What::OverBudget, None)),
         ("the store is down", plain(What::StoreDown).retry_after(1)),
-        ("all accounts are full or resting", plain(What::NoCapacity).retry_after(1)),
+        ("the ledger is busy", plain(What::NoLedger).retry_after(1)),
+        ("there is no ledger", plain(What::NoLedger).in_vain()),
+        ("an account that works has no room", plain(What::NoCapacity).retry_after(1)),
+        ("all accounts rest, or their breakers are open", plain(What::NobodyFit).retry_after(1)),
         ("all accounts are rate limited", plain(What::AllRateLimited).retry_after(9)),
-        ("no account works until the operator acts", Refusal::for_the_operator(What::NoCapacity)),
+        ("no account works until the operator acts", Refusal::for_the_operator(What::NobodyFit)),
         ("the upstream cannot be reached", plain(What::UpstreamUnavailable).retry_after(5)),
         ("the upstream refuses the account's credential", Refusal::for_the_operator(What::UpstreamUnavailable)),
         ("the upstream is rate limiting", plain(What::UpstreamRateLimited).retry_after(9)),
@@ -142,10 +145,12 @@ fn no_refusal_is_missing() {
         What::Internal => 25,
         What::NobodyCounts => 26,
         What::PriceUnknown => 27,
+        What::NoLedger => 28,
+        What::NobodyFit => 29,
         // Nobody reads this one.
         What::CallerLeft => usize::MAX,
     };
     let listed: std::collections::BTreeSet<usize> =
         refusals().iter().map(|(_, refusal)| place(&refusal.what)).collect();
-    assert_eq!(listed, (0..28).collect());
+    assert_eq!(listed, (0..30).collect());
 }

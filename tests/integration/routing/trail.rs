@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::post_as;
 use crate::support::canary::KEY;
-use crate::support::client::End;
+use crate::support::client::{End, request};
 use crate::support::script::{finish, usage};
 use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run};
 
@@ -142,6 +142,10 @@ fn the_access_line_has_it_always() {
                 assert!(attempt["prompt_tokens"].is_null() && attempt["completion_tokens"].is_null(), "{line}");
             }
             assert!(first["first_ms"].is_null() && second["first_ms"].is_u64(), "{line}");
+            let [at, ms, next] = [&first["at_ms"], &first["ms"], &second["at_ms"]].map(|n| n.as_u64().unwrap());
+            // Each is rounded down.
+            assert!(next + 1 >= at + ms, "{line}");
+            assert!(next + second["ms"].as_u64().unwrap() <= line["total_ms"].as_u64().unwrap(), "{line}");
             assert!(
                 second["first_ms"].as_u64() <= second["ms"].as_u64()
                     && second["ms"].as_u64() <= line["total_ms"].as_u64(),
@@ -152,6 +156,43 @@ fn the_access_line_has_it_always() {
         let unknown = gateway.raw(post_as("nobody", &chat("m"), &[])).await;
         let line = gateway.line_of(&unknown).await;
         assert!(line["plan_us"].is_null() && line["attempts"] == json!([]), "{line}");
+    });
+}
+
+#[test]
+fn the_end_user_is_told_as_a_hash_at_every_door() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        let gateway = Gateway::start(catalog(&a, &b)).await;
+        let says = |fields: serde_json::Value| {
+            let mut body = chat("m");
+            let members = body.as_object_mut().unwrap();
+            if fields["input"].is_string() {
+                members.remove("messages");
+            }
+            members.extend(fields.as_object().unwrap().clone());
+            body
+        };
+        // `printf jane@x.example | sha256sum`, `printf 'j"é' | sha256sum`
+        let (jane, escaped) = (json!("e7f7cf55dea91660"), json!("ac33e706619bea42"));
+        for (path, fields, expected) in [
+            ("/v1/chat/completions", json!({"user": "jane@x.example"}), &jane),
+            ("/v1/chat/completions", json!({"user": "other", "safety_identifier": "jane@x.example"}), &jane),
+            ("/v1/chat/completions", json!({"safety_identifier": "jane@x.example", "user": "other"}), &jane),
+            ("/v1/chat/completions", json!({"user": "j\"é"}), &escaped),
+            ("/v1/chat/completions", json!({"user": ""}), &json!(null)),
+            ("/v1/chat/completions", json!({}), &json!(null)),
+            ("/v1/responses", json!({"input": "hi", "safety_identifier": "jane@x.example"}), &jane),
+            ("/v1/messages", json!({"max_tokens": 5, "metadata": {"user_id": "jane@x.example"}}), &jane),
+        ] {
+            let bearer = format!("Bearer {KEY}");
+            let heads = [("authorization", &*bearer), ("content-type", "application/json")];
+            let answer = gateway.raw(request("POST", path, &heads, says(fields).to_string().as_bytes())).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(&line["end_user"], expected, "{path} {line}");
+            assert!(!line.to_string().contains("jane"), "{line}");
+        }
     });
 }
 

@@ -9,6 +9,8 @@ use crate::conf::yaml::{Entry, Node, Value};
 pub enum New {
     /// A text, in quotes if it needs them.
     Text(String),
+    /// A number, as it is to be written.
+    Number(String),
     /// `true` or `false`.
     Bool(bool),
     /// A list.
@@ -39,7 +41,7 @@ impl New {
     pub(super) fn note(&self) -> Option<&str> {
         match self {
             Self::Noted(_, note) => Some(note),
-            Self::Text(_) | Self::Bool(_) | Self::List(_) | Self::Map(_) => None,
+            Self::Text(_) | Self::Number(_) | Self::Bool(_) | Self::List(_) | Self::Map(_) => None,
         }
     }
 
@@ -49,12 +51,12 @@ impl New {
             Self::Noted(..) => true,
             Self::List(items) => items.iter().any(New::is_noted),
             Self::Map(entries) => entries.iter().any(|(_, new)| new.is_noted()),
-            Self::Text(_) | Self::Bool(_) => false,
+            Self::Text(_) | Self::Number(_) | Self::Bool(_) => false,
         }
     }
 
     /// Writes the value on one line, so that it can stand inside brackets or not.
-    pub(super) fn flow(&self) -> String {
+    pub fn flow(&self) -> String {
         self.on_a_line(true)
     }
 
@@ -70,7 +72,9 @@ impl New {
                 })
                 .collect(),
             Self::Noted(new, note) => format!("{} # {note}", new.block(indent, step, eol)),
-            Self::Text(_) | Self::Bool(_) | Self::List(_) | Self::Map(_) => format!(" {}", self.on_a_line(false)),
+            Self::Text(_) | Self::Number(_) | Self::Bool(_) | Self::List(_) | Self::Map(_) => {
+                format!(" {}", self.on_a_line(false))
+            }
         }
     }
 
@@ -80,7 +84,7 @@ impl New {
             (Self::Text(text), Quotes::Single) => format!("'{}'", text.replace('\'', "''")),
             (Self::Text(text), Quotes::Double) => double_quoted(text),
             (Self::Noted(new, _), _) => new.instead_of(quotes, flow),
-            (Self::Text(_) | Self::Bool(_) | Self::List(_) | Self::Map(_), _) => self.on_a_line(flow),
+            (Self::Text(_) | Self::Number(_) | Self::Bool(_) | Self::List(_) | Self::Map(_), _) => self.on_a_line(flow),
         }
     }
 
@@ -88,6 +92,7 @@ impl New {
         let joined = |parts: Vec<String>| parts.join(", ");
         match self {
             Self::Text(text) => scalar(text, flow),
+            Self::Number(number) => number.clone(),
             Self::Bool(value) => value.to_string(),
             Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
             Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
@@ -103,6 +108,7 @@ impl New {
     pub(super) fn node<'t>(&self) -> Node<'t> {
         let value = match self {
             Self::Text(text) => Value::Quoted(text.clone().into()),
+            Self::Number(number) => Value::Plain(number.clone().into()),
             Self::Bool(value) => Value::Plain(value.to_string().into()),
             Self::List(items) => Value::List(items.iter().map(New::node).collect()),
             Self::Map(entries) => Value::Map(entries.iter().map(|(key, new)| entry(key, new)).collect()),

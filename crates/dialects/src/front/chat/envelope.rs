@@ -58,10 +58,15 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             scan.read.more += span.len();
             scan.envelope.wants_json = is_json_format(json::slice(cursor.text(), &span));
         }
-        b"prompt_cache_key" | b"user" => {
+        b"prompt_cache_key" | b"user" | b"safety_identifier" => {
             let kind = cursor.kind()?;
             let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
-            if name == b"user" { scan.envelope.user = span } else { scan.envelope.cache_key = span }
+            match name {
+                b"prompt_cache_key" => scan.envelope.cache_key = span,
+                // OpenAI's newer name for the end user, which is preferred.
+                b"safety_identifier" => scan.envelope.user = span.or(scan.envelope.user.take()),
+                _ => scan.envelope.user = scan.envelope.user.take().or(span),
+            }
         }
         name => {
             if let Some(known) = nearly(name, &KNOWN) {

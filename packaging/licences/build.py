@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Lists everything that is inside the program: `build.py PROGRAM OUT` writes OUT/LICENCES.txt and OUT/sbom.cdx.json.
+
+These are the crates that the program is built from, the C libraries that come inside some of them, and Debian's packages that
+the container image has besides. A licence or a C library that is not listed here is an error: somebody must look at it first.
+"""
+
+import json
+import re
+import sys
+import time
+import uuid
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import parts
+
+# Licences that may be inside the program. Of `A OR B` one is enough, of `A AND B` both are needed.
+ALLOWED = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "MIT-0", "Unicode-3.0", "Unlicense", "Zlib"}
+# C inside crates: the crate, then the library, its licence, its homepage, the file with its version and how it is written there,
+# and the files with its licence.
+C_LIBRARIES = {
+    "libsqlite3-sys": ("sqlite", "blessing", "https://sqlite.org", "sqlite3/sqlite3.h", r'#define SQLITE_VERSION +"(.+?)"', []),
+    "tikv-jemalloc-sys": ("jemalloc", "BSD-2-Clause", "https://jemalloc.net", "Cargo.toml", r'^version = ".+?\+(.+?)"', ["jemalloc/COPYING"]),
+    "libz-ng-sys": ("zlib-ng", "Zlib", "https://github.com/zlib-ng/zlib-ng", "src/zlib-ng/zlib-ng.h.in", r'#define ZLIBNG_VERSION "(.+?)"', ["src/zlib-ng/LICENSE.md"]),
+    "zstd-sys": ("zstd", "BSD-3-Clause", "https://facebook.github.io/zstd", "Cargo.toml", r'^version = ".+?\+zstd\.(.+?)"', ["zstd/LICENSE"]),
+    # Its C and assembly are taken from BoringSSL, with changes of its own: the version is the crate's.
+    "ring": ("boringssl-in-ring", "Apache-2.0 AND ISC", "https://github.com/briansmith/ring", "Cargo.toml", r'^version = "(.+?)"', ["LICENSE-BoringSSL", "LICENSE-other-bits"]),
+}
+SQLITE = "The authors of SQLite disclaim copyright to its source code: it is in the public domain (https://sqlite.org/copyright.html).\n"
+LICENCE_FILE = re.compile(r"(?i)^(licen[cs]e|copying|notice|unlicense|copyright)")
+
+
+def crates():
+    """Returns the packages whose code is in the program: as `cargo metadata` describes them."""
+    target = parts.run("rustc", "-vV").split("host: ")[1].split()[0]
+    tree = parts.run("cargo", "tree", "--locked", "-p", "portcullis", "-e", "normal,no-proc-macro", "--prefix", "none", "--target", target, "--format", "{p}", cwd=parts.ROOT)
+    inside = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
+    known = json.loads(parts.run("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target, cwd=parts.ROOT))
+    found = [package for package in known["packages"] if (package["name"], "v" + package["version"]) in inside]
+    if len(found) != len(inside):
+        raise SystemExit("cargo tree and cargo metadata disagree about what is inside the program")
+    needs = {node["id"]: [need["pkg"] for need in node["deps"]] for node in known["resolve"]["nodes"]}
+    return sorted(found, key=lambda package: (package["name"], package["version"])), needs
+
+
+def expression(licence):
+    """Returns a licence as SPDX writes it; older crates write `/` for OR."""
+    return re.sub(r"\s*/\s*", " OR ", licence or "")
+
+
+def is_allowed(licence):
+    """Returns whether an SPDX expression without brackets is fulfilled by what is allowed."""
+    return any(all(part.strip() in ALLOWED for part in choice.split(" AND ")) for choice in expression(licence).split(" OR "))
+
+
+def texts(package, all_packages):
+    """Returns the texts of a crate's licence."""
+    def of(package):
+        folder = Path(package["manifest_path"]).parent
+        files = [file for file in sorted(folder.iterdir()) if file.is_file() and LICENCE_FILE.match(file.name)]
+        return [file.read_text(errors="replace") for file in files]
+
+    if package["source"] is None:
+        return [(parts.ROOT / "LICENSE").read_text()]
+    if found := of(package):
+        return found
+    for other in all_packages:
+        # Crates of one repository have one licence.
+        if other["repository"] == package["repository"] and expression(other["license"]) == expression(package["license"]) and (found := of(other)):
+            return found
+    if package["license"] == "MIT":
+        return [f"Copyright (c) the authors of {package['name']} ({package['repository']})\n\n" + (HERE / "MIT.txt").read_text()]
+    raise SystemExit(f"{package['name']}: there is no text of its licence, {package['license']}")
+
+
+def c_libraries(packages):
+    """Returns the C libraries: each with its name, version, licence, homepage and texts."""
+    found = []
+    for package in packages:
+        if package["links"] and package["name"] not in C_LIBRARIES:
+            raise SystemExit(f"{package['name']} links {package['links']}: name what C is inside it in packaging/licences/build.py")
+        if package["name"] in C_LIBRARIES:
+            name, licence, home, file, pattern, files = C_LIBRARIES[package["name"]]
+            folder = Path(package["manifest_path"]).parent
+            version = re.search(pattern, (folder / file).read_text(), re.M).group(1)
+            found.append((name, version, licence, home, [(folder / file).read_text() for file in files] or [SQLITE]))
+    missing = set(C_LIBRARIES) - {package["name"] for package in packages}
+    if missing:
+        raise SystemExit(f"packaging/licences/build.py names crates that are no longer inside: {sorted(missing)}")
+    return found
+
+
+def licences(packages, libraries):
+    """Returns the text of all licences. The same text stands there once."""
+    users = {}
+    for package in packages:
+        for text in texts(package, packages):
+            users.setdefault(text.strip(), []).append(f"{package['name']} {package['version']} ({expression(package['license'])})")
+    for name, version, licence, _, files in libraries:
+        for text in files:
+            users.setdefault(text.strip(), []).append(f"{name} {version} (C; {licence})")
+    out = ["Portcullis is made of these parts. Each stands above its licence.\n"]
+    for text, names in sorted(users.items(), key=lambda item: item[1]):
+        out.append("=" * 100 + "\n" + "\n".join(sorted(set(names))) + "\n" + "-" * 100 + "\n" + text + "\n")
+    return "\n".join(out)
+
+
+def checksums():
+    """Returns the SHA-256 of each crate as Cargo.lock has it."""
+    found = re.findall(r'name = "(.+?)"\nversion = "(.+?)"\nsource = .+?\nchecksum = "(.+?)"', (parts.ROOT / "Cargo.lock").read_text())
+    return {(name, version): checksum for name, version, checksum in found}
+
+
+def sbom(packages, needs, libraries, debian):
+    """Returns the list of parts in the format CycloneDX 1.5."""
+    sums, components, dependencies = checksums(), [], []
+    ref = {package["id"]: f"pkg:cargo/{package['name']}@{package['version']}" for package in packages}
+    of_crate = {package["name"]: ref[package["id"]] for package in packages}
+    inside = {crate: f"pkg:generic/{library}@{version}" for crate, (library, *_) in C_LIBRARIES.items() for name, version, *_ in libraries if name == library}
+    root = of_crate["portcullis"]
+    for package in packages:
+        name, version, purl = package["name"], package["version"], ref[package["id"]]
+        depends = {ref[need] for need in needs[package["id"]] if need in ref} | ({inside[name]} if name in inside else set())
+        dependencies.append({"ref": purl, "dependsOn": sorted(depends)})
+        if purl == root:
+            continue
+        component = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl, "licenses": [{"expression": expression(package["license"])}]}
+        if (name, version) in sums:
+            component["hashes"] = [{"alg": "SHA-256", "content": sums[name, version]}]
+        components.append(component)
+    for name, version, licence, home, _ in libraries:
+        purl = f"pkg:generic/{name}@{version}"
+        components.append({"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl, "licenses": [{"expression": licence}], "externalReferences": [{"type": "website", "url": home}]})
+    for name, version in sorted(debian.items()):
+        purl = f"pkg:deb/debian/{name}@{version.replace('+', '%2B').replace(':', '%3A')}?arch={parts.machine()}"
+        components.append({"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl, "properties": [{"name": "portcullis:only-in", "value": "image"}]})
+    bom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(parts.epoch())),
+            "component": {"type": "application", "bom-ref": root, "name": "portcullis", "version": parts.version(), "purl": root, "licenses": [{"expression": parts.LICENCE}]},
+        },
+        "components": components,
+        "dependencies": dependencies,
+    }
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(bom, sort_keys=True))
+    return json.dumps({"serialNumber": f"urn:uuid:{serial}"} | bom, indent=1) + "\n"
+
+
+def main():
+    if len(sys.argv) != 3:
+        raise SystemExit("usage: build.py PROGRAM OUT")
+    program, out = map(Path, sys.argv[1:])
+    packages, needs = crates()
+    wrong = [f"{package['name']}: {package['license']}" for package in packages if not is_allowed(package["license"])]
+    if wrong:
+        raise SystemExit("licences that nobody has allowed yet: " + ", ".join(wrong))
+    libraries = c_libraries(packages)
+    debian = parts.debian_packages([*parts.libraries(program).values(), Path("/usr/sbin/update-ca-certificates")])
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "LICENCES.txt").write_text(licences(packages, libraries))
+    (out / "sbom.cdx.json").write_text(sbom(packages, needs, libraries, debian))
+    print(f"{len(packages)} crates, {len(libraries)} C libraries, {len(debian)} Debian packages")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""What the scripts of this folder share: the version, the time, and the system's files that the program needs.
+
+They use Python's standard library, and Debian's dpkg. They ask no network.
+"""
+
+import hashlib
+import io
+import os
+import platform
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Debian's names for the machines that there are packages for. Only amd64 has been tried.
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+TITLE = "Portcullis"
+SUMMARY = "LLM gateway: one address, one key, standard answers"
+LICENCE = "Apache-2.0"
+AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
+
+
+def run(*command, **options):
+    """Runs a command to its end, and returns what it printed."""
+    return subprocess.run([str(part) for part in command], check=True, text=True, stdout=subprocess.PIPE, **options).stdout
+
+
+def version():
+    """Returns the version of the program, as Cargo.toml says it."""
+    package = (ROOT / "Cargo.toml").read_text().split("[package]", 1)[1]
+    return re.search(r'^version = "(.+)"$', package, re.M).group(1)
+
+
+def machine():
+    """Returns Debian's name of this machine's architecture."""
+    try:
+        return MACHINES[platform.machine()]
+    except KeyError:
+        raise SystemExit(f"there are no packages for {platform.machine()}") from None
+
+
+def epoch():
+    """Returns the time that all files get, so that the same commit makes the same bytes: that of the commit."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    return int(given if given else run("git", "-C", ROOT, "log", "-1", "--format=%ct"))
+
+
+def revision():
+    """Returns the commit."""
+    return run("git", "-C", ROOT, "rev-parse", "HEAD").strip()
+
+
+def libraries(program):
+    """Returns the shared libraries that a program is loaded with, by their names in /usr: name to file."""
+    found = {}
+    for line in run("ldd", program).splitlines():
+        path = re.search(r"(/\S+) \(0x", line)
+        if "not found" in line:
+            raise SystemExit(f"{program}: {line.strip()}")
+        if path:
+            name = path.group(1)
+            found[name if name.startswith("/usr/") else "/usr" + name] = Path(name).resolve()
+    return found
+
+
+def debian_packages(files):
+    """Returns the Debian packages that these files belong to: name to version."""
+    packages = {}
+    for file in files:
+        # Files of /lib may be known by that name, or by the one in /usr.
+        short = str(file).removeprefix("/usr")
+        for name in (str(file), short):
+            known = subprocess.run(["dpkg-query", "-S", name], text=True, capture_output=True)
+            if known.returncode == 0:
+                package = known.stdout.split(":", 1)[0]
+                packages[package] = run("dpkg-query", "-W", "-f", "${Version}\n", package).splitlines()[0]
+                break
+        else:
+            raise SystemExit(f"{file} belongs to no Debian package")
+    return packages
+
+
+def authorities():
+    """Returns the certificates of Debian's package ca-certificates. What this machine trusts besides is left out."""
+    names = run("dpkg-query", "-L", "ca-certificates").splitlines()
+    files = sorted(Path(name) for name in names if name.startswith("/usr/share/ca-certificates/") and name.endswith(".crt"))
+    if not files:
+        raise SystemExit("the package ca-certificates has no certificates: is it installed in full?")
+    return b"".join(file.read_bytes().rstrip() + b"\n" for file in files)
+
+
+def stripped(program, folder):
+    """Writes a copy without symbols into the folder, and returns its path."""
+    copy = Path(folder) / "portcullis"
+    subprocess.run(["strip", "--strip-unneeded", "-o", copy, program], check=True)
+    return copy
+
+
+def sha256(data):
+    """Returns the hash of bytes, as hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Tree:
+    """A tree of files, written as a tar whose bytes depend on nothing but the files."""
+
+    def __init__(self, time):
+        self.time = time
+        self.entries = {}
+
+    def add(self, path, kind, mode, owner, data=b"", link=""):
+        entry = tarfile.TarInfo(path.strip("/"))
+        entry.type, entry.mode, entry.mtime, entry.size, entry.linkname = kind, mode, self.time, len(data), link
+        entry.uid = entry.gid = owner
+        self.entries[entry.name] = (entry, data)
+
+    def folder(self, path, mode=0o755, owner=0):
+        """Adds a folder, and those that it is in."""
+        parent = os.path.dirname(path.strip("/"))
+        if parent and parent not in self.entries:
+            self.folder(parent)
+        self.add(path, tarfile.DIRTYPE, mode, owner)
+
+    def file(self, path, data, mode=0o644, owner=0):
+        """Adds a file, and the folders that it is in."""
+        parent = os.path.dirname(path.strip("/"))
+        if parent and parent not in self.entries:
+            self.folder(parent)
+        self.add(path, tarfile.REGTYPE, mode, owner, data.encode() if isinstance(data, str) else data)
+
+    def link(self, path, target):
+        """Adds a symbolic link."""
+        self.add(path, tarfile.SYMTYPE, 0o777, 0, link=target)
+
+    def tar(self):
+        """Returns the tar."""
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+            for _, (entry, data) in sorted(self.entries.items()):
+                tar.addfile(entry, io.BytesIO(data))
+        return out.getvalue()

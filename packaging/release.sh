@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Makes all packages, with their checksums: `release.sh OUT`. Needs a Debian machine with what `make release` needs.
+# PROGRAM=PATH takes a program that is built already, such as a debug build for tests.
+set -euo pipefail
+[ $# = 1 ] || { echo 'usage: packaging/release.sh OUT' >&2; exit 2; }
+mkdir -p "$1"
+out=$(realpath "$1")
+cd "$(dirname "$0")/.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+[ -z "$(ls -A "$out")" ] || { echo "$out is not empty" >&2; exit 1; }
+if [ -z "${PROGRAM:-}" ]; then
+    # On arm64 the page size of the machine that builds need not be that of the machine that runs: 64 KiB pages are the largest.
+    [ "$(uname -m)" != aarch64 ] || export JEMALLOC_SYS_WITH_LG_PAGE=16
+    make release
+    PROGRAM=$target/release/portcullis
+fi
+packaging/licences/build.py "$PROGRAM" "$out"
+parts=$(mktemp -d)
+trap 'rm -rf "$parts"' EXIT
+cp "$out"/* "$parts"
+packaging/image/build.py "$PROGRAM" "$out" --licences "$parts"
+packaging/deb/build.py "$PROGRAM" "$out" --licences "$parts"
+packaging/helm/pack.py "$out"
+cp packaging/systemd/portcullis.service "$out"
+cd "$out"
+sha256sum -- * >SHA256SUMS
+cat SHA256SUMS

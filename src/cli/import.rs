@@ -1,0 +1,144 @@
+//! `portcullis import` makes a configuration folder of the files of another gateway.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use serde_json::{Value, json};
+
+use super::{ImportArgs, tell, write};
+use crate::catalog::files::contents;
+use crate::conf::yaml;
+use crate::import::litellm::{LiteLlm, Loosen};
+use crate::import::{Given, ImportFrom, Imported, Inputs};
+
+/// The largest file of keys. 100,000 keys have some 200 MiB.
+const LARGEST_KEYS: usize = 512 << 20;
+
+/// Returns the names that `--loosen` takes, each with what it drops.
+pub(super) fn loosen() -> PossibleValuesParser {
+    PossibleValuesParser::new(Loosen::ALL.map(|loosen| PossibleValue::new(loosen.name()).help(loosen.about())))
+}
+
+/// Runs the command.
+pub(super) fn run(args: &ImportArgs) -> ExitCode {
+    match import(args) {
+        Ok(is_whole) => ExitCode::from(u8::from(!is_whole)),
+        Err(why) => {
+            tell(&why);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Imports, writes the files and prints the report. Returns whether nothing is left to do.
+fn import(args: &ImportArgs) -> Result<bool, String> {
+    if !args.dry_run && fs::symlink_metadata(&args.out).is_ok() {
+        return Err("--out: this folder exists already, and nothing is overwritten: name a new one".to_owned());
+    }
+    let config = Given { name: short(&args.config), text: read(&args.config, yaml::LARGEST)? };
+    let one = |path: &PathBuf| Ok(Given { name: short(path), text: read(path, LARGEST_KEYS)? });
+    let keys = args.keys.iter().map(one).collect::<Result<_, String>>()?;
+    let folder = args.config.parent().unwrap_or(Path::new("")).to_owned();
+    let inputs = Inputs {
+        config,
+        keys,
+        loosened: args.loosen.iter().filter_map(|name| Loosen::find(name)).collect(),
+        include: &|name, from| include(&folder, name, from),
+        variable: &|name| std::env::var(name).ok(),
+    };
+    let imported = LiteLlm.import(&inputs).map_err(|problem| problem.to_string())?;
+    if !args.dry_run {
+        write_all(&args.out, &imported.files)?;
+    }
+    let text = if args.json { in_json(&imported, args) } else { in_text(&imported, args) };
+    write(text.as_bytes()).map_err(|why| format!("the report could not be printed: {why}"))?;
+    Ok(imported.is_whole())
+}
+
+/// Returns the name of a file in the report: without its folder.
+fn short(path: &Path) -> String {
+    path.file_name().map_or_else(|| "config.yaml".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Reads a file that the command line names.
+fn read(path: &Path, limit: usize) -> Result<String, String> {
+    let name = path.display();
+    let bytes = contents(path, limit).map_err(|why| format!("{name}: cannot be read: {why}"))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        format!("{name}:{line}: is not UTF-8")
+    })
+}
+
+/// Reads a file that another one includes. Its name starts at the folder of that file, or at that
+/// of the first file. Names in the report start at the folder of the first file.
+fn include(folder: &Path, name: &str, from: &str) -> Result<Given, String> {
+    let beside = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
+    let shown = if folder.join(&beside).exists() { beside } else { PathBuf::from(name) };
+    // What is named is not repeated, since it may be anything.
+    let text =
+        read(&folder.join(&shown), yaml::LARGEST).map_err(|_| "it does not exist, or it is no text".to_owned())?;
+    Ok(Given { name: shown.display().to_string(), text })
+}
+
+/// Writes the new files into a new folder, for its owner only. After an error nothing stays.
+fn write_all(out: &Path, files: &[(String, String)]) -> Result<(), String> {
+    let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+    make(out).map_err(|why| {
+        if why.kind() == io::ErrorKind::AlreadyExists {
+            "--out: this folder exists already, and nothing is overwritten: name a new one".to_owned()
+        } else {
+            format!("--out: the folder cannot be made: {why}")
+        }
+    })?;
+    let mut made: Vec<PathBuf> = Vec::new();
+    let written = files.iter().try_for_each(|(name, text)| {
+        let path = out.join(name);
+        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+            make(folder)?;
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        made.push(path);
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|why| {
+        // Only what this command made is removed.
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+        drop(fs::remove_dir(out.join("catalog.d")));
+        drop(fs::remove_dir(out));
+        format!("--out: the files cannot be written: {why}")
+    })
+}
+
+fn in_text(imported: &Imported, args: &ImportArgs) -> String {
+    let mut text = String::new();
+    if args.dry_run {
+        for (name, file) in &imported.files {
+            text.push_str(&format!("# ---- {name}\n{file}\n"));
+        }
+        text.push_str("# ---- report\n");
+    }
+    text += &imported.text();
+    if !args.dry_run {
+        text.push_str(&format!("The new files are in {}.\n", args.out.display()));
+    }
+    text
+}
+
+fn in_json(imported: &Imported, args: &ImportArgs) -> String {
+    let mut report = imported.json();
+    if let Value::Object(report) = &mut report {
+        report.insert("out".to_owned(), if args.dry_run { Value::Null } else { json!(args.out.display().to_string()) });
+        if args.dry_run {
+            let files = imported.files.iter().map(|(name, text)| (name.clone(), json!(text))).collect();
+            report.insert("texts".to_owned(), Value::Object(files));
+        }
+    }
+    format!("{report:#}\n")
+}

@@ -1,0 +1,91 @@
+//! The section `admin:` of `server.yaml`: the listener for operators, and who may use it.
+
+use std::net::SocketAddr;
+
+use super::{Listen, is_taken, local, raw};
+use crate::base::secret::Secret;
+use crate::base::units::Text;
+use crate::conf::scribe::Scribe;
+use crate::conf::secret_ref::{ASSUMED, SecretRef};
+use crate::conf::yaml::read::items;
+
+/// The fewest characters of a key: nobody guesses so many.
+const SHORTEST: usize = 32;
+
+/// The settings of the admin listener.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// The address of the listener.
+    pub address: SocketAddr,
+    /// Names by which the listener may be called, besides those that need no mention.
+    pub hosts: Vec<String>,
+    /// The key that each request must carry, if there is one.
+    pub key: Option<Secret>,
+    /// True if there is a page for browsers, with *Explain* and *Try*.
+    pub page: bool,
+}
+
+impl Admin {
+    /// Returns whether strangers are kept out: by the address, or by a key. Only then may a request
+    /// change something, or ask what the gateway does with a request.
+    pub fn is_guarded(&self) -> bool {
+        self.key.is_some() || self.address.ip().to_canonical().is_loopback()
+    }
+}
+
+pub(super) fn resolve(raw: Option<&raw::Admin>, listen: &[Listen], root: &Scribe<'_, '_>) -> Admin {
+    let section = root.key("admin");
+    let address = raw.and_then(|raw| address(raw, listen, &section));
+    let admin = Admin {
+        address: address.unwrap_or_else(|| local(9090)),
+        hosts: hosts(raw, &section),
+        key: raw.and_then(|raw| key(raw.key.as_ref()?, &section.key("key"))),
+        page: raw.and_then(|raw| raw.page).unwrap_or(true),
+    };
+    let is_open = !admin.is_guarded() && raw.is_some_and(|raw| raw.key.is_none());
+    let what = "is not a loopback address, and there is no `admin.key`: everybody who can reach it reads who uses the \
+                gateway, and how much. Write `key: { file: /path }` beside it. Without a key there is no Explain, no \
+                Try and no reset of accounts at this address";
+    section.key("address").warn_if(is_open, what);
+    admin
+}
+
+fn address(raw: &raw::Admin, listen: &[Listen], section: &Scribe<'_, '_>) -> Option<SocketAddr> {
+    let at = section.key("address");
+    let what = "is missing: an IP address and a port, such as 127.0.0.1:9090";
+    let Text(raw::Address(address)) = at.required(raw.address, what)?;
+    if is_taken(address, listen) {
+        at.problem(&format!("{address} is already a listener for callers: give the admin listener another port"));
+    }
+    Some(address)
+}
+
+fn hosts(raw: Option<&raw::Admin>, section: &Scribe<'_, '_>) -> Vec<String> {
+    let list = section.key("hosts");
+    let mut hosts = Vec::new();
+    for (index, written) in items(raw.and_then(|admin| admin.hosts.as_ref())) {
+        let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+        if !written.is_empty() && written.bytes().all(known) {
+            hosts.push(written.clone());
+        } else {
+            let wrong = "must be a name such as portcullis.example.com, without a port and without *";
+            list.index(index).problem(wrong);
+        }
+    }
+    hosts
+}
+
+fn key(written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
+    let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
+    at.warn_if(matches!(written, SecretRef::Literal(_)), what);
+    let is_visible = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    at.secret(written, |text| match text.len() {
+        _ if text == ASSUMED => Ok(Secret::new(text)),
+        ..SHORTEST => Err("holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one".to_owned()),
+        _ if !is_visible(text) => {
+            Err("holds a key with spaces or characters that no header may have: `openssl rand -base64 32` writes one"
+                .to_owned())
+        }
+        _ => Ok(Secret::new(text)),
+    })
+}

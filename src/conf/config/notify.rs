@@ -1,0 +1,99 @@
+//! The section `notify:` of `server.yaml`: where notices of problems are sent.
+//!
+//! **Invariant:** the URL of a webhook is a secret: whoever has it may post there. No message
+//! quotes it.
+
+use std::fmt;
+
+use super::raw;
+use crate::base::secret::Secret;
+use crate::conf::scribe::Scribe;
+use crate::conf::secret_ref::{ASSUMED, SecretRef};
+
+pub use raw::LeastSeverity;
+
+/// The settings of notices.
+#[derive(Debug, Clone)]
+pub struct Notify {
+    /// The address that notices are posted to.
+    pub webhook: Webhook,
+    /// The least severe problem that is told.
+    pub least: LeastSeverity,
+}
+
+/// The address that notices are posted to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// `https:`.
+    pub tls: bool,
+    /// A lower-case name, or an IP address (IPv6 without brackets).
+    pub host: String,
+    /// The port, written or by default.
+    pub port: u16,
+    /// The value of the `Host` header.
+    pub authority: String,
+    /// The path, and the query if there is one.
+    pub target: Secret,
+}
+
+/// Shows nothing of the address.
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl Webhook {
+    /// Reads a URL. An error is the rest of a sentence; the sentence begins with the place where
+    /// the URL was found. No error quotes the URL.
+    pub fn parse(text: &str) -> Result<Webhook, String> {
+        const SHAPE: &str = "must be a URL such as https://hooks.example.com/services/…";
+        let uri: http::Uri = text.trim_end_matches(['\r', '\n']).parse().map_err(|_| SHAPE)?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            Some(_) | None => return Err(SHAPE.to_owned()),
+        };
+        let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or(SHAPE)?;
+        if authority.as_str().contains('@') {
+            return Err("must not hold a user name or a password".to_owned());
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
+        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        Ok(Webhook { tls, host, port, authority: authority.as_str().to_ascii_lowercase(), target: Secret::new(target) })
+    }
+}
+
+pub(super) fn resolve(raw: &raw::Notify, section: &Scribe<'_, '_>) -> Option<Notify> {
+    let at = section.key("webhook");
+    let what = "is missing: write `{ env: NAME }` or `{ file: /path }` that holds the URL";
+    let written = at.required(raw.webhook.as_ref(), what)?;
+    let is_literal = matches!(written, SecretRef::Literal(_));
+    at.warn_if(is_literal, "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer");
+    // The value is a stand-in if secrets are not read.
+    let stand_in = |text: &str| !is_literal && text == ASSUMED;
+    let webhook =
+        at.secret(written, |text| Webhook::parse(if stand_in(text) { "https://assumed.invalid/" } else { text }))?;
+    Some(Notify { webhook, least: raw.min_severity.unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_read_and_not_shown() {
+        let hook = Webhook::parse("https://Hooks.example.com/services/T1/s3cret?sig=x\n").unwrap();
+        assert_eq!((hook.tls, &*hook.host, hook.port), (true, "hooks.example.com", 443));
+        assert_eq!((&*hook.authority, hook.target.expose()), ("hooks.example.com", "/services/T1/s3cret?sig=x"));
+        assert_eq!(format!("{hook:?}"), "[secret]");
+        let hook = Webhook::parse("http://[::1]:9000").unwrap();
+        assert_eq!((hook.tls, &*hook.host, hook.port, hook.target.expose()), (false, "::1", 9000, "/"));
+        for wrong in ["", "s3cret", "/s3cret", "ftp://s3cret/", "https://", "https://u:s3cret@h/", "https://h/ s3cret"]
+        {
+            let told = Webhook::parse(wrong).expect_err(wrong);
+            assert!(!told.contains("s3cret"), "{told}");
+        }
+    }
+}

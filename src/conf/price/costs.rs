@@ -1,0 +1,49 @@
+//! The costs of a price in words, by their names in the catalog.
+
+use super::{Each, Long, Million, Price, Rates};
+
+/// The names of all costs.
+pub const COSTS: [&str; 10] = [
+    "input",
+    "output",
+    "cached_input",
+    "cache_write",
+    "thinking",
+    "per_request",
+    "per_image",
+    "per_second",
+    "per_character",
+    "long",
+];
+
+/// Lists the costs of a price, each with its name in the catalog.
+pub fn named(price: &Price) -> Vec<(&'static str, String)> {
+    COSTS.into_iter().zip(costs(Some(price))).filter(|(_, cost)| cost != "-").collect()
+}
+
+/// Writes the costs in the order of [`COSTS`].
+pub fn costs(price: Option<&Price>) -> [String; 10] {
+    let dash = || "-".to_owned();
+    let Some(Price { rates, per_request, per_image, per_second, per_character, long }) = price else {
+        return std::array::from_fn(|_| dash());
+    };
+    let rate = |of: fn(&Rates) -> u64| rates.map_or_else(dash, |rates| Million(of(&rates)).to_string());
+    let each = |price: &Option<Each>| price.map_or_else(dash, |price| price.to_string());
+    let long = long.map_or_else(dash, |Long { above, rates }| {
+        let [input, output, cached, written] =
+            [rates.input, rates.output, rates.cached_input, rates.cache_write].map(Million);
+        format!("above {above}: {input} {output} {cached} {written}")
+    });
+    [
+        rate(|rates| rates.input),
+        rate(|rates| rates.output),
+        rate(|rates| rates.cached_input),
+        rate(|rates| rates.cache_write),
+        rate(|rates| rates.thinking),
+        per_request.map_or_else(dash, |usd| usd.to_string()),
+        each(per_image),
+        each(per_second),
+        each(per_character),
+        long,
+    ]
+}

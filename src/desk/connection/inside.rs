@@ -1,0 +1,90 @@
+//! A request may come from within the process, over a stream in memory. It goes the way of all
+//! requests, on the threads of the callers' service.
+
+use super::Connections;
+use pingora::apps::ServerApp;
+use pingora::protocols::l4::stream::Stream as L4Stream;
+use pingora::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
+use pingora::protocols::{GetSocketDigest, SocketDigest, Stream};
+use pingora::server::ShutdownWatch;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::runtime::Handle;
+
+/// The bytes that wait in each direction.
+const BUFFER: usize = 64 << 10;
+
+/// The runtime of the callers' service. It is known from the first connection on, and so before the
+/// process is ready.
+pub type Home = Arc<OnceLock<Handle>>;
+
+/// The callers' door, for requests from within the process.
+#[derive(Clone)]
+pub struct Inside(Arc<Enter>);
+
+type Enter = dyn Fn(Stream, &ShutdownWatch) -> bool + Send + Sync;
+
+impl Inside {
+    /// Makes the door to a proxy.
+    pub fn new<P: ServerApp + Send + Sync + 'static>(connections: Connections<P>) -> Inside {
+        let connections = Arc::new(connections);
+        Inside(Arc::new(move |stream, shutdown| {
+            let Some(home) = connections.home.get() else { return false };
+            let (connections, shutdown) = (connections.clone(), shutdown.clone());
+            // The task ends with its connection, and with the runtime of the callers' service.
+            home.spawn(async move { connections.process_new(stream, &shutdown).await });
+            true
+        }))
+    }
+
+    /// Returns the other end of a connection to the door, which comes from this address. Returns
+    /// `None` if the callers' service does not serve yet.
+    pub fn connect(&self, from: SocketAddr, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let (ours, theirs) = tokio::io::duplex(BUFFER);
+        let mut theirs = stream(theirs);
+        // There is no socket: the address is set, and asked of nobody.
+        let digest = SocketDigest::from_raw_fd(-1);
+        digest.peer_addr.set(Some(from.into())).ok()?;
+        digest.local_addr.set(None).ok()?;
+        theirs.set_socket_digest(digest);
+        (self.0)(Box::new(theirs), shutdown).then(|| Box::new(stream(ours)) as Stream)
+    }
+}
+
+fn stream(end: DuplexStream) -> L4Stream {
+    VirtualSocketStream::new(Box::new(End(end))).into()
+}
+
+/// One end of a connection in memory.
+#[derive(Debug)]
+struct End(DuplexStream);
+
+impl VirtualSocket for End {
+    fn set_socket_option(&self, _: VirtualSockOpt) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsyncRead for End {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for End {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

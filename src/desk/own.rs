@@ -1,0 +1,112 @@
+//! A key may ask about itself: what it may use, what is left of its limits, and what it has used.
+//!
+//! **Invariant:** an answer names no account and no other key. It has amounts of money only if the
+//! caller's answers say what they cost. Nothing here waits for the ledger's file on the threads
+//! that serve requests.
+
+use crate::base::calendar;
+use crate::catalog::Key;
+use crate::error::{Refusal, What};
+use crate::exchange::backends::Backends;
+use crate::ledger::Ledger;
+use crate::ledger::report::{Query, Unanswered};
+use crate::limits::{self, Bound, KeyScopes};
+use crate::live::Snapshot;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// The most models that are listed.
+const MODELS: usize = 1_000;
+/// The longest wait for the counts of all gateways.
+const SHARED: Duration = Duration::from_secs(1);
+/// The longest time for an answer from the ledger.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The most questions to the ledger at once. Others wait.
+static READING: Semaphore = Semaphore::const_new(4);
+
+/// Refuses a key that asks more than once a second.
+pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusal> {
+    let used = snapshot.scopes.get(key.index).map(|KeyScopes { used, .. }| used);
+    if used.is_none_or(|used| used.may_ask(calendar::now())) {
+        return Ok(());
+    }
+    let message = "A key may ask about itself once a second. Try again in 1s.";
+    Err(Refusal::new(What::OverLimit, message).retry_after(1))
+}
+
+/// Describes a key: its names, its end, its models and its limits.
+pub(super) async fn key(snapshot: &Arc<Snapshot>, key: &Arc<Key>, backends: &Backends) -> Bytes {
+    let bounds: Vec<Bound<'_>> =
+        snapshot.scopes.get(key.index).map(|scopes| scopes.every(key).collect()).unwrap_or_default();
+    let of_all = match &backends.store {
+        Some(store) if !bounds.is_empty() => {
+            let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
+            tokio::time::timeout(SHARED, store.counted(&scopes)).await.ok().flatten()
+        }
+        Some(_) | None => None,
+    };
+    let counted = if of_all.is_some() { "all instances" } else { "this instance" };
+    let now = calendar::now();
+    let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let shows_money = key.caller.expose_cost;
+    let limits: Vec<Value> = bounds
+        .iter()
+        .zip(&counts)
+        .filter_map(|(bound, counts)| limits::standing(bound, counts, now, shows_money))
+        .collect();
+    // There may be thousands of names.
+    let (of, whose) = (snapshot.clone(), key.clone());
+    let (names, more) = tokio::task::spawn_blocking(move || models(&of, &whose)).await.unwrap_or_default();
+    let ends = [key.expires, key.caller.expires].into_iter().flatten().min();
+    let told = json!({
+        "key": &*key.id,
+        "caller": &*key.caller.id,
+        "time": calendar::time(now),
+        "expires": ends.map(calendar::rfc3339),
+        "models": names.iter().map(|name| &**name).collect::<Vec<_>>(),
+        "more_models": more,
+        "counted": counted,
+        "limits": limits,
+    });
+    format!("{told:#}\n").into()
+}
+
+/// Returns the names of the models that a key may use, and the number of further ones.
+fn models(snapshot: &Snapshot, key: &Key) -> (Vec<Arc<str>>, usize) {
+    let models = snapshot.catalog.listed(&key.permissions);
+    let mut names: Vec<_> =
+        models.iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).cloned().collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(MODELS);
+    names.truncate(MODELS);
+    (names, more)
+}
+
+/// Tells what a key has used.
+pub(super) async fn usage(ledger: &Arc<Ledger>, key: &Key, query: &str) -> Result<Bytes, Refusal> {
+    let wrong = |why: String| Refusal::new(What::BadRequest { code: Some("invalid_value") }, why);
+    let query = Query::of_key(query, &key.id, calendar::now()).map_err(wrong)?;
+    let none = |message: &'static str| Refusal::new(What::NoLedger, message);
+    if !ledger.is_on() {
+        return Err(none("This gateway keeps no ledger, so nobody knows what was used.").in_vain());
+    }
+    let busy = || none("The ledger is busy. Try again shortly.").retry_after(1);
+    let deadline = Instant::now() + PATIENCE;
+    let Ok(Ok(place)) = tokio::time::timeout(PATIENCE / 2, READING.acquire()).await else { return Err(busy()) };
+    let (ledger, shows_money) = (ledger.clone(), key.caller.expose_cost);
+    let answer = move || {
+        let _place = place;
+        ledger.answer_to_key(&query, deadline).map(|answer| answer.map(|answer| answer.own_json(shows_money)))
+    };
+    match tokio::task::spawn_blocking(answer).await {
+        Ok(Ok(Some(json))) => Ok(json.into()),
+        Ok(Ok(None)) => Err(none("The ledger is not there yet. Try again shortly.").retry_after(1)),
+        Ok(Err(why @ Unanswered::TooMuch(_))) => Err(wrong(why.to_string())),
+        Ok(Err(Unanswered::Busy | Unanswered::TooLong)) => Err(busy()),
+        // Where the file is, and what is wrong with it, is for the operator.
+        Ok(Err(Unanswered::Unreadable(_))) | Err(_) => Err(none("The ledger cannot be read now.").retry_after(10)),
+    }
+}

@@ -1,0 +1,147 @@
+//! An instance is a running gateway as its `/status` reports it. The status is put into a snapshot
+//! that nobody serves.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use super::left;
+use super::report::Report;
+use crate::account::breaker;
+use crate::account::health::{Rest, Why};
+use crate::account::track::TrackStatus;
+use crate::catalog::Model;
+use crate::drain::Phase;
+use crate::live::Snapshot;
+use crate::plan::Candidate;
+use crate::status::{
+    AccountReport, AccountState, BreakerReport, FailureReport, ModelReport, RestReport, Status, TargetReport,
+};
+use dialects::Endpoint;
+
+/// The longest time that a target rests or its breaker stays open. A longer time in the report is
+/// cut to this.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+
+/// The status of a running instance.
+pub struct Instance {
+    /// The source of the status, in words.
+    pub source: String,
+    /// The status.
+    pub status: Status,
+}
+
+impl Instance {
+    /// Returns the reason why the instance takes no request at all, if there is one.
+    pub(super) fn refuses(&self) -> Option<String> {
+        let phase = match self.status.phase {
+            Phase::Draining => "draining",
+            Phase::Cutting => "cutting",
+            Phase::Starting | Phase::Serving | Phase::Delaying => return None,
+        };
+        Some(format!("the instance is shutting down ({phase})"))
+    }
+
+    /// Returns what the status reports about a model.
+    pub(super) fn model(&self, id: &str) -> Option<&ModelReport> {
+        self.status.models.iter().find(|model| model.id == *id)
+    }
+
+    fn account(&self, id: &str) -> Option<&AccountReport> {
+        self.status.accounts.iter().find(|account| account.id == *id)
+    }
+
+    /// Returns a line about the state of a target.
+    pub(super) fn does(&self, candidate: &Candidate) -> Option<String> {
+        let Some(report) = self.account(&candidate.place.account.id) else {
+            return Some("/status does not have this account".to_owned());
+        };
+        let of = report.concurrency.map(|most| format!(" of {most}")).unwrap_or_default();
+        let mut does = vec![format!("{}{of} in flight", report.in_flight)];
+        match target_of(report, &candidate.upstream_model, candidate.track.endpoint) {
+            Some(target) => {
+                if target.calls > 0 {
+                    does.push(format!("{} of {} calls failed", target.failed, target.calls));
+                }
+                if let Some(FailureReport { outcome, detail, ago_ms }) = &target.last_failure {
+                    let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+                    does.push(format!("failed {} ago ({outcome}{detail})", left(Duration::from_millis(*ago_ms))));
+                }
+                if target.breaker == BreakerReport::HalfOpen {
+                    does.push(
+                        "breaker half open: one request at a time tests the target; /status does not say whether one is running now"
+                            .to_owned(),
+                    );
+                }
+                let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} in {time}ms"));
+                does.extend(time("first token", target.first_token_ms));
+                does.extend(time("whole answer", target.whole_ms));
+                does.extend(target.headroom.map(|share| format!("{:.0} % of the quota left", share * 100.0)));
+            }
+            None => does.push("/status does not have this model at this account".to_owned()),
+        }
+        Some(does.join(", "))
+    }
+
+    /// Puts the status into the snapshot.
+    pub(super) fn recall(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
+        let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
+        for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
+            let Some(reported) = self.account(&place.account.id) else { continue };
+            let rest_of = |rest: &RestReport| Rest { until: after(rest.for_ms), why: rest.why };
+            let mut rests = reported.targets.iter().filter_map(|target| target.rest.as_ref()).map(rest_of);
+            place.state.recall(reported.in_flight, rests.find(|rest| rest.why == Why::Credential));
+            for (name, track) in tracks {
+                let Some(target) = target_of(reported, &name, track.endpoint) else { continue };
+                let time = |time: Option<u64>| time.map(Duration::from_millis);
+                let known = TrackStatus {
+                    breaker: match target.breaker {
+                        BreakerReport::Closed => breaker::BreakerState::Closed,
+                        BreakerReport::Open => {
+                            breaker::BreakerState::Open(after(target.opens_in_ms.unwrap_or_default()))
+                        }
+                        BreakerReport::HalfOpen => breaker::BreakerState::HalfOpen { probing: false },
+                    },
+                    calls: (target.calls, target.failed),
+                    // A rest for the credential belongs to the account, not to the target.
+                    rest: target.rest.as_ref().map(rest_of).filter(|rest| rest.why != Why::Credential),
+                    expected: [time(target.whole_ms), time(target.first_token_ms)],
+                    awaited: target.awaited,
+                    headroom: target.headroom,
+                };
+                track.recall(&known, now, clock);
+            }
+        }
+    }
+
+    /// Notes each difference between what the instance serves and what the files say.
+    pub(super) fn differ(&self, model: &Model, report: &mut Report) {
+        let catalog = &self.status.catalog;
+        let mut fact = |says: String| report.fact("catalog", says);
+        if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
+            fact("the instance refused the present files, and serves an older catalog than this one".to_owned());
+        }
+        if let Some(held) = &catalog.held {
+            fact(format!("the instance delays a change ({held}), and serves an older catalog than this one"));
+        }
+        if self.model(model.label()).is_none() {
+            fact(format!("the instance does not serve the model \"{}\": the instance has another catalog", model.id));
+        }
+        for account in model.targets.iter().map(|target| &target.account) {
+            let Some(reported) = self.account(&account.id) else { continue };
+            if (reported.state == AccountState::Disabled) == account.enabled {
+                let has = if account.enabled { "disabled" } else { "enabled" };
+                fact(format!("the account {} is {has} in the instance: the instance has another catalog", account.id));
+            } else if reported.concurrency != account.concurrency {
+                fact(format!(
+                    "the account {} has another `concurrency` in the instance: the instance has another catalog",
+                    account.id
+                ));
+            }
+        }
+    }
+}
+
+fn target_of<'a>(account: &'a AccountReport, model: &str, endpoint: Endpoint) -> Option<&'a TargetReport> {
+    // An older gateway names no endpoint: it has one.
+    let is_at = |target: &TargetReport| target.endpoint.is_empty() || target.endpoint == endpoint.name();
+    account.targets.iter().find(|target| target.model == *model && is_at(target))
+}

@@ -1,0 +1,155 @@
+//! An amount is a decimal number as it is written. Money and shares are counted with it, because
+//! floats would change them.
+
+/// A decimal number that is not negative: `digits` × 10^`exponent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Amount {
+    digits: u128,
+    exponent: i32,
+}
+
+impl Amount {
+    pub(super) const ZERO: Self = Self { digits: 0, exponent: 0 };
+
+    /// Reads a number such as `5`, `20_000`, `0.00000015` or `1.5e-07`. Returns `None` for anything
+    /// else, for negative numbers, and for numbers of more than 30 digits.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        const MOST: usize = 30;
+        let text = text.strip_prefix('+').unwrap_or(text);
+        let (number, exponent) = match text.split_once(['e', 'E']) {
+            Some((number, exponent)) => (number, exponent.parse::<i32>().ok().filter(|e| e.unsigned_abs() <= 40)?),
+            None => (text, 0),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let all: String = whole.chars().chain(fraction.chars()).filter(|c| *c != '_').collect();
+        if all.is_empty() || all.len() > MOST || !number.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return None;
+        }
+        let behind = i32::try_from(fraction.chars().filter(|c| *c != '_').count()).ok()?;
+        let digits = all.bytes().all(|b| b.is_ascii_digit()).then(|| all.parse::<u128>().ok())??;
+        Some(Self { digits, exponent: exponent - behind }.plain())
+    }
+
+    /// Takes the zeros off the end.
+    fn plain(mut self) -> Self {
+        if self.digits == 0 {
+            return Self::ZERO;
+        }
+        while self.digits.is_multiple_of(10) {
+            self.digits /= 10;
+            self.exponent += 1;
+        }
+        self
+    }
+
+    pub(super) fn is_zero(self) -> bool {
+        self.digits == 0
+    }
+
+    /// Returns the number of a million such things.
+    pub(super) fn million(self) -> Self {
+        if self.is_zero() { self } else { Self { exponent: self.exponent + 6, ..self } }
+    }
+
+    /// Returns the number as a whole one of units of 10^-`decimals`, rounded up, and whether it is
+    /// exact. Returns `None` if it is too large.
+    pub(super) fn units(self, decimals: i32) -> Option<(u64, bool)> {
+        let shift = self.exponent + decimals;
+        let power = 10_u128.checked_pow(shift.unsigned_abs());
+        if shift >= 0 {
+            let units = self.digits.checked_mul(power?)?;
+            return Some((u64::try_from(units).ok()?, true));
+        }
+        let Some(power) = power else { return Some((u64::from(self.digits > 0), self.digits == 0)) };
+        Some((u64::try_from(self.digits.div_ceil(power)).ok()?, self.digits.is_multiple_of(power)))
+    }
+
+    /// Writes the number with at most six decimals, rounded up, and says whether it is exact.
+    pub(super) fn text(self) -> Option<(String, bool)> {
+        const UNIT: u64 = 1_000_000;
+        let (units, exact) = self.units(6)?;
+        let (whole, rest) = (units / UNIT, units % UNIT);
+        let text =
+            if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:06}").trim_end_matches('0').to_owned() };
+        Some((text, exact))
+    }
+
+    /// Returns the number if it is a whole one.
+    pub(super) fn whole(self) -> Option<u64> {
+        self.units(0).filter(|(_, exact)| *exact).map(|(units, _)| units)
+    }
+
+    /// Returns these numbers as small whole ones in the same relation, and whether that is exact.
+    pub(super) fn ratio(amounts: &[Self]) -> Option<(Vec<u32>, bool)> {
+        const LARGEST: u64 = 1_000_000;
+        let units: Option<Vec<_>> = amounts.iter().map(|amount| amount.units(6)).collect();
+        let units = units?;
+        let common = units.iter().fold(0, |common, (units, _)| gcd(common, *units)).max(1);
+        let parts: Vec<u64> = units.iter().map(|(units, _)| units / common).collect();
+        let largest = parts.iter().copied().max().unwrap_or(1);
+        let scale = largest.div_ceil(LARGEST).max(1);
+        let exact = scale == 1 && units.iter().all(|(_, exact)| *exact);
+        // A share that rounds to nothing keeps the smallest part.
+        let parts = parts.into_iter().map(|part| u32::try_from(part.div_ceil(scale)).ok());
+        Some((parts.collect::<Option<_>>()?, exact))
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn prices_of_a_million() {
+        for (written, million) in [
+            ("0.00000015", "0.15"),
+            ("1.5e-07", "0.15"),
+            ("3e-6", "3"),
+            ("0", "0"),
+            (".000001", "1"),
+            ("1e-12", "0.000001"),
+            ("20_000e-9", "20"),
+        ] {
+            let amount = Amount::of(written).unwrap_or_else(|| panic!("{written}"));
+            assert_eq!(amount.million().text(), Some((million.to_owned(), true)), "{written}");
+        }
+        assert_eq!(Amount::of("1e-13").unwrap().million().text(), Some(("0.000001".to_owned(), false)));
+        for wrong in ["", "-1", "a", "1e", "1e99", "0x10", "1.2.3", "e5", "inf", "nan", "1 0", &"1".repeat(31)] {
+            assert_eq!(Amount::of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares() {
+        let of =
+            |texts: &[&str]| Amount::ratio(&texts.iter().map(|text| Amount::of(text).unwrap()).collect::<Vec<_>>());
+        assert_eq!(of(&["6", "3"]), Some((vec![2, 1], true)));
+        assert_eq!(of(&["0.9", "0.1"]), Some((vec![9, 1], true)));
+        assert_eq!(of(&["0", "5"]), Some((vec![0, 1], true)));
+        assert_eq!(of(&["100000000", "1"]), Some((vec![1_000_000, 1], false)));
+    }
+
+    proptest! {
+        #[test]
+        fn an_amount_is_read_as_floats_read_it(whole in 0_u32..1_000_000, fraction in 0_u32..1_000_000, exponent in -3_i32..4) {
+            let text = format!("{whole}.{fraction:06}e{exponent}");
+            let (written, exact) = Amount::of(&text).unwrap().text().unwrap();
+            let (ours, theirs): (f64, f64) = (written.parse().unwrap(), text.parse().unwrap());
+            let off = if exact { theirs * 1e-12 } else { 0.000_001 };
+            prop_assert!((ours - theirs).abs() <= off && (exact || ours >= theirs), "{} {}", text, written);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,40}") {
+            let _ = Amount::of(&text).map(|amount| (amount.million().text(), amount.whole(), Amount::ratio(&[amount, amount])));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Which models a key, a team or a user may use. Here an empty list means none, in LiteLLM all.
+
+use std::collections::HashMap;
+
+use super::models::{GroupDraft, Made};
+use super::node::At;
+use crate::catalog::Catalog;
+use crate::import::notes::{Finding, Grade};
+
+/// What is known about models.
+pub(super) struct Known<'k, 'a> {
+    made: &'k Made<'a>,
+    catalog: Option<&'k Catalog>,
+    /// The id of each model, by its id and by its aliases.
+    ids: HashMap<&'k str, &'k str>,
+}
+
+impl<'k, 'a> Known<'k, 'a> {
+    pub(super) fn new(made: &'k Made<'a>, catalog: Option<&'k Catalog>) -> Self {
+        let of_group = |group: &'k GroupDraft<'a>| group.aliases.iter().map(move |alias| (&**alias, &*group.name));
+        let mut ids: HashMap<&str, &str> = made.groups.iter().flat_map(of_group).collect();
+        ids.extend(made.groups.iter().map(|group| (&*group.name, &*group.name)));
+        Self { made, catalog, ids }
+    }
+
+    /// Returns the id of a model by its id or its alias.
+    fn id(&self, name: &str) -> Option<&'k str> {
+        self.ids.get(name).copied()
+    }
+
+    /// Returns the id of a model that may have a limit of its own.
+    pub(super) fn limited(&self, name: &str) -> Option<&str> {
+        self.id(name).filter(|id| !id.contains('*'))
+    }
+
+    /// Returns whether a pattern may serve a model of this name.
+    pub(super) fn is_served(&self, name: &str) -> bool {
+        let serves = |pattern: &str| match pattern.split_once('*') {
+            Some((begin, end)) => {
+                name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end)
+            }
+            None => pattern == name,
+        };
+        self.made.groups.iter().any(|group| serves(&group.name))
+    }
+
+    /// Returns the models of an enabled account without a price, patterns excepted.
+    pub(super) fn unpriced(&self) -> Vec<&str> {
+        let lacks = |target: &crate::catalog::Target| target.account.enabled && target.price.is_none();
+        let models = self.catalog.into_iter().flat_map(Catalog::models);
+        models.filter(|model| !model.is_pattern() && model.targets.iter().any(lacks)).map(|model| &*model.id).collect()
+    }
+
+    /// Returns the models that may stand in for this one, and itself.
+    pub(super) fn with_fallbacks(&self, id: &str) -> Vec<&str> {
+        let model = self.catalog.into_iter().flat_map(Catalog::models).find(|model| *model.id == *id);
+        let others = |model: &'_ std::sync::Arc<crate::catalog::Model>| -> Vec<String> {
+            let lists = [&model.fallbacks, &model.on_context, &model.on_refusal];
+            lists.into_iter().flatten().map(|id| id.to_string()).collect()
+        };
+        let names: Vec<String> = model.map(others).unwrap_or_default();
+        let is_one = |other: &&str| *other == id || names.iter().any(|name| name == other);
+        self.catalog.into_iter().flat_map(Catalog::models).map(|model| &*model.id).filter(is_one).collect()
+    }
+
+    /// Reads the list of models. `Ok(None)` means all; an error means that it cannot be read.
+    pub(super) fn globs(
+        &self,
+        at: Option<&At<'_>>,
+        became: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Option<Vec<String>>, ()> {
+        let Some(at) = at else { return Ok(None) };
+        if !at.is_list() {
+            findings.push(at.finding(Grade::Unsupported, became, "must be a list of models"));
+            return Err(());
+        }
+        let items = at.items();
+        if items.is_empty() {
+            return Ok(None);
+        }
+        let mut globs: Vec<String> = Vec::new();
+        let mut is_all = false;
+        for item in items {
+            let name = item.text().unwrap_or_default();
+            let (grade, what) = match (name, self.id(name), self.made.access.get(name)) {
+                ("all-proxy-models" | "all-team-models" | "*", ..) => {
+                    is_all = true;
+                    (Grade::Exact, "")
+                }
+                ("no-default-models", ..) => (Grade::Exact, ""),
+                (_, Some(id), _) => {
+                    let is_alias = id != name;
+                    globs.push(id.to_owned());
+                    if is_alias {
+                        (Grade::Approximate, "is an alias: the model may be used by its own name, too")
+                    } else {
+                        (Grade::Exact, "")
+                    }
+                }
+                (_, None, Some(group)) => {
+                    globs.extend(group.iter().cloned());
+                    (Grade::Exact, "is an access group: its models are written out")
+                }
+                _ if name.contains('*') && is_glob(name) => {
+                    globs.push(name.to_owned());
+                    (
+                        Grade::Approximate,
+                        "matches the ids of models only; in LiteLLM also models of the provider that it names",
+                    )
+                }
+                _ => (Grade::Manual, "there is no such model here: the key may not use it"),
+            };
+            findings.push(item.finding(grade, became, what));
+        }
+        globs.sort();
+        globs.dedup();
+        Ok(if is_all { None } else { Some(globs) })
+    }
+}
+
+/// Returns whether a text is a glob that means the same in both.
+fn is_glob(text: &str) -> bool {
+    crate::catalog::name::of_alias_glob(text).is_ok()
+        && !text.contains('?')
+        && crate::base::problem::unless_secret(text) == text
+}

@@ -1,0 +1,246 @@
+//! The fields of rows that are no limits: those that bound a key, and those that do not.
+
+use std::collections::BTreeMap;
+
+use super::limits::LimitsOut;
+use super::loosen::{Bound, Loosen};
+use super::node::At;
+use super::rows::Rows;
+use crate::import::notes::{Finding, Grade};
+
+/// The kinds of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowKind {
+    Key,
+    Team,
+    User,
+}
+
+/// Fields that other code reads.
+const READ: [&str; 26] = [
+    "token",
+    "key_alias",
+    "team_id",
+    "team_alias",
+    "user_id",
+    "user_alias",
+    "models",
+    "expires",
+    "blocked",
+    "rpm_limit",
+    "tpm_limit",
+    "tpd_limit",
+    "max_parallel_requests",
+    "max_budget",
+    "budget_duration",
+    "budget_limits",
+    "model_max_budget",
+    "rpm_limit_per_model",
+    "tpm_limit_per_model",
+    "model_rpm_limit",
+    "model_tpm_limit",
+    "budget_id",
+    "litellm_budget_table",
+    "metadata",
+    "api_key",
+    "key_name",
+];
+
+/// Fields that bound nobody here: information, and what concerns things that Portcullis has not.
+const INFORMATION: [&str; 66] = [
+    "access_group_ids",
+    "admins",
+    "agent_caller",
+    "allow_team_guardrail_config",
+    "allowed_cache_controls",
+    "auto_rotate",
+    "budget_fallbacks",
+    "budget_reset_at",
+    "config",
+    "created_at",
+    "created_by",
+    "created_by_user",
+    "default_team_member_models",
+    "end_user_id",
+    "is_session_token",
+    "jwt_claims",
+    "key_count",
+    "key_rotation_at",
+    "keys",
+    "last_active",
+    "last_breach_check_at",
+    "last_refreshed_at",
+    "last_rotation_at",
+    "litellm_model_table",
+    "litellm_organization_table",
+    "litellm_changed_by",
+    "members",
+    "members_count",
+    "members_with_roles",
+    "model_id",
+    "model_spend",
+    "object_permission",
+    "object_permission_id",
+    "organization_alias",
+    "organization_memberships",
+    "parent_otel_span",
+    "password",
+    "password_reset_required",
+    "permissions",
+    "project_alias",
+    "request_route",
+    "requires_fresh_policy",
+    "rotation_count",
+    "rotation_interval",
+    "router_settings",
+    "settings_updated_at",
+    "soft_budget",
+    "soft_budget_cooldown",
+    "spend",
+    "sso_user_id",
+    "team_member",
+    "team_member_permissions",
+    "team_member_spend",
+    "teams",
+    "total_spend",
+    "updated_at",
+    "updated_by",
+    "user",
+    "user_email",
+    "user_role",
+    "via_virtual_key",
+    "aliases",
+    "model_aliases",
+    "team_model_aliases",
+    "deleted_at",
+    "organization_metadata",
+];
+
+/// Beginnings of fields that repeat what the row of the team, the user or the organization says.
+const REPEATED: [&str; 4] = ["team_", "user_", "end_user_", "organization_"];
+
+/// Adds what bounds the keys of a row and cannot be carried.
+pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut LimitsOut, findings: &mut Vec<Finding>) {
+    for (field, at) in row.entries() {
+        if at.is_empty() || is_off(field, &at) || READ.contains(&field) && field != "metadata" {
+            continue;
+        }
+        let bound = match field {
+            "metadata" => {
+                metadata(&at, became, limits, findings);
+                continue;
+            }
+            "allowed_routes" => {
+                let all = at.items();
+                let is_free = all.iter().any(|route| route.text() == Some("llm_api_routes"));
+                if is_free && at.is_list() {
+                    findings.push(at.finding(Grade::Exact, became, ""));
+                    continue;
+                }
+                Bound::new(Loosen::Routes, "it may call some paths only (`allowed_routes`)")
+            }
+            "key_type" => match at.text() {
+                Some("default" | "llm_api") => {
+                    findings.push(at.finding(Grade::Exact, became, ""));
+                    continue;
+                }
+                _ => Bound::new(Loosen::Routes, "it is a key for LiteLLM's own API (`key_type`)"),
+            },
+            "org_id" | "organization_id" => Bound::new(Loosen::Organizations, "an organization bounds it, too"),
+            "project_id" => Bound::new(Loosen::Projects, "a project bounds it, too"),
+            "agent_id" => Bound::new(Loosen::Agents, "an agent bounds it, too"),
+            "policies" => Bound::new(Loosen::Guardrails, "policies check its requests"),
+            "team_memberships" if kind == RowKind::Team => {
+                Bound::new(Loosen::TeamMembers, "each member of its team has a budget")
+            }
+            "team_member_tpm_limit" | "team_member_rpm_limit" => {
+                Bound::new(Loosen::TeamMembers, "each member of its team has limits")
+            }
+            _ if INFORMATION.contains(&field) => continue,
+            _ if kind == RowKind::Key && REPEATED.iter().any(|begin| field.starts_with(begin)) => continue,
+            _ => Bound::new(Loosen::UnknownFields, "it has a field that Portcullis does not know"),
+        };
+        findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+        limits.stop(bound);
+    }
+}
+
+/// Returns whether a value switches nothing on.
+fn is_off(field: &str, at: &At<'_>) -> bool {
+    // A limit of nothing forbids everything.
+    let is_limit = ["limit", "budget", "max"].iter().any(|part| field.contains(part));
+    matches!(at.text(), Some("false")) || (!is_limit && matches!(at.text(), Some("0" | "0.0")))
+}
+
+/// Adds what `metadata` bounds. Most of it is the operator's own.
+fn metadata(at: &At<'_>, became: &str, limits: &mut LimitsOut, findings: &mut Vec<Finding>) {
+    if !at.is_map() {
+        limits.stop(Bound::unreadable("metadata"));
+        return;
+    }
+    for (field, at) in at.entries() {
+        if at.is_empty() {
+            continue;
+        }
+        let bound = match field {
+            "model_rpm_limit" | "model_tpm_limit" | "rpm_limit_type" | "tpm_limit_type" | "mcp_rpm_limit" => continue,
+            "temp_budget_increase" | "temp_budget_expiry" | "allowed_passthrough_routes" => continue,
+            "disable_global_guardrails" | "opted_out_global_guardrails" => continue,
+            "guardrails" | "policies" => Bound::new(Loosen::Guardrails, "guardrails or policies check its requests"),
+            "tags" | "tag_rpm_limit" | "tag_tpm_limit" => {
+                Bound::new(Loosen::Tags, "it has tags, which can have budgets and choose deployments")
+            }
+            "enforced_params" => {
+                Bound::new(Loosen::RequiredFields, "its requests must have some fields (`enforced_params`)")
+            }
+            "scim_active" if at.flag() == Some(false) => {
+                Bound { loosen: None, why: "its user is not active".to_owned() }
+            }
+            _ if field.starts_with("team_member_") => {
+                Bound::new(Loosen::TeamMembers, "each member of its team has limits or a budget")
+            }
+            _ if ["_limit", "budget", "guardrail", "polic", "allowed"].iter().any(|part| field.contains(part)) => {
+                Bound::new(Loosen::UnknownFields, "its `metadata` has a limit that Portcullis does not know")
+            }
+            _ => continue,
+        };
+        if is_off(field, &at) && bound.loosen.is_some() {
+            continue;
+        }
+        findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+        limits.stop(bound);
+    }
+}
+
+/// Reports each field that is only information once, and what was spent.
+pub(super) fn summary(rows: &Rows, findings: &mut Vec<Finding>) {
+    let all = rows.keys.iter().chain(rows.teams.iter().map(|(_, row)| row)).chain(rows.users.values());
+    let mut counts: BTreeMap<&str, (usize, Finding)> = BTreeMap::new();
+    for row in all {
+        let row = row.at();
+        for (field, at) in row.entries() {
+            let is_told = INFORMATION.contains(&field) || REPEATED.iter().any(|begin| field.starts_with(begin));
+            if !is_told || READ.contains(&field) || at.is_empty() || is_off(field, &at) {
+                continue;
+            }
+            counts
+                .entry(field)
+                .and_modify(|(count, _)| *count += 1)
+                .or_insert_with(|| (1, at.finding(Grade::Unsupported, "", "")));
+        }
+    }
+    for (field, (count, finding)) in counts {
+        let what = match field {
+            "spend" | "total_spend" | "model_spend" | "team_member_spend" | "team_spend" => {
+                "what was spent so far is not carried: Portcullis counts from its own ledger, so budgets begin at zero"
+            }
+            "aliases" | "model_aliases" | "team_model_aliases" => {
+                "aliases of a single key or team have no counterpart: write `aliases` at the model"
+            }
+            "access_group_ids" => "these groups are in LiteLLM's database: their models are not added",
+            "soft_budget" => "a soft budget only warns, in LiteLLM",
+            _ => "is information for LiteLLM, and is left out",
+        };
+        findings.push(Finding { what: format!("in {count} rows: {what}"), ..finding });
+    }
+}

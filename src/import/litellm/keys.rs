@@ -1,0 +1,399 @@
+//! Virtual keys: each becomes a key with the same hash, at the caller that its team or its user
+//! becomes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::access::Known;
+use super::fields::{self, RowKind};
+use super::limits::{LimitRow, LimitsOut};
+use super::loosen::{Bound, Loosen};
+use super::models::Made;
+use super::names::{Taken, entry as entry_name};
+use super::node::At;
+use super::rows::Rows;
+use super::settings::Common;
+use crate::base::problem::Problem;
+use crate::catalog::Catalog;
+use crate::catalog::globs::Globs;
+use crate::catalog::raw::Digest;
+use crate::catalog::resolve::digest;
+use crate::conf::yaml::edit::New;
+use crate::import::notes::{Finding, Grade};
+use crate::import::write::{EntryOut, Section, file};
+use crate::import::{Imported, Stopped};
+
+/// A caller while its keys come in.
+struct CallerDraft {
+    name: String,
+    from: String,
+    is_blocked: bool,
+    models: Allowed,
+    limits: LimitsOut,
+    keys: Vec<EntryOut>,
+    taken: Taken,
+    /// Whether a key of it may use a model without a price.
+    has_unpriced: bool,
+}
+
+/// The globs of models that may be used; `None` means all.
+type Allowed = Option<Vec<String>>;
+
+/// What all keys share.
+struct Importer<'k, 'a> {
+    rows: &'k Rows,
+    known: Known<'k, 'a>,
+    unpriced: BTreeSet<String>,
+    /// The first model without a price, by what a caller and a key may use.
+    lacking: HashMap<(Allowed, Allowed), Option<String>>,
+    common: &'k Common,
+    loosened: &'k [Loosen],
+    callers: Vec<CallerDraft>,
+    by_source: HashMap<String, usize>,
+    taken: Taken,
+}
+
+/// Writes the file of the keys.
+pub(super) fn import(
+    rows: &Rows,
+    made: &Made<'_>,
+    catalog: Option<&Catalog>,
+    (common, loosened): (&Common, &[Loosen]),
+    imported: &mut Imported,
+) -> String {
+    let known = Known::new(made, catalog);
+    let unpriced = known.unpriced().into_iter().map(str::to_owned).collect();
+    let mut importer = Importer {
+        rows,
+        known,
+        unpriced,
+        lacking: HashMap::new(),
+        common,
+        loosened,
+        callers: Vec::new(),
+        by_source: HashMap::new(),
+        taken: Taken::default(),
+    };
+    for (id, _) in &rows.teams {
+        importer.caller(&Owner::Team(id.clone()), &mut imported.findings);
+    }
+    for row in &rows.keys {
+        importer.key(&row.at(), imported);
+    }
+    for row in &rows.doubles {
+        const WHAT: &str = "is in the files twice: the first one counts";
+        imported.findings.push(row.at().finding(Grade::Manual, "", WHAT));
+    }
+    fields::summary(rows, &mut imported.findings);
+    if let Some(total) = rows.total.filter(|total| *total > rows.keys.len() as u64) {
+        let what = format!(
+            "the answers say that there are {total} keys, and {} are in the files: save all pages",
+            rows.keys.len()
+        );
+        let of_file = Problem::of_file(rows.total_in.clone(), what);
+        imported.findings.push(Finding {
+            file: of_file.file,
+            line: None,
+            path: "total_count".to_owned(),
+            grade: Grade::Manual,
+            what: of_file.what,
+            became: String::new(),
+        });
+    }
+    let callers = importer.finish();
+    let head = "Keys from LiteLLM, with their hashes, so that no key changes. `portcullis key` changes them here.\n\
+                Budgets begin at zero: what was spent in LiteLLM is not known to Portcullis' ledger.";
+    file(head, &[Section { name: "callers", entries: &callers }], &imported.findings)
+}
+
+/// Whom a key belongs to.
+enum Owner {
+    Team(String),
+    User(String),
+    Nobody,
+}
+
+impl Owner {
+    fn of(row: &At<'_>) -> Self {
+        let id = |field: &str| row.get(field).filter(|at| !at.is_empty()).and_then(|at| at.text().map(str::to_owned));
+        match (id("team_id"), id("user_id")) {
+            (Some(team), _) => Self::Team(team),
+            (None, Some(user)) => Self::User(user),
+            (None, None) => Self::Nobody,
+        }
+    }
+}
+
+impl Importer<'_, '_> {
+    /// Returns the caller of an owner, which is made when it is first met.
+    fn caller(&mut self, owner: &Owner, findings: &mut Vec<Finding>) -> usize {
+        let (source, row) = match owner {
+            Owner::Team(id) => (format!("team {id}"), self.rows.team(id)),
+            Owner::User(id) => (format!("user {id}"), self.rows.users.get(id)),
+            Owner::Nobody => ("nobody".to_owned(), None),
+        };
+        if let Some(index) = self.by_source.get(&source) {
+            return *index;
+        }
+        let (id, alias, kind) = match owner {
+            Owner::Team(id) => (id.as_str(), "team_alias", RowKind::Team),
+            Owner::User(id) => (id.as_str(), "user_alias", RowKind::User),
+            Owner::Nobody => ("litellm", "", RowKind::User),
+        };
+        let row = row.map(super::rows::RowIn::at);
+        let alias = row.as_ref().and_then(|row| row.get(alias)).and_then(|at| entry_name(at.text()?, 50));
+        let wish = alias.or_else(|| entry_name(id, 50)).unwrap_or_else(|| {
+            let digits = Digest(digest(id)).to_string();
+            let what = if matches!(owner, Owner::Team(_)) { "team" } else { "user" };
+            format!("{what}-{}", digits.trim_start_matches("sha256:").chars().take(8).collect::<String>())
+        });
+        let name = self.taken.give(&wish);
+        let mut caller = CallerDraft {
+            from: row
+                .as_ref()
+                .map_or_else(String::new, |row| crate::import::notes::place(row.file, row.line, &row.path)),
+            name,
+            is_blocked: false,
+            models: None,
+            limits: LimitsOut::default(),
+            keys: Vec::new(),
+            taken: Taken::default(),
+            has_unpriced: false,
+        };
+        match (&row, owner) {
+            (Some(row), _) => self.owner(row, kind, &mut caller, findings),
+            (None, Owner::Team(_)) => {
+                caller
+                    .limits
+                    .stop(Bound::new(Loosen::Teams, "the files do not say what its team may use: save /team/list"));
+            }
+            (None, Owner::User(_)) => {
+                caller
+                    .limits
+                    .stop(Bound::new(Loosen::Users, "the files do not say what its user may use: save /user/list"));
+            }
+            (None, Owner::Nobody) => {}
+        }
+        self.callers.push(caller);
+        self.by_source.insert(source, self.callers.len() - 1);
+        self.callers.len() - 1
+    }
+
+    /// Reads the row of a team or a user.
+    fn owner(&self, row: &At<'_>, kind: RowKind, caller: &mut CallerDraft, findings: &mut Vec<Finding>) {
+        let became = &format!("callers.{}", caller.name);
+        caller.limits =
+            LimitsOut::of(&LimitRow { row: row.clone(), budget: None, became: became.to_owned() }, findings);
+        match self.known.globs(row.get("models").as_ref(), became, findings) {
+            Ok(models) => caller.models = models,
+            Err(()) => caller.limits.stop(Bound::unreadable("models")),
+        }
+        // A user's list that holds only `no-default-models` forbids everything.
+        fields::bounds(row, kind, became, &mut caller.limits, findings);
+        if let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) {
+            match at.flag() {
+                Some(blocked) => caller.is_blocked = blocked,
+                None => caller.limits.stop(Bound::unreadable("blocked")),
+            }
+            findings.push(at.finding(Grade::Exact, became, ""));
+        }
+        // Callers have no limits of single models.
+        if caller.limits.models_out().is_some() {
+            let loosen = if kind == RowKind::Team { Loosen::Teams } else { Loosen::Users };
+            caller
+                .limits
+                .stop(Bound::new(loosen, "its team or user has limits of single models, and callers have none"));
+        }
+    }
+
+    /// Takes one key.
+    fn key(&mut self, row: &At<'_>, imported: &mut Imported) {
+        let findings = &mut imported.findings;
+        imported.keys.0 += 1;
+        let token_at = row.get("token");
+        let Some(hash) = token_at.as_ref().and_then(At::text).and_then(hash_of) else {
+            const WHAT: &str = "is no hash of a key: the key is left out";
+            findings.push(row.finding(Grade::Manual, "", WHAT));
+            return;
+        };
+        let index = self.caller(&Owner::of(row), findings);
+        let Some(caller) = self.callers.get_mut(index) else { return };
+        let end: String = hash.trim_start_matches("sha256:").chars().take(8).collect();
+        let alias = row.get("key_alias").and_then(|at| entry_name(at.text()?, 50));
+        let name = caller.taken.give(&alias.unwrap_or_else(|| format!("key-{end}")));
+        let became = format!("callers.{}.keys.{name}", caller.name);
+        let mut fields = vec![("hash", New::text(hash))];
+        findings.extend(token_at.iter().map(|at| at.finding(Grade::Exact, &became, "")));
+        for field in ["key_alias", "team_id", "user_id"] {
+            if let Some(at) = row.get(field).filter(|at| !at.is_empty()) {
+                findings.push(at.finding(Grade::Exact, &became, ""));
+            }
+        }
+        let budget = self.rows.budgets.get(row.get("budget_id").as_ref().and_then(At::text).unwrap_or_default());
+        let budget = row.get("litellm_budget_table").filter(At::is_map).or_else(|| budget.map(super::rows::RowIn::at));
+        let has_budget = row.get("budget_id").is_some_and(|at| !at.is_empty());
+        let source = LimitRow { row: row.clone(), budget, became: became.clone() };
+        let mut limits = LimitsOut::of(&source, findings);
+        if has_budget && source.budget.is_none() {
+            limits.stop(Bound::new(
+                Loosen::Budgets,
+                "`budget_id` names a budget that is not in the files: save LiteLLM_BudgetTable too",
+            ));
+        }
+        let models = match self.known.globs(row.get("models").as_ref(), &became, findings) {
+            Ok(models) => models,
+            Err(()) => {
+                limits.stop(Bound::unreadable("models"));
+                Some(Vec::new())
+            }
+        };
+        fields::bounds(row, RowKind::Key, &became, &mut limits, findings);
+        let mut works = true;
+        if let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) {
+            match at.flag() {
+                Some(blocked) => works &= !blocked,
+                None => limits.stop(Bound::unreadable("blocked")),
+            }
+            findings.push(at.finding(Grade::Exact, &became, ""));
+        }
+        let expires = row.get("expires").filter(|at| !at.is_empty());
+        if let Some(at) = &expires {
+            match at.text().and_then(time) {
+                Some(time) => {
+                    fields.push(("expires", New::text(time)));
+                    findings.push(at.finding(Grade::Exact, &became, ""));
+                }
+                None => limits.stop(Bound::unreadable("expires")),
+            }
+        }
+        drop_unknown_models(&mut limits, &self.known, row, &became, findings);
+        // Money cannot be counted where a price is unknown.
+        let globs = [&caller.models, &models].map(|models| match models {
+            None => Globs::everything(),
+            Some(list) => Globs::new(list.iter().map(|glob| Arc::from(glob.as_str()))),
+        });
+        let may = |id: &str| globs.iter().all(|globs| globs.matches(id));
+        let lacks = if limits.has_money() || caller.limits.has_money() {
+            // Many keys may use the same models.
+            let find = || self.unpriced.iter().find(|id| may(id)).cloned();
+            self.lacking.entry((caller.models.clone(), models.clone())).or_insert_with(find).clone()
+        } else {
+            None
+        };
+        let mut of_models = limits.money_models().flat_map(|model| self.known.with_fallbacks(model));
+        let in_models = of_models.any(|id| self.unpriced.contains(id) && may(id));
+        drop(of_models);
+        let is_loose = self.loosened.contains(&Loosen::Prices);
+        let of_key = (limits.has_money() && lacks.is_some()) || in_models;
+        let of_caller = caller.limits.has_money() && lacks.is_some();
+        if of_key || of_caller {
+            if is_loose {
+                if of_key {
+                    limits.drop_money();
+                }
+                caller.has_unpriced |= of_caller;
+            } else {
+                let first = lacks.map(|id| crate::base::problem::shown(&id)).unwrap_or_default();
+                let why = format!(
+                    "has a budget, and the price of a model that it may use is unknown ({first}): write `price` at the model"
+                );
+                limits.stop(Bound::new(Loosen::Prices, why));
+            }
+        }
+        let all = self.common.bounds.iter().chain(&caller.limits.bounds).chain(&limits.bounds);
+        let left: Vec<&Bound> =
+            all.filter(|bound| !bound.loosen.is_some_and(|loosen| self.loosened.contains(&loosen))).collect();
+        for bound in &left {
+            let key = format!("{}/{name}", caller.name);
+            imported.stopped.push(Stopped { key, bound: bound.loosen.map(Loosen::name), why: bound.why.clone() });
+            let what = match bound.loosen {
+                Some(loosen) => {
+                    format!("is switched off: {} (`--loosen {}` drops this bound)", bound.why, loosen.name())
+                }
+                None => format!("is switched off: {}", bound.why),
+            };
+            findings.push(row.finding(Grade::Unsupported, &became, what));
+        }
+        works &= left.is_empty();
+        if !works {
+            fields.push(("enabled", New::Bool(false)));
+        }
+        if let Some(models) = models {
+            fields.push(("models", New::List(models.iter().map(New::text).collect())));
+        }
+        fields.extend(limits.out().map(|limits| ("limits", limits)));
+        fields.extend(limits.models_out().map(|limits| ("model_limits", limits)));
+        if !self.common.addresses.is_empty() {
+            fields.push(("allow_ips", New::List(self.common.addresses.iter().map(New::text).collect())));
+        }
+        imported.keys.1 += usize::from(works && !caller.is_blocked);
+        let from = crate::import::notes::place(row.file, row.line, &row.path);
+        caller.keys.push(EntryOut { name, from, fields, below: None });
+    }
+
+    /// Writes all callers.
+    fn finish(self) -> Vec<EntryOut> {
+        let one = |mut caller: CallerDraft| {
+            if caller.has_unpriced {
+                caller.limits.drop_money();
+            }
+            let mut fields = Vec::new();
+            if caller.is_blocked {
+                fields.push(("enabled", New::Bool(false)));
+            }
+            if let Some(models) = &caller.models {
+                fields.push(("models", New::List(models.iter().map(New::text).collect())));
+            }
+            fields.extend(caller.limits.out().map(|limits| ("limits", limits)));
+            EntryOut { name: caller.name, from: caller.from, fields, below: Some(("keys", caller.keys)) }
+        };
+        self.callers.into_iter().map(one).collect()
+    }
+}
+
+/// Takes away the limits of models that are not here, which the key cannot use.
+fn drop_unknown_models(
+    limits: &mut LimitsOut,
+    known: &Known<'_, '_>,
+    row: &At<'_>,
+    became: &str,
+    findings: &mut Vec<Finding>,
+) {
+    let before = limits.models.len();
+    let all: BTreeMap<_, _> = std::mem::take(&mut limits.models);
+    for (model, fields) in all {
+        match known.limited(&model) {
+            Some(id) => {
+                let into = limits.models.entry(id.to_owned()).or_default();
+                for (field, number) in fields {
+                    into.entry(field).and_modify(|limit| *limit = number.min(*limit)).or_insert(number);
+                }
+            }
+            None if known.is_served(&model) => {
+                let why = "a limit of a single model that only a pattern serves cannot be written";
+                limits.stop(Bound::new(Loosen::Budgets, why));
+            }
+            None => {}
+        }
+    }
+    if limits.models.len() < before {
+        const WHAT: &str = "limits of models that are not here are left out: the key cannot use those models";
+        findings.push(row.finding(Grade::Approximate, became, WHAT));
+    }
+}
+
+/// Reads the hash of a key. A key that stands there itself, as in old databases, is hashed.
+fn hash_of(token: &str) -> Option<String> {
+    if token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Some(format!("sha256:{}", token.to_ascii_lowercase()));
+    }
+    token.starts_with("sk-").then(|| Digest(digest(token)).to_string())
+}
+
+/// Reads a time. LiteLLM writes some without a zone, which are in UTC.
+fn time(text: &str) -> Option<String> {
+    let seconds = crate::base::calendar::seconds_of;
+    let read = seconds(text).or_else(|| seconds(&format!("{text}Z")))?;
+    let written = crate::base::calendar::time(read.checked_mul(1000)?);
+    (read < 253_402_300_800).then_some(written)
+}

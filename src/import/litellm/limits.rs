@@ -1,0 +1,232 @@
+//! The limits of a key, a team or a user: what of them can be carried, and what cannot.
+
+use std::collections::BTreeMap;
+
+use super::loosen::{Bound, Loosen};
+use super::node::At;
+use crate::conf::yaml::edit::New;
+use crate::import::amount::Amount;
+use crate::import::notes::{Finding, Grade};
+
+/// What a row says about use.
+#[derive(Default)]
+pub(super) struct LimitsOut {
+    fields: BTreeMap<&'static str, u64>,
+    /// What cannot be carried.
+    pub(super) bounds: Vec<Bound>,
+    /// The limits of single models.
+    pub(super) models: BTreeMap<String, BTreeMap<&'static str, u64>>,
+}
+
+/// The limits that count money. Their numbers are millionths of a US dollar.
+const MONEY: [&str; 2] = ["usd_per_day", "usd_per_month"];
+
+/// Where a row's fields are: in the row itself, or else in its budget.
+pub(super) struct LimitRow<'a> {
+    pub(super) row: At<'a>,
+    pub(super) budget: Option<At<'a>>,
+    pub(super) became: String,
+}
+
+impl<'a> LimitRow<'a> {
+    fn get(&self, field: &str) -> Option<At<'a>> {
+        self.row.get(field).or_else(|| self.budget.as_ref()?.get(field)).filter(|at| !at.is_empty())
+    }
+}
+
+impl LimitsOut {
+    /// Reads all limits of a row.
+    pub(super) fn of(source: &LimitRow<'_>, findings: &mut Vec<Finding>) -> Self {
+        let mut limits = Self::default();
+        for (theirs, ours) in [
+            ("rpm_limit", "requests_per_minute"),
+            ("tpm_limit", "tokens_per_minute"),
+            ("tpd_limit", "tokens_per_day"),
+            ("max_parallel_requests", "concurrency"),
+        ] {
+            if let Some(at) = source.get(theirs) {
+                let bound = number(&at, theirs).map(|number| tighten(&mut limits.fields, ours, number));
+                limits.note(&at, bound.map(|()| (Grade::Exact, "")), (theirs, &source.became), findings);
+            }
+        }
+        if let Some(at) = source.get("max_budget") {
+            let duration = source.get("budget_duration");
+            let period = duration.as_ref().and_then(At::text);
+            findings.extend(duration.iter().map(|at| at.finding(Grade::Exact, &source.became, "")));
+            let bound = budget(&at, period, "max_budget").map(|(field, usd)| tighten(&mut limits.fields, field, usd));
+            let told = bound
+                .map(|()| (Grade::Approximate, "counts by the day or the calendar month in UTC, and begins at zero"));
+            limits.note(&at, told, ("max_budget", &source.became), findings);
+        }
+        if let Some(at) = source.get("budget_limits") {
+            let windows = at.items();
+            if windows.is_empty() {
+                limits.stop(Bound::unreadable("budget_limits"));
+            }
+            for window in windows {
+                let usd = window.get("max_budget").unwrap_or_else(|| window.clone());
+                let period = window.get("budget_duration");
+                let bound = budget(&usd, period.as_ref().and_then(At::text), "budget_limits");
+                let bound = bound.map(|(field, usd)| tighten(&mut limits.fields, field, usd));
+                limits.note(
+                    &window,
+                    bound.map(|()| (Grade::Approximate, "begins at zero")),
+                    ("budget_limits", &source.became),
+                    findings,
+                );
+            }
+        }
+        limits.of_models(source, findings);
+        limits
+    }
+
+    /// Reads the limits of single models.
+    fn of_models(&mut self, source: &LimitRow<'_>, findings: &mut Vec<Finding>) {
+        let metadata = source.row.get("metadata");
+        for (theirs, ours) in [
+            ("model_rpm_limit", "requests_per_minute"),
+            ("rpm_limit_per_model", "requests_per_minute"),
+            ("model_tpm_limit", "tokens_per_minute"),
+            ("tpm_limit_per_model", "tokens_per_minute"),
+        ] {
+            let of_metadata = metadata.as_ref().and_then(|metadata| metadata.get(theirs));
+            for at in of_metadata.into_iter().chain(source.row.get(theirs)).filter(|at| !at.is_empty()) {
+                if !at.is_map() {
+                    self.stop(Bound::unreadable(theirs));
+                }
+                for (model, at) in at.entries() {
+                    let fields = self.models.entry(model.to_owned()).or_default();
+                    let bound = number(&at, theirs).map(|number| tighten(fields, ours, number));
+                    self.note(&at, bound.map(|()| (Grade::Exact, "")), (theirs, &source.became), findings);
+                }
+            }
+        }
+        let Some(at) = source.get("model_max_budget") else { return };
+        if !at.is_map() {
+            self.stop(Bound::unreadable("model_max_budget"));
+        }
+        for (model, at) in at.entries() {
+            let usd = at.get("budget_limit").or_else(|| at.get("max_budget"));
+            let period = at.get("time_period").or_else(|| at.get("budget_duration"));
+            let fields = self.models.entry(model.to_owned()).or_default();
+            let mut bound = Ok(());
+            if let Some(usd) = &usd {
+                bound = budget(usd, period.as_ref().and_then(At::text), "model_max_budget")
+                    .map(|(field, usd)| tighten(fields, field, usd));
+            }
+            for (theirs, ours) in [("rpm_limit", "requests_per_minute"), ("tpm_limit", "tokens_per_minute")] {
+                if let Some(at) = at.get(theirs) {
+                    bound = bound.and_then(|()| number(&at, theirs)).map(|number| tighten(fields, ours, number));
+                }
+            }
+            // A plain number was a budget for life.
+            if !at.is_map() {
+                bound = Err(Bound::new(Loosen::Budgets, "`model_max_budget` has a budget without a time"));
+            }
+            let told = bound.map(|()| {
+                (Grade::Approximate, "budgets count by the day or the calendar month in UTC, and begin at zero")
+            });
+            self.note(&at, told, ("model_max_budget", &source.became), findings);
+        }
+    }
+
+    /// Reports what became of a bound, and keeps what cannot be carried.
+    fn note(
+        &mut self,
+        at: &At<'_>,
+        bound: Result<(Grade, &str), Bound>,
+        (field, became): (&str, &str),
+        findings: &mut Vec<Finding>,
+    ) {
+        match bound {
+            Ok((grade, what)) => findings.push(at.finding(grade, became, what)),
+            Err(bound) => {
+                findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+                self.stop(bound);
+            }
+        }
+        debug_assert!(!field.is_empty(), "a field has a name");
+    }
+
+    pub(super) fn stop(&mut self, bound: Bound) {
+        if !self.bounds.contains(&bound) {
+            self.bounds.push(bound);
+        }
+    }
+
+    pub(super) fn has_money(&self) -> bool {
+        MONEY.iter().any(|field| self.fields.contains_key(field))
+    }
+
+    /// Returns the models whose own limits count money.
+    pub(super) fn money_models(&self) -> impl Iterator<Item = &str> {
+        let has = |fields: &BTreeMap<&'static str, u64>| MONEY.iter().any(|field| fields.contains_key(field));
+        self.models.iter().filter(move |(_, fields)| has(fields)).map(|(model, _)| &**model)
+    }
+
+    /// Takes all limits in money away.
+    pub(super) fn drop_money(&mut self) {
+        for fields in std::iter::once(&mut self.fields).chain(self.models.values_mut()) {
+            fields.retain(|field, _| !MONEY.contains(field));
+        }
+    }
+
+    /// Writes `limits`, if there are any.
+    pub(super) fn out(&self) -> Option<New> {
+        written(&self.fields)
+    }
+
+    /// Writes `model_limits`, if there are any.
+    pub(super) fn models_out(&self) -> Option<New> {
+        let all: Vec<_> =
+            self.models.iter().filter_map(|(model, fields)| Some((model.clone(), written(fields)?))).collect();
+        (!all.is_empty()).then_some(New::Map(all))
+    }
+}
+
+fn written(fields: &BTreeMap<&'static str, u64>) -> Option<New> {
+    let one = |(field, number): (&&'static str, &u64)| {
+        let text = if MONEY.contains(field) { usd(*number) } else { number.to_string() };
+        ((*field).to_owned(), New::Number(text))
+    };
+    (!fields.is_empty()).then(|| New::Map(fields.iter().map(one).collect()))
+}
+
+/// Writes millionths of a US dollar.
+fn usd(millionths: u64) -> String {
+    let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
+    if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:06}").trim_end_matches('0').to_owned() }
+}
+
+/// Sets a limit; of two, the tighter one counts.
+fn tighten(fields: &mut BTreeMap<&'static str, u64>, field: &'static str, number: u64) {
+    fields.entry(field).and_modify(|limit| *limit = number.min(*limit)).or_insert(number);
+}
+
+/// Reads a whole number from 1. Less than 1 forbids everything, which no name loosens.
+fn number(at: &At<'_>, field: &str) -> Result<u64, Bound> {
+    const LARGEST: u64 = 1 << 53;
+    match at.amount().and_then(Amount::whole) {
+        Some(0) => Err(Bound { loosen: None, why: format!("`{field}` is 0, which forbids every request") }),
+        Some(number) => Ok(number.min(LARGEST)),
+        None => Err(Bound::unreadable(field)),
+    }
+}
+
+/// Reads a budget, in millionths of a US dollar, rounded down.
+fn budget(at: &At<'_>, period: Option<&str>, field: &str) -> Result<(&'static str, u64), Bound> {
+    let (units, exact) = at.amount().and_then(|amount| amount.units(6)).ok_or_else(|| Bound::unreadable(field))?;
+    let units = if exact { units } else { units - 1 };
+    if units == 0 {
+        return Err(Bound { loosen: None, why: format!("`{field}` is 0, which forbids every request") });
+    }
+    match period.map(str::trim) {
+        Some("1d" | "24h" | "1440m" | "86400s" | "daily") => Ok(("usd_per_day", units)),
+        Some("30d" | "1mo" | "monthly") => Ok(("usd_per_month", units)),
+        Some(_) => Err(Bound::new(Loosen::Budgets, format!("`{field}` is for another time than a day or a month"))),
+        None => Err(Bound::new(
+            Loosen::Budgets,
+            format!("`{field}` is for life: there are budgets of a day and of a month only"),
+        )),
+    }
+}

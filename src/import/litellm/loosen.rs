@@ -1,0 +1,121 @@
+//! The bounds of keys that cannot be carried, by the names under which the operator may drop them.
+
+/// A kind of bound that can be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loosen {
+    /// A budget without a period, or with another period than a day or a month.
+    Budgets,
+    /// A budget of models that have no price.
+    Prices,
+    /// The budget of the whole proxy.
+    ProxyBudget,
+    /// What the key's user may use, which is not in the files or cannot be carried.
+    Users,
+    /// What the key's team may use, which is not in the files.
+    Teams,
+    /// What a member of the team may use.
+    TeamMembers,
+    /// What the key's organization may use.
+    Organizations,
+    /// What the key's project may use.
+    Projects,
+    /// What the key's agent may use.
+    Agents,
+    /// The paths that the key may call.
+    Routes,
+    /// Checks of what texts say.
+    Guardrails,
+    /// Tags, which have budgets and choose targets.
+    Tags,
+    /// Fields that each request must have.
+    RequiredFields,
+    /// Fields of the key that Portcullis does not know.
+    UnknownFields,
+}
+
+impl Loosen {
+    /// All kinds.
+    pub const ALL: [Self; 14] = [
+        Self::Budgets,
+        Self::Prices,
+        Self::ProxyBudget,
+        Self::Users,
+        Self::Teams,
+        Self::TeamMembers,
+        Self::Organizations,
+        Self::Projects,
+        Self::Agents,
+        Self::Routes,
+        Self::Guardrails,
+        Self::Tags,
+        Self::RequiredFields,
+        Self::UnknownFields,
+    ];
+
+    /// Returns the name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Budgets => "budgets",
+            Self::Prices => "prices",
+            Self::ProxyBudget => "proxy-budget",
+            Self::Users => "users",
+            Self::Teams => "teams",
+            Self::TeamMembers => "team-members",
+            Self::Organizations => "organizations",
+            Self::Projects => "projects",
+            Self::Agents => "agents",
+            Self::Routes => "routes",
+            Self::Guardrails => "guardrails",
+            Self::Tags => "tags",
+            Self::RequiredFields => "required-fields",
+            Self::UnknownFields => "unknown-fields",
+        }
+    }
+
+    /// Returns what is dropped.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Budgets => "budgets for life, or for another time than a day or a month",
+            Self::Prices => "budgets of keys that may use a model without a known price",
+            Self::ProxyBudget => "the budget of the whole proxy (`litellm_settings.max_budget`)",
+            Self::Users => {
+                "what a user may use, for keys without a team, if /user/list was not saved or cannot be carried"
+            }
+            Self::Teams => "what a team may use, if /team/list was not saved",
+            Self::TeamMembers => "what each member of a team may use",
+            Self::Organizations => "what an organization may use",
+            Self::Projects => "what a project may use",
+            Self::Agents => "what an agent may use",
+            Self::Routes => "`allowed_routes`",
+            Self::Guardrails => "guardrails and policies",
+            Self::Tags => "tags, which can have budgets and choose deployments",
+            Self::RequiredFields => "`enforced_params`",
+            Self::UnknownFields => "fields of keys, teams and users that Portcullis does not know",
+        }
+    }
+
+    /// Finds a kind by its name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|loosen| loosen.name() == name)
+    }
+}
+
+/// A bound that cannot be carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bound {
+    /// What drops it; `None` if nothing does.
+    pub(super) loosen: Option<Loosen>,
+    /// The reason.
+    pub(super) why: String,
+}
+
+impl Bound {
+    pub(super) fn new(loosen: Loosen, why: impl Into<String>) -> Self {
+        Self { loosen: Some(loosen), why: why.into() }
+    }
+
+    /// Makes a bound that cannot be read, so that nothing can say what it means.
+    pub(super) fn unreadable(field: &str) -> Self {
+        Self { loosen: None, why: format!("`{field}` cannot be read") }
+    }
+}

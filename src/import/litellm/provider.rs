@@ -1,0 +1,170 @@
+//! LiteLLM's providers, by the prefix of `litellm_params.model`, and what stands for them here.
+
+/// What stands for a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ours {
+    /// A preset, with its own address.
+    Preset(&'static str),
+    /// A dialect, with its own address or what makes one.
+    Dialect(&'static str),
+    /// A server that speaks OpenAI's format, at an address that must be written; with these quirks.
+    Server(Option<&'static str>),
+}
+
+/// A provider of LiteLLM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProviderRow {
+    pub(super) name: &'static str,
+    pub(super) ours: Ours,
+    /// The environment variables in which LiteLLM looks for the key if none is written.
+    pub(super) keys: &'static [&'static str],
+    /// The environment variables in which LiteLLM looks for the address if none is written.
+    pub(super) bases: &'static [&'static str],
+}
+
+const fn row(
+    name: &'static str,
+    ours: Ours,
+    keys: &'static [&'static str],
+    bases: &'static [&'static str],
+) -> ProviderRow {
+    ProviderRow { name, ours, keys, bases }
+}
+
+use Ours::{Dialect, Preset, Server};
+
+const GOOGLE: &[&str] = &["GOOGLE_API_KEY", "GEMINI_API_KEY"];
+const COHERE: &[&str] = &["COHERE_API_KEY", "CO_API_KEY"];
+
+/// The providers that have a counterpart here.
+pub(super) const ALL: &[ProviderRow] = &[
+    row("openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+    row("text-completion-openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+    row("azure", Dialect("azure"), &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"], &["AZURE_API_BASE"]),
+    row("anthropic", Dialect("anthropic"), &["ANTHROPIC_API_KEY"], &["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"]),
+    row("bedrock", Dialect("bedrock"), &[], &[]),
+    row("bedrock_converse", Dialect("bedrock"), &[], &[]),
+    row("gemini", Dialect("gemini"), GOOGLE, &["GEMINI_API_BASE"]),
+    row("vertex_ai", Dialect("vertex"), &[], &[]),
+    row("vertex_ai_beta", Dialect("vertex"), &[], &[]),
+    row("cohere", Dialect("cohere"), COHERE, &[]),
+    row("cohere_chat", Dialect("cohere"), COHERE, &[]),
+    row("ollama", Dialect("ollama"), &[], &["OLLAMA_API_BASE"]),
+    row("ollama_chat", Dialect("ollama"), &[], &["OLLAMA_API_BASE"]),
+    row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
+    row("mistral", Preset("mistral"), &["MISTRAL_API_KEY"], &["MISTRAL_API_BASE"]),
+    row("xai", Preset("xai"), &["XAI_API_KEY"], &["XAI_API_BASE"]),
+    row("deepseek", Preset("deepseek"), &["DEEPSEEK_API_KEY"], &["DEEPSEEK_API_BASE"]),
+    row("openrouter", Preset("openrouter"), &["OPENROUTER_API_KEY", "OR_API_KEY"], &["OPENROUTER_API_BASE"]),
+    row("perplexity", Preset("perplexity"), &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"], &["PERPLEXITY_API_BASE"]),
+    row("together_ai", Preset("together"), &["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"], &[]),
+    row("fireworks_ai", Preset("fireworks"), &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"], &["FIREWORKS_API_BASE"]),
+    row("cerebras", Preset("cerebras"), &["CEREBRAS_API_KEY"], &["CEREBRAS_API_BASE"]),
+    row("hosted_vllm", Server(Some("vllm")), &[], &["HOSTED_VLLM_API_BASE"]),
+    row("lm_studio", Server(None), &[], &["LM_STUDIO_API_BASE"]),
+    row("llamafile", Server(Some("llama_cpp")), &[], &["LLAMAFILE_API_BASE"]),
+    row("openai_like", Server(None), &[], &["OPENAI_LIKE_API_BASE"]),
+    row("custom_openai", Server(None), &[], &[]),
+    row("litellm_proxy", Server(None), &["LITELLM_PROXY_API_KEY"], &["LITELLM_PROXY_API_BASE"]),
+];
+
+pub(super) fn find(name: &str) -> Option<&'static ProviderRow> {
+    ALL.iter().find(|row| row.name == name)
+}
+
+/// What `litellm_params.model` names.
+pub(super) enum ProviderOf<'m> {
+    /// A provider with a counterpart, and its own name for the model. `guessed` says that the
+    /// provider follows from the model's name only.
+    Known { row: &'static ProviderRow, model: &'m str, guessed: bool },
+    /// Nothing that has a counterpart here, with the reason.
+    Other(&'static str),
+}
+
+/// Finds the provider of a model as LiteLLM does: the text before the first slash, else the name of
+/// a well-known model. `custom` is `custom_llm_provider`.
+pub(super) fn of_model<'m>(model: &'m str, custom: Option<&str>) -> ProviderOf<'m> {
+    const NOT_HERE: &str = "Portcullis has no dialect for this provider: the entry is left out";
+    if let Some(custom) = custom {
+        let Some(row) = find(custom) else { return ProviderOf::Other(NOT_HERE) };
+        let model = model.strip_prefix(custom).and_then(|rest| rest.strip_prefix('/')).unwrap_or(model);
+        return named(row, model, false);
+    }
+    match model.split_once('/') {
+        Some((prefix, rest)) => match find(prefix) {
+            Some(row) => named(row, rest, false),
+            None => ProviderOf::Other(NOT_HERE),
+        },
+        None => match find(by_name(model)) {
+            Some(row) => named(row, model, true),
+            None => ProviderOf::Other(NOT_HERE),
+        },
+    }
+}
+
+fn named<'m>(row: &'static ProviderRow, model: &'m str, guessed: bool) -> ProviderOf<'m> {
+    const ROUTE: &str = "this way of Bedrock has no counterpart: Portcullis uses Converse, and Claude's own format. The entry is left out";
+    const GARDEN: &str = "Portcullis speaks to Gemini and Claude on Vertex AI only: the entry is left out";
+    let model = match row.ours {
+        Dialect("bedrock") => {
+            let plain = ["converse/", "invoke/"].iter().find_map(|way| model.strip_prefix(way)).unwrap_or(model);
+            if plain.contains('/') && !plain.starts_with("arn:") {
+                return ProviderOf::Other(ROUTE);
+            }
+            plain
+        }
+        Dialect("vertex") => {
+            let plain = model.strip_prefix("gemini/").unwrap_or(model);
+            if !plain.starts_with("gemini")
+                && !plain.starts_with("claude")
+                && !plain.contains("embedding")
+                && plain != "*"
+            {
+                return ProviderOf::Other(GARDEN);
+            }
+            plain
+        }
+        Preset(_) | Dialect(_) | Server(_) => model,
+    };
+    if model.is_empty() {
+        return ProviderOf::Other("names no model: the entry is left out");
+    }
+    ProviderOf::Known { row, model, guessed }
+}
+
+/// Returns the provider of a well-known model without a prefix. LiteLLM has a list of names; this
+/// knows their beginnings. LiteLLM refuses all other names.
+fn by_name(model: &str) -> &'static str {
+    let begins = |with: &[&str]| with.iter().any(|with| model.starts_with(with));
+    if begins(&["claude"]) {
+        "anthropic"
+    } else if begins(&["gemini"]) {
+        "vertex_ai"
+    } else if begins(&["command", "embed-", "rerank-"]) {
+        "cohere"
+    } else if begins(&["anthropic.", "amazon.", "meta.", "mistral.", "cohere.", "us.", "eu.", "apac.", "global."]) {
+        "bedrock"
+    } else if begins(&[
+        "gpt",
+        "o1",
+        "o3",
+        "o4",
+        "chatgpt",
+        "ft:",
+        "text-",
+        "dall-e",
+        "whisper",
+        "tts",
+        "omni-",
+        "codex",
+        "davinci",
+        "babbage",
+        "computer-use",
+        "sora",
+    ]) || model == "*"
+    {
+        "openai"
+    } else {
+        ""
+    }
+}

@@ -1,0 +1,252 @@
+//! The settings of LiteLLM's process: what there is of them here.
+
+use std::collections::BTreeMap;
+
+use super::loosen::{Bound, Loosen};
+use super::models::Made;
+use super::node::At;
+use super::params::{World, variable_of};
+use super::routing::Rules;
+use crate::conf::yaml::edit::New;
+use crate::import::notes::{Finding, Grade};
+
+/// What the settings say beside the models.
+#[derive(Default)]
+pub(super) struct Common {
+    pub(super) rules: Rules,
+    /// What bounds every key.
+    pub(super) bounds: Vec<Bound>,
+    /// `allowed_ips`, for every key.
+    pub(super) addresses: Vec<String>,
+    /// `store.redis` of server.yaml.
+    pub(super) redis: Option<New>,
+}
+
+/// The sections that hold settings, each under its name.
+pub(super) type Sections<'a> = BTreeMap<&'a str, At<'a>>;
+
+/// Reads all settings.
+pub(super) fn read(
+    sections: &Sections<'_>,
+    world: &World<'_>,
+    made: &mut Made<'_>,
+    findings: &mut Vec<Finding>,
+) -> Common {
+    let mut common = Common::default();
+    for section in ["litellm_settings", "router_settings", "general_settings"] {
+        let Some(at) = sections.get(section) else { continue };
+        if !at.is_map() {
+            findings.push(at.finding(Grade::Manual, "", "must be a map: its settings are left out"));
+        }
+        let mut redis = BTreeMap::new();
+        for (key, value) in at.entries() {
+            match key {
+                "redis_url" | "redis_host" | "redis_port" | "redis_password" if section == "router_settings" => {
+                    redis.insert(key, value);
+                }
+                _ => setting(section, key, &value, (made, &mut common), findings),
+            }
+        }
+        store(&redis, world, &mut common, findings);
+    }
+    common
+}
+
+/// Takes one setting.
+fn setting(
+    section: &str,
+    key: &str,
+    at: &At<'_>,
+    (made, common): (&mut Made<'_>, &mut Common),
+    findings: &mut Vec<Finding>,
+) {
+    let rules = &mut common.rules;
+    match key {
+        "fallbacks" => rules.fallbacks.read(at, made, findings),
+        "default_fallbacks" => rules.fallbacks.read_default(at, made, findings),
+        "context_window_fallbacks" => rules.context.read(at, made, findings),
+        "content_policy_fallbacks" => rules.refusal.read(at, made, findings),
+        "drop_params" => {
+            let (grade, what) = match at.flag() {
+                Some(drop) => {
+                    rules.on_loss = (!drop).then_some("refuse");
+                    (Grade::Exact, "")
+                }
+                None => (Grade::Manual, "must be true or false: write `on_loss` by hand"),
+            };
+            findings.push(at.finding(grade, "", what));
+        }
+        "routing_strategy" => {
+            let (grade, ours) = match at.text().unwrap_or_default() {
+                "simple-shuffle" => (Grade::Exact, "weighted"),
+                "least-busy" => (Grade::Exact, "least_busy"),
+                "latency-based-routing" => (Grade::Exact, "fastest"),
+                _ => (Grade::Approximate, "weighted"),
+            };
+            rules.strategy = Some(ours);
+            findings.push(at.finding(grade, "", format!("is `strategy: {ours}` of each model with several targets")));
+        }
+        "model_group_alias" => aliases(at, made, findings),
+        "allowed_ips" => {
+            let all: Vec<String> = at.items().iter().filter_map(At::text).map(str::to_owned).collect();
+            let is_right = !all.is_empty() && all.iter().all(|ip| ip.parse::<std::net::IpAddr>().is_ok());
+            if is_right {
+                findings.push(at.finding(Grade::Exact, "", "is `allow_ips` of each key that is imported"));
+                common.addresses = all;
+            } else {
+                common.bounds.push(Bound { loosen: None, why: "`allowed_ips` of the file cannot be read".to_owned() });
+                findings.push(at.finding(Grade::Manual, "", "must be a list of addresses: keys stay switched off"));
+            }
+        }
+        "guardrails" => {
+            let why = "guardrails of the file check requests".to_owned();
+            common.bounds.push(Bound { loosen: Some(Loosen::Guardrails), why });
+            findings.push(at.finding(Grade::Unsupported, "", self::section("guardrails")));
+        }
+        "max_budget" if section == "litellm_settings" => {
+            let why = "the whole proxy has a budget, which Portcullis has not".to_owned();
+            common.bounds.push(Bound { loosen: Some(Loosen::ProxyBudget), why });
+            findings.push(at.finding(
+                Grade::Unsupported,
+                "",
+                "a budget of all callers together has no counterpart: write limits at callers",
+            ));
+        }
+        "request_timeout" | "timeout" | "stream_timeout" => {
+            findings.push(at.finding(Grade::Approximate, "", "is written at each account that has no time of its own"));
+        }
+        _ => {
+            let (grade, what) = told(key);
+            findings.push(at.finding(grade, "", what));
+        }
+    }
+}
+
+/// Says what to do about a setting that is not carried.
+fn told(key: &str) -> (Grade, &'static str) {
+    use Grade::{Approximate, Manual, Unsupported};
+    match key {
+        "num_retries"
+        | "max_retries"
+        | "allowed_fails"
+        | "cooldown_time"
+        | "retry_policy"
+        | "allowed_fails_policy"
+        | "model_group_retry_policy"
+        | "disable_cooldowns"
+        | "max_fallbacks"
+        | "retry_after" => (
+            Approximate,
+            "Portcullis has breakers and rests of its own; `attempts` in server.yaml says how many targets one request tries",
+        ),
+        "master_key" => {
+            (Manual, "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files")
+        }
+        "database_url" | "store_model_in_db" | "database_connection_pool_limit" => (
+            Manual,
+            "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models to the file first",
+        ),
+        "custom_auth" | "enable_jwt_auth" | "litellm_jwtauth" | "enable_oauth2_auth" | "custom_sso" => {
+            (Unsupported, "callers have keys here: other ways to sign in have no counterpart")
+        }
+        "cache" | "cache_params" | "enable_caching" | "redis_semantic_cache" => {
+            (Unsupported, "answers are not cached here")
+        }
+        "callbacks" | "success_callback" | "failure_callback" | "service_callback" | "audit_log_callbacks" | "otel" => {
+            (Unsupported, "the access log, the metrics, the ledger and traces tell what happens here")
+        }
+        "set_verbose" | "json_logs" | "debug" | "log_raw_request_response" => {
+            (Unsupported, "write `log` in server.yaml if you need it")
+        }
+        "max_parallel_requests" | "global_max_parallel_requests" => {
+            (Manual, "write `concurrency` at accounts or callers: there is no cap for all together")
+        }
+        "enable_pre_call_checks" => {
+            (Unsupported, "a request that is too long goes to `fallbacks_on.context` after the provider has refused it")
+        }
+        "enable_tag_filtering" => (Unsupported, "Portcullis does not choose targets by tags"),
+        "coordination_redis" | "use_redis_transaction_buffer" => {
+            (Manual, "several gateways share limits through `store` in server.yaml")
+        }
+        "pass_through_endpoints" => (Unsupported, "requests to other paths are not passed through"),
+        "public_routes" | "admin_only_routes" | "allowed_routes" => {
+            (Unsupported, "every path of the API needs a key here")
+        }
+        _ => (Unsupported, "has no counterpart, and is left out"),
+    }
+}
+
+/// Says what to do about a section that is not read.
+pub(super) fn section(name: &str) -> &'static str {
+    match name {
+        "guardrails" | "policies" | "policy_attachments" => "Portcullis does not check what texts say",
+        "mcp_servers" | "search_tools" | "sandbox_tools" | "vector_store_registry" => {
+            "Portcullis runs no tools and no stores of documents"
+        }
+        "files_settings" | "finetune_settings" | "batch_settings" => {
+            "Portcullis has no endpoints for files, batches and fine-tuning"
+        }
+        "callback_settings" => "the access log, the metrics, the ledger and traces tell what happens here",
+        _ => "has no counterpart, and is left out",
+    }
+}
+
+/// Reads `model_group_alias`.
+fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
+    for (alias, value) in at.entries() {
+        let hidden = value.get("hidden").is_some_and(|hidden| hidden.flag() == Some(true));
+        let model_at = value.get("model").unwrap_or_else(|| value.clone());
+        let model = model_at.text().unwrap_or_default();
+        let is_taken =
+            made.has(alias) || made.groups.iter().any(|group| group.aliases.iter().any(|other| other == alias));
+        let is_name =
+            crate::catalog::name::of_model(alias).is_ok() && crate::base::problem::unless_secret(alias) == alias;
+        let (grade, became, what) = match made.find(model) {
+            None => (Grade::Manual, String::new(), "there is no such model here: the alias is left out"),
+            Some(_) if is_taken => (
+                Grade::Manual,
+                String::new(),
+                "is the name of a model too, and LiteLLM takes the alias: choose one by hand",
+            ),
+            Some(_) if !is_name => (Grade::Manual, String::new(), "cannot be an id here: the alias is left out"),
+            Some(group) if group.name.contains('*') => {
+                (Grade::Manual, String::new(), "a pattern has no aliases: the alias is left out")
+            }
+            Some(group) => {
+                group.aliases.push(alias.to_owned());
+                let became = format!("models.{}", group.name);
+                if hidden {
+                    (Grade::Manual, became, "is hidden in LiteLLM's list of models; here it is listed")
+                } else {
+                    (Grade::Exact, became, "")
+                }
+            }
+        };
+        findings.push(value.finding(grade, &became, what));
+    }
+}
+
+/// Reads the router's Redis.
+fn store(redis: &BTreeMap<&str, At<'_>>, world: &World<'_>, common: &mut Common, findings: &mut Vec<Finding>) {
+    const FILE: &str = "write the URL with its password into the file secrets/redis-url: redis://:PASSWORD@HOST:PORT/0";
+    let became = "server.yaml store";
+    let at_file = || New::map([("file", New::text("secrets/redis-url"))]);
+    let url = redis.get("redis_url");
+    let password = redis.get("redis_password").filter(|at| !at.is_empty());
+    let host = redis.get("redis_host").and_then(|at| world.word(at).ok());
+    let port = redis.get("redis_port").and_then(|at| world.word(at).ok()).filter(|port| port.parse::<u16>().is_ok());
+    let (value, grade, what) = match (url.and_then(At::text), password, host) {
+        _ if redis.is_empty() => return,
+        (Some(url), ..) => match variable_of(url) {
+            Some(name) => (New::map([("env", New::text(name))]), Grade::Exact, ""),
+            None => (at_file(), Grade::Manual, FILE),
+        },
+        (None, None, Some(host)) => {
+            let port = port.unwrap_or_else(|| "6379".to_owned());
+            (New::text(format!("redis://{host}:{port}/0")), Grade::Exact, "")
+        }
+        (None, Some(_), _) | (None, None, None) => (at_file(), Grade::Manual, FILE),
+    };
+    findings.extend(redis.values().map(|at| at.finding(grade, became, what)));
+    common.redis = Some(value);
+}

@@ -1,0 +1,111 @@
+//! How a limit stands, for the caller that it limits.
+
+use super::{Bound, Counts, Kind, Level};
+use crate::base::calendar::{DAY, Month, day_of, start_of, time};
+use crate::conf::price::Usd;
+use serde_json::{Map, Value, json};
+
+/// The time after which a second leaves the last minute.
+const MINUTE: u64 = 60_000;
+
+/// Returns each limit of a scope with what is used of it, what is left, and when all of it is free
+/// again. Limits on money are among them only if `shows_money`. Returns `None` if none is left.
+pub fn standing(bound: &Bound<'_>, counts: &Counts, now_ms: u64, shows_money: bool) -> Option<Value> {
+    let each = bound.used(counts).filter(|(kind, ..)| shows_money || !kind.is_money());
+    let each = each.map(|(kind, used, limit)| (kind.name().to_owned(), one(kind, (used, limit), counts, now_ms)));
+    let limits: Map<String, Value> = each.collect();
+    let model = match (bound.scope.level, bound.scope.name.split_once(' ')) {
+        (Level::KeyModel, Some((_, model))) => Some(model),
+        (Level::Caller | Level::Key | Level::KeyModel, _) => None,
+    };
+    let unpriced = Some(bound.scope.unpriced(now_ms)).filter(|n| *n > 0 && shows_money && bound.limits.limits_money());
+    let mut told =
+        Map::from_iter([("level".to_owned(), bound.scope.level.name().into()), ("model".to_owned(), model.into())]);
+    told.extend(unpriced.map(|requests| ("unpriced_requests".to_owned(), requests.into())));
+    (!limits.is_empty()).then(|| {
+        told.insert("limits".to_owned(), limits.into());
+        told.into()
+    })
+}
+
+fn one(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> Value {
+    let amount = |number: u64| if kind.is_money() { json!(Usd(number).to_string()) } else { json!(number) };
+    // The newest second that counts is the last one to leave.
+    let last = |has: fn(&(u64, u64, u64)) -> bool| {
+        let newest = counts.minute.iter().filter(|second| has(second)).map(|(second, ..)| *second).max();
+        newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
+    };
+    let resets = match kind {
+        Kind::RequestsPerMinute => last(|(_, requests, _)| *requests > 0),
+        Kind::TokensPerMinute => last(|(.., tokens)| *tokens > 0),
+        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => Some(start_of(day_of(now_ms) + 1)),
+        Kind::UsdPerMonth => Some(start_of(Month::of(now_ms / DAY).next)),
+        Kind::Concurrency => None,
+    };
+    json!({
+        "limit": amount(limit),
+        "used": amount(used),
+        "left": amount(limit.saturating_sub(used)),
+        "resets_at": resets.filter(|_| used > 0).map(time),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{Ask, Limits, Scope, admit};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    const NOW: u64 = 1_793_620_800_000; // 2026-11-02T12:00:00Z
+
+    fn limits() -> Limits {
+        Limits {
+            requests_per_minute: Some(3),
+            tokens_per_day: Some(100),
+            concurrency: Some(2),
+            usd_per_month: Some(Usd(5_000_000_000)),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn a_limit_stands_as_it_was_used() {
+        let (limits, scope) = (limits(), Arc::new(Scope::new(Level::KeyModel, "acme/prod gpt-4o".into())));
+        let bound = Bound { limits: &limits, scope: &scope };
+        let told = standing(&bound, &scope.own(NOW), NOW, true).unwrap();
+        assert_eq!((&told["level"], &told["model"]), (&json!("key_model"), &json!("gpt-4o")));
+        assert_eq!(told["limits"]["requests_per_minute"], json!({"limit": 3, "used": 0, "left": 3, "resets_at": null}));
+        let held = admit(&[bound].into_iter().collect(), Ask::of(40, Usd(1_500_000_000)), NOW, 1).unwrap();
+        let told = standing(&bound, &scope.own(NOW + 1_500), NOW + 1_500, true).unwrap();
+        assert_eq!(
+            told["limits"],
+            json!({
+                "requests_per_minute": {"limit": 3, "used": 1, "left": 2, "resets_at": "2026-11-02T12:01:00.000Z"},
+                "tokens_per_day": {"limit": 100, "used": 40, "left": 60, "resets_at": "2026-11-03T00:00:00.000Z"},
+                "concurrency": {"limit": 2, "used": 1, "left": 1, "resets_at": null},
+                "usd_per_month": {"limit": "5", "used": "1.5", "left": "3.5", "resets_at": "2026-12-01T00:00:00.000Z"},
+            })
+        );
+        let told = standing(&bound, &scope.own(NOW), NOW, false).unwrap();
+        assert!(told["limits"].get("usd_per_month").is_none() && !told.to_string().contains("usd"), "{told}");
+        held.undo();
+        let only = Limits { usd_per_day: Some(Usd(1)), ..Limits::default() };
+        assert_eq!(standing(&Bound { limits: &only, scope: &scope }, &scope.own(NOW), NOW, false), None);
+    }
+
+    proptest! {
+        #[test]
+        fn when_a_minute_is_over_it_is_free(at in 0_u64..120_000) {
+            let (limits, scope) = (limits(), Arc::new(Scope::new(Level::Key, "a/b".into())));
+            let bound = Bound { limits: &limits, scope: &scope };
+            drop(admit(&[bound].into_iter().collect(), Ask::of(1, Usd(0)), NOW + at, 1).unwrap());
+            let told = standing(&bound, &scope.own(NOW + at), NOW + at, true).unwrap();
+            let resets = told["limits"]["requests_per_minute"]["resets_at"].as_str().unwrap().to_owned();
+            let used = |now| bound.used(&scope.own(now)).find(|(kind, ..)| *kind == Kind::RequestsPerMinute).unwrap().1;
+            let end = (NOW + at) / 1_000 * 1_000 + 60_000;
+            prop_assert_eq!(resets, time(end));
+            prop_assert_eq!((used(end - 1), used(end)), (1, 0));
+        }
+    }
+}

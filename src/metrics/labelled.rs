@@ -1,0 +1,100 @@
+//! A [`Labelled`] has all series of one metric, by their labels. It differs from that of the client
+//! library in one thing: it can end single series, and not only all of them.
+
+use super::labels::HasNames;
+use crate::base::hash::Quick;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The series of one metric. A clone has the same ones.
+#[derive(Debug)]
+pub(crate) struct Labelled<L, M> {
+    series: Arc<RwLock<HashMap<L, M, Quick>>>,
+    make: fn() -> M,
+}
+
+impl<L, M> Clone for Labelled<L, M> {
+    fn clone(&self) -> Labelled<L, M> {
+        Labelled { series: self.series.clone(), make: self.make }
+    }
+}
+
+impl<L, M: Default> Default for Labelled<L, M> {
+    fn default() -> Labelled<L, M> {
+        Labelled::new(M::default)
+    }
+}
+
+impl<L, M> Labelled<L, M> {
+    /// Makes a family that makes each new series with `make`.
+    pub(crate) fn new(make: fn() -> M) -> Labelled<L, M> {
+        Labelled { series: Arc::default(), make }
+    }
+}
+
+impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
+    /// Uses the series with these labels; it is made if it is not there. It does not end meanwhile.
+    pub(crate) fn with<T>(&self, labels: &L, mut used: impl FnMut(&M) -> T) -> T {
+        if let Some(one) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(labels) {
+            return used(one);
+        }
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        used(series.entry(labels.clone()).or_insert_with(self.make))
+    }
+
+    /// Returns the series with these labels; it is made if it is not there.
+    pub(crate) fn get_or_create(&self, labels: &L) -> M
+    where
+        M: Clone,
+    {
+        self.with(labels, M::clone)
+    }
+
+    /// Ends all series.
+    pub(crate) fn clear(&self) {
+        self.series.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Ends each series with a name that `is_kept` does not know. It gets the label of each name
+    /// and the name.
+    pub(crate) fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool)
+    where
+        L: HasNames,
+    {
+        let has_ended = |labels: &L| {
+            labels.names().into_iter().any(|(label, name)| name.as_ref().is_some_and(|name| !is_kept(label, name)))
+        };
+        // They are looked for while exchanges go on counting.
+        let ended: Vec<L> = {
+            let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+            series.keys().filter(|labels| has_ended(labels)).cloned().collect()
+        };
+        if !ended.is_empty() {
+            let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+            ended.iter().for_each(|labels| drop(series.remove(labels)));
+        }
+    }
+}
+
+impl<L, M: TypedMetric> TypedMetric for Labelled<L, M> {
+    const TYPE: MetricType = M::TYPE;
+}
+
+impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric> EncodeMetric for Labelled<L, M> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        series.iter().try_for_each(|(labels, one)| one.encode(encoder.encode_family(labels)?))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
+
+    fn is_empty(&self) -> bool {
+        self.series.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}

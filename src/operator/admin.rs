@@ -1,0 +1,367 @@
+//! The admin listener shows operators `/metrics`, `/status`, `/usage` and `/limits`, and answers
+//! probes. It is a service of its own, on its own thread, so that it answers during a drain, up to
+//! the process's last moment. `access` says who may ask, and `routes` what is at a path.
+//! **Invariant:** `/livez` and `/readyz` are answered, no matter who asks, by which name, and how
+//! many others are connected.
+
+use crate::base::lock::Lock;
+use crate::desk::connection::Inside;
+use crate::desk::record::Books;
+use crate::exchange::backends::Backends;
+use crate::operator::live::LivePage;
+use crate::operator::watch::Watch;
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::stream::Stream;
+use pingora::server::{ListenFds, ShutdownWatch};
+use pingora::services::Service;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot::Receiver;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+mod access;
+mod answers;
+mod explain;
+mod host;
+mod places;
+mod readings;
+mod relay;
+mod routes;
+mod status;
+
+use access::Shown;
+use answers::{asset, limits, reset, usage};
+use host::HostNames;
+use places::{Connected, Places};
+pub use readings::metrics;
+use routes::Route;
+
+/// The most connections that are open at once. Most of them send nothing: see [`places`].
+const CONNECTIONS: usize = 512;
+/// The most requests, probes aside, that are answered at once: scrapers are few.
+const ASKING: usize = 64;
+/// The longest time for an answer: scrapers are quick.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time for the head of a request.
+const HEAD: Duration = Duration::from_secs(5);
+/// The most explanations that are made at once: each takes a core for some milliseconds.
+const EXPLAINING: usize = 2;
+/// The time for which the rest of a question that is too large is read, so that its sender sees the
+/// answer and not a reset.
+const DRAIN_UNREAD: Duration = Duration::from_secs(1);
+/// The time between two log lines about the same kind of refusal.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The time after which a wrong key is answered, and the most requests that wait for it at once.
+/// Further ones are answered sooner: they must not take the places of others.
+const SLOW: (Duration, usize) = (Duration::from_secs(1), 32);
+const PLAIN: &str = "text/plain";
+/// Headers on each answer, since a browser may show it.
+const GUARDS: [(&str, &str); 5] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'; require-trusted-types-for 'script'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+/// The service.
+pub struct Admin {
+    pages: Arc<Pages>,
+}
+
+/// The pages that all connections share.
+struct Pages {
+    books: Arc<Books>,
+    backends: Arc<Backends>,
+    watch: Arc<Watch>,
+    started: Instant,
+    live: LivePage,
+    names: HostNames,
+    asking: Semaphore,
+    /// The requests with a wrong key that wait for their answer.
+    slow: Semaphore,
+    /// The explanations that are made.
+    explaining: Arc<Semaphore>,
+    trying: Semaphore,
+    /// The callers' door, if it is in this process.
+    door: Option<Inside>,
+    /// The times of the last log lines about a refused name, and about a wrong key.
+    warned: [Lock<Option<Instant>>; 2],
+}
+
+/// A page: its status, content type and body.
+type Page = (u16, &'static str, String);
+
+/// A page, and what its head says besides.
+struct FullPage {
+    page: Page,
+    headers: Vec<(&'static str, String)>,
+}
+
+impl From<Page> for FullPage {
+    fn from(page: Page) -> FullPage {
+        FullPage { page, headers: Vec::new() }
+    }
+}
+
+impl Admin {
+    /// Returns the service. `started` is the time at which the process began to serve.
+    pub fn new(books: Arc<Books>, backends: Arc<Backends>, watch: Arc<Watch>, started: Instant) -> Admin {
+        // If a file cannot be read, its names are not known.
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        // The sandbox of a service manager may hide what is not a process.
+        let own = ["/proc/sys/kernel/hostname", "/etc/hostname"].map(read);
+        let own = own.iter().find(|name| !name.trim().is_empty()).map_or("", |name| name.trim());
+        let names = HostNames::new(own, &read("/etc/hosts"), &backends.server.admin.hosts);
+        let live = LivePage::new(books.clone(), backends.clone(), watch.clone(), started);
+        let pages = Pages {
+            books,
+            backends,
+            watch,
+            started,
+            live,
+            names,
+            asking: Semaphore::new(ASKING),
+            slow: Semaphore::new(SLOW.1),
+            explaining: Arc::new(Semaphore::new(EXPLAINING)),
+            trying: Semaphore::new(relay::MOST),
+            door: None,
+            warned: Default::default(),
+        };
+        Admin { pages: Arc::new(pages) }
+    }
+
+    /// Adds the callers' door, so that requests can be tried.
+    pub fn with_door(mut self, door: Inside) -> Admin {
+        // Nobody else has the pages before the service begins.
+        if let Some(pages) = Arc::get_mut(&mut self.pages) {
+            pages.door = Some(door);
+        }
+        self
+    }
+}
+
+#[async_trait]
+impl Service for Admin {
+    async fn start_service(&mut self, _: Option<ListenFds>, shutdown: ShutdownWatch, _: usize) {
+        let address = self.pages.backends.server.admin.address;
+        let listener = match TcpListener::bind(address).await {
+            Ok(listener) => listener,
+            Err(why) => return log::error!("the admin listener cannot bind {address}: {why}"),
+        };
+        let places = Places::new(CONNECTIONS);
+        // The connections' tasks belong to this service's runtime, which ends with the process.
+        loop {
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    // If all places are busy, the new connection is closed at once.
+                    let Some((place, leaving)) = places.take() else { continue };
+                    let (pages, shutdown) = (self.pages.clone(), shutdown.clone());
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "owned by this service's runtime, bounded in number and time"
+                    )]
+                    tokio::spawn(async move {
+                        // A scraper that is too slow is disconnected; there is nothing to tell it.
+                        drop(pages.serve(stream, (&place, leaving), from, &shutdown).await);
+                    });
+                }
+                Err(why) => {
+                    log::warn!("the admin listener cannot accept: {why}");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        "admin"
+    }
+
+    fn threads(&self) -> Option<usize> {
+        Some(1)
+    }
+}
+
+impl Pages {
+    /// Reads one request, and answers it.
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        (place, leaving): (&Connected, Receiver<()>),
+        from: SocketAddr,
+        shutdown: &ShutdownWatch,
+    ) -> pingora::Result<()> {
+        let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
+        let has_head = tokio::select! {
+            head = tokio::time::timeout(HEAD, session.read_request()) => matches!(head, Ok(Ok(true))),
+            _ = leaving => false,
+        };
+        if !has_head || !place.is_busy() {
+            return Ok(());
+        }
+        session.set_keepalive(None);
+        let header = session.req_header().clone();
+        let answer = match self.admit(&header).await {
+            // It lasts as long as its answer, which has deadlines of its own.
+            Ok((Route::Try, asking)) => {
+                drop(asking);
+                match self.relay(&mut session, from, shutdown).await? {
+                    Some(refusal) => Err(refusal),
+                    None => return session.finish().await.map(drop),
+                }
+            }
+            admitted => admitted,
+        };
+        let answered = async {
+            let answer = match answer {
+                Ok((route, _asking)) => self.page(route, &header, &mut session).await,
+                Err(refusal) => refusal,
+            };
+            write(session, answer).await
+        };
+        tokio::time::timeout(PATIENCE, answered).await.unwrap_or(Ok(()))
+    }
+
+    /// Returns what a request asks for, with a place for it, if it may ask. If not, returns the
+    /// refusal.
+    async fn admit<'p>(&self, header: &'p RequestHeader) -> Result<(Route<'p>, SemaphorePermit<'_>), FullPage> {
+        let refused = |status, what: &str| Err((status, PLAIN, what.to_owned()).into());
+        // A probe's answer has nothing worth protecting, so a probe needs no allowed name, no key
+        // and no place. It must be answered whoever else asks.
+        if let Some(healthy) = self.probe(header) {
+            return refused(if healthy { 200 } else { 503 }, "");
+        }
+        let admin = &self.backends.server.admin;
+        if let Some(host) = hosts(header).find(|host| !self.names.allow(host)) {
+            self.warn(0, || host::refusal(host, admin));
+            return refused(421, &host::refusal(host, admin));
+        }
+        let shown = access::shown(admin, &header.headers);
+        if shown != Shown::Right {
+            return Err(self.locked(shown).await);
+        }
+        let Ok(asking) = self.asking.try_acquire() else {
+            return refused(503, "too many requests to the admin listener at once: try again\n");
+        };
+        let Some(route) = Route::find(header.uri.path(), admin.page) else {
+            return refused(404, &routes::unknown(admin.page));
+        };
+        if !route.allow().split(", ").any(|method| header.method == method) {
+            let page = (405, PLAIN, format!("use {}\n", route.allow()));
+            return Err(FullPage { page, headers: vec![("allow", route.allow().to_owned())] });
+        }
+        if route.acts()
+            && let Some(refusal) = access::refuse(admin, &header.headers)
+        {
+            return Err(refusal.into());
+        }
+        Ok((route, asking))
+    }
+
+    /// Returns the answer of a route.
+    async fn page(&self, route: Route<'_>, header: &RequestHeader, session: &mut ServerSession) -> FullPage {
+        let query = header.uri.query().unwrap_or("");
+        match route {
+            Route::Usage => usage(&self.books.ledger, query).await,
+            Route::Limits => limits(&self.books.live, self.backends.store.as_ref(), query).await,
+            Route::Metrics => {
+                // The watch sets the gauges of problems.
+                self.watch.look();
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                (200, kind, metrics(&self.books, self.backends.store.as_ref()))
+            }
+            // Strings, numbers and lists of them always serialise.
+            Route::Status => {
+                let page = serde_json::to_string_pretty(&status::of(self)).unwrap_or_default();
+                (200, "application/json", page + "\n")
+            }
+            Route::Live(part) => self.live.page(part, query).await,
+            Route::Reset(account) => reset(&self.books.live, account),
+            Route::Explain => match relay::body(session, explain::LARGEST).await {
+                Ok(question) => self.explain(question).await,
+                Err(refusal) => refusal,
+            },
+            Route::Asset(kind, text) => return asset(kind, text, &header.headers),
+            // Its answer is relayed.
+            Route::Try => (404, PLAIN, String::new()),
+        }
+        .into()
+    }
+
+    /// Returns the answer to a request that does not show the key.
+    async fn locked(&self, shown: Shown) -> FullPage {
+        if shown == Shown::Wrong {
+            self.warn(1, || "a request to the admin listener had a wrong key".to_owned());
+            if let Ok(_slow) = self.slow.try_acquire() {
+                tokio::time::sleep(SLOW.0).await;
+            }
+        }
+        let what = "the admin listener wants its key: as `Authorization: Bearer KEY`, or as the password of Basic\n";
+        let ask = ("www-authenticate", "Basic realm=\"portcullis\", charset=\"UTF-8\"".to_owned());
+        FullPage { page: (401, PLAIN, what.to_owned()), headers: vec![ask] }
+    }
+
+    /// Returns whether the process is well, if the request is a probe. HAProxy asks `OPTIONS /` by
+    /// default.
+    fn probe(&self, header: &RequestHeader) -> Option<bool> {
+        let options = header.method == http::Method::OPTIONS;
+        let asks = options || header.method == http::Method::GET || header.method == http::Method::HEAD;
+        match header.uri.path() {
+            "/livez" if asks => Some(true),
+            "/readyz" if asks => Some(self.books.drain.ready()),
+            "/" | "*" if options => Some(self.books.drain.ready()),
+            _ => None,
+        }
+    }
+
+    /// Logs a refusal that the operator may have to do something about, unless it was just logged.
+    fn warn(&self, kind: usize, what: impl FnOnce() -> String) {
+        let Some(warned) = self.warned.get(kind) else { return };
+        let mut warned = warned.lock();
+        if warned.is_none_or(|at| at.elapsed() >= SILENCE) {
+            *warned = Some(Instant::now());
+            log::warn!("{}", what().trim_end());
+        }
+    }
+}
+
+/// Writes an answer, and ends the connection.
+async fn write(mut session: ServerSession, answer: FullPage) -> pingora::Result<()> {
+    let FullPage { page: (status, kind, body), headers } = answer;
+    let mut head = ResponseHeader::build(status, Some(4 + GUARDS.len()))?;
+    head.insert_header("content-type", kind)?;
+    if !matches!(status, 204 | 304) {
+        head.insert_header("content-length", body.len())?;
+    }
+    for (name, value) in GUARDS {
+        head.insert_header(name, value)?;
+    }
+    for (name, value) in headers {
+        head.insert_header(name, value)?;
+    }
+    let head_only = session.req_header().method == http::Method::HEAD;
+    session.write_response_header(Box::new(head)).await?;
+    if !head_only {
+        session.write_response_body(Bytes::from(body), true).await?;
+    }
+    // What is left of a request is read, so that its sender sees the answer and not a reset.
+    session.set_total_drain_timeout(Some(DRAIN_UNREAD));
+    session.finish().await.map(drop)
+}
+
+/// Returns all hosts that the request names. If the request's target also names a host, it is the
+/// same one, or Pingora closes the connection.
+fn hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
+    // A value that is not text is not a host.
+    header.headers.get_all(http::header::HOST).iter().map(|value| value.to_str().unwrap_or("?"))
+}

@@ -1,0 +1,215 @@
+//! Who may ask the admin listener, and for what.
+//!
+//! A key keeps strangers out. It is compared by its hash, so that the time of the comparison tells
+//! nothing. A right key is always answered at once, whatever others send: nobody is locked out by
+//! somebody else's wrong keys. Guessing is hopeless since a key has 32 characters or more.
+
+use super::Page;
+use crate::conf::config::Admin;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{self, HeaderMap, HeaderName};
+use sha2::{Digest as _, Sha256};
+
+/// The header that a page of another site cannot send without asking first.
+const OURS: &str = "x-portcullis-admin";
+/// The longest value of `Authorization` that is looked at.
+const LONGEST: usize = 1024;
+
+/// What a request shows of the admin key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The right key, or none where none is wanted.
+    Right,
+    /// No key.
+    None,
+    /// Another key.
+    Wrong,
+}
+
+/// Returns whether a request shows the key that the listener wants.
+pub(super) fn shown(admin: &Admin, headers: &HeaderMap) -> Shown {
+    let Some(key) = &admin.key else { return Shown::Right };
+    let mut sent = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (sent.next(), sent.next()) else {
+        return if headers.contains_key(header::AUTHORIZATION) { Shown::Wrong } else { Shown::None };
+    };
+    let is_right = secret(value.as_bytes()).is_some_and(|secret| is_same(&secret, key.expose().as_bytes()));
+    if is_right { Shown::Right } else { Shown::Wrong }
+}
+
+/// Returns the secret of `Bearer SECRET`, or the password of `Basic`.
+fn secret(value: &[u8]) -> Option<Vec<u8>> {
+    let at = value.iter().position(|byte| *byte == b' ').filter(|_| value.len() <= LONGEST)?;
+    let (scheme, rest) = value.split_at_checked(at)?;
+    let rest = rest.trim_ascii();
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some(rest.to_vec());
+    }
+    let pair = STANDARD.decode(rest).ok().filter(|_| scheme.eq_ignore_ascii_case(b"basic"))?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    pair.get(colon.saturating_add(1)..).map(<[u8]>::to_vec)
+}
+
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let pairs = Sha256::digest(one).into_iter().zip(Sha256::digest(other));
+    pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+/// Returns the refusal of a request that asks for more than to read, if it may not.
+pub(super) fn refuse(admin: &Admin, headers: &HeaderMap) -> Option<Page> {
+    if !admin.is_guarded() {
+        let what = format!(
+            "everybody who reaches {} may read here, so this is switched off. Write in server.yaml: `{}`\n",
+            admin.address,
+            line(admin, None, true)
+        );
+        return Some((403, super::PLAIN, what));
+    }
+    let what = "refused: it was sent by a web page of another site\n";
+    (!is_from_here(headers)).then(|| (403, super::PLAIN, what.to_owned()))
+}
+
+/// Returns whether a request comes from no web page, or from one of ours. A proxy in front of the
+/// listener may add TLS.
+fn is_from_here(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let Some(origin) = text(header::ORIGIN) else { return true };
+    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    let ours = text(header::HOST).filter(|host| !host.is_empty()).is_some_and(|host| authority == Some(host));
+    ours && headers.get(OURS).is_some_and(|value| value == "1")
+}
+
+/// Writes the section `admin` of server.yaml with the present address and names, and with one more
+/// name or with a key.
+pub(super) fn line(admin: &Admin, name: Option<&str>, with_key: bool) -> String {
+    let names: Vec<String> = admin.hosts.iter().map(String::as_str).chain(name).map(written).collect();
+    let hosts = if names.is_empty() { String::new() } else { format!(", hosts: [{}]", names.join(", ")) };
+    let key = if with_key { ", key: { file: /path/to/the/key }" } else { "" };
+    format!("admin: {{ address: \"{}\"{hosts}{key} }}", admin.address)
+}
+
+/// Writes a name as YAML reads a text. It is quoted if it could be a number or a word such as
+/// `true`: numbers have no letters but these.
+fn written(name: &str) -> String {
+    const OF_NUMBERS: &str = "abcdefox_.-";
+    let is_word = name.chars().any(|c| !c.is_ascii_digit() && !OF_NUMBERS.contains(c.to_ascii_lowercase()));
+    let is_plain = is_word && name.contains('.') && name.starts_with(|first: char| first.is_ascii_alphanumeric());
+    if is_plain { name.to_owned() } else { format!("\"{name}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::secret::Secret;
+    use proptest::prelude::*;
+
+    const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+    fn admin(address: &str, hosts: &[&str], key: Option<&str>) -> Admin {
+        Admin {
+            address: address.parse().unwrap(),
+            hosts: hosts.iter().map(ToString::to_string).collect(),
+            key: key.map(Secret::new),
+            page: true,
+        }
+    }
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[track_caller]
+    fn check(lines: &[&str], expected: Shown) {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(header::AUTHORIZATION, line.parse().unwrap());
+        }
+        assert_eq!(shown(&admin("127.0.0.1:1", &[], Some(KEY)), &headers), expected, "{lines:?}");
+    }
+
+    #[test]
+    fn the_key_is_a_bearer_or_a_password() {
+        let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
+        check(&[&format!("Bearer {KEY}")], Shown::Right);
+        check(&[&format!("bearer  {KEY} ")], Shown::Right);
+        for user in ["", "admin", "ü"] {
+            check(&[&basic(&format!("{user}:{KEY}"))], Shown::Right);
+        }
+        check(&[], Shown::None);
+        let (bearer, password) = (format!("Bearer {KEY}"), basic(&format!("a:{KEY}")));
+        check(&[&bearer, &password], Shown::Wrong);
+        for wrong in [
+            "Bearer",
+            "Bearer ",
+            KEY,
+            &format!("Digest {KEY}"),
+            &format!("Bearer {KEY}x"),
+            &format!("Bearer {}", &KEY[1..]),
+            &format!("Basic {KEY}"),
+            &basic(KEY),
+            &basic(&format!("{KEY}:")),
+            &basic(&format!(":{KEY}:")),
+            &format!("Bearer {}", "x".repeat(2_000)),
+        ] {
+            check(&[wrong], Shown::Wrong);
+        }
+        let open = admin("127.0.0.1:1", &[], None);
+        assert_eq!(shown(&open, &headers(&[("authorization", "Bearer x")])), Shown::Right);
+    }
+
+    proptest! {
+        #[test]
+        fn only_the_key_is_the_key(text in "[!-~]{0,40}") {
+            prop_assume!(text != KEY);
+            let sent = headers(&[("authorization", &format!("Bearer {text}"))]);
+            prop_assert_eq!(shown(&admin("127.0.0.1:1", &[], Some(KEY)), &sent), Shown::Wrong);
+        }
+
+        #[test]
+        fn a_printed_line_is_what_the_operator_has_and_one_more(
+            hosts in prop::collection::vec("[A-Za-z0-9._-]{1,12}", 0..4),
+            name in "[a-z0-9._-]{1,12}",
+        ) {
+            let has: Vec<&str> = hosts.iter().map(String::as_str).collect();
+            let text = line(&admin("[::1]:9090", &has, None), Some(&name), false);
+            let read = crate::conf::config::read("server.yaml", &text, &mut |_| Err(String::new())).unwrap().admin;
+            let wanted: Vec<String> = hosts.iter().cloned().chain([name]).collect();
+            prop_assert_eq!((read.address.to_string(), read.hosts), ("[::1]:9090".to_owned(), wanted));
+        }
+    }
+
+    #[test]
+    fn an_open_listener_changes_nothing_and_says_why() {
+        let (status, _, says) = refuse(&admin("0.0.0.0:9090", &["a.example"], None), &headers(&[])).unwrap();
+        let expected = "`admin: { address: \"0.0.0.0:9090\", hosts: [a.example], key: { file: /path/to/the/key } }`";
+        assert!(status == 403 && says.contains(expected), "{says}");
+        for admin in [
+            admin("0.0.0.0:9090", &[], Some(KEY)),
+            admin("127.0.0.1:9090", &[], None),
+            admin("[::1]:9090", &[], None),
+            admin("[::ffff:127.0.0.1]:9090", &[], None),
+        ] {
+            assert_eq!(refuse(&admin, &headers(&[])), None, "{}", admin.address);
+        }
+    }
+
+    #[test]
+    fn only_our_own_page_may_send() {
+        let admin = admin("127.0.0.1:9090", &[], None);
+        for (origin, ours, passes) in [
+            ("http://gw:9090", "1", true),
+            ("https://gw:9090", "1", true),
+            ("http://gw:9090", "0", false),
+            ("http://gw", "1", false),
+            ("http://evil.example", "1", false),
+            ("null", "1", false),
+            ("", "1", false),
+            ("ftp://gw:9090", "1", false),
+        ] {
+            let sent = headers(&[("host", "gw:9090"), ("origin", origin), (OURS, ours)]);
+            assert_eq!(refuse(&admin, &sent).is_none(), passes, "{origin} {ours}");
+        }
+        assert!(refuse(&admin, &headers(&[("host", "gw:9090"), ("origin", "http://gw:9090")])).is_some());
+    }
+}

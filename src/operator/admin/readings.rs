@@ -1,0 +1,134 @@
+//! A reading is a gauge of the running state. It is set anew for each request of `/metrics`.
+
+use crate::account::NamedTarget;
+use crate::account::health::Why;
+use crate::base::calendar;
+use crate::desk::record::Books;
+use crate::limits::{Kind, Level};
+use crate::live::place::Place;
+use crate::status::{AccountState, LedgerState, StoreState};
+use crate::store::Store;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// The most limits of callers that `/metrics` shows: the most used ones.
+const SHARES: usize = 1_000;
+
+/// Returns the text of `/metrics`.
+pub fn metrics(books: &Books, store: Option<&Store>) -> String {
+    read_accounts(books);
+    let (metrics, snapshot) = (&books.metrics, books.live.load());
+    metrics.models.waiting.clear();
+    for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
+        let waiting = i64::try_from(route.demand.waiting()).unwrap_or(i64::MAX);
+        metrics.models.waiting.get_or_create(&[("model", Some(model.label().clone()))]).inc_by(waiting);
+    }
+    metrics.catalog.old_hashes.clear();
+    for key in &snapshot.catalog.rotating {
+        let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
+        metrics.catalog.old_hashes.get_or_create(&[("key", Some(key.id.clone()))]).inc_by(uses);
+    }
+    read_limits(books);
+    let now = Instant::now();
+    let waits = books.live.reloads.waiting(now).map(|waiting| now.saturating_duration_since(waiting.since));
+    metrics.catalog.edit_waits.set(waits.unwrap_or_default().as_secs_f64());
+    metrics.process.lines_dropped.set(i64::try_from(books.access_log.dropped()).unwrap_or(i64::MAX));
+    if let Some(store) = store {
+        metrics.stores.up.get_or_create(&[]).set(i64::from(store.state() == StoreState::Up));
+    }
+    let ledger = books.ledger.status();
+    for (counter, count) in
+        [(&metrics.stores.ledger_rows, ledger.rows), (&metrics.stores.ledger_dropped, ledger.dropped)]
+    {
+        counter.inc_by(count.saturating_sub(counter.get()));
+    }
+    metrics.stores.ledger_up.set(i64::from(ledger.state == LedgerState::Ok));
+    metrics.text()
+}
+
+/// Sets the gauges of the accounts.
+fn read_accounts(books: &Books) {
+    let (metrics, snapshot) = (&books.metrics.accounts, books.live.load());
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    metrics.in_flight.clear();
+    metrics.states.clear();
+    metrics.breakers.clear();
+    metrics.headroom.clear();
+    // A provider may list thousands of models, and callers may ask for each.
+    let listed = snapshot.catalog.listed_accounts();
+    let targets = snapshot.catalog.models().iter().flat_map(|model| &model.targets);
+    let targets = targets.filter(|target| listed.contains(&target.account.index));
+    let written: HashSet<(usize, &str)> = targets.map(|target| (target.account.index, &*target.model)).collect();
+    for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
+        let index = place.account.index;
+        let name = [("account", Some(place.account.id.clone()))];
+        let in_flight = i64::try_from(place.state.in_flight()).unwrap_or(i64::MAX);
+        metrics.in_flight.get_or_create(&name).set(in_flight);
+        let present = account_state(place, &tracks, now);
+        for one in AccountState::ALL {
+            metrics.states.get_or_create(&(name.clone(), [("state", one.name())])).set(i64::from(one == present));
+        }
+        let mut least: Option<f64> = None;
+        for (model, track) in &tracks {
+            let target = track.status(now, clock);
+            least = [least, target.headroom].into_iter().flatten().min_by(f64::total_cmp);
+            if listed.contains(&index) && !written.contains(&(index, model)) {
+                continue;
+            }
+            for word in ["closed", "open", "half_open"] {
+                let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
+                let breaker =
+                    metrics.breakers.get_or_create(&(names, [("endpoint", track.endpoint.name()), ("state", word)]));
+                breaker.set(i64::from(word == target.breaker.name()));
+            }
+        }
+        if let Some(least) = least {
+            metrics.headroom.get_or_create(&name).set(least);
+        }
+    }
+}
+
+/// Sets the gauges of the callers' limits: for each kind of limit, the highest share that a caller
+/// or one of its keys has used of it. A limit of 0 has no share.
+fn read_limits(books: &Books) {
+    let (metrics, snapshot) = (&books.metrics.callers, books.live.load());
+    let now = calendar::now();
+    let mut shares: HashMap<(&str, Level, Kind), (f64, &Arc<str>)> = HashMap::new();
+    let mut seen = HashSet::new();
+    for key in snapshot.catalog.keys() {
+        let Some(scopes) = snapshot.scopes.get(key.index) else { continue };
+        // The bounds of each key include those of its caller.
+        for bound in scopes.every(key).filter(|bound| seen.insert(Arc::as_ptr(bound.scope))) {
+            let (level, caller) = (bound.scope.level, &key.caller.id);
+            for (kind, used, limit) in bound.used(&bound.scope.own(now)).filter(|(_, _, limit)| *limit > 0) {
+                let share = used as f64 / limit as f64;
+                let (most, _) = shares.entry((caller, level, kind)).or_insert((share, caller));
+                *most = most.max(share);
+            }
+        }
+    }
+    let mut shares: Vec<_> = shares.into_iter().collect();
+    if shares.len() > SHARES {
+        shares.select_nth_unstable_by(SHARES, |(_, (a, _)), (_, (b, _))| b.total_cmp(a));
+        shares.truncate(SHARES);
+    }
+    metrics.limits_used.clear();
+    for ((_, level, kind), (share, caller)) in shares {
+        let labels = ([("caller", Some(caller.clone()))], [("level", level.name()), ("limit", kind.name())]);
+        metrics.limits_used.get_or_create(&labels).set(share);
+    }
+}
+
+/// Returns an account's state, for metrics and `/status`. The state is "resting for its rate" if
+/// any of its targets rests for that reason.
+pub(super) fn account_state(place: &Place, tracks: &[NamedTarget], now: Instant) -> AccountState {
+    if !place.account.enabled {
+        return AccountState::Disabled;
+    }
+    if place.state.health.rest(now).is_some() {
+        return AccountState::CoolingCredential;
+    }
+    let mut rests = tracks.iter().filter_map(|(_, track)| track.rest(now));
+    if rests.any(|rest| rest.why == Why::Rate) { AccountState::CoolingRate } else { AccountState::Ok }
+}

@@ -1,0 +1,184 @@
+//! `/live` is what the page of operators shows: one answer of at most 64 KiB, asked for each second
+//! while somebody looks.
+//!
+//! What all viewers see is gathered into a `Shot`, at most twice a second and only when somebody
+//! asks. **Invariant:** an answer is never longer than [`MOST`], whatever names, texts and numbers
+//! there are. What does not fit is counted in `more`.
+
+mod caller;
+mod configuration;
+mod figures;
+mod models;
+mod moment;
+mod of_callers;
+mod query;
+mod requests;
+mod rows;
+mod shot;
+
+use crate::base::calendar;
+use crate::base::lock::Lock;
+use crate::desk::record::Books;
+use crate::exchange::backends::Backends;
+use crate::live::Snapshot;
+use crate::operator::watch::Watch;
+use moment::KeysOf;
+use query::{LiveQuery, Section};
+use rows::Room;
+use serde::Serialize;
+use shot::Shot;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most bytes of an answer.
+pub const MOST: usize = 64 * 1024;
+/// The time for which all viewers see the same. What has changed is on every page within two
+/// seconds, since pages ask each second.
+const FRESH: Duration = Duration::from_millis(700);
+
+/// What is asked of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LivePart {
+    /// `/live`
+    All,
+    /// `/live/caller`
+    Caller,
+    /// `/live/request`
+    Request,
+}
+
+/// What answers `/live`.
+pub struct LivePage {
+    books: Arc<Books>,
+    backends: Arc<Backends>,
+    watch: Arc<Watch>,
+    started: Instant,
+    last: Lock<Option<Arc<Shot>>>,
+    /// The keys of each caller, as the catalog of this number has them.
+    keys: Lock<(u64, Arc<KeysOf>)>,
+}
+
+impl LivePage {
+    /// Makes the page of a process. `started` is the time at which it began to serve.
+    pub fn new(books: Arc<Books>, backends: Arc<Backends>, watch: Arc<Watch>, started: Instant) -> LivePage {
+        LivePage { books, backends, watch, started, last: Lock::default(), keys: Lock::default() }
+    }
+
+    /// Returns the status, the content type and the body of an answer.
+    pub async fn page(&self, part: LivePart, query: &str) -> (u16, &'static str, String) {
+        let found = match part {
+            LivePart::All => self.answer(query).map(Some),
+            LivePart::Request => self.request(query),
+            LivePart::Caller => match query::only(query, "id") {
+                Ok(id) => {
+                    let store = self.backends.store.as_ref();
+                    Ok(caller::caller(&self.books.live, store, &id, calendar::now()).await)
+                }
+                Err(why) => Err(why),
+            },
+        };
+        match found {
+            Ok(Some(json)) => (200, "application/json", json),
+            Ok(None) => (404, "text/plain", "nothing has this name, or it is not kept any more\n".to_owned()),
+            Err(why) => (400, "text/plain", format!("{why}\n")),
+        }
+    }
+
+    /// Answers a question, as the query of its URL says it.
+    fn answer(&self, query: &str) -> Result<String, String> {
+        let query = LiveQuery::of_url(query)?;
+        let shot = self.shot();
+        let recent = self.books.access_log.recent();
+        let seq = recent.newest();
+        let mut text = String::with_capacity(MOST);
+        text.push_str(&format!("{{\"seq\":{seq},{}", shot.head));
+        for section in [Section::Figures, Section::Configuration] {
+            if query.shows(section) {
+                text.push_str(if section == Section::Figures { &shot.figures } else { &shot.configuration });
+            }
+        }
+        // What one section leaves, the next may take.
+        let mut room = Room::new(MOST.saturating_sub(text.len()), &query);
+        if query.shows(Section::Models) {
+            let (rows, counts) = page(&shot.models, &query.models, query.models_from);
+            room.section(&mut text, Section::Models, counts, rows.map(|row| row.json(&shot.at).into()));
+        }
+        if query.shows(Section::Callers) {
+            let (rows, counts) = page(&shot.callers, &query.callers, query.callers_from);
+            room.section(&mut text, Section::Callers, counts, rows.map(|row| row.json(&shot.at).into()));
+        }
+        if query.shows(Section::Requests) {
+            let lines = requests::wanted(recent, &query, seq);
+            room.section(
+                &mut text,
+                Section::Requests,
+                (lines.len(), None),
+                lines.iter().map(|line| requests::row(line).into()),
+            );
+        }
+        text.push_str("}\n");
+        Ok(text)
+    }
+
+    /// Returns the whole line of a request, if it is kept.
+    fn request(&self, query: &str) -> Result<Option<String>, String> {
+        let id = query::only(query, "id")?;
+        Ok(requests::by_id(self.books.access_log.recent(), &id))
+    }
+
+    /// Returns the keys of each caller.
+    fn keys(&self, snapshot: &Snapshot) -> Arc<KeysOf> {
+        let mut known = self.keys.lock();
+        if known.0 != snapshot.generation {
+            *known = (snapshot.generation, Arc::new(of_callers::keys(&snapshot.catalog)));
+        }
+        known.1.clone()
+    }
+
+    /// Returns what all viewers see now.
+    fn shot(&self) -> Arc<Shot> {
+        let mut last = self.last.lock();
+        let now = Instant::now();
+        if let Some(shot) = last.as_ref().filter(|shot| now.saturating_duration_since(shot.at.now) < FRESH) {
+            return shot.clone();
+        }
+        let shot = Arc::new(Shot::of(self, now, calendar::now()));
+        *last = Some(shot.clone());
+        shot
+    }
+}
+
+/// A row that is found by its name.
+trait HasName {
+    /// Returns the name.
+    fn name(&self) -> &str;
+}
+
+/// Returns the rows whose names have a text, from a place on: with how many there are from there,
+/// and in all.
+fn page<'r, R: HasName>(
+    rows: &'r [R],
+    text: &'r str,
+    from: usize,
+) -> (impl Iterator<Item = &'r R>, (usize, Option<usize>)) {
+    let is_found = move |row: &&R| text.is_empty() || row.name().contains(text);
+    let found = move || rows.iter().filter(is_found);
+    let total = if text.is_empty() { rows.len() } else { found().count() };
+    (found().skip(from), (total.saturating_sub(from), Some(total)))
+}
+
+/// Writes a value as JSON. Numbers, texts and lists of them always can be written.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Cuts a text that is long.
+fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! `/live/caller` is what the page shows of a caller that an operator opens: its keys, and all of
+//! its limits.
+//!
+//! **Invariant:** the answer has at most [`MOST`] bytes; what does not fit is counted.
+
+use super::MOST;
+use crate::base::calendar::{rfc3339, time};
+use crate::catalog::{Key, Permissions};
+use crate::limits::{self, Bound};
+use crate::live::{Live, Snapshot};
+use crate::store::Store;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most keys and the most limits that are looked at.
+const ENTRIES: usize = 500;
+/// The most globs of a key's models.
+const GLOBS: usize = 20;
+/// The longest time to wait for the counts of all instances.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The room for what is around the keys and the limits.
+const AROUND: usize = 1024;
+
+/// Describes a caller by its id. Returns `None` if there is none.
+pub(in crate::operator) async fn caller(live: &Live, store: Option<&Store>, id: &str, now: u64) -> Option<String> {
+    let snapshot = live.load_full();
+    snapshot.catalog.callers().iter().find(|caller| *caller.id == *id)?;
+    let mut keys: Vec<&Arc<Key>> = snapshot.catalog.keys().filter(|key| *key.caller.id == *id).collect();
+    // A key with several secrets appears several times.
+    keys.sort_unstable_by(|a, b| (&a.id, a.index).cmp(&(&b.id, b.index)));
+    keys.dedup_by_key(|key| key.index);
+    let mut bounds: Vec<Bound<'_>> = keys
+        .iter()
+        .filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(&***key)))
+        .flatten()
+        .filter(|bound| bound.each().next().is_some())
+        .collect();
+    bounds.sort_by(|a, b| a.scope.name.cmp(&b.scope.name));
+    bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
+    let (all_keys, all_limits) = (keys.len(), bounds.len());
+    keys.truncate(ENTRIES);
+    bounds.truncate(ENTRIES);
+    let of_all = match store {
+        Some(store) => {
+            let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
+            tokio::time::timeout(PATIENCE, store.counted(&scopes)).await.ok().flatten()
+        }
+        None => None,
+    };
+    let counted = if of_all.is_some() { "all instances" } else { "this instance" };
+    let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let half = (MOST - AROUND).saturating_sub(id.len() * 6) / 2;
+    let keys = fitting(keys.iter().map(|key| of_key(&snapshot, key)), half);
+    let told = bounds.iter().zip(&counts).map(|(bound, counts)| limits::report(bound, counts, now));
+    let told = fitting(told, half);
+    let (more_keys, more_limits) = (all_keys - keys.len(), all_limits - told.len());
+    let page = json!({
+        "id": id, "keys": keys, "more_keys": more_keys, "limits": told, "more_limits": more_limits, "counted": counted,
+    });
+    Some(page.to_string())
+}
+
+/// Describes a key; never its secret or its hash.
+fn of_key(snapshot: &Snapshot, key: &Key) -> Value {
+    let expires = [key.expires, key.caller.expires].into_iter().flatten().min().map(rfc3339);
+    json!({
+        "id": key.id,
+        "enabled": key.enabled && key.caller.enabled,
+        "expires": expires,
+        "last_used": snapshot.scopes.get(key.index).and_then(|scopes| scopes.used.at()).map(time),
+        "models": models(&key.permissions),
+    })
+}
+
+/// Lists the globs over the models that a key may use, the narrower ones if both the key and its
+/// caller have some. Returns `None` for all models.
+fn models(permissions: &Permissions) -> Option<Vec<String>> {
+    let narrower = [&permissions.of_key, &permissions.of_caller].into_iter().find(|globs| !globs.is_everything())?;
+    let all = narrower.list();
+    let mut some: Vec<String> = all.iter().take(GLOBS).map(|glob| (*glob).to_owned()).collect();
+    if all.len() > GLOBS {
+        some.push(format!("and {} more", all.len() - GLOBS));
+    }
+    Some(some)
+}
+
+/// Returns the first values that fit into this many bytes of JSON, with the commas between them.
+fn fitting(values: impl Iterator<Item = Value>, mut room: usize) -> Vec<Value> {
+    let fits = |value: &Value| {
+        let size = value.to_string().len() + 1;
+        let fits = size <= room;
+        room = room.saturating_sub(size);
+        fits
+    };
+    values.take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::globs::Globs;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_fits_is_a_beginning_and_not_longer_than_the_room(
+            texts in prop::collection::vec(".{0,40}", 0..40), room in 0_usize..2_000,
+        ) {
+            let all: Vec<Value> = texts.into_iter().map(Value::from).collect();
+            let some = fitting(all.iter().cloned(), room);
+            prop_assert!(all.starts_with(&some));
+            let bytes = |values: &[Value]| values.iter().map(|value| value.to_string().len() + 1).sum::<usize>();
+            prop_assert!(bytes(&some) <= room);
+            prop_assert!(some.len() == all.len() || bytes(&all[..=some.len()]) > room);
+        }
+    }
+
+    #[test]
+    fn the_narrower_models_are_told() {
+        let globs = |globs: &[&str]| Globs::new(globs.iter().map(|glob| Arc::from(*glob)));
+        let of = |of_caller: &[&str], of_key: &[&str]| {
+            models(&Permissions { index: 0, of_caller: globs(of_caller), of_key: globs(of_key) })
+        };
+        assert_eq!(of(&["*"], &["*"]), None);
+        assert_eq!(of(&["a*", "b"], &["*"]), Some(vec!["b".to_owned(), "a*".to_owned()]));
+        assert_eq!(of(&["a*"], &["ab"]), Some(vec!["ab".to_owned()]));
+        assert_eq!(of(&["a*"], &[]), Some(vec![]));
+        let many: Vec<String> = (0..30).map(|n| format!("m{n:02}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(of(&many, &["*"]).unwrap().last().unwrap(), "and 10 more");
+    }
+}

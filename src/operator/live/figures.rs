@@ -1,0 +1,136 @@
+//! The six figures of the whole gateway, with their history.
+
+use super::LivePage;
+use super::json;
+use crate::conf::price::Usd;
+use crate::figures::callers::CallerUse;
+use crate::series::{Bucket, STEP, STEPS, Series, Sums};
+use crate::settled::millis;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// The time over which rates are taken.
+const MINUTE: Duration = Duration::from_secs(60);
+/// The time over which requests are counted.
+pub(super) const MINUTES: Duration = Duration::from_secs(300);
+
+/// Two quantiles in milliseconds.
+#[derive(Serialize)]
+pub(super) struct Quantiles {
+    p50: u64,
+    p99: u64,
+}
+
+impl Quantiles {
+    /// Returns those of the first tokens of the last minutes.
+    pub(super) fn of(series: &Series, now: Instant) -> Option<Quantiles> {
+        let [p50, p99] = series.first_token(now)?.map(millis);
+        Some(Quantiles { p50, p99 })
+    }
+}
+
+#[derive(Serialize)]
+struct Now {
+    requests_per_second: f64,
+    failed_caller: u32,
+    failed_upstream: u32,
+    failed_ours: u32,
+    requests: u32,
+    first_token_ms: Option<Quantiles>,
+    output_tokens_per_second: f64,
+    in_flight: usize,
+    waiting: usize,
+    usd_per_minute: String,
+    usd_today: Option<String>,
+    usd_known: &'static str,
+}
+
+#[derive(Serialize)]
+struct History {
+    requests: Vec<u32>,
+    failed_caller: Vec<u32>,
+    failed_upstream: Vec<u32>,
+    failed_ours: Vec<u32>,
+    output_tokens: Vec<u64>,
+    usd: Vec<String>,
+    first_token_p50_ms: Vec<Option<u64>>,
+    first_token_p99_ms: Vec<Option<u64>>,
+    in_flight: Vec<u32>,
+    waiting: Vec<u32>,
+}
+
+/// Returns how often something happened in a second, to the hundredth.
+pub(super) fn rate(count: u64, time: Duration) -> f64 {
+    (count as f64 / time.as_secs_f64().max(0.001) * 100.0).round() / 100.0
+}
+
+/// Returns what is spent in a minute, if so much was in this time.
+fn per_minute(nano_usd: u64, time: Duration) -> Usd {
+    // A process that has just begun has no minute to speak of.
+    let micros = time.max(STEP).as_micros();
+    Usd(u64::try_from(u128::from(nano_usd) * MINUTE.as_micros() / micros).unwrap_or(u64::MAX))
+}
+
+/// Returns what happened in the last minute, and how much of it was counted.
+pub(super) fn last_minute(series: &Series, up: Duration, now: Instant) -> (Sums, Duration) {
+    (series.last(MINUTE, now), up.max(Duration::from_secs(1)).min(Series::covered(MINUTE, now)))
+}
+
+/// Writes the section. `today` is the use of all callers, and `waiting` the number of requests that
+/// wait.
+pub(super) fn section(page: &LivePage, today: &CallerUse, waiting: usize, now: Instant) -> String {
+    let (series, in_flight) = (&page.books.figures.whole, page.books.drain.exchanges());
+    page.books.figures.sample(in_flight, waiting, now);
+    let up = now.saturating_duration_since(page.started);
+    let (minute, time) = last_minute(series, up, now);
+    let all = series.last(MINUTES, now);
+    let (usd_today, usd_known) = money(today);
+    let present = Now {
+        requests_per_second: rate(minute.requests.into(), time),
+        failed_caller: all.by_caller,
+        failed_upstream: all.by_upstream,
+        failed_ours: all.by_ours,
+        requests: all.requests,
+        first_token_ms: Quantiles::of(series, now),
+        output_tokens_per_second: rate(minute.output_tokens, time),
+        in_flight,
+        waiting,
+        usd_per_minute: per_minute(minute.nano_usd, time).to_string(),
+        usd_today,
+        usd_known,
+    };
+    let buckets = series.buckets(STEPS, now);
+    let [p50, p99] = [0, 1].map(|place: usize| {
+        let quantile = |bucket: &Bucket| bucket.first_token().and_then(|both| both.get(place).copied().map(millis));
+        buckets.iter().map(quantile).collect()
+    });
+    let each = |of: fn(&Bucket) -> u32| buckets.iter().map(of).collect();
+    let history = History {
+        requests: each(|bucket| bucket.sums.requests),
+        failed_caller: each(|bucket| bucket.sums.by_caller),
+        failed_upstream: each(|bucket| bucket.sums.by_upstream),
+        failed_ours: each(|bucket| bucket.sums.by_ours),
+        output_tokens: buckets.iter().map(|bucket| bucket.sums.output_tokens).collect(),
+        usd: buckets.iter().map(|bucket| Usd(bucket.sums.nano_usd).to_string()).collect(),
+        first_token_p50_ms: p50,
+        first_token_p99_ms: p99,
+        in_flight: each(|bucket| bucket.in_flight),
+        waiting: each(|bucket| bucket.waiting),
+    };
+    format!(
+        ",\"figures\":{{\"step_seconds\":{},\"now\":{},\"series\":{}}}",
+        STEP.as_secs(),
+        json(&present),
+        json(&history)
+    )
+}
+
+/// Returns the known part of what was spent, and whether all, a part or none of it is known: as
+/// `/usage` says it.
+pub(super) fn money(used: &CallerUse) -> (Option<String>, &'static str) {
+    match (used.usd, used.unpriced) {
+        (usd, 0) => (Some(usd.to_string()), "all"),
+        (Usd(0), _) => (None, "none"),
+        (usd, _) => (Some(usd.to_string()), "part"),
+    }
+}

@@ -1,0 +1,349 @@
+//! The rows of models, with their targets: in the order in which they would be tried now.
+
+use super::figures::{MINUTES, Quantiles, last_minute, rate};
+use super::moment::Moment;
+use super::{HasName, json, short};
+use crate::account::NamedTarget;
+use crate::account::breaker::BreakerState;
+use crate::account::health::Why;
+use crate::account::strategy::{self, Smooth, View};
+use crate::account::track::TargetHealth;
+use crate::base::calendar::rfc3339;
+use crate::catalog::{Model, Target, globs};
+use crate::live::place::Place;
+use crate::live::{Route, Snapshot};
+use crate::series::{STEPS, Sums};
+use crate::settled::millis;
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The most targets of a pattern that are shown of an account: those with most requests.
+const OF_PATTERN: usize = 5;
+/// The most targets that are shown of a model.
+const TARGETS: usize = 40;
+/// The most targets of a model whose row would be longer than `LONG` bytes.
+const FEW: usize = 6;
+const LONG: usize = 10 * 1024;
+
+/// A model, with what decides its place.
+pub(super) struct ModelRow {
+    model: Arc<Model>,
+    sums: Sums,
+    trouble: Trouble,
+    row: OnceLock<String>,
+}
+
+/// How bad it is with a model. The worst comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Trouble {
+    /// No target is fit.
+    Out,
+    /// Much fails, and not by the callers' fault.
+    Failing,
+    /// A target is out, or requests wait.
+    Partly,
+    None,
+}
+
+#[derive(Serialize)]
+struct LiveModel<'r> {
+    id: &'r str,
+    strategy: &'static str,
+    pattern: bool,
+    requests: u32,
+    per_second: f64,
+    failed_caller: u32,
+    failed_upstream: u32,
+    failed_ours: u32,
+    first_token_ms: Option<Quantiles>,
+    waiting: usize,
+    queue: Option<usize>,
+    retry_budget_spent: f64,
+    series: Vec<u32>,
+    failed_series: Vec<u32>,
+    more_targets: usize,
+    targets: Vec<LiveTarget<'r>>,
+}
+
+#[derive(Serialize)]
+struct LiveTarget<'r> {
+    account: &'r str,
+    model: String,
+    endpoint: &'static str,
+    tier: u32,
+    place: usize,
+    state: &'static str,
+    since: Option<String>,
+    for_ms: Option<u64>,
+    in_flight: usize,
+    concurrency: Option<usize>,
+    requests: u32,
+    failed: u32,
+    share: Option<f64>,
+    first_token_ms: Option<Quantiles>,
+    tokens_per_second: Option<f64>,
+    headroom: Option<f64>,
+    last_failure: Option<LiveFailure>,
+}
+
+#[derive(Serialize)]
+struct LiveFailure {
+    outcome: &'static str,
+    detail: Option<String>,
+    time: String,
+}
+
+/// The state of a target in a word, since when, and until when if it changes by itself.
+struct Standing {
+    word: &'static str,
+    since: Option<Instant>,
+    until: Option<Instant>,
+}
+
+impl Standing {
+    fn of(place: &Place, track: Option<&TargetHealth>, now: Instant, clock: SystemTime) -> Standing {
+        let says = |word, since, until| Standing { word, since, until };
+        if !place.account.enabled {
+            return says("off", None, None);
+        }
+        if let Some(rest) = place.state.health.rest(now) {
+            return says("credential", place.state.health.since(now), Some(rest.until));
+        }
+        let Some(track) = track else { return says("ok", None, None) };
+        let (status, since) = (track.status(now, clock), track.since(now));
+        if let Some(rest) = status.rest {
+            let word = match rest.why {
+                Why::Rate => "rest_rate",
+                Why::Refused => "rest_refused",
+                Why::Credential => "credential",
+            };
+            return says(word, since, Some(rest.until));
+        }
+        match status.breaker {
+            BreakerState::Open(until) => says("open", since, Some(until)),
+            BreakerState::HalfOpen { .. } => says("trying", since, None),
+            BreakerState::Closed if place.account.concurrency.is_some_and(|most| place.state.in_flight() >= most) => {
+                says("full", None, None)
+            }
+            BreakerState::Closed => says("ok", since, None),
+        }
+    }
+
+    /// Returns whether requests are sent there. One that is full is fit a moment later.
+    fn is_fit(&self) -> bool {
+        matches!(self.word, "ok" | "full")
+    }
+}
+
+/// Lists the models: first those with most trouble, and then those with most requests.
+pub(super) fn rows(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<ModelRow> {
+    let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
+    let row = |(model, route): (&Arc<Model>, &Route)| {
+        let sums = route.demand.series.last(MINUTES, now);
+        let trouble = trouble(snapshot, model, route, &sums, (now, clock));
+        ModelRow { model: model.clone(), sums, trouble, row: OnceLock::new() }
+    };
+    let mut rows: Vec<ModelRow> = models.map(row).collect();
+    rows.sort_by_key(|row| (row.trouble, Reverse(row.sums.requests)));
+    rows
+}
+
+fn trouble(snapshot: &Snapshot, model: &Model, route: &Route, sums: &Sums, at: (Instant, SystemTime)) -> Trouble {
+    /// One of so many requests that fail is much, if there are as many.
+    const MANY: u32 = 20;
+    let (mut fit, mut out) = (0, 0);
+    for (place, target) in model.targets.iter().enumerate() {
+        let account = snapshot.places.get(target.account.index);
+        // What the operator has switched off is no trouble.
+        let Some(account) = account.filter(|place| place.account.enabled) else { continue };
+        let tracks = route.tracks.get(place).map(Vec::as_slice).unwrap_or_default();
+        let is_fit = |track| Standing::of(account, track, at.0, at.1).is_fit();
+        let any_fit = if tracks.is_empty() { is_fit(None) } else { tracks.iter().any(|track| is_fit(Some(track))) };
+        if any_fit { fit += 1 } else { out += 1 }
+    }
+    let failed = sums.by_upstream.saturating_add(sums.by_ours);
+    if fit == 0 && out > 0 {
+        Trouble::Out
+    } else if sums.requests >= MANY && failed.saturating_mul(MANY) > sums.requests {
+        Trouble::Failing
+    } else if out > 0 || route.demand.waiting() > 0 {
+        Trouble::Partly
+    } else {
+        Trouble::None
+    }
+}
+
+impl HasName for ModelRow {
+    fn name(&self) -> &str {
+        &self.model.id
+    }
+}
+
+impl ModelRow {
+    /// Writes the row, once for all viewers.
+    pub(super) fn json(&self, at: &Moment) -> &str {
+        self.row.get_or_init(|| {
+            let whole = self.write(at, TARGETS).unwrap_or_default();
+            // The worst model must not be the one that is left out.
+            if whole.len() <= LONG { whole } else { self.write(at, FEW).unwrap_or_default() }
+        })
+    }
+
+    /// Writes the row with so many targets. If they are few, it is without details.
+    fn write(&self, at: &Moment, most: usize) -> Option<String> {
+        let (model, sums, now) = (&*self.model, &self.sums, at.now);
+        let route = at.snapshot.routes.get(model.index)?;
+        let series = &route.demand.series;
+        let buckets = series.buckets(STEPS, now);
+        let (minute, time) = last_minute(series, at.up, now);
+        let (mut targets, all) = targets(at, model, route, most);
+        if most == FEW {
+            targets.iter_mut().filter_map(|target| target.last_failure.as_mut()).for_each(|last| last.detail = None);
+        }
+        Some(json(&LiveModel {
+            id: &model.id,
+            strategy: model.strategy.name(),
+            pattern: model.is_pattern(),
+            requests: sums.requests,
+            per_second: rate(minute.requests.into(), time),
+            failed_caller: sums.by_caller,
+            failed_upstream: sums.by_upstream,
+            failed_ours: sums.by_ours,
+            first_token_ms: Quantiles::of(series, now),
+            waiting: route.demand.waiting(),
+            queue: model.queue.map(|queue| queue.length),
+            retry_budget_spent: thousandths(route.demand.spent(now)),
+            series: buckets.iter().map(|bucket| bucket.sums.requests).collect(),
+            failed_series: buckets.iter().map(|bucket| bucket.sums.failed()).collect(),
+            more_targets: all.saturating_sub(targets.len()),
+            targets,
+        }))
+    }
+}
+
+/// A target at one kind of endpoint, while its model's row is written.
+struct Shown<'r> {
+    target: &'r Target,
+    name: Arc<str>,
+    track: Option<Arc<TargetHealth>>,
+    sums: Sums,
+    place: usize,
+}
+
+/// Returns the first targets of a model, and the number of all.
+fn targets<'r>(at: &'r Moment, model: &'r Model, route: &Route, most: usize) -> (Vec<LiveTarget<'r>>, usize) {
+    let (snapshot, now) = (&at.snapshot, at.now);
+    let order = order(at, model, route);
+    let mut shown = Vec::new();
+    for (number, target) in model.targets.iter().enumerate() {
+        let place = order.iter().position(|placed| *placed == number).unwrap_or(number);
+        let tracks = route.tracks.get(number).cloned().unwrap_or_default();
+        let mut tracks: Vec<NamedTarget> = tracks.into_iter().map(|track| (target.model.clone(), track)).collect();
+        if model.is_pattern() {
+            tracks = of_pattern(snapshot, target, now);
+        }
+        let show = |(name, track): (Arc<str>, Option<Arc<TargetHealth>>)| {
+            let sums = track.as_ref().map(|track| track.series.last(MINUTES, now)).unwrap_or_default();
+            Shown { target, name, track, sums, place }
+        };
+        if tracks.is_empty() {
+            shown.push(show((target.model.clone(), None)));
+        }
+        for (number, (name, track)) in tracks.into_iter().enumerate() {
+            let one = show((name, Some(track)));
+            // Most requests go to the first kind of endpoint. The others are shown if they are
+            // used.
+            let is_used = one.sums.requests > 0 || one.track.as_ref().is_some_and(|track| track.trouble().is_some());
+            if number == 0 || is_used {
+                shown.push(one);
+            }
+        }
+    }
+    shown.sort_by_key(|one| one.place);
+    let count = shown.len();
+    let attempts: u32 = shown.iter().map(|one| one.sums.requests).fold(0, u32::saturating_add);
+    shown.truncate(most);
+    let is_shared =
+        |one: &Shown<'_>| one.track.as_ref().is_some_and(|track| at.shared.contains(&Arc::as_ptr(track).addr()));
+    // Of a target that other models have too, it is not known which attempts were for this one.
+    let all = if shown.iter().any(is_shared) { 0 } else { attempts };
+    (shown.into_iter().filter_map(|one| one.live(at, all)).collect(), count)
+}
+
+/// Returns those models of an account that a pattern's target stands for: those with most requests.
+fn of_pattern(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<NamedTarget> {
+    let asked = snapshot.states.get(target.account.index).map(|state| state.all_asked()).unwrap_or_default();
+    let counted = |named: NamedTarget| (named.1.series.last(MINUTES, now).requests, named);
+    let matching = asked.into_iter().filter(|(name, _)| globs::matches(&target.model, name));
+    let mut asked: Vec<_> = matching.map(counted).filter(|(requests, _)| *requests > 0).collect();
+    asked.sort_by_key(|(requests, _)| Reverse(*requests));
+    asked.into_iter().take(OF_PATTERN).map(|(_, named)| named).collect()
+}
+
+/// Returns the places of a model's targets in the order in which a stream's would be tried now, if
+/// nothing were drawn by lot.
+fn order(at: &Moment, model: &Model, route: &Route) -> Vec<usize> {
+    let view = |(number, target): (usize, &Target)| {
+        let (place, track) = (at.snapshot.places.get(target.account.index)?, route.tracks.get(number)?.first()?);
+        let standing = track.standing(true, target.account.probe, at.now, at.clock);
+        let in_flight = place.state.in_flight();
+        let awake = target.account.enabled && place.state.health.rest(at.now).is_none();
+        Some(View {
+            identity: 0,
+            weight: target.weight,
+            tier: target.tier,
+            in_flight,
+            cap: target.account.concurrency,
+            latency: standing.latency,
+            awaited: standing.awaited,
+            headroom: standing.headroom,
+            fit: standing.fit && awake && target.account.concurrency.is_none_or(|most| in_flight < most),
+        })
+    };
+    let views: Option<Vec<View>> = model.targets.iter().enumerate().map(view).collect();
+    let order = |views: Vec<View>| strategy::order(model.strategy, &views, None, &mut Smooth::default(), || 0.5);
+    views.map_or_else(|| (0..model.targets.len()).collect(), order)
+}
+
+impl<'r> Shown<'r> {
+    fn live(self, at: &'r Moment, all: u32) -> Option<LiveTarget<'r>> {
+        let Shown { target, name, track, sums, place } = self;
+        let account = at.snapshot.places.get(target.account.index)?;
+        let (now, clock) = (at.now, at.clock);
+        let standing = Standing::of(account, track.as_deref(), now, clock);
+        let time = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
+        let failure = track.as_ref().and_then(|track| track.last_failure()).map(|failure| LiveFailure {
+            outcome: failure.outcome,
+            detail: failure.detail,
+            time: time(failure.at),
+        });
+        let share = |all: u32| thousandths(f64::from(sums.requests) / f64::from(all));
+        let speed = (sums.writing_ms > 0).then(|| rate(sums.output_tokens, Duration::from_millis(sums.writing_ms)));
+        Some(LiveTarget {
+            account: &account.account.id,
+            model: short(&name, 200),
+            endpoint: track.as_ref().map_or("chat", |track| track.endpoint.name()),
+            tier: target.tier,
+            place,
+            state: standing.word,
+            since: standing.since.map(time),
+            for_ms: standing.until.map(|until| millis(until.saturating_duration_since(now))),
+            in_flight: account.state.in_flight(),
+            concurrency: target.account.concurrency,
+            requests: sums.requests,
+            failed: sums.failed(),
+            share: (all > 0).then(|| share(all)),
+            first_token_ms: track.as_ref().and_then(|track| Quantiles::of(&track.series, now)),
+            tokens_per_second: speed,
+            headroom: track.as_ref().and_then(|track| track.status(now, clock).headroom).map(thousandths),
+            last_failure: failure,
+        })
+    }
+}
+
+/// Rounds a share to the thousandth.
+fn thousandths(share: f64) -> f64 {
+    (share * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,40 @@
+//! A [`Moment`] is when somebody looked, and the catalog that was live then.
+
+use crate::catalog::Key;
+use crate::live::Snapshot;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The keys of each caller, by the caller's id.
+pub(super) type KeysOf = HashMap<Arc<str>, Vec<Arc<Key>>>;
+
+/// The moment of a look.
+pub(super) struct Moment {
+    pub(super) now: Instant,
+    pub(super) clock: SystemTime,
+    /// The same in milliseconds of Unix time.
+    pub(super) ms: u64,
+    /// The time for which the process has served.
+    pub(super) up: Duration,
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The keys of each caller.
+    pub(super) keys: Arc<KeysOf>,
+    /// The addresses of the targets that several models have.
+    pub(super) shared: HashSet<usize>,
+}
+
+impl Moment {
+    /// Finds the addresses of the targets that several models have.
+    pub(super) fn shared(snapshot: &Snapshot) -> HashSet<usize> {
+        let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
+        for track in
+            snapshot.routes.iter().flat_map(|route| &route.tracks).flatten().map(|track| Arc::as_ptr(track).addr())
+        {
+            if !seen.insert(track) {
+                shared.insert(track);
+            }
+        }
+        shared
+    }
+}

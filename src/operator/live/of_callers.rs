@@ -1,0 +1,145 @@
+//! The rows of callers: what they use, and how near they are to a limit.
+
+use super::figures::money;
+use super::moment::{KeysOf, Moment};
+use super::{HasName, json};
+use crate::base::calendar::{DAY, Month, day_of, start_of, time};
+use crate::catalog::{Catalog, Key};
+use crate::conf::price::Usd;
+use crate::figures::callers::{CallerSums, CallerUse};
+use crate::limits::{Bound, Kind, Level};
+use crate::live::Snapshot;
+use serde::Serialize;
+use serde_json::{Value, json as value};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// A caller, with what decides its place.
+pub(super) struct CallerRow {
+    id: Arc<str>,
+    sums: CallerSums,
+    row: OnceLock<String>,
+}
+
+#[derive(Serialize)]
+struct LiveCaller<'r> {
+    id: &'r str,
+    today: LiveUse,
+    month: LiveUse,
+    limited: u64,
+    last_used: Option<String>,
+    limit: Option<LiveLimit>,
+}
+
+#[derive(Serialize)]
+struct LiveUse {
+    requests: u64,
+    tokens: u64,
+    usd: Option<String>,
+    usd_known: &'static str,
+}
+
+impl From<&CallerUse> for LiveUse {
+    fn from(used: &CallerUse) -> LiveUse {
+        let (usd, usd_known) = money(used);
+        LiveUse { requests: used.requests, tokens: used.tokens, usd, usd_known }
+    }
+}
+
+/// The limit of which the largest share is used.
+#[derive(Serialize)]
+struct LiveLimit {
+    level: &'static str,
+    name: String,
+    kind: &'static str,
+    used: Value,
+    limit: Value,
+    ratio: f64,
+    resets_at: Option<String>,
+}
+
+/// Lists the callers: those that spend most today come first. A caller that was removed is listed
+/// as long as it has used something this month.
+pub(super) fn rows(snapshot: &Snapshot, mut sums: BTreeMap<Arc<str>, CallerSums>) -> Vec<CallerRow> {
+    for caller in snapshot.catalog.callers() {
+        sums.entry(caller.id.clone()).or_default();
+    }
+    let row = |(id, sums)| CallerRow { id, sums, row: OnceLock::new() };
+    let mut rows: Vec<CallerRow> = sums.into_iter().map(row).collect();
+    let amounts = |used: &CallerUse| (used.usd, used.tokens, used.requests);
+    rows.sort_by_cached_key(|row| {
+        std::cmp::Reverse((amounts(&row.sums.today), amounts(&row.sums.month), row.sums.limited))
+    });
+    rows
+}
+
+/// Lists the keys of each caller. A key with several secrets is listed several times.
+pub(super) fn keys(catalog: &Catalog) -> KeysOf {
+    let mut keys = KeysOf::new();
+    for key in catalog.keys() {
+        keys.entry(key.caller.id.clone()).or_default().push(key.clone());
+    }
+    keys
+}
+
+impl HasName for CallerRow {
+    fn name(&self) -> &str {
+        &self.id
+    }
+}
+
+impl CallerRow {
+    /// Writes the row, once for all viewers.
+    pub(super) fn json(&self, at: &Moment) -> &str {
+        self.row.get_or_init(|| {
+            let keys = at.keys.get(&self.id).map(Vec::as_slice).unwrap_or_default();
+            let scopes = |key: &Arc<Key>| at.snapshot.scopes.get(key.index);
+            let last = keys.iter().filter_map(|key| scopes(key)?.used.at()).max();
+            json(&LiveCaller {
+                id: &self.id,
+                today: (&self.sums.today).into(),
+                month: (&self.sums.month).into(),
+                limited: self.sums.limited,
+                last_used: last.map(time),
+                limit: tightest(keys, &at.snapshot, at.ms),
+            })
+        })
+    }
+}
+
+/// Returns the limit of which the largest share is used: the caller's own, or one of its keys.
+fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimit> {
+    let mut tightest: Option<(f64, Bound<'_>, (Kind, u64, u64))> = None;
+    for (number, key) in keys.iter().enumerate() {
+        let scopes = snapshot.scopes.get(key.index).map(|scopes| scopes.every(key));
+        for bound in scopes.into_iter().flatten() {
+            // All keys of a caller have its limits.
+            if number > 0 && bound.scope.level == Level::Caller {
+                continue;
+            }
+            for (kind, used, limit) in bound.used(&bound.scope.own(now)) {
+                let ratio = if limit == 0 { 1.0 } else { used as f64 / limit as f64 };
+                if tightest.as_ref().is_none_or(|(most, ..)| ratio > *most) {
+                    tightest = Some((ratio, bound, (kind, used, limit)));
+                }
+            }
+        }
+    }
+    let (ratio, bound, (kind, used, limit)) = tightest?;
+    let amount = |number: u64| if kind.is_money() { value!(Usd(number).to_string()) } else { value!(number) };
+    let today = day_of(now);
+    let resets = match kind {
+        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => Some(start_of(today).saturating_add(DAY)),
+        Kind::UsdPerMonth => Some(start_of(Month::of(today).next)),
+        Kind::RequestsPerMinute | Kind::TokensPerMinute | Kind::Concurrency => None,
+    };
+    Some(LiveLimit {
+        level: bound.scope.level.name(),
+        name: bound.scope.name.to_string(),
+        kind: kind.name(),
+        used: amount(used),
+        limit: amount(limit),
+        ratio: (ratio * 1000.0).round() / 1000.0,
+        resets_at: resets.map(time),
+    })
+}

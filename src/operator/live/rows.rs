@@ -1,0 +1,68 @@
+//! Writes rows as long as there is room.
+
+use super::query::{LiveQuery, Section};
+use std::borrow::Cow;
+
+/// The most rows of a section.
+const ROWS: usize = 50;
+/// The most rows of requests.
+const REQUESTS: usize = 100;
+/// The room for what a section has around its rows.
+const AROUND: usize = 80;
+
+/// The room that is left in an answer.
+pub(super) struct Room {
+    bytes: usize,
+    /// The weights of the sections that are still to come.
+    weights: usize,
+}
+
+impl Room {
+    /// Shares out what is left for the sections that the query wants.
+    pub(super) fn new(left: usize, query: &LiveQuery) -> Room {
+        let sections = [Section::Models, Section::Callers, Section::Requests].into_iter();
+        let wanted: Vec<Section> = sections.filter(|section| query.shows(*section)).collect();
+        let weights = wanted.iter().map(|section| section.weight()).sum();
+        // The answer's own end, too.
+        Room { bytes: left.saturating_sub(AROUND * wanted.len() + 2), weights }
+    }
+
+    /// Writes a section with the rows that fit. `left` is the number of all rows that are offered,
+    /// and `total` that of all there are, if it is told.
+    pub(super) fn section<'r>(
+        &mut self,
+        text: &mut String,
+        section: Section,
+        (left, total): (usize, Option<usize>),
+        rows: impl Iterator<Item = Cow<'r, str>>,
+    ) {
+        let share = (self.bytes * section.weight()).checked_div(self.weights).unwrap_or(0);
+        let most = if section == Section::Requests { REQUESTS } else { ROWS };
+        let (mut used, mut shown) = (0, 0);
+        text.push_str(",\"");
+        text.push_str(section.name());
+        text.push_str("\":{\"rows\":[");
+        for row in rows.take(most) {
+            if used + row.len() + 1 > share {
+                // One that is too long on its own keeps no other away.
+                if row.len() + 1 > share {
+                    continue;
+                }
+                break;
+            }
+            if shown > 0 {
+                text.push(',');
+            }
+            text.push_str(&row);
+            used += row.len() + 1;
+            shown += 1;
+        }
+        text.push_str(&format!("],\"more\":{}", left.saturating_sub(shown)));
+        if let Some(total) = total {
+            text.push_str(&format!(",\"total\":{total}"));
+        }
+        text.push('}');
+        self.bytes = self.bytes.saturating_sub(used);
+        self.weights = self.weights.saturating_sub(section.weight());
+    }
+}

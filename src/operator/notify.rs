@@ -1,0 +1,115 @@
+//! Tells somebody of problems that come and go: a notice is a POST to a webhook.
+//!
+//! A notice is sent at most once a minute, and has all changes since the one before. If the
+//! receiver does not take it, it is sent again later, with what has changed meanwhile. No request
+//! waits for it, nor does the shutdown. **Invariant:** the webhook's URL is in no message.
+
+mod pending;
+
+use super::problems::Noticed;
+use super::watch::Watch;
+use crate::account::State;
+use crate::account::failure::Failure;
+use crate::base::alarm::Alarm;
+use crate::base::calendar;
+use crate::catalog::{Account, Base, Timeouts};
+use crate::conf::config::{LeastSeverity, Notify, Webhook};
+use crate::exchange::attempt::Attempt;
+use crate::exchange::outgoing::Outgoing;
+use crate::exchange::upstream::Upstream;
+use crate::live::place::{Place, beside};
+use crate::status::Severity;
+use bytes::Bytes;
+use http::HeaderValue;
+use pending::Pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The time between two looks for changes.
+const EVERY: Duration = Duration::from_secs(5);
+/// The longest time for one try.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Sends notices, for ever.
+pub async fn keep(settings: &Notify, watch: &Watch, upstream: &Upstream, instance: &str) {
+    let mut pending = Pending::default();
+    let mut failed = false;
+    loop {
+        let sight = watch.look();
+        let is_told = |one: &&Noticed| one.is_problem && is_severe(one.finding.severity, settings.least);
+        pending.observe(sight.noticed.iter().filter(is_told), calendar::now());
+        if let Some(notice) = pending.due(instance, calendar::now()) {
+            let sent = send(&settings.webhook, upstream, notice).await;
+            pending.tried(sent.is_ok(), calendar::now());
+            match sent {
+                Ok(()) if failed => log::info!("notices of problems can be sent again"),
+                Ok(()) => {}
+                Err(why) if !failed => {
+                    log::warn!(
+                        "a notice of problems could not be sent ({why}): it is sent again later, to the address in `notify.webhook`"
+                    );
+                }
+                Err(_) => {}
+            }
+            failed = pending.is_failing();
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+fn is_severe(severity: Severity, least: LeastSeverity) -> bool {
+    match least {
+        LeastSeverity::Warning => true,
+        LeastSeverity::Critical => severity == Severity::Critical,
+    }
+}
+
+/// Sends one notice. The error has no part of the address, and nothing that the receiver said.
+async fn send(webhook: &Webhook, upstream: &Upstream, notice: String) -> Result<(), String> {
+    // Names are resolved anew each time, and no connection is kept: notices are rare.
+    let state = Arc::new(State::new("notify".into()));
+    let place = Arc::new(Place::new(Arc::new(receiver(webhook)), state));
+    let due = Instant::now() + PATIENCE;
+    let outgoing = Outgoing {
+        request_id: "notice",
+        path: webhook.target.expose(),
+        headers: &[],
+        body: &[Bytes::from(notice)],
+        upload: None,
+        stream: false,
+        timeouts: place.account.timeouts,
+        total: due,
+        fresh: true,
+    };
+    let mut alarm = Alarm::default();
+    let permit = place.state.admit().map(Arc::new).ok_or("no room")?;
+    let name = |failure: Failure| failure.name().to_owned();
+    let mut attempt = Attempt::begin(upstream, &place, permit, &outgoing, &mut alarm).await.map_err(name)?;
+    let head = alarm.until(due, pin!(attempt.head())).await.ok_or("it does not answer in time")?;
+    let (status, _) = head.map_err(name)?;
+    if status.is_success() { Ok(()) } else { Err(format!("it answers {}", status.as_u16())) }
+}
+
+/// Returns the receiver as an account: it is called like any other.
+fn receiver(webhook: &Webhook) -> Account {
+    let base = Base {
+        tls: webhook.tls,
+        host: webhook.host.as_str().into(),
+        port: webhook.port,
+        path: "".into(),
+        authority: webhook.authority.clone(),
+    };
+    let timeouts = Timeouts {
+        connect: CONNECT,
+        first_byte: PATIENCE,
+        first_token: None,
+        idle: PATIENCE,
+        total: PATIENCE,
+        total_stream: PATIENCE,
+    };
+    beside("notify".into(), base, timeouts, HeaderValue::from_static("application/json"))
+}

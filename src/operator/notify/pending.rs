@@ -1,0 +1,233 @@
+//! [`Pending`] knows what the receiver has not been told yet. Pure: the time is passed in, as
+//! milliseconds of Unix time.
+
+use crate::base::calendar::time;
+use crate::operator::problems::{Named, Noticed};
+use crate::status::{ProblemReport, Severity};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The least time between two notices.
+const MINUTE: u64 = 60_000;
+/// The time after the first failure. Each further one doubles it.
+const AGAIN: u64 = 5_000;
+/// The longest time between two tries.
+const LONGEST: u64 = 300_000;
+/// The most problems of a notice, of those that began and of those that ended.
+const MOST: usize = 30;
+/// The most ended problems that are remembered while the receiver is down.
+const REMEMBERED: usize = 1_000;
+
+/// What has changed since the last notice.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// The problems at the last look.
+    now: BTreeMap<Named, Known>,
+    /// The problems that the receiver believes to last, and how bad it believes them to be.
+    told: BTreeMap<Named, Severity>,
+    /// The problems that have ended since: since when they lasted, and until when.
+    ended: BTreeMap<Named, (u64, u64)>,
+    /// The time of the last try.
+    tried: Option<u64>,
+    /// The number of tries in a row that failed.
+    failures: u32,
+}
+
+struct Known {
+    since: u64,
+    severity: Severity,
+    report: ProblemReport,
+}
+
+impl Pending {
+    /// Takes the problems of a look.
+    pub(super) fn observe<'n>(&mut self, problems: impl Iterator<Item = &'n Noticed>, now: u64) {
+        let known = |one: &Noticed| Known { since: one.since, severity: one.finding.severity, report: one.report() };
+        let present: BTreeMap<Named, Known> = problems.map(|one| (one.finding.name(), known(one))).collect();
+        for (name, gone) in std::mem::replace(&mut self.now, present) {
+            if !self.now.contains_key(&name) && self.ended.len() < REMEMBERED {
+                self.ended.insert(name, (gone.since, now));
+            }
+        }
+        // What is back, and was believed to last, has not changed for the receiver.
+        self.ended.retain(|name, _| !(self.told.contains_key(name) && self.now.contains_key(name)));
+    }
+
+    /// Returns the notice to send now, as JSON, if there is news and it is time.
+    pub(super) fn due(&self, instance: &str, now: u64) -> Option<String> {
+        let pause = match self.failures {
+            0 => MINUTE,
+            failures => AGAIN.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(LONGEST),
+        };
+        // A clock that was set must not hold notices back.
+        if self.tried.is_some_and(|tried| now.abs_diff(tried) < pause) {
+            return None;
+        }
+        // What has become worse is told again.
+        let is_news = |(name, known): &(&Named, &Known)| self.told.get(*name).is_none_or(|told| known.severity < *told);
+        let mut began: Vec<&Known> = self.now.iter().filter(is_news).map(|(_, known)| known).collect();
+        if began.is_empty() && self.ended.is_empty() {
+            return None;
+        }
+        began.sort_by_key(|known| (known.severity, known.since));
+        let more = began.len().saturating_sub(MOST) + self.ended.len().saturating_sub(MOST);
+        let text = self.text(instance, &began);
+        let began: Vec<&ProblemReport> = began.iter().take(MOST).map(|known| &known.report).collect();
+        let ended = self.ended.iter().take(MOST).map(|((rule, kind, name, part), (since, until))| {
+            let subject = json!({ "kind": kind, "name": &**name });
+            json!({ "rule": rule.name(), "subject": subject, "part": part_of(part), "since": time(*since), "until": time(*until) })
+        });
+        let ended: Vec<_> = ended.collect();
+        let notice = json!({ "instance": instance, "time": time(now), "began": began, "ended": ended, "more": more, "text": text });
+        Some(notice.to_string())
+    }
+
+    /// Notes that a notice was tried. If the receiver took it, it knows all that was in it.
+    pub(super) fn tried(&mut self, is_taken: bool, now: u64) {
+        self.tried = Some(now);
+        if is_taken {
+            self.failures = 0;
+            self.told = self.now.iter().map(|(name, known)| (name.clone(), known.severity)).collect();
+            self.ended.clear();
+        } else {
+            self.failures = self.failures.saturating_add(1);
+        }
+    }
+
+    /// Returns whether the last try failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Writes the sentence for receivers that show a text.
+    fn text(&self, instance: &str, began: &[&Known]) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for known in began.iter().take(3) {
+            parts.push(format!("{}: {}", known.severity.name().to_uppercase(), known.report.what));
+        }
+        let ended = self.ended.keys().take(3).map(|(rule, _, name, part)| {
+            let part = part_of(part).map(|part| format!(" ({part})")).unwrap_or_default();
+            format!("Ended: {} of {name}{part}.", rule.name())
+        });
+        parts.extend(ended);
+        let more = began.len().saturating_sub(3) + self.ended.len().saturating_sub(3);
+        if more > 0 {
+            parts.push(format!("And {more} more."));
+        }
+        format!("portcullis {instance}: {}", parts.join(" "))
+    }
+}
+
+fn part_of(part: &'static str) -> Option<&'static str> {
+    Some(part).filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::problems::{Finding, Rule};
+    use serde_json::Value;
+
+    const START: u64 = 1_800_000_000_000;
+
+    fn problem(name: &str, severity: Severity) -> Noticed {
+        let finding =
+            Finding::new(Rule::BreakerOpen, severity, ("target", name), format!("{name} is out."), "Mend it.");
+        Noticed { finding, since: START, is_problem: true }
+    }
+
+    /// Looks at so many seconds, and sends what is due, if the receiver takes it.
+    fn look(pending: &mut Pending, second: u64, names: &[&str], takes: bool) -> Option<Value> {
+        let now = START + second * 1_000;
+        let problems: Vec<_> = names.iter().map(|name| problem(name, Severity::Warning)).collect();
+        pending.observe(problems.iter(), now);
+        let notice = pending.due("i", now)?;
+        pending.tried(takes, now);
+        Some(serde_json::from_str(&notice).unwrap())
+    }
+
+    fn names(list: &Value) -> Vec<&str> {
+        list.as_array().unwrap().iter().map(|one| one["subject"]["name"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_told_once_and_gathered_for_a_minute() {
+        let mut pending = Pending::default();
+        assert!(look(&mut pending, 0, &[], true).is_none(), "there is no news");
+        let first = look(&mut pending, 5, &["a"], true).unwrap();
+        assert_eq!((names(&first["began"]), names(&first["ended"])), (vec!["a"], vec![]));
+        assert_eq!(first["text"], "portcullis i: WARNING: a is out.");
+        assert!(look(&mut pending, 10, &["a", "b"], true).is_none());
+        assert!(look(&mut pending, 64, &["b", "c"], true).is_none());
+        let second = look(&mut pending, 65, &["b", "c"], true).unwrap();
+        assert_eq!((names(&second["began"]), names(&second["ended"])), (vec!["b", "c"], vec!["a"]));
+        let ended = &second["ended"][0];
+        assert_eq!((&ended["rule"], &ended["since"]), (&"breaker_open".into(), &time(START).into()));
+        assert_eq!(ended["until"], time(START + 64_000));
+        assert!(look(&mut pending, 300, &["b", "c"], true).is_none(), "all is told");
+        assert_eq!(names(&look(&mut pending, 305, &[], true).unwrap()["ended"]), ["b", "c"]);
+        assert!(look(&mut pending, 400, &[], true).is_none());
+    }
+
+    #[test]
+    fn what_flaps_is_told_once_a_minute() {
+        let mut pending = Pending::default();
+        let told = (0..600).filter(|n| {
+            let there: &[&str] = if n % 2 == 0 { &["a"] } else { &[] };
+            look(&mut pending, *n, there, true).is_some()
+        });
+        assert!(told.count() <= 10);
+        // What was short is told, too.
+        let mut pending = Pending::default();
+        look(&mut pending, 0, &["a"], true).unwrap();
+        look(&mut pending, 1, &["a", "b"], true);
+        look(&mut pending, 2, &["a"], true);
+        assert_eq!(names(&look(&mut pending, 60, &["a"], true).unwrap()["ended"]), ["b"]);
+        // It went and is back within the minute: nothing has changed.
+        look(&mut pending, 61, &[], true);
+        assert!(look(&mut pending, 120, &["a"], true).is_none());
+    }
+
+    #[test]
+    fn a_receiver_that_is_down_gets_it_later_and_is_asked_less_and_less() {
+        let mut pending = Pending::default();
+        let tries: Vec<u64> = (0..2_000).filter(|n| look(&mut pending, *n, &["a"], false).is_some()).collect();
+        assert_eq!(tries[..6], [0, 5, 15, 35, 75, 155]);
+        assert!(tries.windows(2).all(|two| two[1] - two[0] <= 300) && pending.is_failing());
+        let late = look(&mut pending, 2_400, &["b"], true).unwrap();
+        assert_eq!((names(&late["began"]), names(&late["ended"])), (vec!["b"], vec!["a"]));
+        assert!(!pending.is_failing());
+        // A clock that was set back holds nothing up.
+        assert!(look(&mut pending, 0, &[], true).is_some());
+    }
+
+    #[test]
+    fn what_becomes_worse_is_told_again_and_what_becomes_better_is_not() {
+        let (mut pending, mut told) = (Pending::default(), Vec::new());
+        for (minute, severity) in
+            [Severity::Warning, Severity::Critical, Severity::Critical, Severity::Warning].into_iter().enumerate()
+        {
+            let now = START + MINUTE * minute as u64;
+            pending.observe([problem("a", severity)].iter(), now);
+            if let Some(notice) = pending.due("i", now) {
+                pending.tried(true, now);
+                let notice: Value = serde_json::from_str(&notice).unwrap();
+                told.push((minute, notice["began"][0]["severity"].clone()));
+            }
+        }
+        assert_eq!(told, [(0, "warning".into()), (1, "critical".into())]);
+    }
+
+    #[test]
+    fn a_notice_is_bounded_and_says_the_worst_first() {
+        let mut pending = Pending::default();
+        let mut problems: Vec<_> = (0..300).map(|n| problem(&format!("t{n}"), Severity::Warning)).collect();
+        problems.push(problem("worst", Severity::Critical));
+        pending.observe(problems.iter(), START);
+        let notice: Value = serde_json::from_str(&pending.due("i", START).unwrap()).unwrap();
+        assert_eq!((names(&notice["began"]).len(), names(&notice["began"])[0]), (MOST, "worst"));
+        assert_eq!(notice["more"], 301 - MOST);
+        let text = notice["text"].as_str().unwrap();
+        assert!(text.starts_with("portcullis i: CRITICAL: worst is out.") && text.ends_with("And 298 more."), "{text}");
+    }
+}

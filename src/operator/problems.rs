@@ -1,0 +1,66 @@
+//! The rules that find problems: what is wrong, whose fault it is, and what to do. The page,
+//! `/status`, `/metrics` and notices all say what these rules say; the alerts use their names.
+//!
+//! Pure: [`find`] takes [`Facts`], the time included. A [`Lasting`] knows since when each finding
+//! has lasted, and [`Problems`] is the list that operators see. **Invariant:** the list is bounded,
+//! and no rule crowds out another one, nor a warning what is critical.
+
+pub mod facts;
+mod finding;
+mod lasting;
+mod limits;
+mod process;
+mod upstreams;
+pub mod verdict;
+mod words;
+
+use crate::status::Severity;
+use facts::{CatalogFacts, Facts};
+pub use finding::{Finding, Named, Rule};
+pub use lasting::{Lasting, Noticed, Problems};
+pub use limits::is_short_lived;
+use words::{short, some};
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Returns what is wrong at this moment.
+pub fn find(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    catalog(&facts.catalog, &mut found);
+    upstreams::find(facts, &mut found);
+    limits::find(facts, &mut found);
+    process::find(facts, &mut found);
+    found
+}
+
+/// Looks for changes of the catalog that are not live.
+fn catalog(facts: &CatalogFacts, found: &mut Vec<Finding>) {
+    let subject = || ("catalog", "catalog");
+    if let Some((at, reasons)) = &facts.refused {
+        let first = reasons.first().map(|reason| short(reason)).unwrap_or_default();
+        let more = match reasons.len().saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" ({more} more in `/status`)"),
+        };
+        let what =
+            format!("The catalog's files were edited wrongly, and the content from before stays live: {first}{more}");
+        let remedy = "Mend the files or undo the edit: `portcullis check` names each error. \
+                      The gateway takes them as soon as they are right.";
+        found.push(Finding::new(Rule::ReloadRefused, Severity::Warning, subject(), what, remedy).since(*at));
+    }
+    if let Some(loss) = &facts.held {
+        let what = format!("The new catalog {loss}, so the gateway waits some seconds before it takes it.");
+        let remedy = "If this is not what you meant, undo the edit now.";
+        found.push(Finding::new(Rule::ChangeHeld, Severity::Warning, subject(), what, remedy));
+    } else if let Some((since, files)) = &facts.endless {
+        let what = format!("{} is being written without an end, so its change is not live.", some(files, ", "));
+        let remedy = "Stop what writes there. Write the new text into another file, and rename that file.";
+        found.push(Finding::new(Rule::ChangeHeld, Severity::Warning, subject(), what, remedy).since(*since));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! The [`Facts`] are what the rules know of the process: plain data, the time included.
+
+use crate::drain::Phase;
+use crate::limits::{Kind, Level};
+use crate::status::{LedgerReport, StoreReport, UnpricedReport};
+use std::sync::Arc;
+
+/// What is known of the process at one moment. Times are milliseconds of Unix time.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// The present time.
+    pub now: u64,
+    /// The phase of the process, and the number of its exchanges.
+    pub phase: (Phase, usize),
+    /// The files of the catalog.
+    pub catalog: CatalogFacts,
+    /// The accounts that are enabled.
+    pub accounts: Vec<AccountFacts>,
+    /// The models that are served.
+    pub models: Vec<ModelFacts>,
+    /// The requests of the last five minutes.
+    pub recent: RecentFacts,
+    /// True if anybody counts money here.
+    pub counts_money: bool,
+    /// For each caller, key and key's model: the limits of which the largest share is used.
+    pub limits: Vec<LimitFacts>,
+    /// The keys that were used and have an end.
+    pub keys: Vec<KeyFacts>,
+    /// The targets that were not asked, since their price is not known.
+    pub unpriced: Vec<UnpricedReport>,
+    /// The store that instances share.
+    pub store: Option<StoreReport>,
+    /// The ledger.
+    pub ledger: LedgerReport,
+    /// The counts of what must not happen.
+    pub rises: RisesFacts,
+    /// The certificates of the listeners.
+    pub certificates: Vec<CertificateFacts>,
+    /// The address of the admin listener, if everybody who reaches it may read it.
+    pub open_admin: Option<String>,
+}
+
+/// The files of the catalog.
+#[derive(Debug, Clone, Default)]
+pub struct CatalogFacts {
+    /// The refusal that stands: its time and its reasons.
+    pub refused: Option<(u64, Vec<String>)>,
+    /// What a change takes away that the gateway holds back.
+    pub held: Option<String>,
+    /// The files that are written without an end, and the time since which they are.
+    pub endless: Option<(u64, Vec<String>)>,
+}
+
+/// An account.
+#[derive(Debug, Clone, Default)]
+pub struct AccountFacts {
+    /// The account's name.
+    pub id: Arc<str>,
+    /// True if its provider refused the credential, and no answer has come since.
+    pub is_credential_refused: bool,
+    /// The share of the quota that is left at the target with the least.
+    pub headroom: Option<f64>,
+    /// The targets whose breaker is not closed.
+    pub broken: Vec<TargetFacts>,
+}
+
+/// A target that cannot be used.
+#[derive(Debug, Clone, Default)]
+pub struct TargetFacts {
+    /// The account's name for the model, and the kind of endpoint.
+    pub name: Arc<str>,
+    /// The word for the last failure, and its detail.
+    pub failure: Option<(&'static str, Option<String>)>,
+    /// The time since which it is out, if it is known.
+    pub since: Option<u64>,
+    /// The requests of the last five minutes, if they are counted.
+    pub requests: Option<u64>,
+}
+
+/// A model.
+#[derive(Debug, Clone, Default)]
+pub struct ModelFacts {
+    /// The model's public id.
+    pub id: Arc<str>,
+    /// The model's targets, in the order in which they are written.
+    pub targets: Vec<ModelTarget>,
+    /// The number of requests that wait, and the most that may.
+    pub waiting: usize,
+    /// The most requests that may wait, if the model has a queue.
+    pub queue: Option<usize>,
+    /// The requests of the last five minutes, if they are counted.
+    pub recent: Option<RecentFacts>,
+}
+
+/// A target of a model.
+#[derive(Debug, Clone)]
+pub struct ModelTarget {
+    /// The account.
+    pub account: Arc<str>,
+    /// The account's name for the model, and the kind of endpoint.
+    pub name: Arc<str>,
+    /// The state, which says whether requests are sent there.
+    pub state: TargetState,
+    /// The word for the last failure, and its detail, if the target cannot be used.
+    pub failure: Option<(&'static str, Option<String>)>,
+}
+
+/// The states of a model's target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetState {
+    /// Requests are sent there.
+    Fit,
+    /// The catalog disables the account.
+    Off,
+    /// The breaker is not closed.
+    Broken,
+    /// The provider refuses the credential, or the money is gone.
+    Credential,
+    /// The account does not serve the model.
+    Refused,
+    /// The provider limits the rate.
+    Rate,
+}
+
+/// The requests of some minutes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecentFacts {
+    /// All requests.
+    pub requests: u64,
+    /// Those that failed by the caller's fault.
+    pub by_caller: u64,
+    /// Those that failed by an upstream's fault.
+    pub by_upstream: u64,
+    /// Those that failed by the gateway's fault.
+    pub by_us: u64,
+    /// Those that were refused because a queue was full.
+    pub shed: u64,
+    /// The answers whose cost is not known.
+    pub unpriced: u64,
+}
+
+/// A limit, and what is used of it.
+#[derive(Debug, Clone)]
+pub struct LimitFacts {
+    /// The kind of the scope.
+    pub level: Level,
+    /// The name of the scope.
+    pub name: Arc<str>,
+    /// The kind of the limit.
+    pub kind: Kind,
+    /// The amount that is used or reserved.
+    pub used: u64,
+    /// The amount that the limit allows.
+    pub limit: u64,
+}
+
+/// A key that was used and has an end.
+#[derive(Debug, Clone, Default)]
+pub struct KeyFacts {
+    /// The key's name.
+    pub id: Arc<str>,
+    /// The time of the last use.
+    pub used: u64,
+    /// The time from which the key opens nothing.
+    pub ends: Option<u64>,
+    /// The last use of a secret that is being replaced, and the time from which that secret opens
+    /// nothing.
+    pub old: Option<(u64, u64)>,
+}
+
+/// The counts of what must not happen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RisesFacts {
+    /// The rows of the ledger that were dropped.
+    pub rows: Rise,
+    /// The access lines that were dropped.
+    pub lines: Rise,
+    /// The panics.
+    pub panics: Rise,
+}
+
+/// A count, and the time at which it rose last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rise {
+    /// The count.
+    pub total: u64,
+    /// The time at which it rose last.
+    pub at: Option<u64>,
+}
+
+impl Rise {
+    /// Takes the present count.
+    pub fn take(&mut self, total: u64, now: u64) {
+        if total > self.total {
+            self.at = Some(now);
+        }
+        self.total = total;
+    }
+
+    /// Returns whether the count rose within the last `span` milliseconds.
+    pub fn is_within(self, span: u64, now: u64) -> bool {
+        self.at.is_some_and(|at| now.saturating_sub(at) < span)
+    }
+}
+
+/// The certificate of a listener.
+#[derive(Debug, Clone, Default)]
+pub struct CertificateFacts {
+    /// The listener's address.
+    pub listener: String,
+    /// The time from which no caller believes it.
+    pub ends: u64,
+}

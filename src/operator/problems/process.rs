@@ -1,0 +1,121 @@
+//! The rules about the process itself, its ledger, its store and its listeners.
+
+use super::facts::Facts;
+use super::words::{count, short, span};
+use super::{DAY, Finding, HOUR, MINUTE, Rule, SECOND};
+use crate::status::{LedgerState, Severity, StoreState};
+
+/// Lines and rows that were dropped are told for this time.
+const DROPPED: u64 = 5 * MINUTE;
+/// A panic is told for this time.
+const PANIC: u64 = HOUR;
+/// A store that is down for less than this is no problem: requests do not wait for it.
+const DOWN: u64 = 5 * SECOND;
+/// A certificate must be replaced within this time.
+const REPLACE: u64 = 14 * DAY;
+/// A certificate must be replaced now.
+const REPLACE_NOW: u64 = 3 * DAY;
+/// Clocks that differ by less agree.
+const CLOCKS: u64 = 5 * SECOND;
+
+/// Looks for problems of the process.
+pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
+    store(facts, found);
+    ledger(facts, found);
+    let now = facts.now;
+    let lines = facts.rises.lines;
+    if lines.is_within(DROPPED, now) {
+        let what = format!("{} lost: they could not be written, or not fast enough.", were(lines.total, "access line"));
+        let remedy = "Look at the place that `log.access` in server.yaml names: a full disk, a closed pipe, or a reader \
+                      that has stopped.";
+        found.push(Finding::new(Rule::AccessLinesDropped, Severity::Warning, PROCESS, what, remedy));
+    }
+    let panics = facts.rises.panics;
+    if panics.is_within(PANIC, now) {
+        let what =
+            format!("The gateway has a bug, and {} ended in it since the start.", count(panics.total, "exchange"));
+        let remedy = "Report it, with the lines of the log that begin at `panicked`. Other requests are not concerned.";
+        found.push(Finding::new(Rule::Panics, Severity::Critical, PROCESS, what, remedy));
+    }
+    for certificate in facts.certificates.iter().filter(|certificate| certificate.ends.saturating_sub(now) < REPLACE) {
+        let left = certificate.ends.saturating_sub(now);
+        let severity = if left < REPLACE_NOW { Severity::Critical } else { Severity::Warning };
+        let listener = &certificate.listener;
+        let what = match left {
+            0 => format!("The certificate of the listener {listener} has ended: callers do not connect any more."),
+            _ => format!("The certificate of the listener {listener} ends in {}.", span(left)),
+        };
+        let remedy = "Put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP.";
+        let subject = ("listener", listener.as_str());
+        found.push(Finding::new(Rule::CertificateEnds, severity, subject, what, remedy));
+    }
+    if let Some(address) = &facts.open_admin {
+        let what =
+            format!("The admin listener is on {address}, and whoever reaches it may read it: it asks for no key.");
+        let remedy = "Write `admin: { key: { env: … } }` in server.yaml, or an address that only operators reach, such as \
+                      127.0.0.1:9090.";
+        found.push(Finding::new(Rule::AdminOpen, Severity::Warning, ("listener", address.as_str()), what, remedy));
+    }
+}
+
+const PROCESS: (&str, &str) = ("process", "portcullis");
+
+fn were(number: u64, noun: &str) -> String {
+    format!("{} {}", count(number, noun), if number == 1 { "was" } else { "were" })
+}
+
+fn store(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some(store) = &facts.store else { return };
+    let address = &*store.address;
+    let since = facts.now.saturating_sub(store.for_seconds.saturating_mul(SECOND));
+    let down = |severity, what: String| {
+        let remedy = "Look whether the server that `store` in server.yaml names runs and can be reached. Until it is back, \
+                      `store.on_store_down` decides over requests with limits.";
+        Finding::new(Rule::StoreDown, severity, ("store", address), what, remedy).since(since).after(DOWN)
+    };
+    match store.state {
+        StoreState::Up => {
+            let ahead = store.clock_ahead_ms;
+            if ahead.unsigned_abs() >= CLOCKS {
+                let (one, other) = if ahead > 0 { ("behind", "store's") } else { ("ahead of", "store's") };
+                let what = format!("This gateway's clock is {} {one} the {other}.", span(ahead.unsigned_abs()));
+                let remedy = "Let NTP set the clocks of both machines. Limits by the day and the month, and the ends of \
+                              keys, go by this gateway's clock.";
+                found.push(Finding::new(Rule::ClockOff, Severity::Warning, ("process", "clock"), what, remedy));
+            }
+        }
+        StoreState::Joining => {
+            let what = format!(
+                "The store {address} answers, but other gateways have not sent their counts: each uses its share of each limit."
+            );
+            found.push(down(Severity::Warning, what));
+        }
+        StoreState::Down => {
+            let why = store.error.as_deref().map(|why| format!(": {}", short(why))).unwrap_or_default();
+            found.push(down(
+                Severity::Critical,
+                format!("The store {address} is down, so gateways share no limits{why}."),
+            ));
+        }
+    }
+}
+
+fn ledger(facts: &Facts, found: &mut Vec<Finding>) {
+    let ledger = &facts.ledger;
+    let is_failing = ledger.state == LedgerState::Failing;
+    let rows = facts.rises.rows;
+    if !is_failing && !rows.is_within(DROPPED, facts.now) {
+        return;
+    }
+    let dropped = if rows.total > 0 { format!("; {} lost", were(rows.total, "row")) } else { String::new() };
+    let what = match (&ledger.problem, is_failing) {
+        (Some(why), _) => format!("The ledger cannot be written{dropped}: {}.", short(why)),
+        (None, true) => format!("The ledger cannot be written{dropped}."),
+        (None, false) => format!("The ledger can be written again{dropped}, and their use is in no report."),
+    };
+    let remedy = format!(
+        "Look at the disk, and at the rights of {}. Rows wait in memory for a while, and are written when the file can be.",
+        ledger.path
+    );
+    found.push(Finding::new(Rule::LedgerFailing, Severity::Critical, ("ledger", "ledger"), what, remedy));
+}

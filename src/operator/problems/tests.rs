@@ -1,0 +1,416 @@
+use super::facts::*;
+use super::verdict::{Word, verdict};
+use super::*;
+use crate::drain::Phase;
+use crate::limits::{Kind, Level};
+use crate::status::{LedgerReport, LedgerState, StoreReport, StoreState, UnpricedReport};
+use std::sync::Arc;
+
+const NOW: u64 = 1_800_000_000_000;
+
+/// A healthy gateway.
+fn healthy() -> Facts {
+    Facts { now: NOW, phase: (Phase::Serving, 0), ..Facts::default() }
+}
+
+/// The findings of one rule.
+fn found(rule: Rule, facts: &Facts) -> Vec<Finding> {
+    find(facts).into_iter().filter(|finding| finding.rule == rule).collect()
+}
+
+/// The problems of one rule after the facts have lasted for so long.
+fn after(lasted: u64, rule: Rule, facts: &Facts) -> Vec<Finding> {
+    let mut lasting = Lasting::default();
+    lasting.notice(find(facts), facts.now - lasted);
+    let noticed = lasting.notice(find(facts), facts.now);
+    noticed.into_iter().filter(|one| one.is_problem && one.finding.rule == rule).map(|one| one.finding).collect()
+}
+
+/// Checks that a rule finds one problem, and returns what it says.
+fn says(rule: Rule, facts: &Facts) -> String {
+    let [finding] = &found(rule, facts)[..] else { panic!("{:?}", find(facts)) };
+    assert!(finding.what.ends_with('.') || finding.rule == Rule::ReloadRefused, "{}", finding.what);
+    finding.what.clone()
+}
+
+fn target(account: &str, state: TargetState) -> ModelTarget {
+    let failure = Some(("unreachable", Some("ConnectRefused: x".to_owned())));
+    ModelTarget { account: account.into(), name: "llama".into(), state, failure }
+}
+
+fn model(targets: impl Into<Vec<ModelTarget>>) -> ModelFacts {
+    ModelFacts { id: "fast".into(), targets: targets.into(), ..ModelFacts::default() }
+}
+
+#[test]
+fn nothing_is_wrong() {
+    let facts = Facts { models: vec![model([target("a", TargetState::Fit)])], ..healthy() };
+    assert!(find(&facts).is_empty(), "{:?}", find(&facts));
+    let said = verdict(&facts, &[]);
+    assert_eq!((said.word, &*said.says), (Word::Ok, "1 model can answer, and nothing is wrong."));
+}
+
+#[test]
+fn a_refused_reload() {
+    let mut facts = healthy();
+    let reasons = vec!["catalog.yaml:3: `x` is unknown".to_owned(), "y".to_owned()];
+    facts.catalog.refused = Some((NOW - 7, reasons));
+    let told = says(Rule::ReloadRefused, &facts);
+    assert!(told.contains("catalog.yaml:3") && told.contains("(1 more"), "{told}");
+    let noticed = Lasting::default().notice(find(&facts), NOW);
+    assert_eq!(noticed[0].since, NOW - 7, "since the refusal");
+}
+
+#[test]
+fn a_change_that_is_held_or_has_no_end() {
+    let mut facts = healthy();
+    facts.catalog.endless = Some((NOW - 9, vec!["catalog.yaml".to_owned()]));
+    assert!(says(Rule::ChangeHeld, &facts).contains("catalog.yaml is being written"));
+    facts.catalog.held = Some("removes 2 of 3 accounts".to_owned());
+    assert!(says(Rule::ChangeHeld, &facts).contains("removes 2 of 3 accounts"));
+}
+
+#[test]
+fn a_model_that_nobody_can_answer() {
+    use TargetState::{Broken, Credential, Fit, Off, Rate, Refused};
+    let of = |targets: &[TargetState]| {
+        let targets: Vec<_> = targets.iter().map(|state| target("gpu-1", *state)).collect();
+        Facts { models: vec![model(targets)], ..healthy() }
+    };
+    for fit in [&[Fit, Broken, Credential, Off][..], &[Off], &[Off, Off], &[]] {
+        assert!(found(Rule::ModelUnfit, &of(fit)).is_empty(), "{fit:?}");
+    }
+    for unfit in [&[Broken][..], &[Off, Refused], &[Credential, Broken, Refused, Broken]] {
+        assert_eq!(after(0, Rule::ModelUnfit, &of(unfit)).len(), 1, "{unfit:?}");
+    }
+    let told = says(Rule::ModelUnfit, &of(&[Broken, Credential, Refused, Rate]));
+    let expected = "No target of `fast` answers: gpu-1 refuses connections; gpu-1 refuses the credential, or its money is gone; \
+                    gpu-1 does not serve the model; and 1 more.";
+    assert_eq!(told, expected);
+    // A rate limit is over soon.
+    assert!(after(9_999, Rule::ModelUnfit, &of(&[Rate, Broken])).is_empty());
+    assert_eq!(after(10_000, Rule::ModelUnfit, &of(&[Rate, Broken])).len(), 1);
+}
+
+#[test]
+fn a_credential_that_is_refused_and_a_quota_that_is_used_up() {
+    let account = AccountFacts { id: "a".into(), is_credential_refused: true, ..AccountFacts::default() };
+    assert!(says(Rule::CredentialRefused, &Facts { accounts: vec![account], ..healthy() }).contains("account a"));
+    let with = |headroom| {
+        let account = AccountFacts { id: "a".into(), headroom, ..AccountFacts::default() };
+        Facts { accounts: vec![account], ..healthy() }
+    };
+    assert!(found(Rule::Headroom, &with(None)).is_empty() && found(Rule::Headroom, &with(Some(0.05))).is_empty());
+    assert_eq!(says(Rule::Headroom, &with(Some(0.049))), "Account a has 4 % left of what its provider allows.");
+}
+
+#[test]
+fn a_breaker_that_stays_open() {
+    let broken =
+        vec![TargetFacts { name: "llama".into(), requests: Some(3), failure: Some(("cut", None)), since: None }];
+    let account = AccountFacts { id: "gpu-1".into(), broken, ..AccountFacts::default() };
+    let facts = Facts { accounts: vec![account], ..healthy() };
+    assert!(after(29_999, Rule::BreakerOpen, &facts).is_empty());
+    let [finding] = &after(30_000, Rule::BreakerOpen, &facts)[..] else { panic!("one problem") };
+    assert_eq!((finding.subject.0, &*finding.subject.1, finding.requests), ("target", "gpu-1/llama", Some(3)));
+    assert!(finding.what.starts_with("gpu-1 ends its answers too early"), "{}", finding.what);
+    // It closes, and opens again: it has to last again.
+    let mut lasting = Lasting::default();
+    for (now, facts, is) in [(0, &facts, false), (40, &facts, true), (41, &healthy(), false), (42, &facts, false)] {
+        let noticed = lasting.notice(find(facts), NOW + now * 1_000);
+        assert_eq!(noticed.iter().any(|one| one.is_problem), is, "after {now} s");
+    }
+}
+
+#[test]
+fn failures_and_whose_fault_they_are() {
+    let with = |requests, by_caller, by_upstream, by_us| {
+        let recent = RecentFacts { requests, by_caller, by_upstream, by_us, ..RecentFacts::default() };
+        Facts { models: vec![ModelFacts { recent: Some(recent), ..model([]) }], recent, ..healthy() }
+    };
+    let none = |facts: Facts| assert!(found(Rule::Failures, &facts).is_empty(), "{:?}", find(&facts));
+    none(with(19, 19, 0, 0));
+    none(with(105, 5, 5, 5));
+    let [caller] = &found(Rule::Failures, &with(20, 2, 1, 0))[..] else { panic!("one") };
+    assert_eq!(caller.what, "2 of 20 requests for `fast` failed by the callers' fault in the last 5 minutes.");
+    assert_eq!((caller.severity, caller.requests), (Severity::Warning, Some(2)));
+    let severity = |facts: Facts| found(Rule::Failures, &facts)[0].severity;
+    assert_eq!(severity(with(100, 0, 6, 0)), Severity::Warning);
+    assert_eq!(severity(with(100, 0, 20, 0)), Severity::Warning);
+    assert_eq!(severity(with(100, 0, 21, 0)), Severity::Critical);
+    assert_eq!(severity(with(100, 0, 0, 21)), Severity::Critical);
+    assert_eq!(severity(with(100, 100, 0, 0)), Severity::Warning, "it is not our outage");
+    // A caller who is refused again and again hides no provider's failure.
+    let both = found(Rule::Failures, &with(670, 640, 30, 0));
+    let says = |part: &str| both.iter().find(|one| one.part == part).map(|one| (one.severity, one.what.clone()));
+    let what = "30 of 30 requests for `fast` failed by the providers' fault in the last 5 minutes.";
+    assert_eq!(says("providers"), Some((Severity::Critical, what.to_owned())));
+    assert_eq!(says("callers").map(|(severity, _)| severity), Some(Severity::Warning));
+    // Each model has too few requests, but all together have enough.
+    let few = RecentFacts { requests: 10, by_upstream: 9, ..RecentFacts::default() };
+    let models = (0..3).map(|n| ModelFacts { id: format!("m{n}").into(), recent: Some(few), ..model([]) }).collect();
+    let all = RecentFacts { requests: 30, by_upstream: 27, ..RecentFacts::default() };
+    let facts = Facts { models, recent: all, ..healthy() };
+    let [of_all] = &found(Rule::Failures, &facts)[..] else { panic!("one") };
+    assert_eq!(of_all.subject.0, "process");
+    assert_eq!(of_all.what, "27 of 30 requests failed by the providers' fault in the last 5 minutes.");
+}
+
+#[test]
+fn a_queue_that_is_half_full_or_turned_somebody_away() {
+    let with = |waiting, queue, shed| {
+        let recent = RecentFacts { shed, ..RecentFacts::default() };
+        Facts { models: vec![ModelFacts { waiting, queue, recent: Some(recent), ..model([]) }], ..healthy() }
+    };
+    for none in [with(4, Some(10), 0), with(0, Some(1), 0), with(9, None, 0)] {
+        assert!(found(Rule::Queue, &none).is_empty());
+    }
+    assert!(says(Rule::Queue, &with(5, Some(10), 0)).starts_with("5 requests of at most 10 wait for `fast`"));
+    assert!(says(Rule::Queue, &with(0, None, 1)).starts_with("1 request for `fast` found all accounts busy"));
+}
+
+#[test]
+fn a_limit_that_is_nearly_used_up() {
+    let with = |kind, used, limit| {
+        let limit = LimitFacts { level: Level::Caller, name: "acme".into(), kind, used, limit };
+        Facts { limits: vec![limit], ..healthy() }
+    };
+    assert!(after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 89, 100)).is_empty());
+    assert!(after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 0, 0)).is_empty(), "who may nothing is not near");
+    assert_eq!(after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 90, 100)).len(), 1);
+    let told = says(Rule::LimitNear, &with(Kind::UsdPerDay, 4_600_000_000, 5_000_000_000));
+    assert!(told.starts_with("Caller acme has used 4.6 USD of 5 USD of its `usd_per_day`"), "{told}");
+    // One that is free again soon hides no other, nor does it take over since when the other lasts.
+    let of = |kind, used| LimitFacts { level: Level::Key, name: "acme/prod".into(), kind, used, limit: 100 };
+    let both = Facts { limits: vec![of(Kind::UsdPerDay, 95), of(Kind::Concurrency, 100)], ..healthy() };
+    assert_eq!(after(0, Rule::LimitNear, &both).len(), 1);
+    let parts = after(30_000, Rule::LimitNear, &both).iter().map(|finding| finding.part).collect::<Vec<_>>();
+    assert_eq!(parts, ["usd_per_day", "concurrency"]);
+    for short in [Kind::RequestsPerMinute, Kind::TokensPerMinute, Kind::Concurrency] {
+        assert!(after(29_999, Rule::LimitNear, &with(short, 100, 100)).is_empty());
+        assert_eq!(after(30_000, Rule::LimitNear, &with(short, 100, 100)).len(), 1);
+    }
+}
+
+#[test]
+fn a_store_that_is_down_joins_or_has_another_time() {
+    let with = |state, clock_ahead_ms| {
+        let error = (state == StoreState::Down).then(|| "refused".to_owned());
+        let store =
+            StoreReport { address: "redis://h:1".to_owned(), state, clock_ahead_ms, error, ..StoreReport::default() };
+        Facts { store: Some(store), ..healthy() }
+    };
+    assert!(find(&with(StoreState::Up, 4_999)).is_empty() && find(&with(StoreState::Up, -4_999)).is_empty());
+    assert!(after(4_999, Rule::StoreDown, &with(StoreState::Down, 0)).is_empty());
+    let [down] = &after(5_000, Rule::StoreDown, &with(StoreState::Down, 0))[..] else { panic!("one") };
+    assert!(down.severity == Severity::Critical && down.what.contains("redis://h:1 is down"), "{}", down.what);
+    let [joins] = &after(5_000, Rule::StoreDown, &with(StoreState::Joining, 0))[..] else { panic!("one") };
+    assert_eq!(joins.severity, Severity::Warning);
+    assert_eq!(says(Rule::ClockOff, &with(StoreState::Up, 5_000)), "This gateway's clock is 5 s behind the store's.");
+    assert_eq!(
+        says(Rule::ClockOff, &with(StoreState::Up, -9_000)),
+        "This gateway's clock is 9 s ahead of the store's."
+    );
+}
+
+#[test]
+fn a_ledger_that_fails_or_lost_rows() {
+    let with = |state, rows| {
+        let ledger = LedgerReport { state, problem: Some("no space".to_owned()), ..LedgerReport::default() };
+        Facts { ledger, rises: RisesFacts { rows, ..RisesFacts::default() }, ..healthy() }
+    };
+    let lost = |ago| Rise { total: 2, at: Some(NOW - ago) };
+    assert!(find(&with(LedgerState::Ok, Rise::default())).is_empty());
+    assert!(find(&with(LedgerState::Off, Rise::default())).is_empty());
+    assert_eq!(
+        says(Rule::LedgerFailing, &with(LedgerState::Failing, Rise::default())),
+        "The ledger cannot be written: no space."
+    );
+    assert!(says(Rule::LedgerFailing, &with(LedgerState::Ok, lost(5 * MINUTE - 1))).contains("2 rows were lost"));
+    assert!(find(&with(LedgerState::Ok, lost(5 * MINUTE))).is_empty());
+}
+
+#[test]
+fn what_must_not_happen_is_told_for_a_while() {
+    let with = |lines, panics| Facts { rises: RisesFacts { lines, panics, ..RisesFacts::default() }, ..healthy() };
+    let (none, at) = (Rise::default(), |ago| Rise { total: 1, at: Some(NOW - ago) });
+    assert!(says(Rule::AccessLinesDropped, &with(at(5 * MINUTE - 1), none)).starts_with("1 access line was lost"));
+    assert!(find(&with(at(5 * MINUTE), none)).is_empty());
+    assert!(says(Rule::Panics, &with(none, at(HOUR - 1))).contains("1 exchange ended in it"));
+    assert!(find(&with(none, at(HOUR))).is_empty());
+    let mut rise = Rise::default();
+    rise.take(0, 5);
+    assert_eq!(rise.at, None);
+    rise.take(2, 7);
+    rise.take(2, 9);
+    assert_eq!(rise, Rise { total: 2, at: Some(7) });
+}
+
+#[test]
+fn certificates_and_an_open_admin_listener() {
+    let with = |left: i64| {
+        let ends = NOW.saturating_add_signed(left);
+        Facts { certificates: vec![CertificateFacts { listener: "0.0.0.0:443".to_owned(), ends }], ..healthy() }
+    };
+    let day = i64::try_from(DAY).unwrap();
+    assert!(find(&with(14 * day)).is_empty());
+    let severity = |left| found(Rule::CertificateEnds, &with(left))[0].severity;
+    assert_eq!((severity(14 * day - 1), severity(3 * day)), (Severity::Warning, Severity::Warning));
+    assert_eq!((severity(3 * day - 1), severity(-day)), (Severity::Critical, Severity::Critical));
+    assert!(says(Rule::CertificateEnds, &with(13 * day)).ends_with("ends in 13 days."));
+    assert!(says(Rule::CertificateEnds, &with(0)).contains("has ended"));
+    let open = Facts { open_admin: Some("0.0.0.0:9090".to_owned()), ..healthy() };
+    assert!(says(Rule::AdminOpen, &open).contains("0.0.0.0:9090"));
+}
+
+#[test]
+fn keys_that_are_in_use_and_end() {
+    let with = |used: u64, left: i64| {
+        let key = KeyFacts { id: "acme/prod".into(), used, ends: Some(NOW.saturating_add_signed(left)), old: None };
+        Facts { keys: vec![key], ..healthy() }
+    };
+    let day = i64::try_from(DAY).unwrap();
+    for none in [with(NOW, 7 * day), with(NOW - 7 * DAY - 1, day), with(NOW - DAY, -day), with(NOW - 9 * DAY, -1)] {
+        assert!(found(Rule::KeyEnds, &none).is_empty(), "{:?}", none.keys);
+    }
+    assert_eq!(says(Rule::KeyEnds, &with(NOW, 7 * day - 1)), "Key acme/prod is in use, and ends in 6 days.");
+    assert!(says(Rule::KeyEnds, &with(NOW - 7 * DAY, 1)).contains("ends in 0 s"));
+    assert!(says(Rule::KeyEnds, &with(NOW - 3, -1)).contains("has ended"));
+    let old = |used: u64, left: i64| {
+        let old = Some((used, NOW.saturating_add_signed(left)));
+        Facts { keys: vec![KeyFacts { id: "acme/prod".into(), used: NOW, ends: None, old }], ..healthy() }
+    };
+    for none in [old(NOW, day), old(NOW, 0), old(NOW, -1), old(NOW - DAY - 1, 1)] {
+        assert!(find(&none).is_empty(), "{:?}", none.keys);
+    }
+    assert_eq!(
+        says(Rule::OldSecretUsed, &old(NOW - DAY, day - 1)),
+        "The old secret of key acme/prod is still used, and ends in 23 h."
+    );
+}
+
+#[test]
+fn costs_that_are_not_known() {
+    let answers = |unpriced| {
+        let recent = Some(RecentFacts { unpriced, ..RecentFacts::default() });
+        Facts { models: vec![ModelFacts { recent, ..model([]) }], counts_money: true, ..healthy() }
+    };
+    assert!(find(&answers(0)).is_empty());
+    assert!(find(&Facts { counts_money: false, ..answers(1) }).is_empty(), "nobody counts money");
+    assert!(says(Rule::Unpriced, &answers(1)).starts_with("1 answer of `fast`"));
+    let report = |requests| UnpricedReport {
+        account: "a".to_owned(),
+        endpoint: "images".to_owned(),
+        model: "fast".to_owned(),
+        requests,
+        upstream_model: "x".to_owned(),
+    };
+    let facts = Facts { unpriced: vec![report(2), report(3)], ..answers(1) };
+    assert!(says(Rule::Unpriced, &facts).starts_with("5 requests for `fast` could not be sent"));
+}
+
+#[test]
+fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
+    let broken: Vec<_> =
+        (0..300).map(|n| TargetFacts { name: format!("m{n}").into(), ..TargetFacts::default() }).collect();
+    let unfit =
+        (0..300).map(|n| ModelFacts { id: format!("m{n}").into(), ..model([target("a", TargetState::Broken)]) });
+    let mut facts = Facts {
+        accounts: vec![AccountFacts { id: "a".into(), broken, ..AccountFacts::default() }],
+        models: unfit.collect(),
+        open_admin: Some("0.0.0.0:9090".to_owned()),
+        ledger: LedgerReport { state: LedgerState::Failing, ..LedgerReport::default() },
+        ..healthy()
+    };
+    let problems = |facts: &Facts| {
+        let mut lasting = Lasting::default();
+        lasting.notice(find(facts), NOW - DAY);
+        Problems::new(&lasting.notice(find(facts), NOW))
+    };
+    let many = problems(&facts);
+    let of = |rule: &str| many.list.iter().filter(|problem| problem.rule == rule).count();
+    assert_eq!((many.list.len(), many.more), (lasting::MOST, 602 - lasting::MOST));
+    assert_eq!((of("model_unfit"), of("ledger_failing"), of("breaker_open")), (29, 1, 0), "critical ones go first");
+    let count = |problems: &Problems, rule, severity| {
+        problems.counts().find(|(one, of, _)| (*one, *of) == (rule, severity)).map(|(.., number)| number)
+    };
+    assert_eq!(count(&many, Rule::BreakerOpen, Severity::Warning), Some(300));
+    assert_eq!(count(&many, Rule::BreakerOpen, Severity::Critical), Some(0));
+    facts.models.clear();
+    let fewer = problems(&facts);
+    let rules: Vec<&str> = fewer.list.iter().map(|problem| &*problem.rule).collect();
+    assert_eq!((rules[0], rules.contains(&"admin_open"), fewer.more), ("ledger_failing", true, 302 - lasting::MOST));
+}
+
+#[test]
+fn the_memory_knows_since_when_and_a_clock_may_be_set() {
+    let facts = Facts { open_admin: Some("x".to_owned()), ..healthy() };
+    let mut lasting = Lasting::default();
+    let mut since = |now| lasting.notice(find(&facts), now)[0].since;
+    assert_eq!((since(NOW), since(NOW + 9), since(NOW - 9), since(NOW)), (NOW, NOW, NOW - 9, NOW - 9));
+    assert!(lasting.notice(Vec::new(), NOW).is_empty());
+    assert_eq!(lasting.notice(find(&facts), NOW + 1)[0].since, NOW + 1, "it went, and is back");
+    let twice = [find(&facts), find(&facts)].concat();
+    assert_eq!(lasting.notice(twice, NOW + 2).len(), 1);
+}
+
+#[test]
+fn the_verdict_says_the_worst() {
+    let say = |facts: &Facts, lasted: u64| {
+        let mut lasting = Lasting::default();
+        lasting.notice(find(facts), facts.now - lasted);
+        let said = verdict(facts, &lasting.notice(find(facts), facts.now));
+        (said.word, said.says)
+    };
+    let phase = |phase| Facts { phase: (phase, 1), ..healthy() };
+    assert_eq!(say(&phase(Phase::Starting), 0).0, Word::Degraded);
+    assert_eq!(
+        say(&phase(Phase::Delaying), 0),
+        (Word::Draining, "The gateway shuts down, with 1 exchange to end.".to_owned())
+    );
+    let lost =
+        |state| TargetFacts { name: "llama".into(), failure: target("", state).failure, ..TargetFacts::default() };
+    let broken =
+        AccountFacts { id: "gpu-1".into(), broken: vec![lost(TargetState::Broken)], ..AccountFacts::default() };
+    let mut facts = Facts {
+        accounts: vec![broken],
+        models: vec![model([target("gpu-1", TargetState::Broken), target("openai-main", TargetState::Fit)])],
+        ..healthy()
+    };
+    let degraded = "`fast` is degraded for 4 min: gpu-1 refuses connections, openai-main answers instead.";
+    assert_eq!(say(&facts, 4 * MINUTE), (Word::Degraded, degraded.to_owned()));
+    facts.models.push(model([target("gpu-1", TargetState::Broken), target("b", TargetState::Fit)]));
+    assert!(say(&facts, 0).1.ends_with("(1 more model is hurt)"));
+    facts.models = vec![model([target("gpu-1", TargetState::Broken)])];
+    assert_eq!(say(&facts, 3_000), (Word::Failing, "`fast` fails for 3 s: gpu-1 refuses connections.".to_owned()));
+    // Only a warning that hurts nobody now.
+    let warned = Facts { open_admin: Some("0.0.0.0:1".to_owned()), ..healthy() };
+    let (word, says) = say(&warned, 0);
+    assert!(word == Word::Ok && says.contains("There is a warning: The admin listener"), "{says}");
+    let failing =
+        Facts { ledger: LedgerReport { state: LedgerState::Failing, ..LedgerReport::default() }, ..healthy() };
+    assert_eq!(say(&failing, 0), (Word::Degraded, "The ledger cannot be written.".to_owned()));
+}
+
+#[test]
+fn each_rule_has_its_own_name_and_place_in_the_book() {
+    let names: std::collections::BTreeSet<&str> = Rule::ALL.into_iter().map(Rule::name).collect();
+    assert_eq!(names.len(), Rule::ALL.len());
+    let book = include_str!("../../../docs/src/problems.md");
+    let headings: Vec<&str> = book.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    for rule in Rule::ALL {
+        assert!(headings.contains(&rule.name()), "docs/src/problems.md has no heading for {}", rule.name());
+        assert_eq!(rule.link(), format!("problems.md#{}", rule.name()));
+    }
+    let of_rules = headings.iter().filter(|heading| heading.contains('_') || names.contains(*heading));
+    assert_eq!(of_rules.count(), names.len(), "a heading has no rule");
+}
+
+/// The text of a name is nobody's to choose here; it must only not break anything.
+#[test]
+fn odd_names_are_only_names() {
+    let id: Arc<str> = "<img src=x onerror=alert(1)>\u{202e}\n`".into();
+    let facts =
+        Facts { models: vec![ModelFacts { id: id.clone(), ..model([target("a", TargetState::Broken)]) }], ..healthy() };
+    assert!(says(Rule::ModelUnfit, &facts).contains(&*id));
+}

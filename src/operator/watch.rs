@@ -1,0 +1,98 @@
+//! The [`Watch`] looks at the process every few seconds, and whenever somebody asks: it gathers
+//! facts, lets the rules find [problems](super::problems), and remembers since when they last.
+//!
+//! **Invariant:** it looks at most twice a second, however many ask.
+
+mod gather;
+
+use super::problems::facts::{Facts, RisesFacts};
+use super::problems::verdict::{Verdict, verdict};
+use super::problems::{Lasting, Noticed, Problems, find};
+use crate::base::lock::Lock;
+use crate::conf::config::Server;
+use crate::desk::record::Books;
+use crate::exchange::backends::Backends;
+use crate::tls::Certificate;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The time between two looks when nobody asks.
+const EVERY: Duration = Duration::from_secs(5);
+/// The least time between two looks.
+const AT_LEAST: Duration = Duration::from_millis(500);
+
+/// The watch over a process.
+pub struct Watch {
+    books: Arc<Books>,
+    backends: Arc<Backends>,
+    settings: Arc<Server>,
+    certificates: Arc<[Option<Arc<Certificate>>]>,
+    last: Lock<LastLook>,
+}
+
+/// The last look, and what is remembered of those before.
+#[derive(Default)]
+struct LastLook {
+    lasting: Lasting,
+    rises: RisesFacts,
+    sight: Option<(Instant, Arc<Sight>)>,
+}
+
+/// What the watch saw at its last look.
+#[derive(Debug, Clone)]
+pub struct Sight {
+    /// The problems.
+    pub problems: Problems,
+    /// The sentence that an operator reads first.
+    pub verdict: Verdict,
+    /// All findings, also those that are no problem yet.
+    pub noticed: Vec<Noticed>,
+}
+
+impl Watch {
+    /// Makes the watch over a process with these parts. The certificates are those of the
+    /// listeners, in the order of the settings.
+    pub fn new(
+        books: Arc<Books>,
+        backends: Arc<Backends>,
+        settings: Arc<Server>,
+        certificates: Arc<[Option<Arc<Certificate>>]>,
+    ) -> Watch {
+        Watch { books, backends, settings, certificates, last: Lock::default() }
+    }
+
+    /// Returns what the watch sees now. The sight is half a second old at most.
+    pub fn look(&self) -> Arc<Sight> {
+        let now = Instant::now();
+        let mut last = self.last.lock();
+        if let Some((at, sight)) = &last.sight
+            && now.saturating_duration_since(*at) < AT_LEAST
+        {
+            return sight.clone();
+        }
+        let facts = self.facts(&mut last.rises, now);
+        let sight = Arc::new(sight(&facts, &mut last.lasting));
+        last.sight = Some((now, sight.clone()));
+        for (rule, severity, number) in sight.problems.counts() {
+            let words = [("rule", rule.name()), ("severity", severity.name())];
+            let gauge = self.books.metrics.process.problems.get_or_create(&words);
+            gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        sight
+    }
+
+    /// Looks every few seconds, for ever: what lasts must be seen to begin.
+    pub async fn keep(&self) {
+        loop {
+            self.look();
+            let waiting = self.books.live.load().routes.iter().map(|route| route.demand.waiting()).sum();
+            self.books.figures.sample(self.books.drain.exchanges(), waiting, Instant::now());
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+}
+
+fn sight(facts: &Facts, lasting: &mut Lasting) -> Sight {
+    let noticed = lasting.notice(find(facts), facts.now);
+    Sight { problems: Problems::new(&noticed), verdict: verdict(facts, &noticed), noticed }
+}

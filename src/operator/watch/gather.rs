@@ -1,0 +1,278 @@
+//! Gathers the facts from the process.
+
+use super::Watch;
+use crate::account::breaker::BreakerState;
+use crate::account::track::{TargetHealth, TrackStatus};
+use crate::account::{NamedTarget, health::Why};
+use crate::base::calendar;
+use crate::catalog::rotation::{is_replaced, newest};
+use crate::live::place::Place;
+use crate::live::{Live, Snapshot};
+use crate::operator::problems::facts::{
+    AccountFacts, CatalogFacts, CertificateFacts, Facts, KeyFacts, LimitFacts, ModelFacts, ModelTarget, RecentFacts,
+    RisesFacts, TargetFacts, TargetState,
+};
+use crate::operator::problems::is_short_lived;
+use crate::series::Series;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The time for which requests are counted.
+const LOOKS_BACK: Duration = Duration::from_secs(300);
+
+/// The moment of a look, on both clocks.
+#[derive(Clone, Copy)]
+struct Moment {
+    now: Instant,
+    clock: SystemTime,
+    ms: u64,
+}
+
+impl Watch {
+    /// Returns the facts of this moment.
+    pub(super) fn facts(&self, rises: &mut RisesFacts, now: Instant) -> Facts {
+        let at = Moment { now, clock: SystemTime::now(), ms: calendar::now() };
+        let books = &*self.books;
+        let snapshot = books.live.load_full();
+        let ledger = books.ledger.status();
+        rises.rows.take(ledger.dropped, at.ms);
+        rises.lines.take(books.access_log.dropped(), at.ms);
+        rises.panics.take(books.metrics.process.panics.get(), at.ms);
+        Facts {
+            now: at.ms,
+            phase: (books.drain.phase(), books.drain.exchanges()),
+            catalog: catalog(&books.live, at),
+            accounts: accounts(&snapshot, at),
+            models: models(&snapshot, at),
+            recent: recent(&books.figures.whole, &snapshot, at),
+            counts_money: counts_money(&books.figures.whole, &snapshot, at),
+            limits: limits(&snapshot, at),
+            keys: keys(&snapshot),
+            unpriced: books.unpriced.report(snapshot.generation),
+            store: self.backends.store.as_ref().map(|store| store.status()),
+            ledger,
+            rises: *rises,
+            certificates: self.certificates(),
+            open_admin: self.open_admin(),
+        }
+    }
+
+    fn certificates(&self) -> Vec<CertificateFacts> {
+        let listeners = self.settings.listen.iter().zip(&*self.certificates);
+        let ends = listeners.filter_map(|(listen, certificate)| {
+            let ends = certificate.as_ref()?.ends()?;
+            let ends = u64::try_from(ends).unwrap_or_default().saturating_mul(1_000);
+            Some(CertificateFacts { listener: listen.address.to_string(), ends })
+        });
+        ends.collect()
+    }
+
+    fn open_admin(&self) -> Option<String> {
+        let admin = &self.settings.admin;
+        (!admin.is_guarded()).then(|| admin.address.to_string())
+    }
+}
+
+/// Returns a time in milliseconds of Unix time.
+fn ms(time: SystemTime) -> u64 {
+    u64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the milliseconds since a moment.
+fn elapsed(at: Moment, since: Instant) -> u64 {
+    u64::try_from(at.now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns what happened in the last five minutes. A new catalog may have prices that were missing,
+/// so only answers under this one count as those without a price.
+fn recent(series: &Series, snapshot: &Snapshot, at: Moment) -> RecentFacts {
+    let sums = series.last(LOOKS_BACK, at.now);
+    let live = at.clock.duration_since(snapshot.loaded).unwrap_or_default();
+    let unpriced = if sums.unpriced == 0 { 0 } else { series.last(LOOKS_BACK.min(live), at.now).unpriced };
+    RecentFacts {
+        requests: sums.requests.into(),
+        by_caller: sums.by_caller.into(),
+        by_upstream: sums.by_upstream.into(),
+        by_us: sums.by_ours.into(),
+        shed: sums.shed.into(),
+        unpriced: unpriced.into(),
+    }
+}
+
+/// Returns whether anybody counts money here: something had a price, or money is limited.
+fn counts_money(whole: &Series, snapshot: &Snapshot, at: Moment) -> bool {
+    whole.last(LOOKS_BACK, at.now).nano_usd > 0
+        || snapshot.catalog.callers().iter().any(|caller| caller.limits.limits_money())
+        || snapshot.catalog.keys().any(|key| key.limits.limits_money())
+}
+
+fn catalog(live: &Live, at: Moment) -> CatalogFacts {
+    let status = live.reloads.status();
+    let refused = status.refused.filter(|refused| refused.standing);
+    let endless = live.reloads.waiting(at.now).map(|waiting| waiting.endless).unwrap_or_default();
+    let since = endless.iter().map(|(_, since)| *since).min();
+    let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    CatalogFacts {
+        refused: refused.map(|refused| (ms(refused.at), refused.reasons)),
+        held: status.held,
+        endless: since.map(|since| {
+            (at.ms.saturating_sub(elapsed(at, since)), endless.iter().map(|(path, _)| name(path)).collect())
+        }),
+    }
+}
+
+/// Returns whether a target is kept from requests by its breaker. It is until it has answered.
+fn is_broken(status: &TrackStatus) -> bool {
+    match status.breaker {
+        BreakerState::Closed => false,
+        BreakerState::Open(_) | BreakerState::HalfOpen { .. } => true,
+    }
+}
+
+fn failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
+    track.trouble().map(|trouble| (trouble.outcome, trouble.detail))
+}
+
+fn accounts(snapshot: &Snapshot, at: Moment) -> Vec<AccountFacts> {
+    let enabled = snapshot.places.iter().zip(snapshot.targets()).filter(|(place, _)| place.account.enabled);
+    enabled.map(|(place, tracks)| account(place, &tracks, at)).collect()
+}
+
+fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
+    let mut facts = AccountFacts { id: place.account.id.clone(), ..AccountFacts::default() };
+    // The rest ends before anybody knows whether the credential is mended. An answer to any target
+    // of the account shows that it is.
+    let failed = tracks.iter().filter_map(|(_, track)| track.credential_failed()).max();
+    let answered = tracks.iter().filter_map(|(_, track)| track.answered()).max();
+    facts.is_credential_refused = place.state.health.rest(at.now).is_some() || failed > answered;
+    for (model, track) in tracks {
+        let status = track.status(at.now, at.clock);
+        facts.headroom = [facts.headroom, status.headroom].into_iter().flatten().min_by(f64::total_cmp);
+        if is_broken(&status) {
+            let ago = track.since(at.now).map(|since| elapsed(at, since));
+            facts.broken.push(TargetFacts {
+                name: track.name(model),
+                failure: failure(track),
+                since: ago.map(|ago| at.ms.saturating_sub(ago)),
+                requests: Some(track.series.last(LOOKS_BACK, at.now).requests.into()),
+            });
+        }
+    }
+    facts
+}
+
+fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
+    let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
+    let facts = models.map(|(model, route)| {
+        let targets = model.targets.iter().enumerate().map(|(index, target)| {
+            let place = snapshot.places.get(target.account.index);
+            let tracks = route.tracks.get(index).map(Vec::as_slice).unwrap_or_default();
+            let (state, failing) = target_state(place.map(|place| &**place), tracks, at);
+            ModelTarget {
+                account: target.account.id.clone(),
+                name: failing.map_or_else(|| target.model.clone(), |track| track.name(&target.model)),
+                state,
+                failure: failing.and_then(failure),
+            }
+        });
+        ModelFacts {
+            id: model.id.clone(),
+            targets: targets.collect(),
+            waiting: route.demand.waiting(),
+            queue: model.queue.map(|queue| queue.length),
+            recent: Some(recent(&route.demand.series, snapshot, at)),
+        }
+    });
+    facts.collect()
+}
+
+/// Returns the state of a model's target, and what keeps it from requests. A target is fit if one
+/// of its kinds of endpoints is.
+fn target_state<'t>(
+    place: Option<&Place>,
+    tracks: &'t [Arc<TargetHealth>],
+    at: Moment,
+) -> (TargetState, Option<&'t TargetHealth>) {
+    let Some(place) = place.filter(|place| place.account.enabled) else { return (TargetState::Off, None) };
+    if place.state.health.rest(at.now).is_some() {
+        return (TargetState::Credential, None);
+    }
+    let mut unfit = None;
+    for track in tracks {
+        let status = track.status(at.now, at.clock);
+        let state = match status.rest.map(|rest| rest.why) {
+            Some(Why::Rate) => TargetState::Rate,
+            Some(Why::Refused) => TargetState::Refused,
+            Some(Why::Credential) => TargetState::Credential,
+            None if is_broken(&status) => TargetState::Broken,
+            None => return (TargetState::Fit, None),
+        };
+        unfit = unfit.or(Some((state, Some(&**track))));
+    }
+    unfit.unwrap_or((TargetState::Fit, None))
+}
+
+/// Returns, for each scope, the limits of which the largest share is used: one that is free again
+/// soon, and one that is not.
+fn limits(snapshot: &Snapshot, at: Moment) -> Vec<LimitFacts> {
+    let mut seen = std::collections::HashSet::new();
+    let mut facts = Vec::new();
+    for key in snapshot.catalog.keys() {
+        let Some(scopes) = snapshot.scopes.get(key.index) else { continue };
+        for bound in scopes.every(key) {
+            // All keys of a caller have the caller's scope.
+            if !seen.insert(Arc::as_ptr(bound.scope)) {
+                continue;
+            }
+            let counts = bound.scope.own(at.ms);
+            let share = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
+            for is_short in [false, true] {
+                let those = bound.used(&counts).filter(|(kind, ..)| is_short_lived(*kind) == is_short);
+                if let Some((kind, used, limit)) = those.max_by(|a, b| share(a.1, a.2).total_cmp(&share(b.1, b.2))) {
+                    let (level, name) = (bound.scope.level, bound.scope.name.clone());
+                    facts.push(LimitFacts { level, name, kind, used, limit });
+                }
+            }
+        }
+    }
+    facts
+}
+
+/// Returns the keys that were used and have an end, or a secret with an end.
+fn keys(snapshot: &Snapshot) -> Vec<KeyFacts> {
+    let mut ends: HashMap<usize, Vec<Option<SystemTime>>> = HashMap::new();
+    let mut keys = HashMap::new();
+    for (_, key, until) in snapshot.catalog.secrets() {
+        let has_end = until.is_some() || key.expires.is_some() || key.caller.expires.is_some();
+        if has_end && key.enabled && key.caller.enabled {
+            keys.insert(key.index, key);
+        }
+        if until.is_some() {
+            ends.entry(key.index).or_default().push(until);
+        }
+    }
+    // A key of several secrets may have one without an end.
+    for (_, key, until) in snapshot.catalog.secrets().filter(|(_, _, until)| until.is_none()) {
+        if let Some(ends) = ends.get_mut(&key.index) {
+            ends.push(until);
+        }
+    }
+    let facts = keys.into_iter().filter_map(|(index, key)| {
+        let used = &snapshot.scopes.get(index)?.used;
+        let of_secrets = ends.get(&index).map(Vec::as_slice).unwrap_or_default();
+        let last = newest(of_secrets.iter().copied());
+        let key_ends = [key.expires, key.caller.expires, last].into_iter().flatten().min();
+        let olds = of_secrets.iter().filter(|until| is_replaced(**until, last)).flatten();
+        // Secrets that have ended open nothing any more.
+        let now = SystemTime::now();
+        let old = olds.filter(|until| **until > now).min().map(|until| ms(*until));
+        Some(KeyFacts {
+            id: key.id.clone(),
+            used: used.at()?,
+            ends: key_ends.map(ms),
+            old: used.old_hash_at().zip(old),
+        })
+    });
+    facts.collect()
+}

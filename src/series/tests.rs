@@ -1,0 +1,122 @@
+use super::*;
+use proptest::prelude::*;
+
+/// One thing that a series is told, some milliseconds after the one before.
+#[derive(Debug, Clone)]
+struct Told {
+    after_ms: u64,
+    sums: Sums,
+    first_ms: Option<u64>,
+    sample: Option<(usize, usize)>,
+}
+
+prop_compose! {
+    fn told()(
+        after_ms in prop_oneof![3 => 0..2_000_u64, 1 => 0..400_000_u64],
+        (blame, shed, unpriced) in (0..4_u8, 0..2_u32, 0..2_u32),
+        (output_tokens, nano_usd, writing_ms) in (0..9_u64, prop_oneof![0..9_u64, Just(u64::MAX)], 0..9_u64),
+        first_ms in prop::option::of(0..100_000_u64),
+        sample in prop::option::of((0..5_usize, 0..5_usize)),
+    ) -> Told {
+        let mut sums =
+            Sums { requests: 1, shed, unpriced, output_tokens, nano_usd, writing_ms, ..Sums::default() };
+        match blame {
+            0 => sums.fail(Blame::Caller),
+            1 => sums.fail(Blame::Upstream),
+            2 => sums.fail(Blame::Ours),
+            _ => {}
+        }
+        Told { after_ms, sums, first_ms, sample }
+    }
+}
+
+proptest! {
+    /// What a series says is what a list of everything sums up to.
+    #[test]
+    fn a_series_is_a_list(
+        all in prop::collection::vec(told(), 0..60), later_ms in 0..400_000_u64, seconds in 1..400_u64, swept in any::<bool>(),
+    ) {
+        // Far from the first step of the process.
+        let mut now = Instant::now() + Duration::from_secs(1_000);
+        let series = Series::default();
+        let mut list = Vec::new();
+        for one in &all {
+            now += Duration::from_millis(one.after_ms);
+            match one.sample {
+                Some((runs, waits)) => series.sample(runs, waits, now),
+                None => series.add(&one.sums, one.first_ms.map(Duration::from_millis), Step::of(now)),
+            }
+            list.push((Step::of(now).0, one));
+        }
+        now += Duration::from_millis(later_ms);
+        if swept {
+            series.sweep(now);
+        }
+        let step = Step::of(now).0;
+        let sum_of = |steps: u64| {
+            let mut sum = Sums::default();
+            let recent = list.iter().filter(|(at, one)| at + steps > step && one.sample.is_none());
+            recent.for_each(|(_, one)| sum.add(&one.sums));
+            sum
+        };
+        let steps = seconds.div_ceil(5).min(STEPS as u64);
+        prop_assert_eq!(series.last(Duration::from_secs(seconds.min(300)), now), sum_of(steps));
+        let covered = Series::covered(Duration::from_secs(60), now);
+        prop_assert!((55..60).contains(&covered.as_secs()));
+        prop_assert_eq!(Step::of(now - covered).0 + 11, step);
+        let buckets = series.buckets(STEPS, now);
+        prop_assert_eq!(buckets.len(), STEPS);
+        for (age, bucket) in buckets.iter().rev().enumerate() {
+            let of_step = list.iter().filter(|(at, _)| at + age as u64 == step);
+            let mut expected = Bucket { step: bucket.step, ..Bucket::default() };
+            for (_, one) in of_step {
+                match one.sample {
+                    Some((runs, waits)) => {
+                        expected.in_flight = expected.in_flight.max(u32::try_from(runs).unwrap());
+                        expected.waiting = expected.waiting.max(u32::try_from(waits).unwrap());
+                    }
+                    None => {
+                        expected.sums.add(&one.sums);
+                        one.first_ms.iter().for_each(|ms| expected.first_tokens.record(Duration::from_millis(*ms)));
+                    }
+                }
+            }
+            prop_assert_eq!(bucket, &expected);
+        }
+        let mut times: Vec<u64> = list
+            .iter()
+            .filter(|(at, one)| at + STEPS as u64 > step && one.sample.is_none())
+            .filter_map(|(_, one)| one.first_ms)
+            .collect();
+        times.sort_unstable();
+        let told = series.first_token(now);
+        prop_assert_eq!(told.is_some(), !times.is_empty());
+        for (time, q) in told.into_iter().flatten().zip([0.5, 0.99]) {
+            let rank = (1..times.len()).find(|rank| *rank as f64 >= q * times.len() as f64).unwrap_or(times.len());
+            let (exact, time) = (times[rank - 1].max(1) as f64, time.as_secs_f64() * 1e3);
+            prop_assert!(time >= exact / 1.13 && time <= exact * 1.13, "{} for {}", time, exact);
+        }
+        prop_assert!(series.0.lock().len() <= STEPS);
+    }
+}
+
+#[test]
+fn of_two_threads_the_one_that_is_late_counts_in_the_last_step() {
+    let (series, now) = (Series::default(), Instant::now() + Duration::from_secs(1_000));
+    let one = Sums { requests: 1, ..Sums::default() };
+    series.add(&one, None, Step::of(now + STEP));
+    series.add(&one, None, Step::of(now));
+    assert_eq!(series.last(STEP, now + STEP).requests, 2);
+    series.take_back();
+    assert_eq!(series.last(STEP, now + STEP).requests, 1);
+}
+
+#[test]
+fn what_is_over_takes_no_memory() {
+    let (series, now) = (Series::default(), Instant::now() + Duration::from_secs(1_000));
+    series.add(&Sums::default(), None, Step::of(now));
+    series.sweep(now + STEP * 58);
+    assert_eq!(series.0.lock().len(), 1);
+    series.sweep(now + STEP * 60);
+    assert_eq!(series.0.lock().capacity(), 0);
+}

@@ -1,0 +1,87 @@
+//! Counts of times in buckets of growing width, and the quantiles of them.
+
+use std::time::Duration;
+
+/// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off
+/// by an eighth at most.
+const LOWEST: u32 = 10;
+const DOUBLINGS: u32 = 20;
+const PARTS: u32 = 8;
+/// The number of buckets.
+pub const BUCKETS: usize = (DOUBLINGS * PARTS) as usize;
+
+/// The times of one step. Few buckets have some, so only those are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Times(Vec<(u8, u32)>);
+
+impl Times {
+    /// Counts a time.
+    pub fn record(&mut self, time: Duration) {
+        let bucket = u8::try_from(bucket(time)).unwrap_or(u8::MAX);
+        match self.0.iter_mut().find(|(known, _)| *known == bucket) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => self.0.push((bucket, 1)),
+        }
+    }
+
+    /// Adds the counts to those of all buckets.
+    pub fn add_to(&self, counts: &mut [u64; BUCKETS]) {
+        for (bucket, count) in &self.0 {
+            if let Some(sum) = counts.get_mut(usize::from(*bucket)) {
+                *sum += u64::from(*count);
+            }
+        }
+    }
+}
+
+/// Returns the time under which a share `q` of the times stayed, of which each bucket has so many,
+/// and all buckets `total`.
+pub fn quantile(counts: impl Iterator<Item = u64>, total: u64, q: f64) -> Option<Duration> {
+    let wanted = q.clamp(0.0, 1.0) * total as f64;
+    let mut below = 0.0;
+    for (index, count) in counts.enumerate() {
+        // Most are empty.
+        if count == 0 {
+            continue;
+        }
+        let here = count as f64;
+        if below + here >= wanted {
+            let (from, to) = edges(index);
+            return Some(from + (to - from).mul_f64(((wanted - below) / here).clamp(0.0, 1.0)));
+        }
+        below += here;
+    }
+    None
+}
+
+/// Returns the bucket of a time.
+pub fn bucket(time: Duration) -> usize {
+    let micros =
+        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
+    let doubling = micros.ilog2();
+    let part = (micros >> (doubling - PARTS.ilog2())) % u64::from(PARTS);
+    ((doubling - LOWEST) * PARTS) as usize + usize::try_from(part).unwrap_or(0)
+}
+
+/// Returns the times between which a bucket is.
+pub fn edges(bucket: usize) -> (Duration, Duration) {
+    let bucket = u32::try_from(bucket).unwrap_or(0);
+    let micros =
+        |part: u32| Duration::from_micros(u64::from(PARTS + part) << (bucket / PARTS + LOWEST - PARTS.ilog2()));
+    (micros(bucket % PARTS), micros(bucket % PARTS + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_meet() {
+        for index in 0..BUCKETS {
+            let (from, to) = edges(index);
+            assert_eq!((bucket(from), bucket(to - Duration::from_micros(1))), (index, index));
+            assert!(to.as_secs_f64() / from.as_secs_f64() <= 1.125);
+        }
+        assert_eq!((bucket(Duration::ZERO), bucket(Duration::MAX)), (0, BUCKETS - 1));
+    }
+}

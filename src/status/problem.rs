@@ -1,0 +1,65 @@
+//! A problem, as `/status` shows it: what is wrong, since when, and what to do.
+
+use serde::{Deserialize, Serialize};
+
+/// A problem that an operator should know of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemReport {
+    /// What to do, in one or two sentences.
+    #[serde(rename = "do", default)]
+    pub remedy: String,
+    /// The place in the book that says more.
+    #[serde(default)]
+    pub link: String,
+    /// Tells apart what a rule says about one subject, if it says several things: whose fault
+    /// failures are.
+    #[serde(default)]
+    pub part: Option<String>,
+    /// The number of requests of the last five minutes that are concerned, if it is known.
+    #[serde(default)]
+    pub requests: Option<u64>,
+    /// The name of the rule that found the problem.
+    pub rule: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The time since which the problem has lasted.
+    #[serde(default)]
+    pub since: String,
+    /// What has the problem.
+    pub subject: SubjectReport,
+    /// What is wrong, in one sentence.
+    #[serde(default)]
+    pub what: String,
+}
+
+/// How bad a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Callers are hurt, or data is lost, now or very soon.
+    Critical,
+    /// Somebody should look at it today.
+    Warning,
+}
+
+impl Severity {
+    /// All severities, the worst one first.
+    pub const ALL: [Self; 2] = [Self::Critical, Self::Warning];
+
+    /// Returns the word for metrics and for the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// What has a problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubjectReport {
+    /// Its kind: a model, a target, an account, a caller, a key, or a part of the process.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}

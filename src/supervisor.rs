@@ -1,0 +1,162 @@
+//! A [`Supervisor`] is the service manager that started the process, such as systemd with
+//! `Type=notify`. It is told when the process serves, what it does, and that it stops.
+//!
+//! The protocol is that of `sd_notify(3)`: one datagram for each message, to the Unix socket that
+//! `NOTIFY_SOCKET` names. Without that variable nobody is told anything.
+
+use crate::base::lock::Lock;
+use crate::drain::{Drain, Phase};
+use crate::live::Live;
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// The longest wait for a service manager that does not read.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The time between two looks at what is told.
+const TICK: Duration = Duration::from_secs(1);
+/// The least such time, however impatient the watchdog is.
+const LEAST: Duration = Duration::from_millis(10);
+/// The time that a process needs after its drain, to write what waits.
+const LAST_WORK: Duration = Duration::from_secs(10);
+
+/// Who is told, and how often it wants to hear that the process is alive.
+#[derive(Default)]
+pub struct Supervisor {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    watchdog: Option<Duration>,
+    /// The last message failed. A second failure is not logged.
+    is_deaf: Lock<bool>,
+}
+
+impl Supervisor {
+    /// Returns the service manager that the environment names, if there is one.
+    pub fn of_environment() -> Supervisor {
+        let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+            return Supervisor::default();
+        };
+        let socket = open(&name)
+            .inspect_err(|why| log::warn!("NOTIFY_SOCKET: the service manager cannot be told anything: {why}"));
+        let text = |name| env::var(name).ok();
+        let watchdog = watchdog(text("WATCHDOG_USEC").as_deref(), text("WATCHDOG_PID").as_deref(), std::process::id());
+        Supervisor { socket: socket.ok(), watchdog, is_deaf: Lock::default() }
+    }
+
+    /// Tells that the process serves, then what it serves, and that it is alive. Goes on until the
+    /// process ends.
+    pub async fn follow(&self, live: &Live, drain: &Drain) {
+        if self.socket.is_none() {
+            return;
+        }
+        drain.reached(Phase::Serving).await;
+        let tick = self.watchdog.map_or(TICK, |time| (time / 2).clamp(LEAST, TICK));
+        let mut said = String::new();
+        // A process that is stopped before it serves was never ready.
+        let mut first = if drain.ready() { "READY=1\n" } else { "" };
+        loop {
+            let status = status(live, drain);
+            if status != said {
+                self.tell(&format!("{first}STATUS={status}"));
+                (first, said) = ("", status);
+            }
+            if self.watchdog.is_some() {
+                self.tell("WATCHDOG=1");
+            }
+            tokio::time::sleep(tick).await;
+        }
+    }
+
+    /// Tells that the process stops, and asks for as much time as its drain may take.
+    pub fn stops(&self, drain: Duration) {
+        let time = (drain + LAST_WORK).as_micros();
+        self.tell(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={time}\nSTATUS=stopping"));
+    }
+
+    fn tell(&self, what: &str) {
+        let Some((socket, address)) = &self.socket else { return };
+        let told = socket.send_to_addr(what.as_bytes(), address);
+        let was_deaf = std::mem::replace(&mut *self.is_deaf.lock(), told.is_err());
+        if let (Err(why), false) = (told, was_deaf) {
+            log::warn!("NOTIFY_SOCKET: the service manager could not be told how the process is: {why}");
+        }
+    }
+}
+
+/// Opens a socket to send from, and reads the address of the service manager. `@` begins the name
+/// of an abstract socket.
+fn open(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let address = match name.as_bytes().split_first() {
+        Some((b'@', rest)) => SocketAddr::from_abstract_name(rest)?,
+        Some((b'/', _)) => SocketAddr::from_pathname(name)?,
+        _ => {
+            let what = "the name of the socket must begin with / or @";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    Ok((socket, address))
+}
+
+/// Returns the time within which the service manager must hear from this process, if it wants to.
+fn watchdog(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
+    let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
+    let time = microseconds?.parse().ok().filter(|time| *time > 0).map(Duration::from_micros);
+    time.filter(|_| is_ours)
+}
+
+/// Says in one line what the process does.
+fn status(live: &Live, drain: &Drain) -> String {
+    match drain.phase() {
+        Phase::Starting | Phase::Serving => {
+            let snapshot = live.load();
+            let models = snapshot.catalog.models().len();
+            format!("serving {models} model{}, catalog {}", if models == 1 { "" } else { "s" }, snapshot.generation)
+        }
+        Phase::Delaying | Phase::Draining | Phase::Cutting => {
+            let run = drain.exchanges();
+            format!(
+                "stopping: {run} exchange{} run{}",
+                if run == 1 { "" } else { "s" },
+                if run == 1 { "s" } else { "" }
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sockets() {
+        for good in ["/run/systemd/notify", "@a", "@"] {
+            assert!(open(OsStr::new(good)).is_ok(), "{good}");
+        }
+        let long = format!("/{}", "x".repeat(200));
+        for wrong in ["", "run/notify", "vsock:2:1234", &long, &long.replace('/', "@")] {
+            assert!(open(OsStr::new(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_watchdog_is_for_this_process_only() {
+        let second = Some(Duration::from_secs(1));
+        for (time, pid, expected) in [
+            (Some("1000000"), None, second),
+            (Some("1000000"), Some("7"), second),
+            (Some("1000000"), Some("8"), None),
+            (Some("1000000"), Some("x"), None),
+            (Some("0"), None, None),
+            (Some("-1"), None, None),
+            (Some("soon"), None, None),
+            (None, Some("7"), None),
+        ] {
+            assert_eq!(watchdog(time, pid, 7), expected, "{time:?} {pid:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! `portcullis import`: whole conversions in `tests/import`, for reviewers, and the command itself.
+//! `UPDATE_GOLDEN=1` writes what the import makes now; review the changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use portcullis::import::litellm::{LiteLlm, Loosen};
+use portcullis::import::{Finding, Given, ImportFrom, Imported, Inputs};
+use serde_json::{Value, json};
+
+use crate::support::canary::hash;
+use crate::support::client;
+use crate::support::folder::Folder;
+use crate::support::{Gateway, Mock, chat, run};
+
+/// A folder of `tests/import`.
+struct Case(PathBuf);
+
+impl Case {
+    fn all() -> Vec<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import");
+        let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| Self(entry.unwrap().path())).collect();
+        cases.sort_by(|a, b| a.0.cmp(&b.0));
+        cases
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.0.join(name)).ok()
+    }
+
+    fn import(&self) -> Imported {
+        let given = |name: &str| Given { name: name.to_owned(), text: self.read(name).unwrap() };
+        let keys = ["keys-1.json", "keys-2.json", "teams.json", "users.json"];
+        let set: BTreeMap<String, String> = self
+            .read("environment")
+            .unwrap_or_default()
+            .lines()
+            .map(|line| line.split_once('=').unwrap())
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let loosened = self.read("loosen").unwrap_or_default();
+        LiteLlm
+            .import(&Inputs {
+                config: given("config.yaml"),
+                keys: keys.into_iter().filter(|name| self.0.join(name).exists()).map(given).collect(),
+                loosened: loosened.lines().map(|name| Loosen::find(name).unwrap()).collect(),
+                include: &|name, from| {
+                    let beside = Path::new(from).parent().unwrap().join(name);
+                    Ok(given(beside.to_str().unwrap()))
+                },
+                variable: &|name| set.get(name).cloned(),
+            })
+            .unwrap()
+    }
+}
+
+#[test]
+fn whole_conversions_are_as_reviewed() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut wrong = Vec::new();
+    for case in Case::all() {
+        let imported = case.import();
+        let mut files: Vec<(String, String)> =
+            imported.files.iter().map(|(name, text)| (format!("made/{name}"), text.clone())).collect();
+        files.push(("made/report.txt".to_owned(), imported.text()));
+        for (name, text) in files {
+            // A secret of the source is nowhere.
+            assert!(!text.to_lowercase().contains("canary"), "{}: {name}", case.0.display());
+            let path = case.0.join(&name);
+            if update {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, &text).unwrap();
+            } else if case.read(&name).as_ref() != Some(&text) {
+                wrong.push(path);
+            }
+        }
+        assert!(!imported.json().to_string().to_lowercase().contains("canary"));
+        assert_eq!(imported.check.errors, [], "{}", case.0.display());
+    }
+    assert_eq!(wrong, Vec::<PathBuf>::new(), "review the change, then write it with UPDATE_GOLDEN=1");
+}
+
+/// The paths of a source that hold something, as findings write them.
+fn paths(value: &serde_yaml::Value, path: String, all: &mut Vec<String>) {
+    match value {
+        serde_yaml::Value::Mapping(map) if !map.is_empty() => {
+            for (key, value) in map {
+                let key = key.as_str().unwrap();
+                paths(value, if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }, all);
+            }
+        }
+        serde_yaml::Value::Sequence(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(index, value)| paths(value, format!("{path}[{index}]"), all));
+        }
+        serde_yaml::Value::Null => {}
+        _ => all.push(path),
+    }
+}
+
+/// Returns the paths of the source about which the report says nothing.
+pub fn untold(file: &str, text: &str, findings: &[Finding]) -> Vec<String> {
+    let told: BTreeSet<&str> =
+        findings.iter().filter(|finding| finding.file == file).map(|finding| &*finding.path).collect();
+    let mut all = Vec::new();
+    paths(&serde_yaml::from_str(text).unwrap(), String::new(), &mut all);
+    let is_told = |path: &String| {
+        let ends = path.char_indices().filter(|(_, c)| ".[".contains(*c)).map(|(at, _)| at).chain([path.len()]);
+        ends.map(|end| &path[..end]).any(|begin| told.contains(begin))
+    };
+    all.into_iter().filter(|path| !is_told(path)).collect()
+}
+
+#[test]
+fn each_line_of_a_configuration_is_in_the_report() {
+    for case in Case::all() {
+        let imported = case.import();
+        for file in ["config.yaml", "parts/models.yaml", "parts/more.yaml", "settings.yaml"] {
+            let Some(text) = case.read(file) else { continue };
+            assert_eq!(untold(file, &text, &imported.findings), Vec::<String>::new(), "{} {file}", case.0.display());
+        }
+    }
+}
+
+/// A configuration with one account, which the scripted upstream can serve.
+const CONFIG: &str = "model_list:\n  - model_name: m\n    litellm_params: { model: openai/m, api_base: BASE, api_key: os.environ/PATH }\n";
+
+fn key(name: &str, more: Value) -> Value {
+    let token = hash(&format!("sk-{name}")).trim_start_matches("sha256:").to_owned();
+    let mut row = json!({"token": token, "key_alias": name, "models": []});
+    row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    row
+}
+
+#[test]
+fn keys_work_as_they_are_and_bounds_hold() {
+    run(async {
+        let mock = Mock::start().await;
+        let keys = json!({"keys": [
+            key("free", json!({})),
+            key("one-a-minute", json!({"rpm_limit": 1})),
+            key("past", json!({"expires": "2020-01-01T00:00:00+00:00"})),
+            key("blocked", json!({"blocked": true})),
+            key("for-life", json!({"max_budget": 5.0})),
+            key("another-model", json!({"models": ["n"]})),
+        ]});
+        let config = CONFIG.replace("BASE", &format!("http://{}/v1", mock.address()));
+        let folder = Folder::new(&[("config.yaml", &config), ("keys.json", &keys.to_string())]);
+        let ran = folder.run(&["import", "litellm", "config.yaml", "--keys", "keys.json"]);
+        assert_eq!(ran.status.code(), Some(1), "{}{}", ran.stdout, ran.stderr);
+        let made = folder.path().join("portcullis-import");
+        let read = |name: &str| fs::read_to_string(made.join(name)).unwrap();
+        let gateway = Gateway::with(read("catalog.yaml"))
+            .file("catalog.d/litellm-keys.yaml", read("catalog.d/litellm-keys.yaml"))
+            .start()
+            .await;
+        for (name, statuses) in [
+            ("free", [200, 200]),
+            ("one-a-minute", [200, 429]),
+            ("past", [401, 401]),
+            ("blocked", [401, 401]),
+            ("for-life", [401, 401]),
+            ("another-model", [404, 404]),
+            ("nobody", [401, 401]),
+        ] {
+            for status in statuses {
+                let answer = gateway.raw(client::post_as(&format!("sk-{name}"), &chat("m"))).await;
+                assert_eq!(answer.status, status, "{name}: {}", answer.text());
+            }
+        }
+        // Nothing is overwritten, by whatever name.
+        let before = read("catalog.yaml");
+        let again = folder.run(&["import", "litellm", "config.yaml"]);
+        assert_eq!((again.status.code(), again.stdout.as_str()), (Some(2), ""));
+        assert!(again.stderr.contains("nothing is overwritten"), "{}", again.stderr);
+        assert_eq!(read("catalog.yaml"), before);
+        // A bound may be dropped by its name, and `--dry-run` writes nothing.
+        let dry = folder.run(&[
+            "import",
+            "litellm",
+            "config.yaml",
+            "--keys",
+            "keys.json",
+            "--loosen",
+            "budgets",
+            "--dry-run",
+            "--json",
+            "--out",
+            "new",
+        ]);
+        let report: Value = serde_json::from_str(&dry.stdout).unwrap();
+        assert_eq!(report["keys"], json!({"found": 6, "work": 5}), "{}", dry.stdout);
+        assert!(report["texts"]["catalog.yaml"].as_str().unwrap().contains("models:"));
+        assert!(!folder.path().join("new").exists());
+    });
+}
+
+#[test]
+fn s06_what_cannot_be_read_is_refused_with_its_line_and_without_its_text() {
+    let secret = "sk-canary-0123456789abcdef";
+    let wrong = |config: &str, keys: &str, told: &str| {
+        let folder = Folder::new(&[("config.yaml", config), ("keys.json", keys)]);
+        let ran = folder.run(&["import", "litellm", "config.yaml", "--keys", "keys.json"]);
+        assert_eq!((ran.status.code(), ran.stdout.as_str()), (Some(2), ""), "{config}: {}", ran.stderr);
+        assert!(ran.stderr.contains(told) && !ran.stderr.contains("canary"), "{told}: {}", ran.stderr);
+        assert!(!folder.path().join("portcullis-import").exists());
+    };
+    let keys = "[]";
+    wrong("", keys, "config.yaml:1: is empty");
+    wrong("- a\n", keys, "config.yaml:1: must be a map");
+    wrong(&format!("model_list:\n  - {{ api_key: {secret}\n"), keys, "config.yaml:2");
+    wrong(&format!("model_list: []\n{secret}: 1\n{secret}: 2\n"), keys, "config.yaml:3");
+    wrong(&format!("a: &x {secret}\nb: {{ <<: *x }}\n"), keys, "config.yaml:2");
+    wrong(&format!("a: !tag {secret}\n"), keys, "config.yaml:1");
+    wrong(&"[".repeat(100_000), keys, "config.yaml:1");
+    wrong(&format!("include: [{secret}.yaml]\n"), keys, "include[0]");
+    wrong("model_list: []\n", &format!("{{\"token\":\n\"{secret}\"\n"), "keys.json:3: is not JSON");
+    wrong("model_list: []\n", &format!("[\"{secret}\"]"), "keys.json [0]: is only the name of a key");
+    wrong("model_list: []\n", &format!("[{{\"x\": \"{secret}\"}}]"), "is no row of keys");
+    wrong("model_list: []\n", &"[".repeat(100_000), "keys.json:1: is not JSON");
+    wrong("model_list: []\n", "", "is empty");
+}

@@ -1,0 +1,46 @@
+//! What a look at a large gateway costs.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use portcullis::catalog::load::{Secrets, load};
+use portcullis::process::Process;
+
+use crate::support::folder::Folder;
+
+/// The program of the tests is not optimised, and the machine does other things.
+const AT_MOST: Duration = Duration::from_millis(150);
+
+#[test]
+fn a_look_at_200_models_with_five_targets_and_1000_callers_is_cheap() {
+    let mut catalog = String::from("accounts:\n");
+    for n in 0..5 {
+        let _ = writeln!(catalog, "  a{n}: {{ dialect: openai, base_url: \"http://127.0.0.1:9\", key: k }}");
+    }
+    catalog.push_str("models:\n");
+    for n in 0..200 {
+        let targets = (0..5).map(|a| format!("{{ account: a{a}, model: up{n} }}")).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(catalog, "  m{n}: {{ targets: [{targets}] }}");
+    }
+    catalog.push_str("callers:\n");
+    for n in 0..1_000 {
+        let limits = "limits: { requests_per_minute: 60, tokens_per_day: 100000 }";
+        let key = format!("prod: {{ hash: \"sha256:{n:064x}\", expires: 2090-01-01 }}");
+        let _ = writeln!(catalog, "  c{n}: {{ {limits}, keys: {{ {key} }} }}");
+    }
+    let folder = Folder::new(&[("catalog.yaml", &catalog), ("server.yaml", "ledger: { enabled: false }\n")]);
+    let mut loaded = load(folder.path(), Secrets::Resolve).expect("it loads");
+    let process = Process::new(&mut loaded).expect("a process");
+    let look = |_| {
+        // Sooner, it would be told what was seen before.
+        std::thread::park_timeout(Duration::from_millis(600));
+        let start = Instant::now();
+        let sight = process.watch.look();
+        let took = start.elapsed();
+        assert!(sight.problems.list.is_empty(), "{:?}", sight.problems.list);
+        took
+    };
+    let best = (0..4).map(look).min().expect("some looks");
+    println!("a look takes {best:?}");
+    assert!(best < AT_MOST, "{best:?}");
+}
