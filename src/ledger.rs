@@ -13,6 +13,7 @@
 //! are dropped and counted: neither a full disk nor a broken file may stop the traffic.
 
 mod book;
+pub mod carry;
 mod columns;
 mod cut;
 mod insert;

@@ -10,10 +10,14 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::{Value, json};
 
 use super::{ImportArgs, tell, write};
+use crate::base::calendar;
 use crate::catalog::files::contents;
+use crate::conf::price::Usd;
 use crate::conf::yaml;
+use crate::error::Outcome;
 use crate::import::litellm::{LiteLlm, Loosen};
-use crate::import::{Given, ImportFrom, Imported, Inputs};
+use crate::import::{Given, ImportFrom, Imported, Inputs, Spent};
+use crate::ledger::{Row, carry};
 
 /// The largest file of keys. 100,000 keys have some 200 MiB.
 const LARGEST_KEYS: usize = 512 << 20;
@@ -39,6 +43,14 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     if !args.dry_run && fs::symlink_metadata(&args.out).is_ok() {
         return Err("--out: this folder exists already, and nothing is overwritten: name a new one".to_owned());
     }
+    if let Some(ledger) = args.spend.as_ref().filter(|_| !args.dry_run)
+        && fs::symlink_metadata(ledger).is_ok()
+    {
+        let name = ledger.display();
+        return Err(format!(
+            "--spend: {name} exists already, and nothing is overwritten: name a new file with --spend=FILE"
+        ));
+    }
     let config = Given { name: short(&args.config), text: read(&args.config, yaml::LARGEST)? };
     let one = |path: &PathBuf| Ok(Given { name: short(path), text: read(path, LARGEST_KEYS)? });
     let keys = args.keys.iter().map(one).collect::<Result<_, String>>()?;
@@ -46,6 +58,7 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     let inputs = Inputs {
         config,
         keys,
+        spent_at: args.spend.is_some().then(calendar::now),
         loosened: args.loosen.iter().filter_map(|name| Loosen::find(name)).collect(),
         include: &|name, from| include(&folder, name, from),
         variable: &|name| std::env::var(name).ok(),
@@ -53,10 +66,32 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     let imported = LiteLlm.import(&inputs).map_err(|problem| problem.to_string())?;
     if !args.dry_run {
         write_all(&args.out, &imported.files)?;
+        if let Some(path) = &args.spend
+            && let Err(why) = carry::write(path, &imported.spent.iter().map(row).collect::<Vec<_>>())
+        {
+            remove_all(&args.out, &imported.files);
+            return Err(format!("--spend: {why}"));
+        }
     }
     let text = if args.json { in_json(&imported, args) } else { in_text(&imported, args) };
     write(text.as_bytes()).map_err(|why| format!("the report could not be printed: {why}"))?;
     Ok(imported.is_whole())
+}
+
+/// Returns the row of the ledger for what was spent. It counts as a request, of no model that a
+/// catalog can have.
+fn row(spent: &Spent) -> Row {
+    Row {
+        at: spent.at,
+        request_id: "import".to_owned(),
+        caller: spent.caller.as_str().into(),
+        key: if spent.key.is_empty() { "".into() } else { format!("{}/{}", spent.caller, spent.key).into() },
+        model: "(carried over)".into(),
+        account: Some("litellm".into()),
+        cost: Some(spent.usd),
+        outcome: Outcome::Ok.name(),
+        ..Row::default()
+    }
 }
 
 /// Returns the name of a file in the report: without its folder.
@@ -96,24 +131,26 @@ fn write_all(out: &Path, files: &[(String, String)]) -> Result<(), String> {
             format!("--out: the folder cannot be made: {why}")
         }
     })?;
-    let mut made: Vec<PathBuf> = Vec::new();
     let written = files.iter().try_for_each(|(name, text)| {
         let path = out.join(name);
         if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
             make(folder)?;
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        made.push(path);
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
     written.map_err(|why| {
-        // Only what this command made is removed.
-        made.iter().for_each(|path| drop(fs::remove_file(path)));
-        drop(fs::remove_dir(out.join("catalog.d")));
-        drop(fs::remove_dir(out));
+        remove_all(out, files);
         format!("--out: the files cannot be written: {why}")
     })
+}
+
+/// Removes what this command made, and nothing else: its folder was new.
+fn remove_all(out: &Path, files: &[(String, String)]) {
+    files.iter().for_each(|(name, _)| drop(fs::remove_file(out.join(name))));
+    drop(fs::remove_dir(out.join("catalog.d")));
+    drop(fs::remove_dir(out));
 }
 
 fn in_text(imported: &Imported, args: &ImportArgs) -> String {
@@ -122,19 +159,49 @@ fn in_text(imported: &Imported, args: &ImportArgs) -> String {
         for (name, file) in &imported.files {
             text.push_str(&format!("# ---- {name}\n{file}\n"));
         }
+        for spent in &imported.spent {
+            let key = if spent.key.is_empty() { String::new() } else { format!("/{}", spent.key) };
+            text.push_str(&format!(
+                "# spent: {}{key} ${}, counted at {}\n",
+                spent.caller,
+                spent.usd,
+                calendar::time(spent.at)
+            ));
+        }
         text.push_str("# ---- report\n");
     }
     text += &imported.text();
     if !args.dry_run {
         text.push_str(&format!("The new files are in {}.\n", args.out.display()));
+        if let Some(path) = &args.spend {
+            text.push_str(&format!(
+                "What was spent is in the new ledger {}: {}.\n",
+                path.display(),
+                sums(&imported.spent)
+            ));
+        }
     }
     text
+}
+
+/// Says how much was carried.
+fn sums(spent: &[Spent]) -> String {
+    let usd = spent.iter().fold(0_u64, |sum, spent| sum.saturating_add(spent.usd.0));
+    let keys = spent.iter().filter(|spent| !spent.key.is_empty()).count();
+    let callers = spent.len() - keys;
+    let of_callers =
+        if callers == 0 { String::new() } else { format!(", and for {callers} callers what their keys do not have") };
+    format!("${} for {keys} keys{of_callers}", Usd(usd))
 }
 
 fn in_json(imported: &Imported, args: &ImportArgs) -> String {
     let mut report = imported.json();
     if let Value::Object(report) = &mut report {
         report.insert("out".to_owned(), if args.dry_run { Value::Null } else { json!(args.out.display().to_string()) });
+        if args.spend.is_some() {
+            let one = |spent: &Spent| json!({"caller": spent.caller, "key": spent.key, "at": calendar::time(spent.at), "usd": spent.usd.to_string()});
+            report.insert("spent".to_owned(), imported.spent.iter().map(one).collect());
+        }
         if args.dry_run {
             let files = imported.files.iter().map(|(name, text)| (name.clone(), json!(text))).collect();
             report.insert("texts".to_owned(), Value::Object(files));

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::base::problem::quoted;
 use crate::catalog::load;
+use crate::conf::config::USUAL_LEDGER;
 use crate::ledger::report;
 
 mod check;
@@ -359,6 +360,13 @@ pub struct ImportArgs {
     /// repeated
     #[arg(long, value_name = "NAME", value_parser = import::loosen())]
     pub loosen: Vec<String>,
+    /// Carry what was spent from budgets so far: make a ledger with it, where a gateway that is
+    /// started in this folder has its ledger, or at FILE. It must not exist
+    #[arg(
+        long, value_name = "FILE", num_args = 0..=1, default_missing_value = USUAL_LEDGER, require_equals = true,
+        requires = "keys"
+    )]
+    pub spend: Option<PathBuf>,
     /// Write no file: print the new files, and the report after them
     #[arg(long)]
     pub dry_run: bool,

@@ -152,6 +152,9 @@ pub enum Access {
     File(PathBuf),
 }
 
+/// The path of the ledger where none is written.
+pub const USUAL_LEDGER: &str = "data/ledger.sqlite";
+
 /// The settings of the ledger, in which settled exchanges are written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
@@ -371,7 +374,7 @@ fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
 }
 
 fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
-    let path = raw.path.as_deref().unwrap_or("data/ledger.sqlite");
+    let path = raw.path.as_deref().unwrap_or(USUAL_LEDGER);
     let is_no_file = path.is_empty() || path.ends_with('/');
     section.key("path").problem_if(is_no_file, "must be the path of a file, such as data/ledger.sqlite");
     Ledger {

@@ -9,6 +9,7 @@
 //! secret: a finding names the place, and ids that the catalog will show anyway.
 
 use crate::base::problem::Problem;
+use crate::conf::price::Usd;
 
 mod amount;
 pub mod litellm;
@@ -35,6 +36,8 @@ pub struct Inputs<'a> {
     pub keys: Vec<Given>,
     /// The bounds that may be dropped from keys, by [`Loosen::name`](litellm::Loosen::name).
     pub loosened: Vec<litellm::Loosen>,
+    /// The time, in milliseconds of Unix time, if what was spent so far is to be carried.
+    pub spent_at: Option<u64>,
     /// Reads a file that the configuration includes. The first name is the one that is written, the
     /// second that of the file which includes it. The error is a reason without a name.
     pub include: &'a dyn Fn(&str, &str) -> Result<Given, String>,
@@ -59,6 +62,8 @@ pub struct Imported {
     pub stopped: Vec<Stopped>,
     /// The numbers of keys: all that were found, and those that work.
     pub keys: (usize, usize),
+    /// What keys and callers with a budget have spent in its time.
+    pub spent: Vec<Spent>,
     /// What `check` says about the new files.
     pub check: Checked,
     /// The names of the environment variables and of the files that must hold secrets.
@@ -73,6 +78,20 @@ pub struct Stopped {
     pub bound: Option<&'static str>,
     /// The reason.
     pub why: String,
+}
+
+/// What was spent from a budget so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spent {
+    /// The caller.
+    pub caller: String,
+    /// The key. Empty for what its caller has spent beside its keys.
+    pub key: String,
+    /// The time for which it counts, in milliseconds of Unix time: now for a budget of a day, the
+    /// first moment of the month for a budget of a month.
+    pub at: u64,
+    /// The money.
+    pub usd: Usd,
 }
 
 /// What `check` says: errors and warnings.

@@ -44,6 +44,7 @@ impl Case {
             .import(&Inputs {
                 config: given("config.yaml"),
                 keys: keys.into_iter().filter(|name| self.0.join(name).exists()).map(given).collect(),
+                spent_at: None,
                 loosened: loosened.lines().map(|name| Loosen::find(name).unwrap()).collect(),
                 include: &|name, from| {
                     let beside = Path::new(from).parent().unwrap().join(name);
@@ -192,6 +193,67 @@ fn keys_work_as_they_are_and_bounds_hold() {
         assert_eq!(report["keys"], json!({"found": 6, "work": 5}), "{}", dry.stdout);
         assert!(report["texts"]["catalog.yaml"].as_str().unwrap().contains("models:"));
         assert!(!folder.path().join("new").exists());
+    });
+}
+
+#[test]
+fn budgets_go_on_where_they_were() {
+    run(async {
+        let mock = Mock::start().await;
+        let month = |spend: &str| json!({"max_budget": 10, "budget_duration": "30d", "spend": spend, "team_id": "t"});
+        let keys = json!([
+            key("spent", month("9.9999999999")),
+            key("has-some", month("9")),
+            key("other-time", json!({"max_budget": 10, "budget_duration": "1d", "spend": 11, "team_id": "t",
+                "budget_reset_at": "2020-01-01T00:00:00Z"})),
+            key("today", json!({"max_budget": 10, "budget_duration": "1d", "spend": 10.5, "team_id": "t"})),
+            key("odd", month("many")),
+            {"team_id": "t", "team_alias": "T", "models": [], "max_budget": 100, "budget_duration": "30d", "spend": 40},
+            key("of-poor-team", json!({"team_id": "p"})),
+            {"team_id": "p", "team_alias": "P", "models": [], "max_budget": 2, "budget_duration": "1d", "spend": 2},
+        ]);
+        let config = CONFIG.replace("BASE", &format!("http://{}/v1", mock.address()))
+            + "    model_info: { input_cost_per_token: 1.0e-6, output_cost_per_token: 1.0e-6 }\n";
+        let folder = Folder::new(&[("config.yaml", &config), ("keys.json", &keys.to_string())]);
+        let import = ["import", "litellm", "config.yaml", "--keys", "keys.json", "--spend"];
+        let ran = folder.run(&import);
+        assert_eq!(ran.status.code(), Some(1), "{}{}", ran.stdout, ran.stderr);
+        // 10 + 9 + 10.5 of keys, and of the teams what is more than that: 40 - 29.5, and 2.
+        assert!(ran.stdout.contains("data/ledger.sqlite: $42 for 3 keys"), "{}", ran.stdout);
+        // No key counts as used.
+        let listed: Value =
+            serde_json::from_str(&folder.run(&["key", "list", "--conf", "portcullis-import", "--json"]).stdout)
+                .unwrap();
+        let last_used: Vec<&Value> = listed.as_array().unwrap().iter().map(|key| &key["last_used"]).collect();
+        assert_eq!(last_used, [&Value::Null; 6], "{listed}");
+        let made = |name: &str| fs::read_to_string(folder.path().join("portcullis-import").join(name)).unwrap();
+        let ledger = folder.path().join("data/ledger.sqlite").display().to_string();
+        let gateway = Gateway::with(made("catalog.yaml"))
+            .file("catalog.d/litellm-keys.yaml", made("catalog.d/litellm-keys.yaml"))
+            .server(&format!("ledger: {{ path: {ledger} }}"))
+            .start()
+            .await;
+        for (name, status) in [
+            ("has-some", 200),
+            ("spent", 429),
+            ("other-time", 200),
+            ("today", 429),
+            ("odd", 401),
+            ("of-poor-team", 429),
+        ] {
+            let answer = gateway.raw(client::post_as(&format!("sk-{name}"), &chat("m"))).await;
+            assert_eq!(answer.status, status, "{name}: {}", answer.text());
+            assert_eq!(answer.text().contains("insufficient_quota"), status == 429, "{name}: {}", answer.text());
+        }
+        // Nothing is overwritten.
+        let again = folder.run(&[&import[..], &["--out", "new"]].concat());
+        assert_eq!((again.status.code(), again.stdout.as_str()), (Some(2), ""));
+        assert!(again.stderr.contains("--spend: data/ledger.sqlite exists already"), "{}", again.stderr);
+        assert!(!folder.path().join("new").exists());
+        let dry = folder.run(&[&import[..5], &["--spend=other.sqlite", "--dry-run", "--json"]].concat());
+        let report: Value = serde_json::from_str(&dry.stdout).unwrap();
+        assert_eq!(report["spent"].as_array().unwrap().len(), 5, "{}", dry.stdout);
+        assert!(!folder.path().join("other.sqlite").exists());
     });
 }
 

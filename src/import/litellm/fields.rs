@@ -1,6 +1,6 @@
 //! The fields of rows that are no limits: those that bound a key, and those that do not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::limits::LimitsOut;
 use super::loosen::{Bound, Loosen};
@@ -213,14 +213,18 @@ fn metadata(at: &At<'_>, became: &str, limits: &mut LimitsOut, findings: &mut Ve
 }
 
 /// Reports each field that is only information once, and what was spent.
-pub(super) fn summary(rows: &Rows, findings: &mut Vec<Finding>) {
+pub(super) fn summary(rows: &Rows, is_spend_carried: bool, findings: &mut Vec<Finding>) {
     let all = rows.keys.iter().chain(rows.teams.iter().map(|(_, row)| row)).chain(rows.users.values());
     let mut counts: BTreeMap<&str, (usize, Finding)> = BTreeMap::new();
+    let told: HashSet<(String, String)> = findings.iter().map(|told| (told.file.clone(), told.path.clone())).collect();
     for row in all {
         let row = row.at();
         for (field, at) in row.entries() {
             let is_told = INFORMATION.contains(&field) || REPEATED.iter().any(|begin| field.starts_with(begin));
             if !is_told || READ.contains(&field) || at.is_empty() || is_off(field, &at) {
+                continue;
+            }
+            if told.contains(&(at.file.to_owned(), at.path.clone())) {
                 continue;
             }
             counts
@@ -231,6 +235,12 @@ pub(super) fn summary(rows: &Rows, findings: &mut Vec<Finding>) {
     }
     for (field, (count, finding)) in counts {
         let what = match field {
+            "spend" if is_spend_carried => {
+                let what =
+                    format!("in {count} rows: was not spent from a budget that is carried, so no limit counts it");
+                findings.push(Finding { grade: Grade::Approximate, what, ..finding });
+                continue;
+            }
             "spend" | "total_spend" | "model_spend" | "team_member_spend" | "team_spend" => {
                 "what was spent so far is not carried: Portcullis counts from its own ledger, so budgets begin at zero"
             }

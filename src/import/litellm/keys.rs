@@ -18,10 +18,11 @@ use crate::catalog::Catalog;
 use crate::catalog::globs::Globs;
 use crate::catalog::raw::Digest;
 use crate::catalog::resolve::digest;
+use crate::conf::price::Usd;
 use crate::conf::yaml::edit::New;
 use crate::import::notes::{Finding, Grade};
 use crate::import::write::{EntryOut, Section, file};
-use crate::import::{Imported, Stopped};
+use crate::import::{Imported, Inputs, Spent, Stopped};
 
 /// A caller while its keys come in.
 struct CallerDraft {
@@ -47,7 +48,7 @@ struct Importer<'k, 'a> {
     /// The first model without a price, by what a caller and a key may use.
     lacking: HashMap<(Allowed, Allowed), Option<String>>,
     common: &'k Common,
-    loosened: &'k [Loosen],
+    inputs: &'k Inputs<'k>,
     callers: Vec<CallerDraft>,
     by_source: HashMap<String, usize>,
     taken: Taken,
@@ -58,7 +59,7 @@ pub(super) fn import(
     rows: &Rows,
     made: &Made<'_>,
     catalog: Option<&Catalog>,
-    (common, loosened): (&Common, &[Loosen]),
+    (common, inputs): (&Common, &Inputs<'_>),
     imported: &mut Imported,
 ) -> String {
     let known = Known::new(made, catalog);
@@ -69,7 +70,7 @@ pub(super) fn import(
         unpriced,
         lacking: HashMap::new(),
         common,
-        loosened,
+        inputs,
         callers: Vec::new(),
         by_source: HashMap::new(),
         taken: Taken::default(),
@@ -84,7 +85,7 @@ pub(super) fn import(
         const WHAT: &str = "is in the files twice: the first one counts";
         imported.findings.push(row.at().finding(Grade::Manual, "", WHAT));
     }
-    fields::summary(rows, &mut imported.findings);
+    fields::summary(rows, inputs.spent_at.is_some(), &mut imported.findings);
     if let Some(total) = rows.total.filter(|total| *total > rows.keys.len() as u64) {
         let what = format!(
             "the answers say that there are {total} keys, and {} are in the files: save all pages",
@@ -100,9 +101,14 @@ pub(super) fn import(
             became: String::new(),
         });
     }
-    let callers = importer.finish();
-    let head = "Keys from LiteLLM, with their hashes, so that no key changes. `portcullis key` changes them here.\n\
-                Budgets begin at zero: what was spent in LiteLLM is not known to Portcullis' ledger.";
+    let callers = importer.finish(&mut imported.spent);
+    let begins = match inputs.spent_at {
+        Some(_) => "What was spent in LiteLLM is in the ledger that the import made.",
+        None => "Budgets begin at zero: what was spent in LiteLLM is not known to Portcullis' ledger.",
+    };
+    let head = &format!(
+        "Keys from LiteLLM, with their hashes, so that no key changes. `portcullis key` changes them here.\n{begins}"
+    );
     file(head, &[Section { name: "callers", entries: &callers }], &imported.findings)
 }
 
@@ -182,8 +188,10 @@ impl Importer<'_, '_> {
     /// Reads the row of a team or a user.
     fn owner(&self, row: &At<'_>, kind: RowKind, caller: &mut CallerDraft, findings: &mut Vec<Finding>) {
         let became = &format!("callers.{}", caller.name);
-        caller.limits =
-            LimitsOut::of(&LimitRow { row: row.clone(), budget: None, became: became.to_owned() }, findings);
+        caller.limits = LimitsOut::of(
+            &LimitRow { row: row.clone(), budget: None, became: became.to_owned(), spent_at: self.inputs.spent_at },
+            findings,
+        );
         match self.known.globs(row.get("models").as_ref(), became, findings) {
             Ok(models) => caller.models = models,
             Err(()) => caller.limits.stop(Bound::unreadable("models")),
@@ -232,7 +240,7 @@ impl Importer<'_, '_> {
         let budget = self.rows.budgets.get(row.get("budget_id").as_ref().and_then(At::text).unwrap_or_default());
         let budget = row.get("litellm_budget_table").filter(At::is_map).or_else(|| budget.map(super::rows::RowIn::at));
         let has_budget = row.get("budget_id").is_some_and(|at| !at.is_empty());
-        let source = LimitRow { row: row.clone(), budget, became: became.clone() };
+        let source = LimitRow { row: row.clone(), budget, became: became.clone(), spent_at: self.inputs.spent_at };
         let mut limits = LimitsOut::of(&source, findings);
         if has_budget && source.budget.is_none() {
             limits.stop(Bound::new(
@@ -258,9 +266,9 @@ impl Importer<'_, '_> {
         }
         let expires = row.get("expires").filter(|at| !at.is_empty());
         if let Some(at) = &expires {
-            match at.text().and_then(time) {
-                Some(time) => {
-                    fields.push(("expires", New::text(time)));
+            match at.time() {
+                Some(seconds) => {
+                    fields.push(("expires", New::text(crate::base::calendar::time(seconds.saturating_mul(1000)))));
                     findings.push(at.finding(Grade::Exact, &became, ""));
                 }
                 None => limits.stop(Bound::unreadable("expires")),
@@ -283,7 +291,7 @@ impl Importer<'_, '_> {
         let mut of_models = limits.money_models().flat_map(|model| self.known.with_fallbacks(model));
         let in_models = of_models.any(|id| self.unpriced.contains(id) && may(id));
         drop(of_models);
-        let is_loose = self.loosened.contains(&Loosen::Prices);
+        let is_loose = self.inputs.loosened.contains(&Loosen::Prices);
         let of_key = (limits.has_money() && lacks.is_some()) || in_models;
         let of_caller = caller.limits.has_money() && lacks.is_some();
         if of_key || of_caller {
@@ -302,7 +310,7 @@ impl Importer<'_, '_> {
         }
         let all = self.common.bounds.iter().chain(&caller.limits.bounds).chain(&limits.bounds);
         let left: Vec<&Bound> =
-            all.filter(|bound| !bound.loosen.is_some_and(|loosen| self.loosened.contains(&loosen))).collect();
+            all.filter(|bound| !bound.loosen.is_some_and(|loosen| self.inputs.loosened.contains(&loosen))).collect();
         for bound in &left {
             let key = format!("{}/{name}", caller.name);
             imported.stopped.push(Stopped { key, bound: bound.loosen.map(Loosen::name), why: bound.why.clone() });
@@ -326,16 +334,31 @@ impl Importer<'_, '_> {
         if !self.common.addresses.is_empty() {
             fields.push(("allow_ips", New::List(self.common.addresses.iter().map(New::text).collect())));
         }
+        if let Some((at, usd)) = limits.spent.filter(|_| limits.has_money()) {
+            imported.spent.push(Spent { caller: caller.name.clone(), key: name.clone(), at, usd });
+        }
         imported.keys.1 += usize::from(works && !caller.is_blocked);
         let from = crate::import::notes::place(row.file, row.line, &row.path);
         caller.keys.push(EntryOut { name, from, fields, below: None });
     }
 
     /// Writes all callers.
-    fn finish(self) -> Vec<EntryOut> {
+    fn finish(self, spent: &mut Vec<Spent>) -> Vec<EntryOut> {
+        let mut by_keys: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
+        for key in &*spent {
+            by_keys.entry(key.caller.clone()).or_default().push((key.at, key.usd.0));
+        }
         let one = |mut caller: CallerDraft| {
             if caller.has_unpriced {
                 caller.limits.drop_money();
+            }
+            if let Some((at, Usd(usd))) = caller.limits.spent.filter(|_| caller.limits.has_money()) {
+                // What is counted for its keys counts for the caller, too.
+                let by_keys = by_keys.get(&caller.name).into_iter().flatten().filter(|(since, _)| *since >= at);
+                let rest = by_keys.fold(usd, |rest, (_, of_key)| rest.saturating_sub(*of_key));
+                if rest > 0 {
+                    spent.push(Spent { caller: caller.name.clone(), key: String::new(), at, usd: Usd(rest) });
+                }
             }
             let mut fields = Vec::new();
             if caller.is_blocked {
@@ -388,12 +411,4 @@ fn hash_of(token: &str) -> Option<String> {
         return Some(format!("sha256:{}", token.to_ascii_lowercase()));
     }
     token.starts_with("sk-").then(|| Digest(digest(token)).to_string())
-}
-
-/// Reads a time. LiteLLM writes some without a zone, which are in UTC.
-fn time(text: &str) -> Option<String> {
-    let seconds = crate::base::calendar::seconds_of;
-    let read = seconds(text).or_else(|| seconds(&format!("{text}Z")))?;
-    let written = crate::base::calendar::time(read.checked_mul(1000)?);
-    (read < 253_402_300_800).then_some(written)
 }

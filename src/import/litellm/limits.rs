@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::loosen::{Bound, Loosen};
 use super::node::At;
+use crate::base::calendar::{day_of, month_of, start_of};
+use crate::conf::price::Usd;
 use crate::conf::yaml::edit::New;
 use crate::import::amount::Amount;
 use crate::import::notes::{Finding, Grade};
@@ -14,6 +16,8 @@ pub(super) struct LimitsOut {
     fields: BTreeMap<&'static str, u64>,
     /// What cannot be carried.
     pub(super) bounds: Vec<Bound>,
+    /// What was spent from `max_budget`, and since when it counts, if it is to be carried.
+    pub(super) spent: Option<(u64, Usd)>,
     /// The limits of single models.
     pub(super) models: BTreeMap<String, BTreeMap<&'static str, u64>>,
 }
@@ -26,6 +30,8 @@ pub(super) struct LimitRow<'a> {
     pub(super) row: At<'a>,
     pub(super) budget: Option<At<'a>>,
     pub(super) became: String,
+    /// The time, if what was spent so far is to be carried.
+    pub(super) spent_at: Option<u64>,
 }
 
 impl<'a> LimitRow<'a> {
@@ -54,9 +60,15 @@ impl LimitsOut {
             let period = duration.as_ref().and_then(At::text);
             findings.extend(duration.iter().map(|at| at.finding(Grade::Exact, &source.became, "")));
             let bound = budget(&at, period, "max_budget").map(|(field, usd)| tighten(&mut limits.fields, field, usd));
-            let told = bound
-                .map(|()| (Grade::Approximate, "counts by the day or the calendar month in UTC, and begins at zero"));
+            let told = bound.map(|()| {
+                let told = match source.spent_at {
+                    Some(_) => "counts by the day or the calendar month in UTC",
+                    None => "counts by the day or the calendar month in UTC, and begins at zero",
+                };
+                (Grade::Approximate, told)
+            });
             limits.note(&at, told, ("max_budget", &source.became), findings);
+            limits.of_past(source, findings);
         }
         if let Some(at) = source.get("budget_limits") {
             let windows = at.items();
@@ -78,6 +90,37 @@ impl LimitsOut {
         }
         limits.of_models(source, findings);
         limits
+    }
+
+    /// Reads what was spent from `max_budget`. A budget of a month counts it for this whole month,
+    /// also if it was spent in the month before: never for too little.
+    fn of_past(&mut self, source: &LimitRow<'_>, findings: &mut Vec<Finding>) {
+        let (Some(now), Some(at)) = (source.spent_at, source.row.get("spend")) else { return };
+        let since = match MONEY.map(|field| self.fields.contains_key(field)) {
+            [true, _] => now,
+            [false, true] => start_of(month_of(day_of(now))),
+            [false, false] => return,
+        };
+        // LiteLLM begins anew then, as soon as it looks.
+        let ends = source.get("budget_reset_at");
+        findings.extend(ends.iter().map(|at| at.finding(Grade::Exact, &source.became, "")));
+        if ends.and_then(|at| at.time()).is_some_and(|ends| ends.saturating_mul(1000) <= now) {
+            const WHAT: &str = "the time of this budget is over, so it begins at zero";
+            findings.push(at.finding(Grade::Exact, &source.became, WHAT));
+            return;
+        }
+        match at.amount().and_then(|amount| amount.units(9)) {
+            Some((0, _)) => findings.push(at.finding(Grade::Exact, &source.became, "")),
+            Some((usd, _)) => {
+                self.spent = Some((since, Usd(usd)));
+                const WHAT: &str = "is in the new ledger, and counts for this day or this calendar month";
+                findings.push(at.finding(Grade::Approximate, &source.became, WHAT));
+            }
+            None => {
+                findings.push(at.finding(Grade::Unsupported, &source.became, "is no amount of money"));
+                self.stop(Bound::unreadable("spend"));
+            }
+        }
     }
 
     /// Reads the limits of single models.

@@ -78,13 +78,14 @@ impl ImportFrom for LiteLlm {
             findings,
             stopped: Vec::new(),
             keys: (0, 0),
+            spent: Vec::new(),
             check: Checked::default(),
             secrets: Vec::new(),
         };
         // What the keys may use is known from the catalog itself.
         let alone = resolve(&imported.files, &mut assume).ok();
         if !inputs.keys.is_empty() {
-            let text = keys::import(&rows, &made, alone.as_ref(), (&common, &inputs.loosened), &mut imported);
+            let text = keys::import(&rows, &made, alone.as_ref(), (&common, inputs), &mut imported);
             imported.files.push((KEYS.to_owned(), text));
         }
         let mut seen = HashSet::new();

@@ -3,6 +3,7 @@
 //! LiteLLM reads YAML 1.1, and our reader YAML 1.2: what the two read differently is read here as
 //! LiteLLM does.
 
+use crate::base::calendar::seconds_of;
 use crate::base::problem::Problem;
 use crate::conf::yaml::{Entry, Node, Value};
 use crate::import::amount::Amount;
@@ -74,6 +75,14 @@ impl<'a> At<'a> {
     /// Returns a number that is not negative.
     pub(super) fn amount(&self) -> Option<Amount> {
         Amount::of(self.text()?)
+    }
+
+    /// Returns a time, in seconds of Unix time. LiteLLM writes some without a zone: they are in
+    /// UTC.
+    pub(super) fn time(&self) -> Option<u64> {
+        let text = self.text()?;
+        let read = seconds_of(text).or_else(|| seconds_of(&format!("{text}Z")))?;
+        (read < 253_402_300_800).then_some(read)
     }
 
     pub(super) fn is_map(&self) -> bool {

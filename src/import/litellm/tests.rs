@@ -8,6 +8,7 @@ fn import(config: &str, keys: &[&str]) -> Result<Imported, Problem> {
     LiteLlm.import(&Inputs {
         config: given("config.yaml", config),
         keys: keys.iter().map(|text| given("keys.json", text)).collect(),
+        spent_at: None,
         loosened: Vec::new(),
         include: &|_, _| Err("there is none".to_owned()),
         variable: &|_| None,
