@@ -64,8 +64,8 @@ test: cmake
 	tests/browser/setup.sh
 	@# Some tests hold thousands of connections.
 	ulimit -n "$$(ulimit -Hn)"; cargo test --locked --workspace $(FEATURES)
-	@# It measures a time, so it runs alone.
-	cargo test --locked $(FEATURES) --test integration -- --ignored --exact page::the_first_paint_is_soon_however_much_there_is
+	@# Some measure a time, so they run alone.
+	cargo test --locked $(FEATURES) --test integration -- --ignored --test-threads=1 ::alone_
 
 # With the debug build of `make test`.
 test-packages: cmake
@@ -111,7 +111,7 @@ pictures: cmake
 
 # Counts instructions.
 valgrind:
-	@command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; } \
+	@command -v valgrind >/dev/null || { apt-get -o Acquire::Retries=5 update -qq && apt-get -o Acquire::Retries=5 install -y -qq valgrind; } \
 	  || { echo 'valgrind is needed to count instructions: install it with your package manager' >&2; exit 1; }
 
 # zlib-ng, with which Pingora compresses, is built with cmake.
@@ -119,5 +119,5 @@ cmake:
 	@command -v cmake >/dev/null || { \
 	  echo 'installing cmake under $(TOOLS)'; \
 	  { python3 -m venv $(TOOLS) && $(TOOLS)/bin/pip install --quiet --disable-pip-version-check cmake==3.31.6; } \
-	  || { apt-get update -qq && apt-get install -y -qq cmake; } \
+	  || { apt-get -o Acquire::Retries=5 update -qq && apt-get -o Acquire::Retries=5 install -y -qq cmake; } \
 	  || { echo 'cmake is needed to build: install it with your package manager' >&2; exit 1; }; }

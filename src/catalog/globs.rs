@@ -187,7 +187,8 @@ mod tests {
     fn no_glob_is_slow() {
         let start = std::time::Instant::now();
         assert!(!glob(format!("{}b", "*a".repeat(60)).as_bytes(), "a".repeat(256).as_bytes()));
-        assert!(start.elapsed().as_secs() < 1);
+        // What tries all ways takes longer than anybody lives.
+        assert!(start.elapsed().as_secs() < 60);
     }
 
     #[test]

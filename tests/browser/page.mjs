@@ -23,7 +23,7 @@ async function open({ fragment = '', url = process.env.PAGE, ...options } = {}) 
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', ...options });
   await context.addInitScript(() => addEventListener('securitypolicyviolation', (event) => console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`)));
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(90_000);
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) faults.push(`${message.text()} (${message.location().url})`);
   });

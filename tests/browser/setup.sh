@@ -9,9 +9,9 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-../../target}")/browser
 if ! command -v chromium >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo 'installing chromium' >&2
-        apt-get update -qq
+        apt-get -o Acquire::Retries=5 update -qq
         # The fonts are for the pictures of the book.
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-inter fonts-jetbrains-mono >/dev/null
+        DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends chromium fonts-inter fonts-jetbrains-mono >/dev/null
     else
         echo 'chromium is needed for the tests of the page: install it with your package manager (Debian: apt-get install chromium)' >&2
         exit 1

@@ -13,7 +13,7 @@ use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
 use crate::support::said::{self, COMPLETION, PROMPT, Row};
-use crate::support::{Gateway, Mock, Said, Script, join_all, run_within};
+use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, run_within};
 
 const DIALECTS: [Row; 2] = [("openai", "", "gpt-5"), ("anthropic", "", "claude-sonnet-4-5")];
 const THOUGHTS: [&str; 2] = ["Rome: I must look.", "Oslo: I must look."];
@@ -101,7 +101,7 @@ fn talk(program: &mut Command, quiet: &[&str], forgetful: &[&str]) {
         program.env("BASE_URLS", urls.join(" ")).env("API_KEY", KEY).env("NO_PROXY", "*");
         let mut client = Process::spawn(program.current_dir(env!("CARGO_MANIFEST_DIR")));
         // The mocks run on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(150)).expect("the program comes to an end");
+        let status = client.wait(Duration::from_secs(150) * SLOWER).expect("the program comes to an end");
         let printed = String::from_utf8_lossy(&client.stdout()).into_owned();
         assert!(status.success(), "{printed}{}", client.stderr());
         let talks: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).expect("a talk")).collect();

@@ -15,7 +15,7 @@ use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
 use crate::support::said::{self, DIALECTS, Row};
-use crate::support::{Gateway, Mock, Said, Script, join_all, run_within};
+use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, run_within};
 
 /// The commands of the two calls.
 const COMMANDS: [&str; 2] = ["echo first-4''1", "echo second-4''2"];
@@ -112,7 +112,7 @@ async fn turn(client: &'static Client, row: Row, model: Option<&str>) {
     mock.by(move |request| answer(name, client.tool, request));
     let gateway = Gateway::start(said::catalog(row, &mock, GLOBS)).await;
     let start = Instant::now();
-    let ran = client.run(gateway.address, model, KEY, move || start.elapsed() < Duration::from_secs(60)).await;
+    let ran = client.run(gateway.address, model, KEY, move || start.elapsed() < Duration::from_secs(60) * SLOWER).await;
     let bodies: Vec<String> = mock.requests().iter().map(Request::text).collect();
     let what = format!("{name}, {model:?}, {} requests: {}", bodies.len(), ran.printed);
     assert!(ran.code == Some(0) && ran.printed.contains(LAST), "{what}");

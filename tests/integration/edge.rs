@@ -356,7 +356,7 @@ fn http_1_0_is_served_without_chunks() {
 fn every_early_refusal_has_its_access_line() {
     run(async {
         let mock = Mock::start().await;
-        let server = "limits: { request_body: 1KiB, header_bytes: 4KiB }\ntimeouts: { client_read: 300ms }";
+        let server = "limits: { request_body: 1KiB, header_bytes: 4KiB }\ntimeouts: { client_read: 3s }";
         let gateway = Gateway::with(Catalog::over(&mock)).server(server).start().await;
         let bearer = format!("Bearer {KEY}");
         let (key, json_type) = (("authorization", bearer.as_str()), ("content-type", "application/json"));

@@ -407,7 +407,7 @@ fn a_broken_stream_that_passes_never_looks_whole() {
         let failed = json!({"response": {"status": "failed", "error": {"code": "server_error", "message": "boom"}}});
         let last = on_the_wire(&[("response.failed", failed.clone())]);
         // The beginning has left when the rest comes.
-        let begun = || Script::sse().body(&cut).delay(Duration::from_millis(200));
+        let begun = || Script::sse().body(&cut).delay(Duration::from_secs(3));
         mock.push(begun().reset());
         mock.push(begun().end());
         mock.push(begun().body(&last).end());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::support::canary::KEY;
 use crate::support::script;
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, join_all, run};
+use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, join_all, run};
 
 const TRUST: &str = "tls: { ca: ca.pem }";
 
@@ -97,7 +97,7 @@ fn where_a_request_waited_in_vain_no_other_is_sent() {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
         let catalog = Catalog::new()
-            .account_with("a", &mock, &format!("timeouts: {{ first_byte: 500ms }}, {TRUST}"))
+            .account_with("a", &mock, &format!("timeouts: {{ first_byte: 4s }}, {TRUST}"))
             .model("m", &["a"]);
         let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
         gateway.post(&chat("m")).await;
@@ -182,7 +182,7 @@ fn stuck(callers: usize, frame: usize) {
         mock.always(Script::answer("here"));
         let began = Instant::now();
         assert_eq!(gateway.post(&chat("m")).await.content(), "here");
-        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
         assert_eq!(mock.connections(), 1);
         let cut = gateway.lines().into_iter().find(|line| line["outcome"] == "upstream_cut");
         assert!(cut.is_none(), "{cut:?}");

@@ -23,7 +23,7 @@ use crate::support::client::{Response, content_of, request};
 use crate::support::gateway::Line;
 use crate::support::mock::Request;
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, eventually, run_within, spawn};
+use crate::support::{Catalog, Gate, Gateway, Mock, SLOWER, Script, eventually, run_within, spawn};
 
 use check::{Findings, Tallies};
 use table::{Course, Does, Expected, Fault, expected, faults};
@@ -273,7 +273,7 @@ async fn act(gateway: &Arc<Gateway>, cells: &[Arc<Cell>]) -> Vec<Played> {
             let (gateway, cell) = (gateway.clone(), cell.clone());
             spawn(async move {
                 let began = Instant::now();
-                let answer = tokio::time::timeout(Duration::from_secs(60), ask(&gateway, &cell)).await;
+                let answer = tokio::time::timeout(Duration::from_secs(60) * SLOWER, ask(&gateway, &cell)).await;
                 let answer = answer.unwrap_or_else(|_| panic!("{} hangs", cell.id));
                 Played { cell, answer, began }
             })

@@ -244,7 +244,7 @@ fn a_broken_stream_ends_with_an_error_and_a_silent_one_is_kept_open() {
             .server("timeouts: { comment: 300ms }")
             .start()
             .await;
-        mock.push(Script::sse().words(0..2).delay(std::time::Duration::from_secs(1)).reset());
+        mock.push(Script::sse().words(0..2).delay(std::time::Duration::from_secs(4)).reset());
         let answer = ask(&gateway, &[], &hello(json!({"stream": true}))).await;
         let events = events(&answer);
         let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();

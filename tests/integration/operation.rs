@@ -92,7 +92,7 @@ fn ipv6_is_listened_on() {
         let line = eventually("its access line", || process.stdout().contains(&b'\n').then(|| process.stdout())).await;
         assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["address"], "::1");
         process.signal("TERM");
-        assert_eq!(process.wait(Duration::from_secs(2)).and_then(|status| status.code()), Some(0));
+        assert_eq!(process.wait(PATIENCE).and_then(|status| status.code()), Some(0));
         canary::check("its log", process.stderr().as_bytes()).unwrap();
     });
 }
@@ -222,11 +222,19 @@ fn sighup_reads_the_catalog_where_no_watch_sees_it() {
         std::fs::copy(gateway.conf.join("catalog.yaml"), &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, gateway.conf.join("link")).unwrap();
         std::fs::rename(gateway.conf.join("link"), gateway.conf.join("catalog.yaml")).unwrap();
-        std::fs::write(&elsewhere, Catalog::over(&mock).model("n", &["a"]).to_string()).unwrap();
-        let start = Instant::now();
-        gateway.signal("HUP");
-        eventually("it is live", || (gateway.generation() == 2).then_some(())).await;
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        // By itself the gateway looks every three seconds, and finds one change so long after the
+        // one before.
+        let mut times = Vec::new();
+        for n in 0..5 {
+            let catalog = Catalog::over(&mock).model("n", &["a"]).model(&format!("n{n}"), &["a"]);
+            std::fs::write(&elsewhere, catalog.to_string()).unwrap();
+            let start = Instant::now();
+            gateway.signal("HUP");
+            eventually("it is live", || (gateway.generation() == 2 + n).then_some(())).await;
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        assert!(times[2] < Duration::from_millis(2_500), "{times:?}");
         assert_eq!(gateway.post(&chat("n")).await.status, 200);
         gateway.logged("SIGHUP").await;
     });
@@ -768,7 +776,7 @@ fn the_published_key_is_not_served_to_the_public() {
         connection.send(client::post_as(published, &chat("demo"))).await;
         assert_eq!(connection.response().await.status, 200);
         process.signal("TERM");
-        assert!(process.wait(Duration::from_secs(2)).is_some());
+        assert!(process.wait(PATIENCE).is_some());
     });
 }
 

@@ -46,7 +46,7 @@ fn account(gateway: &Gateway, id: &str) -> Value {
 }
 
 /// What `/status` tells of an account's target, by the account's name for the model.
-fn target(gateway: &Gateway, id: &str, model: &str) -> Value {
+pub fn target(gateway: &Gateway, id: &str, model: &str) -> Value {
     let account = account(gateway, id);
     let targets = account["targets"].as_array().expect("targets");
     targets

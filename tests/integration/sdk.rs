@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::canary::KEY;
 use crate::support::process::Process;
 use crate::support::script::{self, Script, finish};
-use crate::support::{Catalog, Gateway, Mock, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, run_within};
 
 const TIGHT_KEY: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
 const POOR_KEY: &str = "sk-CaNaRy-caller-poor-0123456789abcdefghijklmnopqr";
@@ -54,7 +54,7 @@ fn against_the_gateway(program: &mut Command) {
         program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(100)).expect("the client's tests come to an end");
+        let status = client.wait(Duration::from_secs(100) * SLOWER).expect("the client's tests come to an end");
         let output = String::from_utf8_lossy(&client.stdout()).into_owned();
         print!("{output}");
         assert!(status.success(), "{output}{}", client.stderr());

@@ -11,7 +11,7 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
-use crate::support::{Catalog, Gateway, Mock, Script, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, run_within};
 
 #[test]
 fn python_client_3_beside_chat() {
@@ -55,7 +55,7 @@ fn ask(program: &mut Command) {
         program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(150)).expect("the program comes to an end");
+        let status = client.wait(Duration::from_secs(150) * SLOWER).expect("the program comes to an end");
         let printed = String::from_utf8_lossy(&client.stdout()).into_owned();
         print!("{printed}");
         assert!(status.success(), "{printed}{}", client.stderr());

@@ -18,7 +18,7 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::process::Process;
 use crate::support::script::{self, SSE, finish};
-use crate::support::{Catalog, Gateway, Mock, Script, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, run_within};
 
 #[test]
 fn sdk_outages_python_3() {
@@ -230,12 +230,12 @@ fn retried() -> Vec<Retried> {
 /// What a well mock says.
 const ANSWER: &str = "Hello from the mock.";
 const STREAM: &str = "w0 w1 w2 ";
-/// Long enough that the pieces before it are with the caller.
-const BREATH: Duration = Duration::from_millis(200);
+/// Long enough that the pieces before it are with the caller, though the machine may stand still.
+const BREATH: Duration = Duration::from_secs(3);
 const WAYS: &[&str] = &["buffered", "stream", "helper"];
-const TIMES: &str = "timeouts: { connect: 400ms, first_byte: 600ms, idle: 600ms, total: 1500ms }";
+const TIMES: &str = "timeouts: { connect: 400ms, first_byte: 4s, idle: 6s, total: 9s }";
 /// Only the row about it is silent for longer than `commit_after`.
-const LONG: &str = "timeouts: { connect: 400ms, first_byte: 4s, idle: 3s, total: 6s }";
+const LONG: &str = "timeouts: { connect: 400ms, first_byte: 16s, idle: 15s, total: 40s }";
 
 /// A model for each cell, and what its client is told.
 struct Cells {
@@ -327,7 +327,7 @@ impl Cells {
 fn through_the_outages(program: &mut Command) {
     run_within(Duration::from_secs(120), async {
         let cells = Cells::new().await;
-        let gateway = Gateway::with(&cells.catalog).server("timeouts: { commit_after: 2s }").start().await;
+        let gateway = Gateway::with(&cells.catalog).server("timeouts: { commit_after: 10s }").start().await;
         let cases = gateway.conf.join("cases.json");
         std::fs::write(&cases, json!(cells.cases).to_string()).expect("the cases");
         let output = run(program, &gateway, &cases);
@@ -346,7 +346,7 @@ fn run(program: &mut Command, gateway: &Gateway, cases: &Path) -> String {
     program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
     let mut client = Process::spawn(program);
     // The mocks run on other threads meanwhile.
-    let status = client.wait(Duration::from_secs(100)).expect("the client comes to an end");
+    let status = client.wait(Duration::from_secs(100) * SLOWER).expect("the client comes to an end");
     let output = String::from_utf8_lossy(&client.stdout()).into_owned();
     print!("{output}");
     assert!(status.success(), "{output}{}", client.stderr());

@@ -12,7 +12,7 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
-use crate::support::{Catalog, Gateway, Mock, Script, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, run_within};
 
 const DIALECTS: [&str; 4] = ["openai", "gemini", "cohere", "ollama"];
 const TEXTS: [&str; 2] = ["a river", "trees, bees and eels"];
@@ -45,7 +45,7 @@ fn get_vectors(program: &mut Command, clients: usize) {
         program.env("API_KEY", KEY).env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(150)).expect("the program comes to an end");
+        let status = client.wait(Duration::from_secs(150) * SLOWER).expect("the program comes to an end");
         let printed = String::from_utf8_lossy(&client.stdout()).into_owned();
         assert!(status.success(), "{printed}{}", client.stderr());
         let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -16,7 +16,7 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::gateway::free_port;
 use crate::support::process::Process;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, eventually, run_within};
+use crate::support::{Catalog, Gate, Gateway, Mock, SLOWER, Script, chat, eventually, run_within};
 
 #[test]
 fn sdk_waits_python_3() {
@@ -64,13 +64,13 @@ const OWN_PACE: f64 = 1.1;
 
 const ROWS: &[Row] = &[
     // Nothing changes by itself.
-    row("wrong-key", 503, 1, 1, 0.0, 8.0),
-    row("wrong-key-known", 503, 1, 0, 0.0, 8.0),
-    row("no-money", 503, 1, 1, 0.0, 8.0),
-    row("no-quota", 503, 1, 1, 0.0, 8.0),
-    row("two-wrong-keys", 503, 1, 2, 0.0, 8.0),
-    row("no-such-model-known", 503, 1, 0, 0.0, 8.0),
-    row("limited-for-an-hour", 429, 1, 1, 0.0, 8.0),
+    row("wrong-key", 503, 1, 1, 0.0, SLOW),
+    row("wrong-key-known", 503, 1, 0, 0.0, SLOW),
+    row("no-money", 503, 1, 1, 0.0, SLOW),
+    row("no-quota", 503, 1, 1, 0.0, SLOW),
+    row("two-wrong-keys", 503, 1, 2, 0.0, SLOW),
+    row("no-such-model-known", 503, 1, 0, 0.0, SLOW),
+    row("limited-for-an-hour", 429, 1, 1, 0.0, SLOW),
     // It may.
     row("wrong-key-and-limited", 200, 2, 2, 1.0, SLOW),
     row("nobody-there", 503, 3, 3, 9.9, SLOW),
@@ -80,7 +80,7 @@ const ROWS: &[Row] = &[
     row("limited-known", 200, 2, 1, 1.0, SLOW),
     row("full", 503, 3, 0, 2.0, SLOW),
     row("out-of-order", 502, 3, 3, OWN_PACE, SLOW),
-    row("two-out-of-order", 502, 1, 2, 0.0, 8.0),
+    row("two-out-of-order", 502, 1, 2, 0.0, SLOW),
     row("no-answer", 502, 3, 3, OWN_PACE, SLOW),
     row("too-slow", 504, 3, 3, OWN_PACE + 0.9, SLOW),
 ];
@@ -203,7 +203,7 @@ async fn ask(program: &mut Command, gateway: &Gateway, restarts: SocketAddr) -> 
     eventually("the server that is not there is asked", was_asked).await;
     let _server = Mock::at(restarts).await;
     // The mocks run on other threads meanwhile.
-    let status = client.wait(Duration::from_secs(120)).expect("the client comes to an end");
+    let status = client.wait(Duration::from_secs(120) * SLOWER).expect("the client comes to an end");
     let output = String::from_utf8_lossy(&client.stdout()).into_owned();
     assert!(status.success(), "{output}{}", client.stderr());
     output.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}"))).collect()

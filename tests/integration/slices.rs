@@ -239,7 +239,7 @@ fn a_slice_waits_for_a_place_of_a_busy_account() {
             .account_with("a", &broken, COHERE)
             .account_with("b", &small, &format!("{COHERE}, concurrency: 1"))
             .model_of("m", &targets, "")
-            .model_of("q", &targets[1..], "queue: { length: 1, wait: 5s }");
+            .model_of("q", &targets[1..], "queue: { length: 1, wait: 60s }");
         let gateway = Gateway::start(catalog).await;
         let many = |model: &str| {
             let mut body = texts(MANY);

@@ -288,7 +288,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
     run_within(Duration::from_secs(120), async {
         let mut redis = Redis::start();
         let two =
-            Instance::two_at(redis.url(), &key("requests_per_day: 40, tokens_per_day: 100000"), "timeout: 200ms").await;
+            Instance::two_at(redis.url(), &key("requests_per_day: 40, tokens_per_day: 100000"), "timeout: 800ms").await;
         let before = two[0].admitted(ask(100, 0)).await;
         two[1].admitted(ask(100, 0)).await.settle(spent(1, 0), calendar::now());
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [2, 101]);
@@ -395,7 +395,8 @@ fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
         }
         missed = two[0].errors.get() - missed;
         assert!(missed <= 6, "{missed} waited in vain");
-        assert!(waited < Duration::from_millis(1_000), "all hundred together {waited:?}");
+        // Each would wait for the store for 50 ms.
+        assert!(waited < Duration::from_millis(4_500), "all hundred together {waited:?}");
         assert_eq!(two[0].store.state(), StoreState::Down);
         let used = agrees(&redis, "key", "acme/prod", &two).await;
         assert_eq!(used[..5], [100, 0, 0, 0, 0], "it is slow, not gone");
@@ -566,7 +567,7 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
         let store = format!("workers: 1\nstore: {{ redis: 'redis://{}', instances: 2 }}", slow.address);
         let with = || Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start();
         let two = [with().await, with().await];
-        let (mut sent, mut slowest) = (0, Duration::ZERO);
+        let mut sent = 0;
         let errors =
             || two.iter().map(|gateway| gateway.metrics().sum("portcullis_store_errors_total", &[])).sum::<f64>();
         for fault in ["killed", "stopped", "slow", "flushed"] {
@@ -574,6 +575,7 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
                 comes(gateway, "up").await;
             }
             let before = errors();
+            let mut times = Vec::new();
             for round in 0..30 {
                 match (round, fault) {
                     (3, "killed") => redis.kill(),
@@ -585,7 +587,7 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
                 let start = Instant::now();
                 let post = |n: usize| two[n % 2].raw(crate::support::client::post_as(TIGHT, &chat("m")));
                 let answers = join_all((0..4).map(post)).await;
-                slowest = slowest.max(start.elapsed());
+                times.push(start.elapsed());
                 sent += answers.len() as u64;
                 assert!(
                     answers.iter().all(|answer| answer.status == 200),
@@ -603,10 +605,11 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
             // were sent meanwhile.
             let waited = errors() - before;
             assert!(waited < 40.0, "{fault}: {waited} waited in vain");
+            // Every wait is 20 ms, and a connection that hangs is given up after a second: nobody
+            // waits for that, nor for the end of the fault.
+            times.sort_unstable();
+            assert!(times[15] < Duration::from_millis(900) && times[29] < PATIENCE, "{fault}: four took {times:?}");
         }
-        // Every wait is 20 ms, and a connection that hangs is given up after a second: nobody waits
-        // for that.
-        assert!(slowest < Duration::from_secs(1), "the slowest four took {slowest:?}");
         for gateway in &two {
             comes(gateway, "up").await;
             gateway.logged("is unavailable: ").await;
@@ -693,7 +696,8 @@ fn what_breaks_at_one_gateway_is_asked_last_at_another() {
         first.always(Script::answer("first"));
         second.always(Script::answer("second"));
         let catalog = Files::chain(&[&first, &second]);
-        let two = [gateway(&catalog, &redis, "instances: 2").await, gateway(&catalog, &redis, "instances: 2").await];
+        let more = "instances: 2, timeout: 5s";
+        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
         for gateway in &two {
             comes(gateway, "up").await;
         }
@@ -713,7 +717,7 @@ fn what_breaks_at_one_gateway_is_asked_last_at_another() {
         eventually("it is heard", || beats().into_iter().all(|at| Some(at) > told).then_some(())).await;
         let start = Instant::now();
         while two[1].post(&chat("m")).await.content() != "second" {
-            assert!(start.elapsed() < Duration::from_secs(3), "nobody told");
+            assert!(start.elapsed() < PATIENCE, "nobody told");
         }
     });
 }

@@ -73,7 +73,7 @@ fn a_watchdog_is_fed_while_the_process_serves_and_drains() {
         mock.always(Script::sse().words(0..2).stall());
         let start = Instant::now();
         let setup = Gateway::with(Catalog::over(&mock)).env("NOTIFY_SOCKET", &name).env("WATCHDOG_USEC", "200000");
-        let mut gateway = setup.server("drain: { grace: 1s }").start().await;
+        let mut gateway = setup.server("drain: { grace: 5s }").start().await;
         assert!(heard(&socket).starts_with("READY=1\n"));
         for _ in 0..5 {
             assert_eq!(heard(&socket), "WATCHDOG=1");

@@ -190,7 +190,7 @@ fn an_answer_is_whole_or_seen_to_be_cut() {
         assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/event-stream")));
         gateway.reset("a");
         // After it, there is none.
-        let later = std::time::Duration::from_millis(300);
+        let later = std::time::Duration::from_secs(3);
         mock.always(chunked("audio/wav").body("RIFF").delay(later).close());
         let before = other.count();
         let answer = speak(&gateway).await;

@@ -13,8 +13,8 @@ for tool in umoci:umoci systemd-analyze:systemd lintian:lintian strip:binutils s
     command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
 done
 if [ ${#missing[@]} -gt 0 ]; then
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    apt-get -o Acquire::Retries=5 update -qq
+    apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 alone() {

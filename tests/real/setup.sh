@@ -11,7 +11,7 @@ venv() {
     rm -rf "$1"
     # Debian has this part of Python in a package of its own.
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq && apt-get install -y -qq python3-venv && python3 -m venv "$1"
+        apt-get -o Acquire::Retries=5 update -qq && apt-get -o Acquire::Retries=5 install -y -qq python3-venv && python3 -m venv "$1"
     else
         echo "Python cannot make a virtual environment: install its venv module (Debian, Ubuntu: python3-venv)" >&2
         return 1

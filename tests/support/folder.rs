@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::canary;
 use super::gateway::BINARY;
 use super::process::Process;
-use super::{PATIENCE, eventually_blocking};
+use super::{PATIENCE, SLOWER, eventually_blocking};
 
 /// The folder, which is removed when this is dropped.
 pub struct Folder(PathBuf);
@@ -58,8 +58,8 @@ impl Folder {
     /// Runs `portcullis` in the same way, to its end.
     pub fn run(&self, arguments: &[&str]) -> Ran {
         let mut process = self.start(arguments);
-        let status =
-            process.wait(PATIENCE).unwrap_or_else(|| panic!("{arguments:?} does not end: {}", process.stderr()));
+        let ended = process.wait(PATIENCE * SLOWER);
+        let status = ended.unwrap_or_else(|| panic!("{arguments:?} does not end: {}", process.stderr()));
         let ran =
             Ran { status, stdout: String::from_utf8_lossy(&process.stdout()).into_owned(), stderr: process.stderr() };
         canary::check("its output", format!("{}{}", ran.stdout, ran.stderr).as_bytes())

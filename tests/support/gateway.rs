@@ -465,10 +465,10 @@ impl Gateway {
                 return Err(format!("the process has ended: {status}"));
             }
             self.signal("TERM");
-            match self.process.wait(Duration::from_secs(5)) {
+            match self.process.wait(PATIENCE) {
                 Some(status) if status.success() => {}
                 Some(status) => return Err(format!("SIGTERM while idle ended it with {status}")),
-                None => return Err("SIGTERM while idle did not end it in 5 s".to_owned()),
+                None => return Err(format!("SIGTERM while idle did not end it in {PATIENCE:?}")),
             }
         }
         canary::check("its stdout", &self.process.stdout())?;

@@ -141,6 +141,13 @@ pub fn rss(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
+/// Returns the processor time that this thread has used so far. It does not depend on what else the
+/// machine does.
+pub fn worked() -> Duration {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("times of this thread");
+    Duration::from_nanos(times.split(' ').next().and_then(|first| first.parse().ok()).expect("nanoseconds"))
+}
+
 /// Returns the processor time that any process has used so far.
 pub fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -58,9 +58,13 @@ fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
     // What was wrong for long is told of at once.
     fs::write(&other, "callers:\n  zz:\n").unwrap();
     File::options().write(true).open(&other).unwrap().set_modified(std::time::SystemTime::now() - 2 * YOUNG).unwrap();
-    let start = Instant::now();
-    assert!(Files::lock(&folder.0).err().unwrap().contains("catalog.d/zz.yaml:2"));
-    assert!(start.elapsed() < AGAIN);
+    // The machine may stand still meanwhile, but hardly each time.
+    let is_at_once = |_| {
+        let start = Instant::now();
+        assert!(Files::lock(&folder.0).err().unwrap().contains("catalog.d/zz.yaml:2"));
+        start.elapsed() < AGAIN
+    };
+    assert!((0..5).any(is_at_once));
 }
 
 #[test]

@@ -153,7 +153,8 @@ fn what_is_no_regular_file_is_not_opened() {
     fs::rename(&pipe, folder.0.join("catalog.d/pipe.yaml")).unwrap();
     folder.write("catalog.yaml", EMPTY);
     folder.check(&["CONF/catalog.d/pipe.yaml: cannot be read: it is not a regular file"]);
-    assert!(start.elapsed() < Duration::from_secs(5));
+    // Whoever opens a pipe waits for ever.
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

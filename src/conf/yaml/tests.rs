@@ -147,8 +147,8 @@ fn f14_no_file_takes_long() {
         let start = Instant::now();
         let fault = parse(&text).err().unwrap_or_else(|| panic!("{what}"));
         assert!(fault.what.contains(expected), "{what}: {fault:?}");
-        // In a debug build on a busy machine; far less in earnest.
-        assert!(start.elapsed() < Duration::from_secs(1), "{what}: {:?}", start.elapsed());
+        // In a debug build on a slow machine. What follows each alias takes hours.
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}: {:?}", start.elapsed());
     }
     assert!(parse(&format!("{}{}", "[".repeat(64), "]".repeat(64))).is_ok());
 }

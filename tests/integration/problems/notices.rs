@@ -114,7 +114,8 @@ fn a_receiver_that_does_not_answer_holds_up_nothing() {
         notice(&receiver, 0).await;
         let start = Instant::now();
         mend(&gateway, &mock).await;
-        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        // The receiver has ten seconds.
+        assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
         // The gateway ends at once all the same, which the end of each test checks.
     });
 }

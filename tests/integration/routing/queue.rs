@@ -20,12 +20,12 @@ async fn waiting(gateway: &Gateway, wanted: usize) {
     eventually(&format!("{wanted} wait"), || (model(gateway, "m")["waiting"] == wanted).then_some(())).await;
 }
 
-/// Whoever waited for seconds has worked for next to none of them.
-fn idled(lines: &[Value]) {
-    for line in lines {
-        let (own, queued) = (line["own_us"].as_u64().unwrap(), line["queued_ms"].as_u64().unwrap_or_default());
-        assert!(own < 300_000, "{own} us of work in {queued} ms: {line}");
-    }
+/// Whoever waited for seconds has worked for next to none of them: the gateway has used little of a
+/// processor meanwhile.
+fn idled(gateway: &Gateway, before: Duration, lines: &[Value]) {
+    let queued = lines.iter().filter_map(|line| line["queued_ms"].as_u64()).max().unwrap_or_default();
+    let worked = gateway.process.cpu() - before;
+    assert!(worked < Duration::from_millis(queued / 2), "{worked:?} of work in {queued} ms");
 }
 
 #[test]
@@ -67,10 +67,9 @@ fn who_comes_first_is_served_first() {
 fn the_queue_has_an_end_and_so_has_the_wait() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
-        let gateway = narrow(&mock, "{ length: 2, wait: 1s }").await;
+        let gateway = narrow(&mock, "{ length: 2, wait: 4s }").await;
         mock.push(Script::new().wait(&gate).then_answer("first"));
         let body = chat("m");
-        let began = Instant::now();
         let (held, waited, _) = tokio::join!(
             gateway.post(&body),
             async {
@@ -90,14 +89,13 @@ fn the_queue_has_an_end_and_so_has_the_wait() {
                 assert_eq!(gateway.metrics().sum("portcullis_shed_total", &[("model", "m")]), 1.0);
             }
         );
-        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
         for answer in &waited {
             let error = answer.is_error(503, "no_capacity");
             assert!(error["message"].as_str().unwrap().contains("became free while the request waited"), "{error}");
             assert!((1..=60).contains(&retry_after(answer)));
             let line = gateway.line_of(answer).await;
             assert!(
-                is_about(Duration::from_millis(line["queued_ms"].as_u64().unwrap()), Duration::from_secs(1)),
+                is_about(Duration::from_millis(line["queued_ms"].as_u64().unwrap()), Duration::from_secs(4)),
                 "{line}"
             );
             assert_eq!((trail(&line).as_str(), &line["outcome"]), ("", &json!("limited")));
@@ -176,15 +174,16 @@ fn the_end_of_a_rest_is_waited_for_too() {
         let catalog = Catalog::new().account("a", &mock).account("b", &mock);
         let catalog = catalog.model_with("m", &["a"], "queue: { wait: 20s }").model("n", &["a=m"]);
         let gateway = Gateway::start(catalog.model_with("two", &["a=m", "b=m"], "queue: { wait: 20s }")).await;
-        mock.push(Script::error(429, "slow down").with("retry-after", "3"));
-        gateway.post(&chat("n")).await.is_error(429, "upstream_rate_limited");
+        mock.push(Script::error(429, "slow down").with("retry-after", "5"));
         let began = Instant::now();
+        gateway.post(&chat("n")).await.is_error(429, "upstream_rate_limited");
+        let before = gateway.process.cpu();
         let body = chat("m");
         let (answers, _) = tokio::join!(join_all((0..3).map(|_| gateway.post(&body))), waiting(&gateway, 3));
         assert!(answers.iter().all(|answer| answer.status == 200));
-        assert!(is_about(began.elapsed(), Duration::from_secs(3)), "{:?}", began.elapsed());
+        assert!(is_about(began.elapsed(), Duration::from_secs(5)), "{:?}", began.elapsed());
         assert_eq!(mock.count(), 4);
-        idled(&gateway.access_lines(4).await);
+        idled(&gateway, before, &gateway.access_lines(4).await);
     });
 }
 
@@ -265,10 +264,11 @@ fn an_account_that_is_out_is_waited_for_too() {
         }
         mock.always(Script::answer("a"));
         let body = chat("m");
+        let before = gateway.process.cpu();
         let answers = join_all((0..6).map(|_| gateway.post(&body))).await;
         assert!(answers.iter().all(|answer| answer.content() == "a"));
         assert_eq!(mock.count(), 5 + 6);
-        idled(&gateway.access_lines(5 + 6).await);
+        idled(&gateway, before, &gateway.access_lines(5 + 6).await);
     });
 }
 
@@ -296,9 +296,9 @@ fn the_time_of_a_request_passes_in_the_queue_too() {
 fn who_waited_for_a_rate_limit_in_vain_is_told_of_it() {
     run(async {
         let mock = Mock::start().await;
-        let catalog = Catalog::new().account("a", &mock).model_with("m", &["a"], "queue: { length: 1, wait: 1s }");
+        let catalog = Catalog::new().account("a", &mock).model_with("m", &["a"], "queue: { length: 1, wait: 4s }");
         let gateway = Gateway::start(catalog.model("n", &["a=m"])).await;
-        mock.push(Script::error(429, "slow down").with("retry-after", "40"));
+        mock.push(Script::error(429, "slow down").with("retry-after", "55"));
         gateway.post(&chat("n")).await.is_error(429, "upstream_rate_limited");
         let body = chat("m");
         let (waited, shed) = tokio::join!(gateway.post(&body), async {
@@ -307,7 +307,7 @@ fn who_waited_for_a_rate_limit_in_vain_is_told_of_it() {
         });
         for answer in [waited, shed] {
             answer.is_error(429, "no_capacity");
-            assert!((30..=41).contains(&retry_after(&answer)), "{}", retry_after(&answer));
+            assert!((30..=56).contains(&retry_after(&answer)), "{}", retry_after(&answer));
         }
         gateway.access_lines(3).await;
     });

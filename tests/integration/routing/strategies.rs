@@ -118,7 +118,8 @@ fn the_least_busy_is_asked() {
 fn the_fastest_is_asked_and_one_that_has_recovered_is_found() {
     run(async {
         let [a, b] = &named(["a", "b"]).await;
-        let slow = |name: &str| Script::new().delay(Duration::from_millis(300)).then_answer(name);
+        // Slower than the other one, even if the machine stands still for a while.
+        let slow = |name: &str| Script::new().delay(Duration::from_secs(3)).then_answer(name);
         a.always(slow("a"));
         let catalog = Catalog::new().account("a", a).account("b", b);
         let gateway = Gateway::start(catalog.model_with("m", &["a", "b"], "strategy: fastest")).await;
@@ -127,7 +128,7 @@ fn the_fastest_is_asked_and_one_that_has_recovered_is_found() {
         assert!(first.contains('a') && first.matches('a').count() <= 3, "asked once, and left alone: {first}");
         let expected = target(&gateway, "a", "m");
         assert!(
-            expected["whole_ms"].as_u64().is_some_and(|ms| ms >= 200) && expected["first_token_ms"].is_null(),
+            expected["whole_ms"].as_u64().is_some_and(|ms| ms >= 1_000) && expected["first_token_ms"].is_null(),
             "{expected}"
         );
         // Now it is the other way round: what is not heard of for a while is tried again.

@@ -22,7 +22,7 @@ use crate::support::wire::Io;
 
 /// No request takes longer: all its attempts have 3 s together, and who is silent is told so after
 /// 10 s. The rest is for a busy machine.
-pub const BOUND: Duration = Duration::from_secs(30);
+pub const BOUND: Duration = Duration::from_secs(90);
 /// What a request's body may have.
 pub const REQUEST_BODY: usize = 512 * 1024;
 /// A connection that idled longer is not used again.

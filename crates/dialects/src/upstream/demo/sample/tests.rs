@@ -132,6 +132,7 @@ fn what_costs_much_to_look_through_is_declined_at_once() {
         let begin = std::time::Instant::now();
         let made = maker.parts(&node, Vec::new()).and_then(|parts| maker.value(&parts, 0, 0));
         assert_eq!((made, maker.left), (None, 0));
-        assert!(begin.elapsed() < std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
+        // On a slow machine. Without a bound it takes hours.
+        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{:?}", begin.elapsed());
     }
 }
