@@ -22,12 +22,15 @@ mod circuit;
 mod drive;
 mod inbox;
 mod link;
+mod look;
 mod outage;
 mod protocol;
 mod session;
 mod thoughts;
 mod totals;
 mod trouble;
+
+pub use look::{Look, look};
 
 use crate::base::lock::Lock;
 use crate::conf::config::{self, OnStoreDown};

@@ -12,8 +12,11 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use x509_parser::extensions::GeneralName;
 
 /// The certificate of a listener: the paths of its two files, and what was read from them last.
 #[derive(Debug)]
@@ -38,10 +41,54 @@ impl Certificate {
         Some(certificate.validity().not_after.timestamp())
     }
 
+    /// Returns when the certificate is valid, and for which names.
+    pub fn term(&self) -> Option<Term> {
+        Term::of(self.present.load().cert.first()?)
+    }
+
     /// Reads the certificate and its key again.
     pub fn reload(&self) -> Result<(), String> {
         self.present.store(Arc::new(read(&self.cert, &self.key)?));
         Ok(())
+    }
+}
+
+/// When a certificate is valid, and for which names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Term {
+    /// The time from which it is valid.
+    pub begins: SystemTime,
+    /// The time at which it ends.
+    pub ends: SystemTime,
+    /// The names and addresses of the hosts that it is for.
+    pub names: Vec<String>,
+}
+
+impl Term {
+    /// Reads a certificate. Returns `None` if it cannot be read.
+    pub fn of(der: &[u8]) -> Option<Term> {
+        let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+        let time = |time: x509_parser::time::ASN1Time| {
+            SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default())
+        };
+        let names = certificate.subject_alternative_name().ok().flatten();
+        let address = |bytes: &[u8]| -> Option<IpAddr> {
+            let v4 = <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
+            v4.or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
+        };
+        let name = |name: &GeneralName<'_>| {
+            if let GeneralName::DNSName(name) = name {
+                return Some((*name).to_owned());
+            }
+            if let GeneralName::IPAddress(bytes) = name { Some(address(bytes)?.to_string()) } else { None }
+        };
+        let names = names.map(|names| names.value.general_names.iter().filter_map(name).collect());
+        let validity = certificate.validity();
+        Some(Term {
+            begins: time(validity.not_before),
+            ends: time(validity.not_after),
+            names: names.unwrap_or_default(),
+        })
     }
 }
 

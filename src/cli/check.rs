@@ -35,6 +35,6 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     )))
 }
 
-fn count(number: usize, what: &str) -> String {
+pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -2,7 +2,7 @@
 //! no secret except the key of the admin listener, if it asks that for the state.
 
 mod doors;
-mod status;
+pub(super) mod status;
 
 use std::fs::File;
 use std::io::{self, Read};

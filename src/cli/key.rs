@@ -22,7 +22,7 @@ mod delete;
 mod list;
 mod new;
 mod rotate;
-mod running;
+pub(super) mod running;
 mod secret;
 mod show;
 mod state;

@@ -14,6 +14,7 @@ use crate::conf::config::USUAL_LEDGER;
 use crate::ledger::report;
 
 mod check;
+mod doctor;
 mod explain;
 mod http;
 mod import;
@@ -41,6 +42,13 @@ pub enum Command {
     Serve(ServeArgs),
     /// Check the configuration: read it as `serve` does, and print its errors.
     Check(CheckArgs),
+    /// Check everything that a gateway with this configuration needs, and say what to do.
+    ///
+    /// It looks at the configuration, the limits of the process, the listeners and their
+    /// certificates, the ledger and its disk, the store, and each account: its name, its server,
+    /// its certificate, its credential and its models. It sends nothing that a provider charges
+    /// for, and changes nothing.
+    Doctor(DoctorArgs),
     /// Ask a running gateway whether it is ready. For health checks
     Ready(ReadyArgs),
     /// Explain what the gateway would do with a request, and why. No upstream is called.
@@ -97,6 +105,25 @@ pub struct CheckArgs {
     /// Do not read secrets, CA files and certificates. Use this in CI, where they are missing
     #[arg(long)]
     pub no_secrets: bool,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each line says ok, warn, fail or skip, what was looked at, and what was seen; below it stands what to do.\nExit code: 0 if \
+                  all is well, 1 if there are warnings, 2 if a check failed or the command did. `skip` changes nothing."
+)]
+pub struct DoctorArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// Tell also the problems of a running instance: the URL of its /status page, such as
+    /// http://127.0.0.1:9090/status, or a file with that page
+    #[arg(long, value_name = "URL|FILE")]
+    pub status: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `ready`.
@@ -414,6 +441,7 @@ pub fn run() -> ExitCode {
     let done = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
+        Command::Doctor(args) => Ok(doctor::run(&args)),
         Command::Ready(args) => ready::run(&args),
         Command::Explain(args) => Ok(explain::run(&args)),
         Command::Usage(args) => usage::run(&args),

@@ -16,6 +16,16 @@ const LONGEST: usize = 200;
 /// Returns the advice for an account that rests because its credential failed. `secrets` must not
 /// appear in it.
 pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> String {
+    let (said, act, id) = (said(failure, secrets), act(failure, account), &account.id);
+    format!(
+        "{said}. The account gets no requests until you act: {act}. The gateway tries the change at \
+         once; if nothing in the configuration changes, POST /accounts/{id}/reset"
+    )
+}
+
+/// Returns what the provider says about a request that it refused, or why none could be signed.
+/// `secrets` must not appear in it.
+pub fn said(failure: &Failure, secrets: &[&str]) -> String {
     let error = failure.error();
     let said = match (failure, error) {
         (Failure::Unsigned(why), _) => sentence(why, secrets),
@@ -26,14 +36,18 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         .filter(|_| error.is_some())
         .map(|words| format!(" ({})", scrub(&words, secrets)))
         .unwrap_or_default();
-    let said = match (said.is_empty(), error.is_some()) {
+    match (said.is_empty(), error.is_some()) {
         (true, _) => format!("the provider gave no reason{words}"),
         (false, true) => format!("the provider says \"{said}\"{words}"),
         (false, false) => format!("no request could be signed: {said}"),
-    };
-    let id = &account.id;
+    }
+}
+
+/// Returns what to do about an account whose credential failed.
+pub fn act(failure: &Failure, account: &Account) -> String {
+    let (id, error) = (&account.id, failure.error());
     let is_for_money = failure.facts().status == Some(402) || error.is_some_and(is_for_money);
-    let act = match &account.signer {
+    match &account.signer {
         _ if is_for_money => "pay for the account at its provider, or raise its limit there".to_owned(),
         Some(Signer::Aws(_)) => format!("write valid keys into accounts.{id}.aws"),
         Some(Signer::Google(..)) => {
@@ -41,11 +55,7 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         }
         None if account.key.is_none() => format!("accounts.{id} has no `key`, so write one"),
         None => format!("write a valid key into the place that accounts.{id}.key names"),
-    };
-    format!(
-        "{said}. The account gets no requests until you act: {act}. The gateway tries the change at \
-         once; if nothing in the configuration changes, POST /accounts/{id}/reset"
-    )
+    }
 }
 
 fn is_for_money(error: &UpstreamError) -> bool {

@@ -115,7 +115,8 @@ async fn token(
     }
 }
 
-async fn fetch(
+/// Fetches a token for an account. Returns also the time for which it is good.
+pub async fn fetch(
     upstream: &Upstream,
     place: &Arc<Place>,
     account: &ServiceAccount,

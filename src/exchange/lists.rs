@@ -89,7 +89,7 @@ fn sources(snapshot: &Snapshot) -> Sources {
 /// Fetches a list for accounts that share it.
 async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
     let Some(first) = places.first() else { return };
-    let fetched = fetch(&backends.upstream, first).await;
+    let fetched = fetch(&backends.upstream, first, &mut None).await;
     // Meanwhile an account may have got another address or credential: it has another list.
     let places: Vec<_> = places.iter().filter(|place| place.state.listing.is_of(&place.account)).collect();
     let Some(first) = places.first() else { return };
@@ -124,14 +124,19 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
     }
 }
 
-/// Fetches all pages of a list.
-async fn fetch(upstream: &Upstream, place: &Arc<Place>) -> Result<ListedNames, Failure> {
+/// Fetches all pages of a list. The time that the first page tells, if any, is noted in `date`,
+/// whatever else it says.
+pub async fn fetch(
+    upstream: &Upstream,
+    place: &Arc<Place>,
+    date: &mut Option<SystemTime>,
+) -> Result<ListedNames, Failure> {
     let nonsense = || Failure::Nonsense("an answer that is no list of models".to_owned());
     let listing = place.account.dialect.protocol.endpoints.listing.ok_or_else(nonsense)?;
     let (due, base) = (Instant::now() + PATIENCE, &place.account.base.path);
     let (mut names, mut next, mut left) = (Vec::new(), None, BYTES);
     for _ in 0..PAGES {
-        let body = get(upstream, place, &listing.path(base, next.as_deref()), (left, due)).await?;
+        let body = get(upstream, place, &listing.path(base, next.as_deref()), (left, due), date).await?;
         left = left.saturating_sub(body.len());
         let page = listing.page(&body).ok_or_else(nonsense)?;
         names.extend(page.names);
@@ -143,12 +148,14 @@ async fn fetch(upstream: &Upstream, place: &Arc<Place>) -> Result<ListedNames, F
     Err(Failure::Nonsense(format!("a list of more than {PAGES} pages")))
 }
 
-/// Returns what the account's server has at a path.
-async fn get(
+/// Returns what the account's server has at a path: at most so many bytes. Notes the time that the
+/// server tells, unless one is noted already.
+pub async fn get(
     upstream: &Upstream,
     place: &Arc<Place>,
     path: &str,
     (most, due): (usize, Instant),
+    date: &mut Option<SystemTime>,
 ) -> Result<Vec<u8>, Failure> {
     let timeouts = place.account.timeouts;
     // A list is fetched about once an hour: no old connection would still be open.
@@ -168,7 +175,9 @@ async fn get(
     let looked_at = |failure| if failure == Failure::Stale { Failure::unread() } else { failure };
     let mut attempt = Attempt::begin(upstream, place, permit, &outgoing, &mut alarm).await.map_err(looked_at)?;
     let head = alarm.until(due, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)?;
-    if head.map_err(looked_at)?.0 != StatusCode::OK {
+    let (status, headers) = head.map_err(looked_at)?;
+    *date = date.or_else(|| httpdate::parse_http_date(headers.text("date")?).ok());
+    if status != StatusCode::OK {
         let front = Front::of("", None, &|_| false);
         return Err(attempt.refused(&place.account.dialect, front, due, &mut alarm).await);
     }

@@ -195,6 +195,11 @@ pub(super) fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
 }
 
+/// Reads whether the file is a ledger that this program can read. Returns false if there is none.
+pub fn is_there(path: &Path) -> Result<bool, String> {
+    last_used(path).map(|_| path.exists())
+}
+
 /// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Returns
 /// empty sets if there is no file yet.
 pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {

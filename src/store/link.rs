@@ -71,6 +71,13 @@ pub(super) fn call(script: &str, keys: &[String], arguments: &[&str]) -> Cmd {
     command
 }
 
+/// Returns a call of a script that is not loaded, over one key.
+pub(super) fn call_once(script: &str, key: &str) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(script).arg(1).arg(key);
+    command
+}
+
 async fn open(address: &Address, tls: Option<&Trust>) -> Result<Link, String> {
     let tcp = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| error.to_string())?;
     tcp.set_nodelay(true).map_err(|error| error.to_string())?;

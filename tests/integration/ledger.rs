@@ -209,7 +209,7 @@ fn is_root() -> bool {
 }
 
 /// Root in a container has not all of root's rights: mounting needs this one.
-fn may_mount() -> bool {
+pub fn may_mount() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut rights = status
@@ -220,13 +220,17 @@ fn may_mount() -> bool {
 }
 
 /// A small disk of the test's own, where whoever runs it may mount one.
-struct Disk(PathBuf);
+pub struct Disk(PathBuf);
 
 impl Disk {
-    fn new(at: &Path) -> Option<Disk> {
+    pub fn new(at: &Path) -> Option<Disk> {
         std::fs::create_dir_all(at).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(at).output();
         mounted.is_ok_and(|output| output.status.success()).then(|| Disk(at.to_owned()))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     fn remount(&self, how: &str) {

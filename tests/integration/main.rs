@@ -39,6 +39,7 @@ mod clients_failures;
 mod counts;
 mod dialects;
 mod docs;
+mod doctor;
 mod edge;
 mod endpoints;
 mod every_door;

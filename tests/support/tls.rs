@@ -59,6 +59,17 @@ impl Ca {
         self.sign(&["localhost", "127.0.0.1"], 2001)
     }
 
+    /// Signs a good certificate that ends in this many days.
+    pub fn ends_in(&self, days: u64) -> Leaf {
+        let day = portcullis::base::calendar::day_of(portcullis::base::calendar::now()) + days;
+        let date = portcullis::base::calendar::date(day);
+        let mut parts = date.split('-').map(|part| part.parse::<i32>().expect("a number"));
+        let mut next = || parts.next().expect("a part of the date");
+        let (year, month, day) = (next(), next(), next());
+        let part = |number: i32| u8::try_from(number).expect("a month or a day");
+        self.sign_until(&["localhost", "127.0.0.1"], (year, part(month), part(day)))
+    }
+
     /// Makes a certificate that only it itself has signed. With `authority`, it says that it may
     /// sign others, as those that `openssl req -x509` makes do.
     pub fn own(names: &[&str], until: i32, authority: bool) -> Leaf {
@@ -73,10 +84,14 @@ impl Ca {
     }
 
     fn sign(&self, names: &[&str], until: i32) -> Leaf {
+        self.sign_until(names, (until, 1, 1))
+    }
+
+    fn sign_until(&self, names: &[&str], (year, month, day): (i32, u8, u8)) -> Leaf {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
         params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(until, 1, 1);
+        params.not_after = date_time_ymd(year, month, day);
         let key = KeyPair::generate().expect("a key pair");
         let cert = params.signed_by(&key, &self.issuer).expect("a signature");
         Leaf { cert: cert.pem(), key: key.serialize_pem() }

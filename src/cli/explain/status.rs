@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const OTHERWISE: &str = ". For any other URL save the page with curl, and give the file";
 
 /// Fetches a status from a URL, or reads the file that it was saved to.
-pub(super) fn read(from: &str, conf: &Path) -> Result<Instance, String> {
+pub(in crate::cli) fn read(from: &str, conf: &Path) -> Result<Instance, String> {
     let (source, json) = if from.contains("://") {
         (from.to_owned(), fetch(from, conf).map_err(|why| format!("--status: {why}"))?)
     } else {

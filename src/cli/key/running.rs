@@ -8,6 +8,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +19,7 @@ use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
 use crate::cli::http::{self, Instead, get};
 use crate::cli::{fail, print, tell};
+use crate::conf::config::Server;
 use crate::status::{CatalogReport, FolderReport};
 use serde::Deserialize;
 
@@ -34,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_millis(20);
 
 /// The answer to whether a gateway on this folder has the change.
-pub(super) enum Running {
+pub(in crate::cli) enum Running {
     /// A gateway has the change.
     Has,
     /// No gateway runs on the folder.
@@ -122,6 +124,14 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
         }
         std::thread::park_timeout(PAUSE);
     }
+}
+
+/// Finds out whether the gateway that runs at the admin listener of these settings serves this
+/// folder. If not, says what is there.
+pub(in crate::cli) fn serves(conf: &Path, settings: &Server) -> Result<(), Running> {
+    let folder = fs::metadata(conf).map_err(|why| Running::Unknown(format!("the folder cannot be read: {why}")))?;
+    let address = reachable(settings.admin.address);
+    ask(address, http::key(Some(&settings.admin)).as_ref(), &folder, NEAR).map(drop)
 }
 
 /// The part of `/status` that is read here. The gateway may have another version, and say other

@@ -1,0 +1,67 @@
+//! `portcullis doctor` looks at everything that a gateway with this configuration needs, one line a
+//! check: what was seen, and what to do.
+//!
+//! **Invariant:** nothing is sent that a provider charges for. Accounts are reached with the
+//! gateway's own code, so that what is seen is what the gateway would see. Nothing here changes a
+//! file, and no check waits for ever.
+
+mod accounts;
+mod clock;
+mod configuration;
+mod instance;
+mod ledger;
+mod listeners;
+mod process;
+mod report;
+mod store;
+mod words;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::{DoctorArgs, tell};
+use crate::explain::apart;
+use configuration::Read;
+use report::Findings;
+
+/// The longest time for all checks.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs the checks. Exits with 0 if all is well, with 1 if there are warnings, and with 2 if a check
+/// failed or could not be made.
+pub(super) fn run(args: &DoctorArgs) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(why) => {
+            tell(&format!("the checks cannot run: {why}"));
+            return ExitCode::from(2);
+        }
+    };
+    let mut report = Findings::new(args.json);
+    runtime.block_on(examine(args, &mut report));
+    // A look-up of a name that hangs is left behind.
+    runtime.shutdown_background();
+    report.end()
+}
+
+async fn examine(args: &DoctorArgs, report: &mut Findings) {
+    let conf = args.conf.folder();
+    let due = tokio::time::Instant::now() + PATIENCE;
+    let Read { server, catalog } = configuration::read(&conf, report);
+    if let Some(server) = &server {
+        process::look(&server.limits, report);
+        listeners::look(&conf, server, report);
+        ledger::look(&server.ledger, report);
+    }
+    let mut clocks = clock::Clocks::default();
+    if let Some(store) = server.as_ref().and_then(|server| server.store.as_ref()) {
+        store::look(store, &mut clocks, report).await;
+    }
+    if let Some(snapshot) = catalog.map(apart) {
+        accounts::look(&snapshot, due, &mut clocks, report).await;
+    }
+    clocks.judge(report);
+    if let Some(from) = &args.status {
+        instance::look(from, &conf, report);
+    }
+}

@@ -1,0 +1,205 @@
+//! What an account's credential is good for, as far as that is told for free: the provider's list
+//! of models, or a token. A request for an answer would be charged for.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, timeout};
+
+use super::{Patient, lacks_secret};
+use crate::account::failure::{Class, Failure};
+use crate::base::problem::{nearest, shown};
+use crate::catalog::listing::ListedNames;
+use crate::catalog::{Signer, globs};
+use crate::cli::doctor::report::{CheckState, Finding};
+use crate::cli::doctor::words::{some, span};
+use crate::error::scrub;
+use crate::exchange::upstream::Upstream;
+use crate::exchange::{advice, credential, lists};
+
+/// The longest time for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of an answer of which only the head counts.
+const MOST: usize = 1 << 20;
+/// The check of the credential.
+const CREDENTIAL: &str = "credential";
+
+/// Looks at the credential and the models. Returns the time before the server was asked, and the
+/// time that the server told.
+pub(super) async fn look(
+    patient: &Patient,
+    upstream: &Upstream,
+    findings: &mut Vec<Finding>,
+) -> Option<(SystemTime, SystemTime)> {
+    let (before, mut date) = (SystemTime::now(), None);
+    let account = patient.account();
+    let protocol = account.dialect.protocol;
+    if lacks_secret(account) {
+        findings.push(patient.finding(CheckState::Skip, CREDENTIAL, "its secret could not be read: see configuration"));
+    } else if let Some(Signer::Google(service, _)) = &account.signer {
+        let due = Instant::now() + PATIENCE;
+        let fetched = credential::fetch(upstream, &patient.place, service, due).await;
+        findings.push(match fetched {
+            Ok((_, lasts)) => patient.finding(
+                CheckState::Ok,
+                CREDENTIAL,
+                format!("the token server gave a token for {}", span(lasts)),
+            ),
+            Err(failure) => failed(patient, &failure, "the token server gave no token"),
+        });
+        findings.push(patient.finding(
+            CheckState::Skip,
+            "models",
+            "its provider has no list of models that is asked here",
+        ));
+    } else if account.signer.is_some() || protocol.endpoints.listing.is_none() {
+        // The answer is an error, and costs nothing. Its head has the time.
+        let due = Instant::now() + PATIENCE;
+        let answered = lists::get(upstream, &patient.place, "/", (MOST, due), &mut date).await;
+        let seen = "cannot be checked without a request that is charged for";
+        findings.push(match answered {
+            Ok(_) | Err(Failure::Status { .. }) => patient.finding(CheckState::Skip, CREDENTIAL, seen),
+            Err(failure) => failed(patient, &failure, "the server does not answer"),
+        });
+    } else {
+        let fetched = timeout(PATIENCE, lists::fetch(upstream, &patient.place, &mut date)).await;
+        match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
+            Ok(names) => {
+                let how = if account.key.is_some() { "with this key" } else { "without a key" };
+                findings.push(patient.finding(CheckState::Ok, CREDENTIAL, format!("its list of models comes {how}")));
+                models(patient, &names, findings);
+            }
+            Err(failure) => findings.push(no_list(patient, upstream, &failure).await),
+        }
+    }
+    let kinds: Vec<&str> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
+    let seen = format!("{}: only requests that are charged for show whether they answer", kinds.join(", "));
+    findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
+    Some((before, date?))
+}
+
+/// Returns the finding for a server that gives no list.
+async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> Finding {
+    let account = patient.account();
+    let status = failure.facts().status;
+    match (failure.class(), status) {
+        (Class::Credential, _) => failed(patient, failure, "is refused"),
+        (_, Some(403)) => {
+            let said = said(patient, failure);
+            let finding = patient.finding(
+                CheckState::Warn,
+                CREDENTIAL,
+                format!("may not read the list of models (HTTP 403): {said}"),
+            );
+            finding.with("the key may be wrong, or may be allowed to ask models only: send a request to find out")
+        }
+        (_, Some(404 | 405 | 501)) => {
+            let base = &account.base.path;
+            if !base.ends_with("/v1") && lists_at(patient, upstream, &format!("{base}/v1")).await {
+                let seen =
+                    "there is no list of models at `base_url`, but there is one at `base_url` with /v1 behind it";
+                return patient
+                    .finding(CheckState::Fail, "address", seen)
+                    .with(format!("write /v1 at the end of accounts.{}.base_url", account.id));
+            }
+            let status = status.unwrap_or_default();
+            let seen = format!(
+                "the server has no list of models (HTTP {status}), so key and models cannot be checked for free"
+            );
+            patient
+                .finding(CheckState::Warn, CREDENTIAL, seen)
+                .with("is the path of `base_url` right? Send a request to find out")
+        }
+        (_, Some(status @ 300..400)) => {
+            let finding = patient.finding(
+                CheckState::Fail,
+                "address",
+                format!("the server sends callers elsewhere (HTTP {status})"),
+            );
+            finding.with("write the address that it names into `base_url`: the gateway follows nobody elsewhere")
+        }
+        (Class::Rate, _) => {
+            let finding =
+                patient.finding(CheckState::Warn, CREDENTIAL, "the provider takes no more requests now (HTTP 429)");
+            finding.with("wait, and run this again")
+        }
+        _ if matches!(failure, Failure::Nonsense(_)) => {
+            let seen = format!("what answers is no such server: {}", said(patient, failure));
+            let finding = patient.finding(CheckState::Fail, "address", seen);
+            finding.with("are the host, the port and the path of `base_url` right?")
+        }
+        _ => failed(patient, failure, "the list of models did not come"),
+    }
+}
+
+/// Returns whether the server has a list of models at another base path.
+async fn lists_at(patient: &Patient, upstream: &Upstream, base: &str) -> bool {
+    let Some(listing) = patient.account().dialect.protocol.endpoints.listing else { return false };
+    let (path, due) = (listing.path(base, None), Instant::now() + PATIENCE);
+    let body = lists::get(upstream, &patient.place, &path, (8 * MOST, due), &mut None).await;
+    body.is_ok_and(|body| listing.page(&body).is_some())
+}
+
+/// Returns the finding for a failure that stands for itself.
+fn failed(patient: &Patient, failure: &Failure, what: &str) -> Finding {
+    let status = failure.facts().status.filter(|_| failure.error().is_some());
+    let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
+    let finding = patient.finding(CheckState::Fail, CREDENTIAL, format!("{what}{status}: {}", said(patient, failure)));
+    if failure.class() == Class::Credential {
+        finding.with(advice::act(failure, patient.account()))
+    } else {
+        finding.with("look at the server, or wait until its provider has mended it")
+    }
+}
+
+/// Returns what is known of a failure, without secrets.
+fn said(patient: &Patient, failure: &Failure) -> String {
+    let secrets = patient.place.secrets(None);
+    if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
+        return advice::said(failure, &secrets);
+    }
+    let detail = failure.detail().map(|detail| format!(": {}", scrub(&detail, &secrets))).unwrap_or_default();
+    format!("{}{detail}", failure.name())
+}
+
+/// Compares the models of the catalog with the list.
+fn models(patient: &Patient, listed: &ListedNames, findings: &mut Vec<Finding>) {
+    let has = |name: &str| listed.names.binary_search_by(|listed| (**listed).cmp(name)).is_ok();
+    // Ollama lists a model without a tag as the latest.
+    let is_listed = |name: &str| has(name) || has(&format!("{name}:latest"));
+    let missing: Vec<&Arc<str>> = patient.models.iter().filter(|name| !is_listed(name)).collect();
+    let (all, of) = (patient.models.len(), listed.names.len());
+    if missing.len() < all {
+        let seen = format!("{} of {all} models of the catalog are in the provider's list of {of}", all - missing.len());
+        findings.push(patient.finding(CheckState::Ok, "models", seen));
+    }
+    for name in missing {
+        let near = nearest(name, listed.names.iter().map(|name| &**name));
+        let near = near.map(|near| format!("; did you mean {}?", shown(near))).unwrap_or_default();
+        let seen = format!("{} is not in the provider's list of {of}{near}", shown(name));
+        let remedy = "correct `targets[].model`, or ask the provider whether this account may use the model; some serve models that they do not \
+                      list";
+        findings.push(patient.finding(CheckState::Warn, "models", seen).with(remedy));
+    }
+    for pattern in &patient.patterns {
+        let matching: Vec<&str> =
+            listed.names.iter().map(|name| &**name).filter(|name| globs::matches(pattern, name)).collect();
+        findings.push(match matching.as_slice() {
+            [] => patient
+                .finding(
+                    CheckState::Warn,
+                    "models",
+                    format!("no model of the provider's list of {of} matches {}", shown(pattern)),
+                )
+                .with("correct `targets[].model`: the pattern serves nothing here"),
+            some_names => {
+                let names = matching.len();
+                patient.finding(
+                    CheckState::Ok,
+                    "models",
+                    format!("{names} models of the provider's list match {}: {}", shown(pattern), some(some_names)),
+                )
+            }
+        });
+    }
+}

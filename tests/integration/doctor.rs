@@ -1,0 +1,198 @@
+//! `portcullis doctor`: broken set-ups, each found and named, and each beside the healthy set-up in
+//! which the same line says that all is well.
+
+mod accounts;
+mod local;
+mod store;
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::canary::{self, ACCOUNT_KEY, KEY, hash};
+use crate::support::folder::Folder;
+use crate::support::gateway::{BINARY, free_port};
+use crate::support::process::Process;
+use crate::support::{Mock, Script};
+
+/// The longest time for a whole look on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// A folder with a configuration, and what `doctor` is started with.
+struct Clinic {
+    folder: Folder,
+    /// Lines of the shell before the program.
+    before: String,
+    env: Vec<(String, String)>,
+}
+
+/// What `doctor` said.
+struct Said {
+    code: i32,
+    text: String,
+    json: Value,
+}
+
+/// The accounts of a catalog whose model `m` is served by `a`.
+fn catalog(accounts: &str) -> String {
+    let caller = hash(KEY);
+    format!(
+        "accounts:\n{accounts}\nmodels:\n  m: {{ targets: [{{ account: a, model: gpt-test, price: {{ input: 1, output: 2 }} }}] }}\ncallers:\n  acme: {{ keys: {{ prod: {{ hash: \
+         \"{caller}\" }} }} }}\n"
+    )
+}
+
+/// An account `a` at this address.
+fn account(base_url: &str, more: &str) -> String {
+    format!(
+        "  a: {{ dialect: openai, base_url: \"{base_url}\", key: {{ env: DOCTOR_KEY }}, timeouts: {{ connect: 2s }}{more} }}"
+    )
+}
+
+impl Clinic {
+    /// Makes a healthy configuration with this catalog. Its gateway is not started.
+    fn new(catalog: &str) -> Clinic {
+        let folder = Folder::new(&[("catalog.yaml", catalog)]);
+        let clinic =
+            Clinic { folder, before: String::new(), env: vec![("DOCTOR_KEY".to_owned(), ACCOUNT_KEY.to_owned())] };
+        clinic.server("", "");
+        clinic
+    }
+
+    /// Makes one over an upstream that is as it should be.
+    fn over(mock: &Mock) -> Clinic {
+        lists(mock, &["gpt-test", "gpt-other"]);
+        Clinic::new(&catalog(&account(&mock.base_url(), "")))
+    }
+
+    /// Writes `server.yaml` with free addresses. `more` replaces the key of the test's own that it
+    /// begins with, and `listen` adds to the listener.
+    fn server(&self, listen: &str, more: &str) {
+        let mut text = String::new();
+        let path = self.folder.path().join("ledger.sqlite");
+        let ours = [
+            ("listen", format!("listen: [{{ address: \"{}\"{listen} }}]\n", free_port())),
+            ("admin", format!("admin: {{ address: \"{}\" }}\n", free_port())),
+            ("limits", "limits: { connections: 50, buffered_total: 64MiB }\n".to_owned()),
+            ("ledger", format!("ledger: {{ path: {path:?} }}\n")),
+        ];
+        for (key, line) in ours {
+            if !more.lines().any(|line| line.starts_with(&format!("{key}:"))) {
+                text.push_str(&line);
+            }
+        }
+        self.folder.write("server.yaml", format!("{text}{more}\n"));
+    }
+
+    fn env(mut self, name: &str, value: &str) -> Clinic {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn start(&self, arguments: &[&str]) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{}exec \"$0\" \"$@\"", self.before), BINARY, "doctor", "--conf"]);
+        command.arg(self.folder.path()).args(arguments).current_dir(self.folder.path());
+        for proxy in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env_remove(proxy);
+        }
+        Process::spawn(command.envs(self.env.iter().cloned()))
+    }
+
+    fn end(mut process: Process) -> (i32, String) {
+        let status = process.wait(PATIENCE).unwrap_or_else(|| panic!("it does not end: {}", process.stderr()));
+        let (out, err) = (String::from_utf8_lossy(&process.stdout()).into_owned(), process.stderr());
+        canary::check("its output", format!("{out}{err}").as_bytes()).expect("no secret in any output");
+        (status.code().unwrap_or(-1), format!("{out}{err}"))
+    }
+
+    /// Runs it twice: for people, and for programs. Both say the same.
+    async fn examine(&self, arguments: &[&str]) -> Said {
+        let run = |arguments: &[&str]| {
+            tokio::task::spawn_blocking({
+                let process = self.start(arguments);
+                || Self::end(process)
+            })
+        };
+        let (code, text) = run(arguments).await.expect("it ends");
+        let (other, json) = run(&[arguments, &["--json"]].concat()).await.expect("it ends");
+        let json: Value = serde_json::from_str(&json).unwrap_or_else(|why| panic!("{why}: {json}"));
+        assert_eq!(code, other, "{text}\n{json}");
+        Said { code, text, json }
+    }
+
+    async fn look(&self) -> Said {
+        self.examine(&[]).await
+    }
+}
+
+impl Said {
+    fn all(&self) -> &[Value] {
+        self.json["checks"].as_array().expect("checks")
+    }
+
+    /// Checks that there is a line of this state about this check of a subject, with these words in
+    /// what was seen or what to do.
+    #[track_caller]
+    fn has(&self, (state, subject, check): (&str, &str, &str), words: &[&str]) -> &Said {
+        let is_it = |one: &&Value| {
+            one["state"] == state
+                && one["subject"]["name"]
+                    .as_str()
+                    .is_some_and(|name| name == subject || one["subject"]["kind"] == subject)
+                && one["check"] == check
+        };
+        let told =
+            |one: &Value| format!("{} {}", one["seen"].as_str().unwrap(), one["do"].as_str().unwrap_or_default());
+        let found = self.all().iter().filter(is_it).any(|one| words.iter().all(|word| told(one).contains(word)));
+        assert!(found, "no {state} {subject} {check} with {words:?} in\n{}", self.text);
+        // The text says it in the same words, whatever its lines are.
+        let flat = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.iter().all(|word| flat.contains(&word.split_whitespace().collect::<Vec<_>>().join(" "))),
+            "{}",
+            self.text
+        );
+        self
+    }
+
+    /// Checks that this line says that all is well.
+    #[track_caller]
+    fn is_well(&self, subject: &str, check: &str) -> &Said {
+        self.has(("ok", subject, check), &[])
+    }
+
+    /// Checks the exit code, and that the counts agree with it.
+    #[track_caller]
+    fn exits(&self, code: i32) -> &Said {
+        assert_eq!(self.code, code, "{}", self.text);
+        let count = |state: &str| self.all().iter().filter(|one| one["state"] == state).count();
+        for state in ["ok", "warn", "fail", "skip"] {
+            assert_eq!(self.json[state], count(state), "{}", self.text);
+        }
+        let expected = if count("fail") > 0 { 2 } else { i32::from(count("warn") > 0) };
+        assert_eq!(code, expected, "{}", self.text);
+        self
+    }
+}
+
+/// Lets an upstream list these models, with the right time in its head.
+fn lists(mock: &Mock, models: &[&str]) {
+    lists_at(mock, models, Duration::ZERO);
+}
+
+/// Does the same with a clock that is ahead.
+fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
+    let data: Vec<Value> = models.iter().map(|id| serde_json::json!({ "id": id })).collect();
+    let list = serde_json::json!({ "object": "list", "data": data });
+    mock.by(move |request| {
+        assert_eq!((&*request.method, request.body.len()), ("GET", 0), "a free look sends no body");
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now() + ahead);
+        if request.target == "/v1/models" {
+            Script::json(200, &list).with("date", &date)
+        } else {
+            Script::error(404, "not here").with("date", &date)
+        }
+    });
+}

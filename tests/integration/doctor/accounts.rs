@@ -1,0 +1,306 @@
+//! Accounts that cannot be reached, are not believed, refuse the credential, or list other models.
+
+use std::time::{Duration, Instant};
+
+use super::{Clinic, account, catalog, lists, lists_at};
+use crate::support::canary::ACCOUNT_KEY;
+use crate::support::tls::{Ca, Leaf};
+use crate::support::{Mock, Script, eventually, run};
+
+const KEY_LINE: (&str, &str) = ("account", "credential");
+
+/// Runs one broken set-up: the same folder is healthy first, and then `broken` breaks its upstream.
+async fn breaks(broken: Script, line: (&str, &str), state: &str, words: &[&str]) {
+    let mock = Mock::start().await;
+    let clinic = Clinic::over(&mock);
+    clinic.look().await.exits(0).is_well("a", KEY_LINE.1).is_well("a", "models").is_well("a", "tcp");
+    mock.always(broken);
+    clinic.look().await.exits(if state == "fail" { 2 } else { 1 }).has((state, "a", line.1), words);
+}
+
+#[test]
+fn a_wrong_key_is_named_and_nothing_that_quotes_it_is_printed() {
+    run(async {
+        let said = format!("Incorrect API key provided: {ACCOUNT_KEY}. \u{1b}[31m");
+        let words = ["is refused (HTTP 401)", "Incorrect API key provided", "accounts.a.key names"];
+        breaks(Script::error(401, &said), KEY_LINE, "fail", &words).await;
+    });
+}
+
+#[test]
+fn an_account_that_is_not_paid_for() {
+    run(async {
+        breaks(Script::error(402, "no credit"), KEY_LINE, "fail", &["HTTP 402", "pay for the account"]).await;
+    });
+}
+
+#[test]
+fn a_key_that_may_not_read_the_list() {
+    run(async {
+        breaks(Script::error(403, "missing scope"), KEY_LINE, "warn", &["HTTP 403", "missing scope"]).await;
+    });
+}
+
+#[test]
+fn a_server_without_a_list_cannot_be_checked_for_free() {
+    run(async {
+        breaks(Script::error(404, "none"), KEY_LINE, "warn", &["no list of models (HTTP 404)"]).await;
+    });
+}
+
+#[test]
+fn a_server_in_trouble() {
+    run(async {
+        breaks(Script::error(500, "oops"), KEY_LINE, "fail", &["did not come (HTTP 500)", "oops"]).await;
+    });
+}
+
+#[test]
+fn a_provider_that_takes_no_more_requests() {
+    run(async {
+        breaks(Script::error(429, "slow down"), KEY_LINE, "warn", &["HTTP 429", "wait"]).await;
+    });
+}
+
+#[test]
+fn a_page_in_place_of_a_list() {
+    run(async {
+        let page = Script::text(200, "text/html", "<html>hello</html>");
+        breaks(page, ("account", "address"), "fail", &["no such server", "path of `base_url`"]).await;
+    });
+}
+
+#[test]
+fn a_server_that_sends_callers_elsewhere() {
+    run(async {
+        let there = Script::text(301, "text/plain", "").with("location", "https://elsewhere.test/");
+        breaks(there, ("account", "address"), "fail", &["elsewhere (HTTP 301)", "base_url"]).await;
+    });
+}
+
+#[test]
+fn a_base_url_without_its_v1() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0);
+        let bare = mock.base_url().trim_end_matches("/v1").to_owned();
+        clinic.folder.write("catalog.yaml", catalog(&account(&bare, "")));
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "a", "address"), &["/v1 behind it", "write /v1 at the end of accounts.a.base_url"]);
+    });
+}
+
+#[test]
+fn a_port_where_nobody_listens() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0).is_well("a", "tcp");
+        mock.stop().await;
+        let address = mock.address().to_string();
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "a", "tcp"), &[&address, "Connection refused", "does the server run"]);
+    });
+}
+
+#[test]
+fn a_name_that_nobody_knows() {
+    run(async {
+        let mock = Mock::start().await;
+        lists(&mock, &["gpt-test"]);
+        let at = |scheme: &str, host: &str| {
+            catalog(&account(&format!("{scheme}://{host}:{}/v1", mock.address().port()), ""))
+        };
+        let clinic = Clinic::new(&at("http", "localhost"));
+        clinic.look().await.is_well("a", "name").has(("ok", "a", "name"), &["localhost is", "127.0.0.1"]);
+        clinic.folder.write("catalog.yaml", at("https", "nobody.invalid"));
+        clinic.look().await.exits(2).has(("fail", "a", "name"), &["cannot resolve nobody.invalid", "/etc/resolv.conf"]);
+    });
+}
+
+/// An account over TLS that trusts this authority.
+async fn secured(ca: &Ca, leaf: &Leaf) -> (Mock, Clinic) {
+    let mock = Mock::tls(leaf).await;
+    lists(&mock, &["gpt-test"]);
+    let clinic = Clinic::new(&catalog(&account(&mock.base_url(), ", tls: { ca: ca.pem }")));
+    clinic.folder.write("ca.pem", ca.pem());
+    (mock, clinic)
+}
+
+#[test]
+fn certificates_that_are_not_believed_or_soon_will_not_be() {
+    run(async {
+        let ca = Ca::named("an authority");
+        let (_mock, clinic) = secured(&ca, &ca.leaf()).await;
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "a", "tls"), &["is believed: for localhost, 127.0.0.1, which expires in"]);
+        let (_mock, clinic) = secured(&ca, &ca.expired()).await;
+        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["expired at 2001-01-01", "tls: { ca: … }"]);
+        let (_mock, clinic) = secured(&ca, &ca.leaf_for("other.test")).await;
+        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["not valid for name localhost", "other.test"]);
+        let own = Ca::own(&["localhost"], 2099, false);
+        let (_mock, clinic) = secured(&ca, &own).await;
+        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["unknown issuer", "tls: { ca: … }"]);
+        let (_mock, clinic) = secured(&ca, &ca.ends_in(10)).await;
+        clinic.look().await.exits(1).has(("warn", "a", "tls"), &["which expires in", "days", "renew"]);
+        let (_mock, clinic) = secured(&ca, &ca.ends_in(2)).await;
+        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["which expires in", "renew"]);
+    });
+}
+
+#[test]
+fn a_server_that_does_not_speak_tls() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0);
+        let address = format!("https://localhost:{}/v1", mock.address().port());
+        mock.greet(Script::text(400, "text/plain", "plain HTTP"));
+        clinic.folder.write("catalog.yaml", catalog(&account(&address, "")));
+        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["does not speak TLS", "http:"]);
+    });
+}
+
+#[test]
+fn a_model_that_the_provider_does_not_list() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "a", "models"), &["1 of 1 models of the catalog are in the provider's list of 2"]);
+        lists(&mock, &["gpt-tset", "other"]);
+        let words =
+            ["\"gpt-test\" is not in the provider's list of 2", "did you mean \"gpt-tset\"?", "targets[].model"];
+        clinic.look().await.exits(1).has(("warn", "a", "models"), &words);
+    });
+}
+
+#[test]
+fn a_pattern_that_matches_nothing() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        let with = |model: &str| {
+            catalog(&account(&mock.base_url(), "")).replace(
+                "  m: {",
+                &format!("  \"x/*\": {{ targets: [{{ account: a, model: \"{model}\" }}] }}\n  m: {{"),
+            )
+        };
+        clinic.folder.write("catalog.yaml", with("gpt-*"));
+        clinic.look().await.exits(0).has(("ok", "a", "models"), &["2 models of the provider's list match \"gpt-*\""]);
+        clinic.folder.write("catalog.yaml", with("claude-*"));
+        clinic.look().await.exits(1).has(("warn", "a", "models"), &["matches \"claude-*\"", "serves nothing"]);
+    });
+}
+
+#[test]
+fn the_clock_of_this_machine_against_those_of_the_providers() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0).has(("ok", "clock", "time"), &["agrees with 127.0.0.1"]);
+        lists_at(&mock, &["gpt-test"], Duration::from_secs(30));
+        clinic.look().await.exits(1).has(("warn", "clock", "time"), &["behind that of 127.0.0.1", "NTP"]);
+        lists(&mock, &["gpt-test"]);
+        let (_tools, library, shift) = crate::store::shifted_clock("630");
+        let clinic = clinic.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap());
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "clock", "time"), &["10 min ahead of that of 127.0.0.1", "AWS and Google"]);
+    });
+}
+
+#[test]
+fn a_silent_server_takes_a_bounded_time_and_an_interrupt_ends_it_at_once() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0);
+        mock.always(Script::silent());
+        clinic.look().await.exits(2).has(("fail", "a", "credential"), &["total_timeout"]);
+        let asked = mock.count();
+        let mut process = clinic.start(&[]);
+        eventually("the silent server is asked", || (mock.count() > asked).then_some(())).await;
+        let began = Instant::now();
+        process.signal("INT");
+        let status = process.wait(Duration::from_secs(8)).expect("it ends");
+        assert!(!status.success() && began.elapsed() < Duration::from_secs(8));
+    });
+}
+
+#[test]
+fn accounts_are_looked_at_side_by_side_and_one_does_not_hide_another() {
+    run(async {
+        let mock = Mock::start().await;
+        lists(&mock, &["gpt-test"]);
+        let mute = Mock::start().await;
+        mute.always(Script::silent());
+        let more: Vec<String> = (0..20)
+            .map(|n| {
+                format!(
+                    "  b{n:02}: {{ dialect: openai, base_url: \"{}\", key: {{ env: DOCTOR_KEY }} }}",
+                    mute.base_url()
+                )
+            })
+            .collect();
+        let off = "  off: { dialect: openai, enabled: false }\n  play: { dialect: demo }";
+        let clinic = Clinic::new(&catalog(&[&account(&mock.base_url(), ""), off, &more.join("\n")].join("\n")));
+        let said = clinic.look().await;
+        said.exits(2).is_well("a", "models").has(("skip", "off", "account"), &["is disabled"]);
+        said.is_well("play", "account").has(("fail", "b00", "credential"), &[]).has(("fail", "b19", "credential"), &[]);
+    });
+}
+
+#[test]
+fn a_service_account_whose_token_is_refused() {
+    run(async {
+        let mock = Mock::start().await;
+        let tokens = Mock::start().await;
+        let mut service: serde_json::Value =
+            serde_json::from_str(include_str!("../../support/service_account.json")).unwrap();
+        service["token_uri"] = format!("http://{}/token", tokens.address()).into();
+        let line = format!(
+            "  a: {{ dialect: vertex, base_url: \"{}\", project: p, service_account: {{ file: sa.json }} }}",
+            mock.base_url()
+        );
+        let clinic = Clinic::new(&catalog(&line));
+        clinic.folder.write("sa.json", service.to_string());
+        tokens.always(Script::json(200, &serde_json::json!({ "access_token": "CaNaRy-token-abcdefghijklmnop", "expires_in": 3600, "token_type": "Bearer" })));
+        clinic.look().await.exits(0).has(("ok", "a", "credential"), &["gave a token for 60 min"]);
+        tokens.always(Script::json(
+            400,
+            &serde_json::json!({ "error": "invalid_grant", "error_description": "Invalid JWT Signature." }),
+        ));
+        let words = ["gave no token", "Invalid JWT Signature", "accounts.a.service_account"];
+        clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
+        assert_eq!(mock.requests().iter().filter(|request| request.method == "POST").count(), 0);
+    });
+}
+
+#[test]
+fn what_cannot_be_checked_for_free_is_told_so() {
+    run(async {
+        let mock = Mock::start().await;
+        lists(&mock, &[]);
+        let keys = "aws: { access_key_id: { env: DOCTOR_KEY }, secret_access_key: { env: DOCTOR_KEY } }";
+        let base = mock.base_url();
+        let line = format!("  a: {{ dialect: bedrock, base_url: \"{base}\", region: eu-west-1, {keys} }}");
+        let clinic = Clinic::new(&catalog(&line));
+        clinic.look().await.exits(0).has(("skip", "a", "credential"), &["charged for"]).is_well("clock", "time");
+    });
+}
