@@ -135,6 +135,7 @@
 //! | [`server`] | listeners, background work, signals, shutdown |
 //! | [`status`] | the type of the page `/status` |
 //! | [`supervisor`] | the service manager, such as systemd, is told how the process is |
+//! | [`inventory`] | a catalog as operators compare it, and what a change of it means for whom |
 //! | [`import`] | a configuration folder made of the files of another gateway |
 //! | **Command line** | |
 //! | [`cli`] | `serve`, `check`, `explain`, `key`, `usage` and the other subcommands, a file each |
@@ -152,6 +153,7 @@ pub mod exchange;
 pub mod explain;
 pub mod figures;
 pub mod import;
+pub mod inventory;
 pub mod ledger;
 pub mod limits;
 pub mod live;

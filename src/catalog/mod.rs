@@ -278,9 +278,15 @@ impl Permissions {
     /// Returns whether these permissions include a model, or may include one that a pattern stands
     /// for.
     fn may_allow(&self, model: &Model) -> bool {
-        let may =
-            |globs: &Globs| if model.is_pattern() { globs.may_match(&model.id) } else { globs.matches(&model.id) };
-        may(&self.of_caller) && may(&self.of_key)
+        self.reach(&model.id, model.is_pattern())
+    }
+
+    /// Returns the same for the id of a model.
+    pub fn reach(&self, id: &str, is_pattern: bool) -> bool {
+        match is_pattern {
+            true => self.of_caller.may_match(id) && self.of_key.may_match(id),
+            false => self.allow(id),
+        }
     }
 
     /// Returns whether the models are listed, for the caller or for the key.

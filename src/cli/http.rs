@@ -4,9 +4,12 @@ use std::env;
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::base::address::reachable;
 use crate::base::secret::Secret;
+use crate::catalog::load::{Secrets, server};
 use crate::conf::config::Admin;
 use crate::conf::secret_ref::ASSUMED;
 
@@ -40,6 +43,22 @@ impl Display for Instead {
 pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
     let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
     env::var(KEY).ok().filter(|key| !key.is_empty()).map(Secret::new).or_else(of_settings)
+}
+
+/// Fetches a page of an admin listener. The key of server.yaml is only for the listener of
+/// server.yaml.
+pub(super) fn of_admin(
+    page: (&str, &str),
+    otherwise: &str,
+    conf: &Path,
+    patience: Duration,
+) -> Result<Vec<u8>, String> {
+    let admin = server(conf, Secrets::IfThere).ok().map(|server| server.admin);
+    let key = |address: SocketAddr| {
+        let is_ours = |admin: &&Admin| address.ip().is_loopback() || address == reachable(admin.address);
+        key(admin.as_ref().filter(is_ours))
+    };
+    fetch(page, otherwise, &key, patience)
 }
 
 /// Fetches the page of a URL. A URL without a path means the `usual` one. `otherwise` says what to

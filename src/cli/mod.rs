@@ -98,6 +98,12 @@ pub struct ServeArgs {
 
 /// `check`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "With --diff, the changes come in this order: what breaks requests, what is tighter, what else changes, what is wider, and \
+                  what needs a restart. Keys, models and callers are named, and no secret is. `--json` writes `changes`, each with its \
+                  `effect` (breaks, tightens, changes, widens, restart), and how many there are of each effect in `counts`.\n\nExit code: 0 if \
+                  the configuration has no error, and the comparison was made, whatever it found; 1 if not."
+)]
 pub struct CheckArgs {
     /// Where the configuration is.
     #[command(flatten)]
@@ -105,6 +111,14 @@ pub struct CheckArgs {
     /// Do not read secrets, CA files and certificates. Use this in CI, where they are missing
     #[arg(long)]
     pub no_secrets: bool,
+    /// Show also what the files would change, and for whom, compared with a running gateway: the
+    /// one at the `admin` address of server.yaml, or the one at a URL such as
+    /// http://10.0.0.7:9090. With a folder: compared with the files in it
+    #[arg(long, value_name = "URL|DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub diff: Option<String>,
+    /// Write the comparison as JSON
+    #[arg(long, requires = "diff")]
+    pub json: bool,
 }
 
 /// `doctor`.

@@ -1,8 +1,8 @@
-//! The admin listener shows operators `/metrics`, `/status`, `/usage` and `/limits`, and answers
-//! probes. It is a service of its own, on its own thread, so that it answers during a drain, up to
-//! the process's last moment. `access` says who may ask, and `routes` what is at a path.
-//! **Invariant:** `/livez` and `/readyz` are answered, no matter who asks, by which name, and how
-//! many others are connected.
+//! The admin listener shows operators `/metrics`, `/status`, `/usage`, `/limits` and `/catalog`,
+//! and answers probes. It is a service of its own, on its own thread, so that it answers during a
+//! drain, up to the process's last moment. `access` says who may ask, and `routes` what is at a
+//! path. **Invariant:** `/livez` and `/readyz` are answered, no matter who asks, by which name, and
+//! how many others are connected.
 
 use crate::base::lock::Lock;
 use crate::desk::connection::Inside;
@@ -22,10 +22,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot::Receiver;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 mod access;
 mod answers;
+mod catalog;
 mod explain;
 mod host;
 mod places;
@@ -36,6 +37,7 @@ mod status;
 
 use access::Shown;
 use answers::{asset, limits, reset, usage};
+use catalog::KeptMarks;
 use host::HostNames;
 use places::{Connected, Places};
 pub use readings::metrics;
@@ -92,6 +94,7 @@ struct Pages {
     /// The explanations that are made.
     explaining: Arc<Semaphore>,
     trying: Semaphore,
+    catalogs: KeptMarks,
     /// The callers' door, if it is in this process.
     door: Option<Inside>,
     /// The times of the last log lines about a refused name, and about a wrong key.
@@ -105,11 +108,13 @@ type Page = (u16, &'static str, String);
 struct FullPage {
     page: Page,
     headers: Vec<(&'static str, String)>,
+    /// A place that is held until the page is sent.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl From<Page> for FullPage {
     fn from(page: Page) -> FullPage {
-        FullPage { page, headers: Vec::new() }
+        FullPage { page, headers: Vec::new(), place: None }
     }
 }
 
@@ -134,6 +139,7 @@ impl Admin {
             slow: Semaphore::new(SLOW.1),
             explaining: Arc::new(Semaphore::new(EXPLAINING)),
             trying: Semaphore::new(relay::MOST),
+            catalogs: KeptMarks::default(),
             door: None,
             warned: Default::default(),
         };
@@ -258,7 +264,8 @@ impl Pages {
         };
         if !route.allow().split(", ").any(|method| header.method == method) {
             let page = (405, PLAIN, format!("use {}\n", route.allow()));
-            return Err(FullPage { page, headers: vec![("allow", route.allow().to_owned())] });
+            let headers = vec![("allow", route.allow().to_owned())];
+            return Err(FullPage { page, headers, place: None });
         }
         if route.acts()
             && let Some(refusal) = access::refuse(admin, &header.headers)
@@ -291,6 +298,7 @@ impl Pages {
                 Ok(question) => self.explain(question).await,
                 Err(refusal) => refusal,
             },
+            Route::Catalog => return self.catalog().await,
             Route::Asset(kind, text) => return asset(kind, text, &header.headers),
             // Its answer is relayed.
             Route::Try => (404, PLAIN, String::new()),
@@ -308,7 +316,7 @@ impl Pages {
         }
         let what = "the admin listener wants its key: as `Authorization: Bearer KEY`, or as the password of Basic\n";
         let ask = ("www-authenticate", "Basic realm=\"portcullis\", charset=\"UTF-8\"".to_owned());
-        FullPage { page: (401, PLAIN, what.to_owned()), headers: vec![ask] }
+        FullPage { page: (401, PLAIN, what.to_owned()), headers: vec![ask], place: None }
     }
 
     /// Returns whether the process is well, if the request is a probe. HAProxy asks `OPTIONS /` by
@@ -337,7 +345,7 @@ impl Pages {
 
 /// Writes an answer, and ends the connection.
 async fn write(mut session: ServerSession, answer: FullPage) -> pingora::Result<()> {
-    let FullPage { page: (status, kind, body), headers } = answer;
+    let FullPage { page: (status, kind, body), headers, place: _place } = answer;
     let mut head = ResponseHeader::build(status, Some(4 + GUARDS.len()))?;
     head.insert_header("content-type", kind)?;
     if !matches!(status, 204 | 304) {

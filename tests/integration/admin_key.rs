@@ -55,7 +55,7 @@ fn with_a_key_nobody_else_sees_anything() {
     run(async {
         let mock = Mock::start().await;
         let gateway = locked(&mock).await;
-        for path in ["/", "/status", "/metrics", "/usage", "/limits", "/nowhere", "/accounts/a/reset"] {
+        for path in ["/", "/status", "/metrics", "/usage", "/limits", "/catalog", "/nowhere", "/accounts/a/reset"] {
             for headers in [String::new(), bearer("x"), basic("admin", "x"), bearer(&ADMIN_KEY[1..])] {
                 for method in ["GET", "POST", "HEAD", "DELETE"] {
                     // A few of the wrong ones are slow, and this test has many.
@@ -71,7 +71,7 @@ fn with_a_key_nobody_else_sees_anything() {
             }
         }
         for headers in [bearer(ADMIN_KEY), basic("", ADMIN_KEY), basic("admin", ADMIN_KEY)] {
-            for path in ["/", "/status", "/metrics", "/usage", "/limits"] {
+            for path in ["/", "/status", "/metrics", "/usage", "/limits", "/catalog"] {
                 assert_eq!(send(gateway.admin, "GET", path, &headers).0, 200, "{path} {headers}");
             }
             assert_eq!(send(gateway.admin, "GET", "/nowhere", &headers).0, 404);

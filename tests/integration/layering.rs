@@ -55,6 +55,8 @@ const PURE: &[&str] = &[
     "src/base/address.rs",
     "src/base/problem.rs",
     "src/import",
+    "src/inventory.rs",
+    "src/inventory",
 ];
 const IMPURE: &[&str] = &[
     "pingora",

@@ -34,6 +34,7 @@ mod beside;
 mod bodies;
 mod book;
 mod callers;
+mod catalog_page;
 mod clients;
 mod clients_failures;
 mod counts;

@@ -124,6 +124,11 @@ impl Dialect {
         Dialect { protocol, settings }
     }
 
+    /// Returns what differs between accounts that speak it.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// Returns the dialect of an account's endpoint of this kind. Without it, that of its chat.
     #[must_use]
     pub fn at(&self, endpoint: Endpoint) -> Dialect {

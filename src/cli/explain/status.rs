@@ -2,14 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::base::address::reachable;
-use crate::catalog::load::{Secrets, server};
 use crate::cli::http::{self, LARGEST};
-use crate::conf::config::Admin;
 use crate::explain::{Instance, left};
 
 /// The longest wait for the admin listener, which is quick.
@@ -19,7 +15,10 @@ const OTHERWISE: &str = ". For any other URL save the page with curl, and give t
 /// Fetches a status from a URL, or reads the file that it was saved to.
 pub(in crate::cli) fn read(from: &str, conf: &Path) -> Result<Instance, String> {
     let (source, json) = if from.contains("://") {
-        (from.to_owned(), fetch(from, conf).map_err(|why| format!("--status: {why}"))?)
+        (
+            from.to_owned(),
+            http::of_admin((from, "/status"), OTHERWISE, conf, PATIENCE).map_err(|why| format!("--status: {why}"))?,
+        )
     } else {
         let (age, json) = saved(from).map_err(|why| format!("--status: the file cannot be read: {why}"))?;
         let age = age.map(|age| format!(", saved {} ago,", left(age))).unwrap_or_default();
@@ -34,17 +33,6 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
     let mut json = Vec::new();
     file.take(LARGEST).read_to_end(&mut json)?;
     Ok((age, json))
-}
-
-/// Fetches a page of the admin listener. The key of server.yaml is only for the listener of
-/// server.yaml.
-fn fetch(url: &str, conf: &Path) -> Result<Vec<u8>, String> {
-    let admin = server(conf, Secrets::IfThere).ok().map(|server| server.admin);
-    let key = |address: SocketAddr| {
-        let is_ours = |admin: &&Admin| address.ip().is_loopback() || address == reachable(admin.address);
-        http::key(admin.as_ref().filter(is_ours))
-    };
-    http::fetch((url, "/status"), OTHERWISE, &key, PATIENCE)
 }
 
 /// Reads the status of this source.

@@ -22,9 +22,9 @@ pub struct Server {
     /// list. Default: 127.0.0.1:8080.
     #[schemars(length(min = 1))]
     pub listen: Option<List<Listen>>,
-    /// The listener for operators: the page, `/metrics`, `/status`, `/usage`, `/limits`, and the
-    /// reset of accounts. Without a `key` it answers everybody: bind it to an address that only
-    /// operators reach. Default: at 127.0.0.1:9090.
+    /// The listener for operators: the page, `/metrics`, `/status`, `/usage`, `/limits`,
+    /// `/catalog`, and the reset of accounts. Without a `key` it answers everybody: bind it to an
+    /// address that only operators reach. Default: at 127.0.0.1:9090.
     pub admin: Option<Admin>,
     /// The number of threads that serve. 0 means one for each core. Default: 0.
     #[schemars(range(max = 1024))]

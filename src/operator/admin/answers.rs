@@ -26,7 +26,7 @@ pub(super) fn asset(kind: &'static str, text: &'static str, headers: &HeaderMap)
     let (status, text) = if is_known { (304, "") } else { (200, text) };
     // It is kept, and asked for each time.
     let headers = vec![("cache-control", "no-cache".to_owned()), ("etag", tag)];
-    FullPage { page: (status, kind, text.to_owned()), headers }
+    FullPage { page: (status, kind, text.to_owned()), headers, place: None }
 }
 
 /// Answers from the ledger, on another thread, since reading may take long.

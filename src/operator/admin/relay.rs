@@ -46,7 +46,7 @@ impl Pages {
         let Ok(_place) = self.trying.try_acquire() else {
             let what = format!("{MOST} tries run already: wait until one has ended");
             let headers = vec![("retry-after", "1".to_owned())];
-            return Ok(Some(FullPage { page: (429, PLAIN, what + "\n"), headers }));
+            return Ok(Some(FullPage { page: (429, PLAIN, what + "\n"), headers, place: None }));
         };
         let Some(request) = request(session.req_header(), self.backends.server.admin.key.is_some()) else {
             return refused(400, "write the secret of a caller's key into the header `x-portcullis-key`");

@@ -14,6 +14,8 @@ pub(super) enum Route<'p> {
     Limits,
     /// `GET /metrics`
     Metrics,
+    /// `GET /catalog`
+    Catalog,
     /// `GET /` and `GET /page/NAME`: a part of the page, by its type and its text.
     Asset(&'static str, &'static str),
     /// `GET /live`, or more of a part of it
@@ -34,6 +36,7 @@ impl<'p> Route<'p> {
             "/usage" => Some(Route::Usage),
             "/limits" => Some(Route::Limits),
             "/metrics" => Some(Route::Metrics),
+            "/catalog" => Some(Route::Catalog),
             "/explain" => Some(Route::Explain).filter(|_| page),
             "/try" => Some(Route::Try).filter(|_| page),
             "/live" | "/live/caller" | "/live/request" if !page => None,
@@ -50,7 +53,8 @@ impl<'p> Route<'p> {
     pub(super) fn acts(&self) -> bool {
         match self {
             Route::Reset(_) | Route::Explain | Route::Try => true,
-            Route::Status | Route::Usage | Route::Limits | Route::Metrics | Route::Live(_) | Route::Asset(..) => false,
+            Route::Status | Route::Usage | Route::Limits | Route::Metrics | Route::Catalog => false,
+            Route::Live(_) | Route::Asset(..) => false,
         }
     }
 
@@ -64,7 +68,7 @@ impl<'p> Route<'p> {
 pub(super) fn unknown(page: bool) -> String {
     let (first, posts) = if page { ("/, /live, ", "/explain, /try or ") } else { ("", "") };
     format!(
-        "no such page. Use {first}/status, /limits, /usage, /metrics, /livez, /readyz, or POST {posts}/accounts/NAME/reset\n"
+        "no such page. Use {first}/status, /limits, /usage, /catalog, /metrics, /livez, /readyz, or POST {posts}/accounts/NAME/reset\n"
     )
 }
 

@@ -1,0 +1,124 @@
+//! `--diff`: what the files would change, compared with a running gateway or with another folder.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+
+use super::count;
+use crate::base::address::reachable;
+use crate::base::calendar::rfc3339;
+use crate::base::problem::Problems;
+use crate::catalog::load::{Loaded, Secrets, load, shown};
+use crate::cli::http;
+use crate::inventory::{Besides, Change, Effect, Inventory, Marks, SecretChanges, Served, changes, render, server};
+
+/// The longest wait for the page of a gateway with very many keys.
+const PATIENCE: Duration = Duration::from_secs(30);
+const OTHERWISE: &str = ". Name a folder as --diff=./DIR";
+const OTHER_SECRETS: &str = "The secrets differ (a credential, a header's value, a `ca`, or a key's hash), and the gateway does not tell whose: \
+     it does so only for its own files. A new key is such a difference, too. --diff=DIR with its folder tells whose.";
+const NOT_COMPARED: &str = "Secrets were not compared.";
+
+/// What was compared, and what was found.
+pub(super) struct Comparison {
+    folder: String,
+    against: String,
+    changes: Vec<Change>,
+    notes: Vec<String>,
+}
+
+/// What the files are compared with.
+struct Before {
+    name: String,
+    inventory: Inventory,
+    server: BTreeMap<String, String>,
+    secrets: SecretChanges,
+    notes: Vec<String>,
+}
+
+/// Compares what was loaded with a gateway (empty: that of server.yaml) or with a folder.
+pub(super) fn compare(loaded: &Loaded, conf: &Path, against: &str, secrets: Secrets) -> Result<Comparison, String> {
+    let inventory = Inventory::of(&loaded.catalog);
+    let is_running = against.is_empty() || against.contains("://");
+    let before = match is_running {
+        true => running(loaded, conf, against, (secrets, &inventory)),
+        false => folder(loaded, Path::new(against), secrets),
+    };
+    let Before { name, inventory: before, server: server_before, secrets, notes } = before?;
+    let server_now = server(&loaded.server);
+    let besides = Besides { secrets, server: Some([&server_before, &server_now]) };
+    let changes = changes(&before, &inventory, &besides, &rfc3339(SystemTime::now()));
+    Ok(Comparison { folder: shown(conf), against: name, changes, notes })
+}
+
+/// Asks a gateway what it serves.
+fn running(
+    loaded: &Loaded,
+    conf: &Path,
+    url: &str,
+    (secrets, inventory): (Secrets, &Inventory),
+) -> Result<Before, String> {
+    let usual = || format!("http://{}", reachable(loaded.server.admin.address));
+    let url = if url.is_empty() { usual() } else { url.to_owned() };
+    let page = http::of_admin((&url, "/catalog"), OTHERWISE, conf, PATIENCE).map_err(|why| {
+        format!("--diff: {why}. To compare with a gateway elsewhere write --diff=URL, and with a folder --diff=DIR")
+    })?;
+    let served: Served = serde_json::from_slice(&page)
+        .map_err(|_| format!("--diff: {url} does not answer with a /catalog page of this version of Portcullis"))?;
+    let Served { catalog, disk, generation, live, loaded: since, server, version, .. } = served;
+    let own = env!("CARGO_PKG_VERSION");
+    let mut notes = Vec::new();
+    if version != own {
+        let what = "settings may differ only because their usual values do";
+        notes.push(format!("The gateway has version {version}, and this program {own}: {what}."));
+    }
+    let mut changed = SecretChanges::default();
+    if secrets == Secrets::Resolve {
+        let mine = Marks::of(&loaded.catalog, inventory);
+        if disk.marks.as_ref() == Some(&mine) {
+            // It has read the same files, and knows whose secrets differ.
+            changed = disk.secrets_changed;
+        } else if live.secrets != mine.secrets {
+            notes.push(OTHER_SECRETS.to_owned());
+        }
+    } else {
+        notes.push(NOT_COMPARED.to_owned());
+    }
+    let name = format!("{url} (catalog {generation}, live since {since})");
+    Ok(Before { name, inventory: catalog, server, secrets: changed, notes })
+}
+
+/// Reads another folder.
+fn folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before, String> {
+    let wrong = |problems: Problems| format!("{problems}\n--diff: with these errors the folder cannot be compared");
+    let before = load(other, secrets).map_err(wrong)?;
+    let (changed, notes) = match secrets {
+        Secrets::Resolve => (SecretChanges::between(&before.catalog, &loaded.catalog), Vec::new()),
+        Secrets::Assume | Secrets::IfThere => (SecretChanges::default(), vec![NOT_COMPARED.to_owned()]),
+    };
+    let inventory = Inventory::of(&before.catalog);
+    Ok(Before { name: shown(other), inventory, server: server(&before.server), secrets: changed, notes })
+}
+
+impl Comparison {
+    /// Writes it for people.
+    pub(super) fn text(&self) -> String {
+        let number = match self.changes.len() {
+            0 => "nothing changes".to_owned(),
+            many => count(many, "change"),
+        };
+        let notes: String = self.notes.iter().map(|note| format!("{note}\n")).collect();
+        format!("Compared with {}: {number}.\n{}{notes}", self.against, render(&self.changes))
+    }
+
+    /// Writes it for programs.
+    pub(super) fn json(&self) -> String {
+        let number = |effect| self.changes.iter().filter(|change| change.effect == effect).count();
+        let counts: BTreeMap<_, _> = Effect::ALL.into_iter().map(|effect| (effect.name(), number(effect))).collect();
+        let Comparison { folder, against, changes, notes } = self;
+        let all = json!({ "folder": folder, "against": against, "counts": counts, "changes": changes, "notes": notes });
+        format!("{all:#}\n")
+    }
+}

@@ -1,0 +1,175 @@
+//! An [`Inventory`] is a catalog as operators may compare it: every entry with its settings as
+//! texts, in the order of their names, and nothing secret.
+//!
+//! **Invariant:** the same files make the same inventory, byte by byte, on every machine. Of a
+//! credential it says only of which kind it is, of a header only the name, and of a key's secrets
+//! only how many there are and when they end. What is secret counts only in the [`Marks`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub mod changes;
+mod mark;
+mod of;
+mod settings;
+
+pub use changes::words::render;
+pub use changes::{Besides, Change, Effect, changes};
+pub use mark::{Marks, SecretChanges, server};
+
+/// Settings by their names. A setting that has its usual value may be left out.
+pub type Settings = BTreeMap<String, String>;
+
+/// All accounts, models and callers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// The accounts.
+    pub accounts: BTreeMap<String, AccountItem>,
+    /// The callers, with their keys.
+    pub callers: BTreeMap<String, CallerItem>,
+    /// The models.
+    pub models: BTreeMap<String, ModelItem>,
+}
+
+/// An account.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AccountItem {
+    /// The address of its server; empty for the demo.
+    pub address: String,
+    /// The kind of its credential: `none`, `key`, `aws` or `service_account`. Of an account that
+    /// is switched off no credential is read.
+    pub credential: String,
+    /// Whether it takes requests.
+    pub enabled: bool,
+    /// All else.
+    pub settings: Settings,
+}
+
+/// A model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelItem {
+    /// Other names for it, and globs over further names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// Whether the id is a pattern, which stands for the models that a provider lists.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pattern: bool,
+    /// All else.
+    pub settings: Settings,
+    /// Its targets, as written.
+    pub targets: Vec<TargetItem>,
+}
+
+/// A target.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TargetItem {
+    /// The account.
+    pub account: String,
+    /// The account's name for the model.
+    pub model: String,
+    /// What each thing costs; `None` if the price is not known.
+    pub price: Option<Settings>,
+    /// All else.
+    pub settings: Settings,
+    /// The tier: the lowest is tried first.
+    pub tier: u32,
+    /// Its share.
+    pub weight: u32,
+}
+
+/// A caller.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallerItem {
+    /// Whether its keys work.
+    pub enabled: bool,
+    /// When its keys end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Whether its answers say what they cost.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub expose_cost: bool,
+    /// Its keys, by their names without the caller's.
+    pub keys: BTreeMap<String, KeyItem>,
+    /// The limits of all its keys together.
+    #[serde(default, skip_serializing_if = "Amounts::is_empty")]
+    pub limits: Amounts,
+    /// The models that it may use; empty if it has no key.
+    pub models: Vec<String>,
+}
+
+/// A key of a caller.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeyItem {
+    /// The addresses from which it may be used; empty = all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_ips: Vec<String>,
+    /// Whether it may ask for the trail of attempts.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub debug: bool,
+    /// Whether it is switched off.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub disabled: bool,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Its limits.
+    #[serde(default, skip_serializing_if = "Amounts::is_empty")]
+    pub limits: Amounts,
+    /// Its limits for single models.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub model_limits: BTreeMap<String, Amounts>,
+    /// The models that it may use out of its caller's; `None` = all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<Vec<String>>,
+    /// When each of its secrets ends; `null` = never.
+    pub secrets: Vec<Option<String>>,
+}
+
+/// Limits by their names.
+pub type Amounts = BTreeMap<String, Value>;
+
+/// What `GET /catalog` answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Served {
+    /// The catalog that is served.
+    pub catalog: Inventory,
+    /// What is in the files now.
+    pub disk: Disk,
+    /// The folder that is watched, as that machine names it.
+    pub folder: Option<String>,
+    /// How many catalogs were live since the start, this one included.
+    pub generation: u64,
+    /// The name of the instance.
+    pub instance: String,
+    /// The marks of the catalog that is served.
+    pub live: Marks,
+    /// Since when it is served.
+    pub loaded: String,
+    /// A mark of each section of server.yaml, as it was at the start.
+    pub server: BTreeMap<String, String>,
+    /// The program's version.
+    pub version: String,
+}
+
+/// What is in the files.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Whether it is what is served. `false` means that a change waits, or is refused.
+    pub is_live: bool,
+    /// The marks of the catalog in the files, if they make one.
+    #[serde(flatten)]
+    pub marks: Option<Marks>,
+    /// The reasons why they make none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Whose secrets differ from those that are in use.
+    #[serde(default)]
+    pub secrets_changed: SecretChanges,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

@@ -1,0 +1,185 @@
+//! The changes between two inventories: what differs, what follows from it, and for whom.
+//!
+//! It is pure: two values and the time come in, and a list goes out, what is most harmful first.
+//! Whether a key may use a model is decided by [`Permissions`](crate::catalog::Permissions), as for
+//! requests and for lists of models.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Amounts, Inventory, SecretChanges, Settings};
+
+mod access;
+mod callers;
+mod upstreams;
+pub mod words;
+
+use access::Access;
+
+/// What a change does to requests. What is most harmful comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Requests that are answered now will be refused.
+    Breaks,
+    /// A limit or a time is shorter, or fewer addresses may send.
+    Tightens,
+    /// Requests go another way, cost something else, or look different.
+    Changes,
+    /// Somebody may do more than before.
+    Widens,
+    /// It is used only after a restart.
+    Restart,
+}
+
+impl Effect {
+    /// All effects, the most harmful first.
+    pub const ALL: [Effect; 5] = [Effect::Breaks, Effect::Tightens, Effect::Changes, Effect::Widens, Effect::Restart];
+
+    /// Returns the word for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Effect::Breaks => "breaks",
+            Effect::Tightens => "tightens",
+            Effect::Changes => "changes",
+            Effect::Widens => "widens",
+            Effect::Restart => "restart",
+        }
+    }
+}
+
+/// A change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Change {
+    /// What it does.
+    pub effect: Effect,
+    /// The kind of the entries: `caller`, `key`, `model`, `name`, `account` or `server.yaml`.
+    pub kind: &'static str,
+    /// What happens to them.
+    pub what: String,
+    /// The models that this is about, if it is a list of models.
+    pub models: Vec<String>,
+    /// The entries.
+    pub names: Vec<String>,
+    /// Who may use the model now (who will, if it is new); empty where the entries say it.
+    pub callers: Vec<String>,
+    /// The number of their keys that may use it.
+    pub keys: usize,
+}
+
+/// The callers and the number of keys that may use a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Whom {
+    callers: Vec<String>,
+    keys: usize,
+}
+
+/// What was found. Entries to which the same happens are put together.
+#[derive(Default)]
+struct Found(BTreeMap<Happening, BTreeSet<String>>);
+
+/// What happens: its effect, the kind of the entries, the words, the models, and for whom.
+type Happening = (Effect, &'static str, String, Vec<String>, Whom);
+
+impl Found {
+    fn add(&mut self, effect: Effect, (kind, name): (&'static str, &str), what: impl Into<String>) {
+        self.about(effect, (kind, name), (what.into(), Vec::new()), Whom::default());
+    }
+
+    /// Adds what happens to a model, for these callers. If there are none, nothing breaks.
+    fn of_model(&mut self, effect: Effect, (kind, name): (&'static str, &str), what: impl Into<String>, whom: Whom) {
+        let effect = if effect == Effect::Breaks && whom.keys == 0 { Effect::Changes } else { effect };
+        self.about(effect, (kind, name), (what.into(), Vec::new()), whom);
+    }
+
+    fn about(
+        &mut self,
+        effect: Effect,
+        (kind, name): (&'static str, &str),
+        (what, models): (String, Vec<String>),
+        whom: Whom,
+    ) {
+        self.0.entry((effect, kind, what, models, whom)).or_default().insert(name.to_owned());
+    }
+
+    fn list(self) -> Vec<Change> {
+        let change = |((effect, kind, what, models, whom), names): (Happening, BTreeSet<String>)| {
+            let Whom { callers, keys } = whom;
+            Change { effect, kind, what, models, names: names.into_iter().collect(), callers, keys }
+        };
+        self.0.into_iter().map(change).collect()
+    }
+}
+
+/// What is known beside two inventories.
+#[derive(Debug, Default)]
+pub struct Besides<'b> {
+    /// Whose secrets differ.
+    pub secrets: SecretChanges,
+    /// The marks of the sections of server.yaml, before and after.
+    pub server: Option<[&'b BTreeMap<String, String>; 2]>,
+}
+
+/// Lists the changes from one inventory to another. `now` is a time as in the inventories.
+pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now: &str) -> Vec<Change> {
+    let mut found = Found::default();
+    let access = [Access::new(before), Access::new(after)];
+    upstreams::accounts(&mut found, before, after);
+    upstreams::models(&mut found, before, after, &access);
+    callers::callers(&mut found, before, after, now);
+    access::permissions(&mut found, [before, after], &access);
+    for account in &besides.secrets.accounts {
+        found.add(
+            Effect::Changes,
+            ("account", account),
+            "another secret: its credential, a header or its `ca` differs",
+        );
+    }
+    for key in &besides.secrets.keys {
+        found.add(Effect::Breaks, ("key", key), "another secret: one that works now is refused");
+    }
+    if let Some([before, after]) = besides.server {
+        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+        for name in names.into_iter().filter(|name| before.get(*name) != after.get(*name)) {
+            found.add(Effect::Restart, ("server.yaml", name), "differs from what the gateway was started with");
+        }
+    }
+    found.list()
+}
+
+/// Lists the settings that differ, as `name before → after`.
+fn settings(before: &Settings, after: &Settings) -> Vec<String> {
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let text = |of: Option<&String>| of.map_or("not set", String::as_str).to_owned();
+    let differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    differing.map(|name| format!("{name} {} → {}", text(before.get(name)), text(after.get(name)))).collect()
+}
+
+/// Lists the limits that differ, with what each does.
+fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let each = differing.map(|name| {
+        let (old, new) = (before.get(name), after.get(name));
+        let number = |of: Option<&serde_json::Value>| of.map_or(Some(f64::INFINITY), serde_json::Value::as_f64);
+        let effect = match number(old).zip(number(new)) {
+            Some((old, new)) if new < old => Effect::Tightens,
+            Some(_) => Effect::Widens,
+            None => Effect::Changes,
+        };
+        let text = |of: Option<&serde_json::Value>| match of {
+            None => "no limit".to_owned(),
+            Some(serde_json::Value::String(word)) => word.clone(),
+            Some(other) => other.to_string(),
+        };
+        // `reserve` is a rule, and has a usual value.
+        let usual = |of| if name == "reserve" && of == "no limit" { "usual".to_owned() } else { of };
+        let effect = if name == "reserve" { Effect::Changes } else { effect };
+        (effect, format!("{name} {} → {}", usual(text(old)), usual(text(new))))
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Who may use which model, before and after a change.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{Effect, Found, Whom};
+use crate::catalog::Permissions;
+use crate::catalog::globs::Globs;
+use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem};
+
+/// The names that can be asked for, and the keys that may do it.
+pub(super) struct Access<'i> {
+    /// From a name or an alias to the model that it means, and whether that is a pattern. Only
+    /// models with a target whose account is switched on are served.
+    pub(super) names: BTreeMap<&'i str, (&'i str, bool)>,
+    /// Each distinct set of permissions, with the callers and the number of keys that have it.
+    groups: Vec<(Permissions, BTreeSet<&'i str>, usize)>,
+    /// The positions of the sets, by what is written.
+    places: HashMap<Written<'i>, usize>,
+}
+
+/// The models of a caller, and those of its key.
+type Written<'i> = (&'i [String], Option<&'i [String]>);
+
+impl<'i> Access<'i> {
+    pub(super) fn new(inventory: &'i Inventory) -> Self {
+        let mut names = BTreeMap::new();
+        let served = || inventory.models.iter().filter(|(_, model)| is_served(inventory, model));
+        for (id, model) in served() {
+            names.extend(model.aliases.iter().map(|alias| (alias.as_str(), (id.as_str(), model.pattern))));
+        }
+        names.extend(served().map(|(id, model)| (id.as_str(), (id.as_str(), model.pattern))));
+        let mut access = Access { names, groups: Vec::new(), places: HashMap::new() };
+        for (id, caller) in &inventory.callers {
+            for key in caller.keys.values() {
+                let place = access.place(written(caller, key));
+                if let Some((_, callers, keys)) = access.groups.get_mut(place) {
+                    callers.insert(id);
+                    *keys += 1;
+                }
+            }
+        }
+        access
+    }
+
+    /// Returns the position of a set of permissions.
+    fn place(&mut self, written: Written<'i>) -> usize {
+        let next = self.groups.len();
+        let place = *self.places.entry(written).or_insert(next);
+        if place == next {
+            let globs = |list: &[String]| Globs::new(list.iter().map(|glob| Arc::from(glob.as_str())));
+            let of_key = written.1.map_or_else(Globs::everything, globs);
+            let permissions = Permissions { index: next, of_caller: globs(written.0), of_key };
+            self.groups.push((permissions, BTreeSet::new(), 0));
+        }
+        place
+    }
+
+    /// Returns who may use a model.
+    pub(super) fn whom(&self, id: &str, is_pattern: bool) -> Whom {
+        let mut callers = BTreeSet::new();
+        let mut all = 0;
+        for (_, of, keys) in self.groups.iter().filter(|(permissions, ..)| permissions.reach(id, is_pattern)) {
+            callers.extend(of.iter().copied());
+            all += keys;
+        }
+        Whom { callers: callers.into_iter().map(str::to_owned).collect(), keys: all }
+    }
+
+    fn permissions(&self, written: Written<'_>) -> Option<&Permissions> {
+        self.groups.get(*self.places.get(&written)?).map(|(permissions, ..)| permissions)
+    }
+}
+
+/// Returns whether a model has a target to which requests may go.
+pub(super) fn is_served(inventory: &Inventory, model: &ModelItem) -> bool {
+    let is_on = |id: &String| inventory.accounts.get(id).is_some_and(|account| account.enabled);
+    model.targets.iter().any(|target| is_on(&target.account))
+}
+
+fn written<'i>(caller: &'i CallerItem, key: &'i KeyItem) -> Written<'i> {
+    (&caller.models, key.models.as_deref())
+}
+
+/// The models that a key loses, and those that it gains.
+type Effects = (Vec<String>, Vec<String>);
+
+/// Finds the models that keys lose or gain although the model is there before and after.
+pub(super) fn permissions(found: &mut Found, [before, after]: [&Inventory; 2], access: &[Access<'_>; 2]) {
+    let [old, new] = access;
+    // What is only there before or after is told once, with the model.
+    let both = || old.names.iter().filter_map(|(name, was)| Some((*name, *was, *new.names.get(name)?)));
+    let moved: Vec<_> = both().filter(|(_, was, is)| was != is).collect();
+    let has_patterns = both().any(|(_, (_, was), (_, is))| was || is);
+    let mut known: HashMap<(Written<'_>, Written<'_>), Effects> = HashMap::new();
+    for (id, caller, now) in callers_of_both(before, after) {
+        let mut alike: BTreeMap<(&Effects, bool), Vec<&str>> = BTreeMap::new();
+        let keys = || caller.keys.iter().filter_map(|(name, key)| Some((name, key, now.keys.get(name)?)));
+        for (_, key, key_now) in keys() {
+            let pair = (written(caller, key), written(now, key_now));
+            let Some((was, is)) = old.permissions(pair.0).zip(new.permissions(pair.1)) else { continue };
+            known.entry(pair).or_insert_with(|| match pair.0 == pair.1 {
+                true => effects(moved.iter().copied(), was, is),
+                false => effects(both(), was, is),
+            });
+        }
+        for (name, key, key_now) in keys() {
+            let pair = (written(caller, key), written(now, key_now));
+            let Some(of) = known.get(&pair) else { continue };
+            alike.entry((of, pair.0 != pair.1)).or_default().push(name);
+        }
+        let is_one = alike.len() == 1;
+        for (((lost, gained), is_other), names) in alike {
+            let of_keys = || names.iter().map(|name| format!("{id}/{name}"));
+            let entries: Vec<_> = match is_one {
+                true => vec![("caller", id.clone())],
+                false => of_keys().map(|key| ("key", key)).collect(),
+            };
+            for (kind, name) in &entries {
+                let mut add = |effect, what: &str, models: &Vec<String>| {
+                    found.about(effect, (kind, name), (what.to_owned(), models.clone()), Whom::default());
+                };
+                if !lost.is_empty() {
+                    add(Effect::Breaks, "may no longer use", lost);
+                }
+                if !gained.is_empty() {
+                    add(Effect::Widens, "may also use", gained);
+                }
+                if is_other && (has_patterns || (lost.is_empty() && gained.is_empty())) {
+                    let what = "`models` is written otherwise: this may change which models of patterns may be used";
+                    let what = if has_patterns { what } else { "`models` is written otherwise, to the same effect" };
+                    add(Effect::Changes, what, &Vec::new());
+                }
+            }
+        }
+    }
+}
+
+/// A name, what it means before, and what it means after.
+type Meanings<'i> = (&'i str, (&'i str, bool), (&'i str, bool));
+
+fn effects<'i>(names: impl Iterator<Item = Meanings<'i>>, before: &Permissions, after: &Permissions) -> Effects {
+    let (mut lost, mut gained) = Effects::default();
+    for (name, was, is) in names {
+        match (before.reach(was.0, was.1), after.reach(is.0, is.1)) {
+            (true, false) => lost.push(name.to_owned()),
+            (false, true) => gained.push(name.to_owned()),
+            (true, true) | (false, false) => {}
+        }
+    }
+    (lost, gained)
+}
+
+/// Returns the callers that are there before and after.
+pub(super) fn callers_of_both<'i>(
+    before: &'i Inventory,
+    after: &'i Inventory,
+) -> impl Iterator<Item = (&'i String, &'i CallerItem, &'i CallerItem)> {
+    before.callers.iter().filter_map(|(id, caller)| Some((id, caller, after.callers.get(id)?)))
+}

@@ -1,0 +1,268 @@
+//! Two catalogs, and what is said of the change from one to the other.
+
+use super::words::render;
+use super::{Besides, Change, Effect, changes};
+use crate::catalog::Catalog;
+use crate::catalog::resolve::resolve;
+use crate::inventory::{Inventory, Marks, SecretChanges};
+
+const BEFORE: &str = r#"
+accounts:
+  eu: { dialect: openai, base_url: "https://eu.test/v1", key: sk-canary-eu-0123456789 }
+  us: { dialect: openai, base_url: "https://us.test/v1", key: sk-canary-us-0123456789, headers: { X-Team: canary-team } }
+models:
+  big: { aliases: [main], targets: [{ account: eu, model: big-1 }, { account: us, model: big-1 }] }
+  small: { targets: [{ account: eu, model: small-1, price: { input: 1, output: 2 } }] }
+  far: { targets: [{ account: us, model: far-1 }] }
+callers:
+  acme:
+    models: [big, small]
+    limits: { requests_per_day: 5, concurrency: 10 }
+    keys:
+      one: { hash: "sha256:ca00000000000000000000000000000000000000000000000000000000000001" }
+      two: { hash: "sha256:ca00000000000000000000000000000000000000000000000000000000000002", models: [small] }
+  beta:
+    keys:
+      one: { hash: "sha256:ca00000000000000000000000000000000000000000000000000000000000003" }
+"#;
+const NOW: &str = "2026-11-01T00:00:00Z";
+
+fn catalog(text: &str) -> Catalog {
+    resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err(String::new())).unwrap()
+}
+
+fn found(before: &str, after: &str) -> Vec<Change> {
+    let (before, after) = (catalog(before), catalog(after));
+    let besides = Besides { secrets: SecretChanges::between(&before, &after), server: None };
+    changes(&Inventory::of(&before), &Inventory::of(&after), &besides, NOW)
+}
+
+/// Replaces parts of the catalog, and expects these lines.
+#[track_caller]
+fn check(edits: &[(&str, &str)], expected: &[&str]) {
+    let mut after = BEFORE.to_owned();
+    for (old, new) in edits {
+        assert_eq!(after.matches(old).count(), 1, "{old}");
+        after = after.replace(old, new);
+    }
+    let text = render(&found(BEFORE, &after));
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+    assert!(!text.contains("canary") && !text.contains("ca000"), "{text}");
+}
+
+const BREAKS: &str = "Requests that are answered now will be refused:";
+
+#[test]
+fn nothing_is_said_of_what_is_the_same() {
+    check(&[], &[]);
+    check(&[("accounts:\n", "# A comment.\naccounts:\n")], &[]);
+}
+
+#[test]
+fn a_model_that_goes_is_told_with_those_who_use_it() {
+    check(
+        &[("  far: { targets: [{ account: us, model: far-1 }] }\n", "")],
+        &[BREAKS, "  model far: gone (caller beta; 1 key)"],
+    );
+    check(
+        &[("key: sk-canary-us-0123456789,", "key: sk-canary-us-0123456789, enabled: false,")],
+        &[
+            BREAKS,
+            "  model far: no target is left: account us is switched off (caller beta; 1 key)",
+            "Changed:",
+            "  account us: switched off; 2 models go there",
+        ],
+    );
+    check(
+        &[("  far:", "  new: { targets: [{ account: us, model: far-1 }] }\n  far:")],
+        &["Wider:", "  model new: new (caller beta; 1 key)"],
+    );
+    // Nobody used it: acme may not, and beta is gone with it.
+    check(
+        &[("aliases: [main]", "aliases: [first]")],
+        &[
+            BREAKS,
+            "  name main: gone; it meant big (callers acme, beta; 2 keys)",
+            "Wider:",
+            "  name first: new; it means big (callers acme, beta; 2 keys)",
+        ],
+    );
+    check(
+        &[("aliases: [main], ", ""), ("  small: { ", "  small: { aliases: [main], ")],
+        &[
+            "Changed:",
+            "  name main: means the model small instead of big (callers acme, beta; 2 keys)",
+            "Wider:",
+            "  key acme/two: may also use main",
+        ],
+    );
+}
+
+#[test]
+fn who_may_use_what_is_told_for_callers_and_for_keys() {
+    check(
+        &[("models: [big, small]", "models: [small]")],
+        &[BREAKS, "  key acme/one: may no longer use big, main", "Changed:", ALIKE],
+    );
+    check(
+        &[("models: [big, small]", "models: [\"*\"]")],
+        &["Changed:", ALIKE, "Wider:", "  key acme/one: may also use far"],
+    );
+    check(
+        &[("02\", models: [small]", "02\", models: [big]")],
+        &[BREAKS, "  key acme/two: may no longer use small", "Wider:", "  key acme/two: may also use big, main"],
+    );
+    check(
+        &[("    models: [big, small]\n", "    models: [\"[x]\"]\n")],
+        &[BREAKS, "  key acme/one: may no longer use big, main, small", "  key acme/two: may no longer use small"],
+    );
+    check(
+        &[("  beta:\n", "  beta:\n    models: [far]\n")],
+        &[BREAKS, "  caller beta: may no longer use big, main, small"],
+    );
+}
+
+const ALIKE: &str = "  key acme/two: `models` is written otherwise, to the same effect";
+
+#[test]
+fn keys_and_callers_that_stop_are_told() {
+    check(
+        &[(
+            "      two: { hash: \"sha256:ca00000000000000000000000000000000000000000000000000000000000002\", models: [small] }\n",
+            "",
+        )],
+        &[BREAKS, "  key acme/two: gone: requests with it are refused"],
+    );
+    check(
+        &[("03\" }", "03\", enabled: false }")],
+        &[BREAKS, "  key beta/one: switched off: requests with it are refused"],
+    );
+    check(
+        &[("03\" }", "03\", expires: 2027-01-01 }")],
+        &["Tighter:", "  key beta/one: expires never → 2027-01-01T00:00:00.000Z"],
+    );
+    check(
+        &[("03\" }", "03\", expires: 2026-01-01 }")],
+        &[BREAKS, "  key beta/one: expires never → 2026-01-01T00:00:00.000Z, which is past: requests are refused"],
+    );
+    check(&[("03\" }", "04\" }")], &[BREAKS, "  key beta/one: another secret: one that works now is refused"]);
+    check(
+        &[("  beta:\n", "  beta:\n    enabled: false\n")],
+        &[BREAKS, "  caller beta: switched off: 1 key is refused"],
+    );
+    let from = BEFORE.split("  beta:").next().unwrap();
+    let text = render(&found(BEFORE, from));
+    assert_eq!(text, format!("{BREAKS}\n  caller beta: gone, with 1 key\n"));
+    assert_eq!(render(&found(from, BEFORE)), "Wider:\n  caller beta: new, with 1 key\n");
+}
+
+#[test]
+fn limits_and_addresses_are_tighter_or_wider() {
+    check(
+        &[("requests_per_day: 5, concurrency: 10", "requests_per_day: 2, requests_per_minute: 60")],
+        &[
+            "Tighter:",
+            "  caller acme: requests_per_day 5 → 2",
+            "  caller acme: requests_per_minute no limit → 60",
+            "Wider:",
+            "  caller acme: concurrency 10 → no limit",
+        ],
+    );
+    check(
+        &[("03\" }", "03\", allow_ips: [10.0.0.0/8], model_limits: { far: { requests_per_day: 3 } } }")],
+        &[
+            "Tighter:",
+            "  key beta/one: for the model far: requests_per_day no limit → 3",
+            "  key beta/one: may be used from 10.0.0.0/8 instead of everywhere",
+        ],
+    );
+}
+
+#[test]
+fn accounts_targets_and_prices_are_told() {
+    check(
+        &[("https://eu.test/v1", "https://ch.test/v1")],
+        &["Changed:", "  account eu: address https://eu.test/v1 → https://ch.test/v1; 2 models go there"],
+    );
+    check(
+        &[("sk-canary-eu-0123456789", "sk-canary-other-0123456789"), ("canary-team", "canary-other")],
+        &["Changed:", "  accounts eu, us: another secret: its credential, a header or its `ca` differs"],
+    );
+    check(
+        &[("key: sk-canary-eu-0123456789", "key: sk-canary-eu-0123456789, concurrency: 3, timeouts: { idle: 7s }")],
+        &["Changed:", "  account eu: concurrency not set → 3, timeouts.idle 60s → 7s"],
+    );
+    check(
+        &[("{ account: us, model: big-1 }]", "{ account: us, model: big-1, weight: 3 }], strategy: weighted")],
+        &[
+            "Changed:",
+            "  model big: strategy priority → weighted, weight of us/big-1 1 → 3 (callers acme, beta; 2 keys)",
+        ],
+    );
+    check(
+        &[(
+            "[{ account: eu, model: big-1 }, { account: us, model: big-1 }]",
+            "[{ account: us, model: big-1 }, { account: eu, model: big-1 }]",
+        )],
+        &["Changed:", "  model big: order us/big-1, eu/big-1 (callers acme, beta; 2 keys)"],
+    );
+    check(
+        &[("[{ account: us, model: far-1 }]", "[{ account: eu, model: far-1 }, { account: us, model: far-1 }]")],
+        &["Changed:", "  model far: target eu/far-1 added (caller beta; 1 key)"],
+    );
+    check(
+        &[("price: { input: 1, output: 2 }", "price: { input: 1, output: 3 }")],
+        &["Changed:", "  model small: price of eu/small-1: output 2 → 3, thinking 2 → 3 (callers acme, beta; 3 keys)"],
+    );
+    check(
+        &[(", price: { input: 1, output: 2 }", "")],
+        &[
+            "Tighter:",
+            "  model small: price of eu/small-1 no longer known: requests of callers whose money is limited are not sent there \
+             (callers acme, beta; 3 keys)",
+        ],
+    );
+}
+
+#[test]
+fn sections_of_server_yaml_wait_for_a_restart() {
+    let marks = |limits: &str| [("limits".to_owned(), limits.to_owned())].into_iter().collect();
+    let (before, after) = (marks("a"), marks("b"));
+    let besides = Besides { server: Some([&before, &after]), ..Besides::default() };
+    let changes = changes(&Inventory::default(), &Inventory::default(), &besides, NOW);
+    assert_eq!(changes[0].effect, Effect::Restart);
+    assert_eq!(
+        render(&changes),
+        "Only after a restart:\n  server.yaml limits: differs from what the gateway was started with\n"
+    );
+}
+
+#[test]
+fn many_alike_are_one_line() {
+    let keys = |range: std::ops::Range<usize>| -> String {
+        range.map(|n| format!("      k{n:03}: {{ hash: \"sha256:{n:064x}\" }}\n")).collect()
+    };
+    let (before, after) = (format!("{BEFORE}{}", keys(4..224)), format!("{BEFORE}{}", keys(4..5)));
+    let line = "  keys beta/k005, beta/k006, beta/k007, beta/k008, beta/k009 and 214 more: gone: requests with it are refused\n";
+    assert_eq!(render(&found(&before, &after)), format!("{BREAKS}\n{line}"));
+}
+
+#[test]
+fn the_same_files_make_the_same_bytes_and_no_secret_is_in_them() {
+    let (one, other) = (catalog(BEFORE), catalog(BEFORE));
+    let text = |catalog: &Catalog| serde_json::to_string(&Inventory::of(catalog)).unwrap();
+    assert_eq!(text(&one), text(&other));
+    assert!(!text(&one).contains("canary") && !text(&one).contains("ca00000"), "{}", text(&one));
+    let marks = |text: &str| {
+        let catalog = catalog(text);
+        Marks::of(&catalog, &Inventory::of(&catalog))
+    };
+    let before = marks(BEFORE);
+    assert_eq!(before, marks(&BEFORE.replace("accounts:\n", "# A comment.\naccounts:\n")));
+    for (old, new) in [("canary-eu", "canary-ue"), ("canary-team", "canary-meat"), ("000000003", "000000007")] {
+        let after = marks(&BEFORE.replace(old, new));
+        assert!(after.hash != before.hash && after.secrets != before.secrets, "{old}");
+    }
+    let after = marks(&BEFORE.replace("concurrency: 10", "concurrency: 11"));
+    assert!(after.hash != before.hash && after.secrets == before.secrets);
+}

@@ -1,0 +1,165 @@
+//! A mark is a short text that is equal for equal things.
+//!
+//! **Invariant:** no secret can be found out from a mark by trying many. The mark of secrets covers
+//! all of them together, so whoever tries one must know all others; and each try costs as much as
+//! [`ROUNDS`] hashes, as with the hash of a password. No other mark covers a secret.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::Inventory;
+use crate::catalog::{Account, Catalog, Signer};
+use crate::conf::config::Server;
+
+/// How often the digest of all secrets is hashed again: a few hundredths of a second.
+const ROUNDS: u32 = 100_000;
+/// The most names that are listed.
+const MOST: usize = 1_000;
+
+/// The marks of a catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
+    /// The mark of everything: the inventory, and the secrets.
+    pub hash: String,
+    /// The mark of the secrets: credentials, the values of headers, certificates that are trusted,
+    /// and the hashes of keys.
+    pub secrets: String,
+}
+
+impl Marks {
+    /// Makes the marks of a catalog with this inventory. It takes a while.
+    pub fn of(catalog: &Catalog, inventory: &Inventory) -> Marks {
+        let secrets = of_secrets(catalog);
+        // Maps with names always serialise.
+        let text = serde_json::to_vec(inventory).unwrap_or_default();
+        let hash = short(Sha256::new().chain_update(&secrets).chain_update(text).finalize().into());
+        Marks { hash, secrets }
+    }
+}
+
+/// Whose secrets differ between two catalogs. Only entries that both have are named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretChanges {
+    /// The accounts with another credential, header or certificate.
+    pub accounts: Vec<String>,
+    /// The keys of which a secret that was known is no longer known.
+    pub keys: Vec<String>,
+    /// The number of names that are not listed.
+    #[serde(default)]
+    pub more: usize,
+}
+
+impl SecretChanges {
+    /// Compares the secrets of two catalogs.
+    pub fn between(before: &Catalog, after: &Catalog) -> SecretChanges {
+        let known: HashMap<_, _> = after.secrets().map(|(digest, key, _)| (digest, &key.id)).collect();
+        let named: BTreeSet<_> = after.keys().map(|key| &key.id).collect();
+        let lost = before.secrets().filter(|(digest, key, _)| known.get(digest) != Some(&&key.id));
+        let lost: BTreeSet<_> = lost.map(|(_, key, _)| &key.id).filter(|id| named.contains(id)).collect();
+        let of = |catalog: &Catalog| -> BTreeMap<_, _> {
+            let enabled = catalog.accounts().iter().filter(|account| account.enabled);
+            enabled.map(|account| (account.id.clone(), of_account(account))).collect()
+        };
+        let (old, new) = (of(before), of(after));
+        let other = old.iter().filter(|(id, mark)| new.get(*id).is_some_and(|new| new != *mark));
+        let mut changes = SecretChanges {
+            accounts: other.map(|(id, _)| id.to_string()).collect(),
+            keys: lost.into_iter().map(ToString::to_string).collect(),
+            more: 0,
+        };
+        for names in [&mut changes.accounts, &mut changes.keys] {
+            changes.more += names.len().saturating_sub(MOST);
+            names.truncate(MOST);
+        }
+        changes
+    }
+
+    /// Returns whether no difference is known.
+    pub fn is_empty(&self) -> bool {
+        self.accounts.is_empty() && self.keys.is_empty()
+    }
+}
+
+/// Returns a mark of each section of server.yaml. No secret counts in it, nor the folder of a
+/// listener's certificate.
+pub fn server(server: &Server) -> BTreeMap<String, String> {
+    let listen = server.listen.iter().map(|one| {
+        let tls = one.tls.as_ref().map(|tls| (tls.cert.file_name(), tls.key.file_name()));
+        (one.address, one.h2c, tls)
+    });
+    let listen: Vec<_> = listen.collect();
+    let store = server.store.as_ref().map(|store| {
+        let has_ca = store.ca.is_some();
+        (&store.address, has_ca, store.instances, format!("{:?}", store.on_store_down), store.timeout, &store.prefix)
+    });
+    let sections: [(&str, &dyn Debug); 15] = [
+        ("admin", &server.admin),
+        ("attempts", &server.attempts),
+        ("cors", &server.cors),
+        ("drain", &server.drain),
+        ("ledger", &server.ledger),
+        ("limits", &server.limits),
+        ("listen", &listen),
+        ("log", &server.log),
+        ("model_lists", &server.list_refresh),
+        ("notify", &server.notify),
+        ("seal", &server.seal.len()),
+        ("store", &store),
+        ("timeouts", &server.timeouts),
+        ("trusted_proxies", &server.trusted_proxies),
+        ("workers", &server.workers),
+    ];
+    let mark = |value: &dyn Debug| short(Sha256::digest(format!("{value:?}")).into());
+    sections.into_iter().map(|(name, value)| (name.to_owned(), mark(value))).collect()
+}
+
+fn of_secrets(catalog: &Catalog) -> String {
+    let mut sha = Sha256::new();
+    for account in catalog.accounts() {
+        sha.update(Sha256::digest(&*account.id));
+        sha.update(of_account(account));
+    }
+    let mut keys: Vec<_> = catalog.secrets().map(|(digest, key, _)| (&key.id, digest)).collect();
+    keys.sort_unstable();
+    for (id, digest) in keys {
+        sha.update(Sha256::digest(&**id));
+        sha.update(digest);
+    }
+    let first: [u8; 32] = sha.finalize().into();
+    let slow =
+        (0..ROUNDS).fold(first, |last, _| Sha256::new().chain_update(last).chain_update(first).finalize().into());
+    short(slow)
+}
+
+/// Returns the digest of an account's secrets, for use in this module only.
+fn of_account(account: &Account) -> [u8; 32] {
+    let mut sha = Sha256::new();
+    // Each part is hashed with its length, so that no two lists of parts are one text.
+    let mut add = |part: &[u8]| {
+        sha.update((part.len() as u64).to_be_bytes());
+        sha.update(part);
+    };
+    add(account.key.as_ref().map_or("", |key| key.expose()).as_bytes());
+    for (name, value) in &account.headers {
+        add(name.as_str().as_bytes());
+        add(value.as_bytes());
+    }
+    match &account.signer {
+        Some(Signer::Aws(keys)) => {
+            add(keys.access_key_id.expose().as_bytes());
+            add(keys.secret_access_key.expose().as_bytes());
+            add(keys.session_token.as_ref().map_or("", |token| token.expose()).as_bytes());
+        }
+        Some(Signer::Google(google, _)) => add(google.key.expose().as_bytes()),
+        None => add(&[]),
+    }
+    add(account.ca.as_deref().unwrap_or_default());
+    sha.finalize().into()
+}
+
+fn short(digest: [u8; 32]) -> String {
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,125 @@
+//! The inventory of a catalog.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, TargetItem, settings};
+use crate::base::calendar::rfc3339;
+use crate::catalog::{Account, Caller, Catalog, Key, Model, Signer, Target};
+use crate::conf::price::{Usd, costs};
+use crate::limits::{Kind, Limits, Reserve};
+use dialects::upstream::SignsWith;
+
+impl Inventory {
+    /// Makes the inventory of a catalog.
+    pub fn of(catalog: &Catalog) -> Inventory {
+        let mut callers: BTreeMap<String, CallerItem> =
+            catalog.callers().iter().map(|caller| (caller.id.to_string(), of_caller(caller))).collect();
+        for (_, key, until) in catalog.secrets() {
+            let Some(caller) = callers.get_mut(&*key.caller.id) else { continue };
+            if caller.keys.is_empty() {
+                caller.models = texts(key.permissions.of_caller.list());
+            }
+            let name = key.id.split_once('/').map_or(&*key.id, |(_, name)| name);
+            // A key with several secrets appears several times.
+            let item = caller.keys.entry(name.to_owned()).or_insert_with(|| of_key(catalog, key));
+            item.secrets.push(until.map(rfc3339));
+        }
+        callers.values_mut().flat_map(|caller| caller.keys.values_mut()).for_each(|key| key.secrets.sort_unstable());
+        Inventory {
+            accounts: catalog.accounts().iter().map(|one| (one.id.to_string(), of_account(one))).collect(),
+            callers,
+            models: catalog.models().iter().map(|one| (one.id.to_string(), of_model(one))).collect(),
+        }
+    }
+}
+
+fn of_account(account: &Account) -> AccountItem {
+    let base = &account.base;
+    let scheme = if base.tls { "https" } else { "http" };
+    let protocol = account.dialect.protocol;
+    let address = match protocol.calls_nobody() {
+        true => String::new(),
+        false => format!("{scheme}://{}{}", base.authority, base.path),
+    };
+    let has_header = account.headers.iter().any(|(name, _)| name == http::header::AUTHORIZATION);
+    // Where secrets are not read, there is no signer.
+    let signs = account.enabled && !has_header && matches!(protocol.signs_with, SignsWith::ServiceAccount);
+    let credential = match (&account.key, &account.signer) {
+        (Some(_), _) => "key",
+        (None, Some(Signer::Aws(_))) => "aws",
+        (None, Some(Signer::Google(..))) => "service_account",
+        (None, None) if signs => "service_account",
+        (None, None) => "none",
+    };
+    AccountItem {
+        address,
+        credential: if account.enabled { credential } else { "none" }.to_owned(),
+        enabled: account.enabled,
+        settings: settings::of_account(account),
+    }
+}
+
+fn of_model(model: &Model) -> ModelItem {
+    ModelItem {
+        aliases: model.aliases.iter().chain(&model.alias_globs).map(ToString::to_string).collect(),
+        pattern: model.is_pattern(),
+        settings: settings::of_model(model),
+        targets: model.targets.iter().map(of_target).collect(),
+    }
+}
+
+fn of_target(target: &Target) -> TargetItem {
+    let price = |price| costs::named(price).into_iter().map(|(name, cost)| (name.to_owned(), cost)).collect();
+    TargetItem {
+        account: target.account.id.to_string(),
+        model: target.model.to_string(),
+        price: target.price.as_ref().map(price),
+        settings: settings::of_target(target),
+        tier: target.tier,
+        weight: target.weight,
+    }
+}
+
+fn of_caller(caller: &Caller) -> CallerItem {
+    CallerItem {
+        enabled: caller.enabled,
+        expires: caller.expires.map(rfc3339),
+        expose_cost: caller.expose_cost,
+        keys: BTreeMap::new(),
+        limits: of_limits(&caller.limits),
+        models: Vec::new(),
+    }
+}
+
+fn of_key(catalog: &Catalog, key: &Arc<Key>) -> KeyItem {
+    let of_models = key.model_limits.iter().filter_map(|(index, limits)| {
+        let model = catalog.models().get(*index)?;
+        Some((model.id.to_string(), of_limits(limits)))
+    });
+    let models = &key.permissions.of_key;
+    KeyItem {
+        allow_ips: key.allow_ips.iter().map(ToString::to_string).collect(),
+        debug: key.debug,
+        disabled: !key.enabled,
+        expires: key.expires.map(rfc3339),
+        limits: of_limits(&key.limits),
+        model_limits: of_models.collect(),
+        models: (!models.is_everything()).then(|| texts(models.list())),
+        secrets: Vec::new(),
+    }
+}
+
+fn of_limits(limits: &Limits) -> Amounts {
+    let amount = |kind: Kind, number| if kind.is_money() { json!(Usd(number)) } else { json!(number) };
+    let each = Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit(limits, 1)?)));
+    let each = each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number)));
+    let reserve = (limits.reserve != Reserve::Usual).then(|| ("reserve".to_owned(), limits.reserve.name().into()));
+    each.chain(reserve).collect()
+}
+
+fn texts(list: Vec<&str>) -> Vec<String> {
+    list.into_iter().map(str::to_owned).collect()
+}

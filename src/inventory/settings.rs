@@ -1,0 +1,140 @@
+//! The settings of accounts, models and targets as texts, under their names in the catalog.
+
+use std::time::Duration;
+
+use super::Settings;
+use crate::catalog::{Account, KeyHeader, Model, Target, Timeouts};
+use dialects::front::references::Urls;
+use dialects::traits::Traits;
+
+/// Lists the settings of an account that have no field of their own.
+pub(super) fn of_account(account: &Account) -> Settings {
+    let settings = account.dialect.settings();
+    let leave = &account.leave;
+    let references = [
+        ("gs", leave.gs),
+        ("s3", leave.s3),
+        ("files", leave.files),
+        ("data_sources", leave.data_sources),
+        ("cached", leave.cached),
+    ];
+    let references: Vec<_> = references.into_iter().filter(|(_, may)| *may).map(|(name, _)| name).collect();
+    let urls = match leave.urls {
+        Urls::Any => "pass",
+        Urls::Public | Urls::NoneSinceNear => "public",
+        Urls::None => "refuse",
+    };
+    let header = match account.key_header {
+        KeyHeader::Bearer => "authorization",
+        KeyHeader::Named(name) => name,
+    };
+    let serves: Vec<_> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
+    let mut headers: Vec<_> = account.headers.iter().map(|(name, _)| name.as_str()).collect();
+    headers.sort_unstable();
+    let text = |text: &Option<std::sync::Arc<str>>| text.as_ref().map(ToString::to_string);
+    let written = [
+        ("api_version", text(&settings.version)),
+        ("ca", account.ca.as_ref().map(|_| "own".to_owned())),
+        ("caller_references", Some(references.join(", ")).filter(|list| !list.is_empty())),
+        ("concurrency", account.concurrency.map(|most| most.to_string())),
+        ("dialect", Some(account.dialect.protocol.name.to_owned())),
+        ("headers", Some(headers.join(", ")).filter(|list| !list.is_empty())),
+        ("insecure", flag(account.insecure)),
+        ("key_header", Some(header.to_owned())),
+        ("media_urls", Some(urls.to_owned())),
+        ("place", text(&settings.place)),
+        ("probe", flag(account.probe)),
+        ("project", text(&settings.project)),
+        ("quirks", Some(settings.quirks.name.to_owned()).filter(|name| !name.is_empty())),
+        ("serves", Some(serves.join(", "))),
+        ("stream_usage", Some(account.stream_usage.to_string())),
+        ("traits.output_config", Some(account.server.output_config.to_string())),
+        ("traits.parameters_json_schema", Some(account.server.parameters_json_schema.to_string())),
+        ("traits.response_json_schema", Some(account.server.response_json_schema.to_string())),
+    ];
+    collected(written.into_iter().chain(of_timeouts(&account.timeouts)))
+}
+
+/// Lists the settings of a model that have no field of their own.
+pub(super) fn of_model(model: &Model) -> Settings {
+    let list = |ids: &[std::sync::Arc<str>]| {
+        let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+        Some(ids.join(", ")).filter(|list| !list.is_empty())
+    };
+    let written = [
+        ("created", Some(model.created.to_string())),
+        ("fallbacks", list(&model.fallbacks)),
+        ("hedge", model.hedge.map(|hedge| format!("after {}, at most {}", hedge.after, hedge.at_most))),
+        ("kind", model.kind.map(|kind| format!("{kind:?}").to_lowercase())),
+        ("max_tokens", model.max_tokens.map(|most| most.to_string())),
+        ("on_broken_call", flag(model.refuse_broken_calls)),
+        ("on_context", list(&model.on_context)),
+        ("on_loss", flag(model.refuse_loss)),
+        ("on_refusal", list(&model.on_refusal)),
+        ("owned_by", Some(model.owned_by.to_string())),
+        ("queue", model.queue.map(|queue| format!("{} for {}", queue.length, span(queue.wait)))),
+        ("show_reasoning", Some(model.show_reasoning.to_string())),
+        ("sticky", flag(model.sticky)),
+        ("strategy", Some(model.strategy.name().to_owned())),
+    ];
+    collected(written)
+}
+
+/// Lists the settings of a target that have no field of their own.
+pub(super) fn of_target(target: &Target) -> Settings {
+    let own = (target.timeouts != target.account.timeouts).then(|| of_timeouts(&target.timeouts));
+    collected(own.into_iter().flatten().chain(of_traits(&target.traits)))
+}
+
+/// Lists the traits that differ from those of a model of which nothing is known.
+fn of_traits(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<String>)> {
+    let named = |traits: &Traits| {
+        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        [
+            ("traits.context", number(traits.context)),
+            ("traits.max_output", number(traits.max_output)),
+            ("traits.sampling", word(&traits.sampling)),
+            ("traits.thinking", word(&traits.thinking)),
+            ("traits.thinking_off", traits.thinking_off.to_string()),
+            ("traits.efforts", word(&traits.efforts)),
+            ("traits.bound_thoughts", traits.bound_thoughts.to_string()),
+            ("traits.tools", traits.tools.to_string()),
+            ("traits.forced_tools", traits.forced_tools.to_string()),
+            ("traits.structured", traits.structured.to_string()),
+            ("traits.images", traits.images.to_string()),
+            ("traits.prefill", traits.prefill.to_string()),
+            ("traits.input_type", traits.input_type.map(|(_, word)| word.to_owned()).unwrap_or_default()),
+        ]
+    };
+    let pairs = named(traits).into_iter().zip(named(&Traits::UNKNOWN));
+    pairs.filter(|(trait_, unknown)| trait_ != unknown).map(|((name, value), _)| (name, Some(value)))
+}
+
+fn of_timeouts(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
+    [
+        ("timeouts.connect", Some(span(timeouts.connect))),
+        ("timeouts.first_byte", Some(span(timeouts.first_byte))),
+        ("timeouts.first_token", timeouts.first_token.map(span)),
+        ("timeouts.idle", Some(span(timeouts.idle))),
+        ("timeouts.total", Some(span(timeouts.total))),
+        ("timeouts.total_stream", Some(span(timeouts.total_stream))),
+    ]
+}
+
+fn collected(written: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Settings {
+    written.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn flag(flag: bool) -> Option<String> {
+    flag.then(|| "true".to_owned())
+}
+
+fn word(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
+}
+
+/// Writes a length of time as the catalog does.
+fn span(time: Duration) -> String {
+    let milliseconds = time.as_millis();
+    if milliseconds.is_multiple_of(1_000) { format!("{}s", milliseconds / 1_000) } else { format!("{milliseconds}ms") }
+}

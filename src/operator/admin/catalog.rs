@@ -1,0 +1,142 @@
+//! `GET /catalog` shows the catalog that is served, without secrets, and whether the files hold the
+//! same. It is for comparing instances with each other and with their files.
+//!
+//! **Invariant:** two answers at most are made or sent at once, on another thread than the
+//! listener's. The files are read again only when one of them changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Semaphore;
+
+use super::{FullPage, PATIENCE, PLAIN, Pages};
+use crate::base::calendar::rfc3339;
+use crate::base::lock::Lock;
+use crate::catalog::files::{list, stat};
+use crate::catalog::load::{self, ReadCatalog, Secrets};
+use crate::catalog::texts::{Stat, is_source};
+use crate::catalog::{Catalog, published_key_problem};
+use crate::conf::config::Server;
+use crate::inventory::{Disk, Inventory, Marks, SecretChanges, Served, server};
+use crate::live::Live;
+
+/// The most answers that are made or sent at once: each may have several megabytes.
+const AT_ONCE: usize = 2;
+/// The most reasons that are shown.
+const REASONS: usize = 100;
+/// The age below which a file may have been changed again within one tick of its clock.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// What is kept between two answers: texts of some bytes, and no catalog.
+pub(super) struct KeptMarks {
+    places: Arc<Semaphore>,
+    kept: Arc<Lock<KnownMarks>>,
+}
+
+#[derive(Default)]
+struct KnownMarks {
+    /// The marks of the catalog with this generation.
+    live: Option<(u64, Marks)>,
+    /// What the files held, compared with the catalog of this generation.
+    disk: Option<(u64, BTreeMap<PathBuf, Option<Stat>>, Disk)>,
+}
+
+impl Default for KeptMarks {
+    fn default() -> Self {
+        KeptMarks { places: Arc::new(Semaphore::new(AT_ONCE)), kept: Arc::default() }
+    }
+}
+
+impl Pages {
+    /// Answers with the catalog.
+    pub(super) async fn catalog(&self) -> FullPage {
+        let busy = || -> FullPage {
+            let what = "the catalog is large, or others ask for it: ask again in some seconds\n";
+            (503, PLAIN, what.to_owned()).into()
+        };
+        let deadline = tokio::time::Instant::now() + PATIENCE.mul_f64(0.8);
+        let taken = tokio::time::timeout_at(deadline, self.catalogs.places.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = taken else { return busy() };
+        let (books, backends, kept) = (self.books.clone(), self.backends.clone(), self.catalogs.kept.clone());
+        // The place is held until the answer is sent, or until it is made if nobody waits for it.
+        let made = tokio::task::spawn_blocking(move || {
+            let instance = books.ledger.instance().to_string();
+            (answer(&books.live, &backends.server, instance, &kept), place)
+        });
+        match tokio::time::timeout_at(deadline, made).await {
+            Ok(Ok((text, place))) => {
+                FullPage { page: (200, "application/json", text), headers: Vec::new(), place: Some(place) }
+            }
+            Ok(Err(_)) => (500, PLAIN, "the catalog could not be shown\n".to_owned()).into(),
+            Err(_) => busy(),
+        }
+    }
+}
+
+fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownMarks>) -> String {
+    let snapshot = live.load_full();
+    let inventory = Inventory::of(&snapshot.catalog);
+    let known = kept.lock().live.clone().filter(|(generation, _)| *generation == snapshot.generation);
+    let marks = known.map_or_else(|| Marks::of(&snapshot.catalog, &inventory), |(_, marks)| marks);
+    kept.lock().live = Some((snapshot.generation, marks.clone()));
+    let folder = live.reloads.folder();
+    let disk = folder.map(|folder| {
+        let known = kept.lock().disk.clone();
+        let known = known.filter(|(of, files, _)| *of == snapshot.generation && is_as_before(folder, files));
+        let found = known.unwrap_or_else(|| {
+            let (disk, files) = read(folder, settings, (&snapshot.catalog, &marks));
+            (snapshot.generation, files, disk)
+        });
+        kept.lock().disk = Some(found.clone());
+        found.2
+    });
+    let served = Served {
+        catalog: inventory,
+        disk: disk.unwrap_or_default(),
+        folder: folder.map(|folder| folder.display().to_string()),
+        generation: snapshot.generation,
+        instance,
+        live: marks,
+        loaded: rfc3339(snapshot.loaded),
+        server: server(settings),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    // Maps with names always serialise.
+    serde_json::to_string(&served).unwrap_or_default() + "\n"
+}
+
+/// Reads the files, and compares what they hold with what is served.
+fn read(
+    folder: &Path,
+    settings: &Server,
+    (served, marks): (&Catalog, &Marks),
+) -> (Disk, BTreeMap<PathBuf, Option<Stat>>) {
+    let ReadCatalog { catalog, texts, .. } = load::catalog(folder, Secrets::Resolve);
+    let files = texts.into_iter().map(|(path, version)| (path, version.stat)).collect();
+    let addresses: Vec<_> = settings.listen.iter().map(|listen| listen.address).collect();
+    let problems: Vec<String> = match &catalog {
+        Ok(catalog) => published_key_problem(catalog, &addresses).into_iter().collect(),
+        Err(problems) => problems.0.iter().take(REASONS).map(ToString::to_string).collect(),
+    };
+    let found = catalog.ok().map(|catalog| match catalog.hash == served.hash {
+        true => (marks.clone(), SecretChanges::default()),
+        false => (Marks::of(&catalog, &Inventory::of(&catalog)), SecretChanges::between(served, &catalog)),
+    });
+    let (found, secrets_changed) = found.unzip();
+    let is_live = problems.is_empty() && found.as_ref() == Some(marks);
+    (Disk { is_live, marks: found, problems, secrets_changed: secrets_changed.unwrap_or_default() }, files)
+}
+
+/// Returns whether these are the files still, and none was changed since.
+fn is_as_before(folder: &Path, files: &BTreeMap<PathBuf, Option<Stat>>) -> bool {
+    let there: BTreeSet<PathBuf> = list(folder).map(|listed| listed.paths.into_iter().collect()).unwrap_or_default();
+    let known: BTreeSet<PathBuf> = files.keys().filter(|path| is_source(folder, path)).cloned().collect();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let is_old = |stat: &Stat| {
+        let young = i128::try_from(YOUNG.as_nanos()).unwrap_or(i128::MAX);
+        i128::try_from(now).is_ok_and(|now| now - stat.changed >= young)
+    };
+    there == known && files.iter().all(|(path, known)| stat(path) == *known && known.as_ref().is_none_or(is_old))
+}
