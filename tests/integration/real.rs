@@ -156,7 +156,7 @@ async fn litellm(llama: SocketAddr) -> (Process, SocketAddr) {
     command.env("NO_PROXY", "127.0.0.1").arg("--config").arg(&config);
     command.args(["--host", "127.0.0.1", "--telemetry", "False", "--port", &address.port().to_string()]);
     let server = Process::spawn(&mut command);
-    for _ in 0..14 {
+    for _ in 0..30 {
         let up = tokio::time::timeout(Duration::from_secs(9), async {
             eventually("it listens", || std::net::TcpStream::connect(address).is_ok().then_some(())).await;
         });
@@ -240,7 +240,7 @@ async fn llama_with(more: &[&str]) -> (Process, SocketAddr) {
         .arg("--model");
     let server = Process::spawn(command.arg(place.join("tiny.gguf")));
     // Python takes some seconds to load it.
-    for _ in 0..6 {
+    for _ in 0..30 {
         let up = tokio::time::timeout(Duration::from_secs(9), async {
             eventually("it listens", || std::net::TcpStream::connect(address).is_ok().then_some(())).await;
         });

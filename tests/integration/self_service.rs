@@ -123,8 +123,17 @@ fn it_asks_once_a_second() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(catalog(&mock, "false")).await;
-        assert_eq!(ask(&gateway, ONE, "/portcullis/key").await.status, 200);
-        let refused = ask(&gateway, ONE, "/portcullis/usage").await;
+        // On a slow machine a second may be over, but hardly each time.
+        let mut before = 0;
+        let refused = loop {
+            assert_eq!(ask(&gateway, ONE, "/portcullis/key").await.status, 200);
+            let second = ask(&gateway, ONE, "/portcullis/usage").await;
+            if second.status != 200 || before == 8 {
+                break second;
+            }
+            before += 2;
+            tokio::time::sleep(Duration::from_millis(1_010)).await;
+        };
         refused.is_error(429, "rate_limit_exceeded");
         assert_eq!((refused.field("retry-after"), refused.field("x-should-retry")), (Some("1"), None));
         // Another key is another matter, and requests are never held up.
@@ -133,9 +142,10 @@ fn it_asks_once_a_second() {
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         assert_eq!(ask(&gateway, ONE, "/portcullis/usage").await.status, 200);
         assert_eq!(ask(&gateway, "sk-wrong", "/portcullis/usage").await.status, 401);
-        let lines = gateway.access_lines(6).await;
+        let lines = gateway.access_lines(before + 6).await;
+        let (first, second) = (&lines[before], &lines[before + 1]);
         assert_eq!(
-            (&lines[0]["door"], &lines[1]["door"], &lines[1]["outcome"]),
+            (&first["door"], &second["door"], &second["outcome"]),
             (&json!("key"), &json!("usage"), &json!("limited"))
         );
     });

@@ -364,7 +364,7 @@ class ChartTest(unittest.TestCase):
         process = subprocess.Popen([os.environ["PROGRAM"], "serve", "--conf", mounted / "conf"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
         def status(wanted):
-            for _ in range(300):
+            for _ in range(2400):
                 try:
                     status = json.loads(ask(f"{ADMIN}/status")[1])
                     if wanted(status):
@@ -383,7 +383,7 @@ class ChartTest(unittest.TestCase):
             status(lambda status: status["catalog"]["generation"] == 3)
         finally:
             process.terminate()
-            told = process.communicate(timeout=10)[1]
+            told = process.communicate(timeout=60)[1]
         self.assertEqual(process.returncode, 0, told)
 
 

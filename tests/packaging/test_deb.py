@@ -68,7 +68,7 @@ class DebTest(unittest.TestCase):
         command = ["chroot", "--userspec=portcullis:portcullis", "--groups=", self.root, "/bin/sh", "-c", "umask 077; cd /var/lib/portcullis; exec /usr/bin/portcullis serve --conf /etc/portcullis"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            for _ in range(300):
+            for _ in range(2400):
                 if server.poll() is not None:
                     self.fail(server.communicate()[1])
                 if subprocess.run(["chroot", self.root, "portcullis", "ready"], capture_output=True).returncode == 0:
@@ -76,7 +76,7 @@ class DebTest(unittest.TestCase):
                 time.sleep(0.05)
             yield
             server.terminate()
-            told = server.communicate(timeout=10)
+            told = server.communicate(timeout=60)
             self.assertEqual(server.returncode, 0, told)
         finally:
             server.kill()

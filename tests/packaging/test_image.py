@@ -47,7 +47,7 @@ def ask(url, body=None, key="sk-none"):
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, body and json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as answer:
         return answer.code, answer.read().decode()
@@ -142,7 +142,7 @@ class ImageTest(unittest.TestCase):
 
     def ready(self, root):
         """Waits as a health check does."""
-        for _ in range(300):
+        for _ in range(2400):
             if subprocess.run(self.command(root, "ready"), capture_output=True).returncode == 0:
                 return
             time.sleep(0.05)
@@ -157,7 +157,7 @@ class ImageTest(unittest.TestCase):
             self.ready(root)
             yield said
             server.send_signal(signal.SIGTERM)
-            said += server.communicate(timeout=10)
+            said += server.communicate(timeout=60)
             self.assertEqual(server.returncode, 0, said)
         finally:
             server.kill()
