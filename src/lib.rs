@@ -82,6 +82,7 @@
 //! | [`base::alarm`] | one timer for many deadlines |
 //! | [`base::calendar`] | days and months of UTC, and times as texts |
 //! | [`base::hash`] | a quick hash for names of the catalog |
+//! | [`base::host`] | a host, as URLs name it |
 //! | [`base::lock`] | a mutex that a panic does not close |
 //! | [`base::memory`] | the budget of what all requests together may hold in memory |
 //! | [`base::pool`] | memory of a thread for bytes that come and go |
@@ -94,6 +95,7 @@
 //! | [`catalog`] | callers, keys, accounts, models: reading, checking, finding and changing them |
 //! | [`conf::config`] | `server.yaml`: ports, timeouts, limits of the process |
 //! | [`conf::price`] | the list of prices that comes with the program |
+//! | [`conf::proxy`] | proxies through which servers outside are reached |
 //! | `conf::scribe` | the helper that reads a file's values and collects all of its errors |
 //! | [`conf::secret_ref`] | names of environment variables and files that hold a secret |
 //! | [`conf::yaml`] | the YAML reader and the editor, which know the lines of a file |

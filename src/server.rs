@@ -218,7 +218,7 @@ impl Background {
                 loop {
                     let place = next.lock().next();
                     let Some(place) = place else { return };
-                    place.state.addresses.refresh(&place.account).await;
+                    place.state.addresses.refresh(&place.account, place.hop()).await;
                 }
             };
             tokio::join!(some(), some(), some(), some(), some(), some(), some(), some());

@@ -24,6 +24,13 @@ pub enum Failure {
         /// speaks.
         lasts: bool,
     },
+    /// The account's proxy gave no connection to the account's server.
+    Proxy {
+        /// The reason, in words.
+        why: String,
+        /// True if nothing changes by itself: the proxy refuses the gateway, or this server.
+        lasts: bool,
+    },
     /// The connection ended before the first byte of an answer.
     Reset,
     /// The request was never looked at: a reused connection ended very soon, or the upstream says
@@ -147,6 +154,10 @@ impl Failure {
             Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, nobody()),
             Failure::Tls { lasts: false, .. } => row("tls", Transient, None, false, tell(Bad, INSECURE)),
             Failure::Tls { lasts: true, .. } => row("tls", Transient, None, false, tell(Bad, INSECURE).in_vain()),
+            Failure::Proxy { lasts: false, .. } => row("proxy", Transient, None, false, nobody()),
+            Failure::Proxy { lasts: true, .. } => {
+                row("proxy", Transient, None, false, Refusal::for_the_operator(UpstreamUnavailable))
+            }
             Failure::Reset => row("reset", Transient, None, true, tell(Bad, CLOSED)),
             Failure::Stale => row("stale", Transient, None, false, tell(Bad, CLOSED)),
             Failure::SendTimeout => row("send_timeout", Transient, None, false, tell(Late, NOT_READ)),
@@ -226,6 +237,7 @@ impl Failure {
     pub fn detail(&self) -> Option<Cow<'_, str>> {
         if let Failure::Unreachable(detail)
         | Failure::Tls { why: detail, .. }
+        | Failure::Proxy { why: detail, .. }
         | Failure::Nonsense(detail)
         | Failure::Unsigned(detail) = self
         {
@@ -338,7 +350,7 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
 /// some.
 pub const UNREACHABLE: u64 = 5;
 /// The names of the failures to which [`UNREACHABLE`] applies.
-pub const OUT_OF_REACH: [&str; 2] = ["unreachable", "connect_timeout"];
+pub const OUT_OF_REACH: [&str; 3] = ["unreachable", "connect_timeout", "proxy"];
 /// The rest of an account after a failure of class `credential`, and the longest rest after `rate`.
 pub const MAX_COOL: Duration = Duration::from_secs(60);
 /// The rest of a target after [`REFUSALS_IN_A_ROW`].
@@ -393,6 +405,10 @@ mod tests {
         check(status(503, ""), Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Unreachable(String::new()), Class::Transient, 503, Some("upstream_unavailable"));
         check(Failure::ConnectTimeout, Class::Transient, 503, Some("upstream_unavailable"));
+        for lasts in [false, true] {
+            let failure = Failure::Proxy { why: String::new(), lasts };
+            check(failure, Class::Transient, 503, Some("upstream_unavailable"));
+        }
         check(Failure::FirstByteTimeout, Class::Transient, 504, Some("upstream_timeout"));
         check(Failure::Tls { why: String::new(), lasts: false }, Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Reset, Class::Transient, 502, Some("bad_upstream_response"));
@@ -420,6 +436,8 @@ mod tests {
             Failure::Unreachable(String::new()),
             Failure::ConnectTimeout,
             Failure::Tls { why: String::new(), lasts: false },
+            Failure::Proxy { why: String::new(), lasts: false },
+            Failure::Proxy { why: String::new(), lasts: true },
             Failure::Reset,
             Failure::Stale,
             Failure::SendTimeout,
@@ -456,9 +474,11 @@ mod tests {
         check(status(429, "insufficient_quota"), None, false);
         check(Failure::Unsigned(String::new()), None, false);
         check(Failure::Tls { why: String::new(), lasts: true }, None, false);
+        check(Failure::Proxy { why: String::new(), lasts: true }, None, false);
         // A server that starts again is back soon.
         check(Failure::Unreachable(String::new()), Some(5), true);
         check(Failure::ConnectTimeout, Some(5), true);
+        check(Failure::Proxy { why: String::new(), lasts: false }, Some(5), true);
         check(status(429, ""), Some(5), true);
         check(status(529, ""), Some(5), true);
         check(Failure::NoRoom, Some(1), true);

@@ -1,11 +1,13 @@
-//! [`Addresses`] are what an account's host name resolves to. They are looked up in the background.
+//! [`Addresses`] are what an account's host name resolves to, or that of its proxy. They are looked
+//! up in the background. **Invariant:** behind a proxy the account's own name is never looked up.
 //!
 //! All addresses are kept and tried in turn. While the resolver is down, the old ones are used.
 //! Only the very first look-up of a name blocks a request, no longer than the attempt's own
 //! `connect` deadline. There is one such look-up at a time for each account, since each takes a
 //! thread of its own for as long as the system's resolver needs.
 
-use crate::catalog::Account;
+use crate::catalog::{Account, Base};
+use crate::conf::proxy::Proxy;
 use arc_swap::ArcSwapOption;
 use dialects::address::{forbidden_ip, private_ip};
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +22,39 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The time after a failed look-up in which requests fail at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The addresses of one account's host.
+/// The server that connections are made to: an account's own, or its proxy.
+#[derive(Clone, Copy)]
+pub struct Hop<'a> {
+    host: &'a Arc<str>,
+    port: u16,
+    /// True if public addresses may be used, too.
+    goes_anywhere: bool,
+}
+
+impl<'a> Hop<'a> {
+    /// Returns the hop to an account's own server. Plain HTTP goes to the public Internet only if
+    /// the account says so.
+    pub fn to_account(account: &'a Account) -> Hop<'a> {
+        let Base { tls, host, port, .. } = &account.base;
+        Hop { host, port: *port, goes_anywhere: *tls || account.network.insecure }
+    }
+
+    /// Returns the hop to a proxy.
+    pub fn to_proxy(proxy: &'a Proxy) -> Hop<'a> {
+        Hop { host: &proxy.host, port: proxy.port, goes_anywhere: true }
+    }
+
+    /// Returns whether an address may be used. Link-local and metadata addresses never may.
+    fn allows(&self, ip: IpAddr) -> bool {
+        !forbidden_ip(ip) && (self.goes_anywhere || private_ip(ip))
+    }
+
+    fn literal(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+}
+
+/// The addresses of one account's host, or of its proxy.
 #[derive(Default)]
 pub struct Addresses {
     known: ArcSwapOption<Resolved>,
@@ -39,8 +73,8 @@ struct Resolved {
 }
 
 impl Resolved {
-    fn is_of(&self, account: &Account) -> bool {
-        self.host == account.base.host && self.port == account.base.port
+    fn is_of(&self, hop: Hop<'_>) -> bool {
+        self.host == *hop.host && self.port == hop.port
     }
 }
 
@@ -53,22 +87,22 @@ struct Failed {
 impl Addresses {
     /// Returns the addresses to try, the last good one first. Looks the name up only if nothing is
     /// known of this host yet.
-    pub async fn of(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
-        if let Some(ip) = literal(account) {
-            return Ok(vec![SocketAddr::new(ip, account.base.port)]);
+    pub async fn of(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
+        if let Some(ip) = hop.literal() {
+            return Ok(vec![SocketAddr::new(ip, hop.port)]);
         }
-        if let Some(known) = self.known(account) {
+        if let Some(known) = self.known(hop) {
             return Ok(known);
         }
         let _one_at_a_time = self.looking.lock().await;
         // A request that waited finds the answer now.
-        if let Some(known) = self.known(account) {
+        if let Some(known) = self.known(hop) {
             return Ok(known);
         }
-        if let Some(failed) = self.failed_within(account, PAUSE) {
+        if let Some(failed) = self.failed_within(hop, PAUSE) {
             return Err(failed.why.clone());
         }
-        self.resolve(account).await
+        self.resolve(hop).await
     }
 
     /// Notes which address answered, so that the next request begins there.
@@ -79,16 +113,16 @@ impl Addresses {
     }
 
     /// Looks the name up again if it is time. Keeps the old addresses if the resolver fails.
-    pub async fn refresh(&self, account: &Account) {
-        if account.dialect.protocol.calls_nobody() || literal(account).is_some() {
+    pub async fn refresh(&self, account: &Account, hop: Hop<'_>) {
+        if account.dialect.protocol.calls_nobody() || hop.literal().is_some() {
             return;
         }
-        let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(account) || k.at.elapsed() >= REFRESH);
-        if !due || self.failed_within(account, REFRESH).is_some() {
+        let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(hop) || k.at.elapsed() >= REFRESH);
+        if !due || self.failed_within(hop, REFRESH).is_some() {
             return;
         }
         let _one_at_a_time = self.looking.lock().await;
-        if let Err(why) = self.resolve(account).await {
+        if let Err(why) = self.resolve(hop).await {
             let known = if self.known.load().is_some() {
                 "the gateway still uses the addresses from before"
             } else {
@@ -98,19 +132,19 @@ impl Addresses {
         }
     }
 
-    async fn resolve(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
-        let host = &account.base.host;
+    async fn resolve(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
+        let host = hop.host;
         let failed = |why: &str| Some(Arc::new(Failed { host: host.clone(), why: why.to_owned(), at: Instant::now() }));
         // The request that asks may give up first. The failure is noted then too, so that the next
         // request does not start over.
         let mut unless_it_ends =
             OnDrop(Some(|| self.failed.store(failed(&format!("{host} was not resolved in time")))));
-        let found = tokio::time::timeout(PATIENCE, look_up(account)).await;
+        let found = tokio::time::timeout(PATIENCE, look_up(hop)).await;
         unless_it_ends.0 = None;
         match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs())))
         {
             Ok(addresses) => {
-                let known = Resolved { host: host.clone(), port: account.base.port, addresses, at: Instant::now() };
+                let known = Resolved { host: host.clone(), port: hop.port, addresses, at: Instant::now() };
                 let addresses = self.good_first(&known.addresses);
                 self.known.store(Some(Arc::new(known)));
                 self.failed.store(None);
@@ -123,12 +157,12 @@ impl Addresses {
         }
     }
 
-    fn known(&self, account: &Account) -> Option<Vec<SocketAddr>> {
-        self.known.load().as_ref().filter(|known| known.is_of(account)).map(|known| self.good_first(&known.addresses))
+    fn known(&self, hop: Hop<'_>) -> Option<Vec<SocketAddr>> {
+        self.known.load().as_ref().filter(|known| known.is_of(hop)).map(|known| self.good_first(&known.addresses))
     }
 
-    fn failed_within(&self, account: &Account, time: Duration) -> Option<Arc<Failed>> {
-        self.failed.load_full().filter(|failed| failed.host == account.base.host && failed.at.elapsed() < time)
+    fn failed_within(&self, hop: Hop<'_>, time: Duration) -> Option<Arc<Failed>> {
+        self.failed.load_full().filter(|failed| failed.host == *hop.host && failed.at.elapsed() < time)
     }
 
     fn good_first(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
@@ -153,28 +187,17 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-async fn look_up(account: &Account) -> Result<Vec<SocketAddr>, String> {
-    let host = &account.base.host;
-    let found = tokio::net::lookup_host((host.as_ref(), account.base.port))
-        .await
-        .map_err(|e| format!("cannot resolve {host}: {e}"))?;
-    let mut addresses: Vec<SocketAddr> = found.filter(|a| allowed(account, a.ip())).collect();
+async fn look_up(hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
+    let host = hop.host;
+    let found =
+        tokio::net::lookup_host((host.as_ref(), hop.port)).await.map_err(|e| format!("cannot resolve {host}: {e}"))?;
+    let mut addresses: Vec<SocketAddr> = found.filter(|a| hop.allows(a.ip())).collect();
     addresses.dedup();
     if addresses.is_empty() {
         Err(format!("{host} resolves only to addresses that the gateway may not use"))
     } else {
         Ok(addresses)
     }
-}
-
-/// Returns whether an address may be used. Link-local and metadata addresses never may; plain HTTP
-/// to the public Internet only if the account says so.
-fn allowed(account: &Account, ip: IpAddr) -> bool {
-    !forbidden_ip(ip) && (account.base.tls || account.insecure || private_ip(ip))
-}
-
-fn literal(account: &Account) -> Option<IpAddr> {
-    account.base.host.parse().ok()
 }
 
 #[cfg(test)]
@@ -204,13 +227,13 @@ mod tests {
         let (account, names) = (account("upstream.test"), Addresses::default());
         let [a, b, c] = [1, 2, 3].map(|n| SocketAddr::from(([10, 0, 0, n], 1)));
         names.known.store(known(&account, &[a, b], Instant::now()));
-        assert_eq!(names.of(&account).await, Ok(vec![a, b]));
+        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![a, b]));
         names.answered(b);
-        assert_eq!(names.of(&account).await, Ok(vec![b, a]));
+        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![b, a]));
         names.known.store(known(&account, &[c, a, b], Instant::now()));
-        assert_eq!(names.of(&account).await, Ok(vec![b, c, a]));
+        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![b, c, a]));
         names.known.store(known(&account, &[c, a], Instant::now()));
-        assert_eq!(names.of(&account).await, Ok(vec![c, a]));
+        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![c, a]));
     }
 
     #[tokio::test]
@@ -218,21 +241,21 @@ mod tests {
         let (account, names) = (account("localhost"), Addresses::default());
         let failed = |host: &str, at| Some(Arc::new(Failed { host: host.into(), why: "no".to_owned(), at }));
         names.failed.store(failed("localhost", Instant::now()));
-        assert_eq!(names.of(&account).await, Err("no".to_owned()));
-        names.refresh(&account).await;
+        assert_eq!(names.of(Hop::to_account(&account)).await, Err("no".to_owned()));
+        names.refresh(&account, Hop::to_account(&account)).await;
         assert!(names.known.load().is_none());
         names.failed.store(failed("other.test", Instant::now()));
-        assert!(names.of(&account).await.is_ok());
+        assert!(names.of(Hop::to_account(&account)).await.is_ok());
     }
 
     #[tokio::test]
     async fn who_gives_up_leaves_a_failure_behind_and_not_another_look_up() {
         let (account, names) = (account("localhost"), Addresses::default());
         {
-            let mut asked = std::pin::pin!(names.of(&account));
+            let mut asked = std::pin::pin!(names.of(Hop::to_account(&account)));
             let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(asked.as_mut().poll(cx).is_pending())).await;
             assert!(waits, "no look-up is that quick");
         }
-        assert!(names.of(&account).await.is_err_and(|why| why.contains("in time")));
+        assert!(names.of(Hop::to_account(&account)).await.is_err_and(|why| why.contains("in time")));
     }
 }

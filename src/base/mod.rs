@@ -4,6 +4,7 @@ pub mod address;
 pub mod alarm;
 pub mod calendar;
 pub mod hash;
+pub mod host;
 pub mod lock;
 pub mod memory;
 pub mod pool;

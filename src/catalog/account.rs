@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::base::secret::Secret;
 use crate::conf::price::{Origin, Price, list};
+use crate::conf::proxy::ProxyChoice;
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use dialects::front::references::AllowedReferences;
@@ -39,8 +40,8 @@ pub struct Account {
     pub signer: Option<Signer>,
     /// True if the account takes requests.
     pub enabled: bool,
-    /// True if plain HTTP may go to a public address.
-    pub insecure: bool,
+    /// How connections to the account are made.
+    pub network: Network,
     /// The most requests that the account may have in flight; `None` = no cap.
     pub concurrency: Option<usize>,
     /// True if the gateway itself asks an account that is out whether it is back. Callers' requests
@@ -57,13 +58,22 @@ pub struct Account {
     /// The references that callers may write into their requests. The account's provider or server
     /// reads what they refer to.
     pub leave: AllowedReferences,
-    /// Certificates (PEM) that are trusted besides the system's.
-    pub ca: Option<Arc<[u8]>>,
-    /// A hash of all that decides what a connection is good for (address, key, CA). Two accounts
-    /// share connections only if their hashes are equal.
+    /// A hash of all that decides what a connection is good for (address, key, CA, proxy). Two
+    /// accounts share connections only if their hashes are equal.
     pub fingerprint: u64,
     /// See [`boundary`](Account::boundary).
     pub boundary: OnceLock<Arc<str>>,
+}
+
+/// How connections to an account are made.
+#[derive(Clone, Default)]
+pub struct Network {
+    /// True if plain HTTP may go to a public address.
+    pub insecure: bool,
+    /// Certificates (PEM) that are trusted besides the system's.
+    pub ca: Option<Arc<[u8]>>,
+    /// What the catalog says about a proxy.
+    pub proxy: ProxyChoice,
 }
 
 /// The header that carries a key.

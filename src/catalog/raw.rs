@@ -116,6 +116,11 @@ pub struct Account {
     /// Whether the key and prompts may go over plain `http:` to a public address or a name that may
     /// be one. Default: false.
     pub insecure: Option<bool>,
+    /// The HTTP proxy through which the account is reached, also for its tokens and its list of
+    /// models: `http://proxy.example.com:3128`, or `https://…` for TLS to the proxy. If the URL has
+    /// a password in it, `{ env: NAME }` or `{ file: /path }` is safer. `none` means no proxy.
+    /// Default: none.
+    pub proxy: Option<SecretRef>,
 }
 
 /// What an account's server reads of its dialect's newer fields.

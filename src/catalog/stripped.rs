@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 
 use super::rotation::KeySecret;
-use super::{Account, AwsKeys, Catalog, Model, Signer, Target};
+use super::{Account, AwsKeys, Catalog, Model, Network, Signer, Target};
 use crate::base::secret::Secret;
 use crate::conf::secret_ref::ASSUMED;
 use crate::signers::sigv4;
@@ -64,7 +64,8 @@ impl Account {
             key_header: self.key_header,
             signer: self.signer.as_ref().and_then(Signer::without_secrets),
             enabled: self.enabled,
-            insecure: self.insecure,
+            // Nobody is called, so no certificates are needed.
+            network: Network { insecure: self.network.insecure, ca: None, proxy: self.network.proxy.without_secret() },
             concurrency: self.concurrency,
             probe: self.probe,
             timeouts: self.timeouts,
@@ -72,8 +73,6 @@ impl Account {
             stream_usage: self.stream_usage,
             server: self.server,
             leave: self.leave,
-            // Nobody is called.
-            ca: None,
             fingerprint: 0,
             boundary: OnceLock::new(),
         }

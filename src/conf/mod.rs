@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod price;
+pub mod proxy;
 pub(crate) mod scribe;
 pub mod secret_ref;
 pub mod yaml;

@@ -98,8 +98,10 @@ impl TokenCount<'_> {
                 place.state.tokens.forget();
             }
             let is_nobody = matches!(failure, Failure::Status { seen: 404 | 405 | 501, .. });
-            let is_unreachable =
-                matches!(failure, Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Tls { .. });
+            let is_unreachable = matches!(
+                failure,
+                Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Tls { .. } | Failure::Proxy { .. }
+            );
             if is_nobody {
                 refusal.get_or_insert_with(nobody);
                 continue;

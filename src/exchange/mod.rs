@@ -19,6 +19,7 @@ pub mod lists;
 pub mod outgoing;
 pub mod producer;
 mod secure;
+mod tunnel;
 pub mod upload;
 pub mod upstream;
 

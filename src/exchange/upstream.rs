@@ -1,10 +1,14 @@
 //! Connections to accounts: Pingora opens them, our pools keep them.
 //!
-//! **Invariant:** a connection is reused only for the account, credential, CA and address family of
-//! the settings that it was made for: all of them are in the account's fingerprint. Certificates
-//! are always verified against the host of `base_url`.
+//! This is the one place where connections to outside are opened: for requests, lists of models,
+//! tokens, and notices. So all of them go through the proxy that the settings name.
+//!
+//! **Invariant:** a connection is reused only for the account, credential, CA, proxy and address
+//! family of the settings that it was made for: all of them are in the account's fingerprint.
+//! Certificates are always verified against the host of `base_url`.
 
 use super::secure::Secure;
+use super::tunnel;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::live::place::Place;
@@ -78,10 +82,11 @@ impl Upstream {
         due: Instant,
         alarm: &mut Alarm,
     ) -> Result<(Connection, bool), Failure> {
-        let Place { account, state, .. } = place;
-        let looked_up = alarm.until(due, pin!(state.addresses.of(account))).await;
-        let addresses = looked_up.ok_or(Failure::ConnectTimeout)?.map_err(Failure::Unreachable)?;
-        let mut last = Failure::ConnectTimeout;
+        let Place { account, state, proxy, .. } = place;
+        let late = || proxy.as_ref().map_or(Failure::ConnectTimeout, |proxy| tunnel::late(proxy));
+        let looked_up = alarm.until(due, pin!(state.addresses.of(place.hop()))).await;
+        let addresses = looked_up.ok_or_else(late)?.map_err(|why| out_of_reach(place, why))?;
+        let mut last = late();
         for (nth, address) in addresses.iter().enumerate() {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -91,37 +96,64 @@ impl Upstream {
             if !fresh && let Some(stream) = state.http2.take(*address, account.fingerprint) {
                 return Ok((Connection::Http2(Box::new(stream)), true));
             }
-            match alarm.until(Instant::now() + share, pin!(self.open(place, *address))).await {
-                Some(Ok(connection)) => {
+            let until = Instant::now() + share;
+            let opened = match alarm.until(until, pin!(self.reach(place, *address))).await {
+                Some(Ok(stream)) => {
+                    let connection = alarm.until(until, pin!(begin(place, *address, stream))).await;
+                    connection.unwrap_or(Err(Failure::ConnectTimeout))
+                }
+                Some(Err(failure)) => Err(failure),
+                None => Err(late()),
+            };
+            match opened {
+                Ok(connection) => {
                     state.addresses.answered(*address);
                     return Ok((connection, false));
                 }
-                Some(Err(failure @ Failure::Tls { .. })) => return Err(failure),
-                Some(Err(failure)) => last = failure,
-                None => last = Failure::ConnectTimeout,
+                Err(failure @ (Failure::Tls { .. } | Failure::Proxy { lasts: true, .. })) => return Err(failure),
+                Err(failure) => last = failure,
             }
         }
         Err(last)
     }
 
-    async fn open(&self, place: &Place, address: SocketAddr) -> Result<Connection, Failure> {
-        let tcp = self.transport.new_stream(&peer(place, address)).await.map_err(|e| failure_of(&e))?;
-        let Some(trust) = &place.trust else { return Ok(Connection::Http1(tcp)) };
-        let distrusted = |Distrust { why, lasts }| Failure::Tls { why, lasts };
-        let secured = trust.connect(&place.account.base.host, tcp).await.map_err(distrusted)?;
-        let transport: Stream = Box::new(Secure(secured));
-        if !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
-            return Ok(Connection::Http1(transport));
+    /// Reaches the account's server, through its proxy if it has one.
+    async fn reach(&self, place: &Place, address: SocketAddr) -> Result<Stream, Failure> {
+        let tcp = self.transport.new_stream(&peer(place, address)).await;
+        let failed = |failure| if let Failure::Unreachable(why) = failure { out_of_reach(place, why) } else { failure };
+        let tcp = tcp.map_err(|error| failed(failure_of(&error)))?;
+        match &place.proxy {
+            Some(proxy) => tunnel::open(proxy, &place.account.base, tcp).await,
+            None => Ok(tcp),
         }
-        let mut settings = H2HandshakeSettings::new();
-        settings.max_streams = HTTP2_STREAMS;
-        settings.stream_window_size = Some(HTTP2_STREAM_WINDOW);
-        settings.connection_window_size = Some(HTTP2_WINDOW);
-        let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
-        let none = || Failure::Unreachable("a new HTTP/2 connection accepted no request".to_owned());
-        let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;
-        place.state.http2.put(&connection, address, place.account.fingerprint);
-        Ok(Connection::Http2(Box::new(stream)))
+    }
+}
+
+/// Makes TLS and HTTP of a connection to the account's server.
+async fn begin(place: &Place, address: SocketAddr, stream: Stream) -> Result<Connection, Failure> {
+    let Some(trust) = &place.trust else { return Ok(Connection::Http1(stream)) };
+    let distrusted = |Distrust { why, lasts }| Failure::Tls { why, lasts };
+    let secured = trust.connect(&place.account.base.host, stream).await.map_err(distrusted)?;
+    let transport: Stream = Box::new(Secure(secured));
+    if !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
+        return Ok(Connection::Http1(transport));
+    }
+    let mut settings = H2HandshakeSettings::new();
+    settings.max_streams = HTTP2_STREAMS;
+    settings.stream_window_size = Some(HTTP2_STREAM_WINDOW);
+    settings.connection_window_size = Some(HTTP2_WINDOW);
+    let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
+    let none = || Failure::Unreachable("a new HTTP/2 connection accepted no request".to_owned());
+    let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;
+    place.state.http2.put(&connection, address, place.account.fingerprint);
+    Ok(Connection::Http2(Box::new(stream)))
+}
+
+/// Returns the failure for a server that connections cannot be made to.
+fn out_of_reach(place: &Place, why: String) -> Failure {
+    match &place.proxy {
+        Some(proxy) => tunnel::unreachable(proxy, &why),
+        None => Failure::Unreachable(why),
     }
 }
 

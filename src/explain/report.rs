@@ -114,6 +114,9 @@ pub(super) struct Upstream {
     pub(super) method: &'static str,
     /// The address; `None` if the account is a demo, which answers itself.
     pub(super) url: Option<String>,
+    /// The proxy through which the request is sent, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) proxy: Option<String>,
     /// The headers in the order in which they are sent. Secrets are replaced.
     pub(super) headers: Vec<(String, String)>,
     /// The exact body; if it is not UTF-8, see `body_base64`.

@@ -46,6 +46,7 @@ pub(super) fn upstream(
     Upstream {
         method: "POST",
         url: (!is_demo).then_some(url),
+        proxy: candidate.place.proxy.as_ref().map(ToString::to_string),
         headers: if is_demo { Vec::new() } else { headers(account, said, written.len()) },
         body_base64: std::str::from_utf8(&written)
             .is_err()

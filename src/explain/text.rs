@@ -73,6 +73,9 @@ fn upstream(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
     text.push_str(&format!("\n{turn}: to {account} ({model})\n"));
     let deadlines: Vec<String> = request.deadlines.iter().map(|(name, time)| format!("{name} {time}")).collect();
     text.push_str(&format!("  deadlines  {}\n", deadlines.join(", ")));
+    if let Some(proxy) = &request.proxy {
+        text.push_str(&format!("  proxy      {proxy}\n"));
+    }
     for (nth, changed) in request.changed.iter().enumerate() {
         text.push_str(&format!("  {:9}  {changed}\n", if nth == 0 { "changed" } else { "" }));
     }

@@ -156,7 +156,10 @@ fn of_account(account: &Account) -> [u8; 32] {
         Some(Signer::Google(google, _)) => add(google.key.expose().as_bytes()),
         None => add(&[]),
     }
-    add(account.ca.as_deref().unwrap_or_default());
+    add(account.network.ca.as_deref().unwrap_or_default());
+    for mark in account.network.proxy.marks() {
+        add(mark.unwrap_or_default().as_bytes());
+    }
     sha.finalize().into()
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Settings;
 use crate::catalog::{Account, KeyHeader, Model, Target, Timeouts};
+use crate::conf::proxy::ProxyChoice;
 use dialects::front::references::Urls;
 use dialects::traits::Traits;
 
@@ -28,23 +29,30 @@ pub(super) fn of_account(account: &Account) -> Settings {
         KeyHeader::Bearer => "authorization",
         KeyHeader::Named(name) => name,
     };
+    // Its URL may be in the environment, which differs from machine to machine.
+    let proxy = match account.network.proxy {
+        ProxyChoice::Usual => None,
+        ProxyChoice::Never => Some("none"),
+        ProxyChoice::Own(_) => Some("own"),
+    };
     let serves: Vec<_> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
     let mut headers: Vec<_> = account.headers.iter().map(|(name, _)| name.as_str()).collect();
     headers.sort_unstable();
     let text = |text: &Option<std::sync::Arc<str>>| text.as_ref().map(ToString::to_string);
     let written = [
         ("api_version", text(&settings.version)),
-        ("ca", account.ca.as_ref().map(|_| "own".to_owned())),
+        ("ca", account.network.ca.as_ref().map(|_| "own".to_owned())),
         ("caller_references", Some(references.join(", ")).filter(|list| !list.is_empty())),
         ("concurrency", account.concurrency.map(|most| most.to_string())),
         ("dialect", Some(account.dialect.protocol.name.to_owned())),
         ("headers", Some(headers.join(", ")).filter(|list| !list.is_empty())),
-        ("insecure", flag(account.insecure)),
+        ("insecure", flag(account.network.insecure)),
         ("key_header", Some(header.to_owned())),
         ("media_urls", Some(urls.to_owned())),
         ("place", text(&settings.place)),
         ("probe", flag(account.probe)),
         ("project", text(&settings.project)),
+        ("proxy", proxy.map(ToOwned::to_owned)),
         ("quirks", Some(settings.quirks.name.to_owned()).filter(|name| !name.is_empty())),
         ("serves", Some(serves.join(", "))),
         ("stream_usage", Some(account.stream_usage.to_string())),

@@ -2,8 +2,10 @@
 //! follow from the settings and are made once.
 
 use crate::account::State;
+use crate::account::resolver::Hop;
 use crate::base::secret::Secret;
-use crate::catalog::{Account, Base, KeyHeader, Signer, Timeouts};
+use crate::catalog::{Account, Base, KeyHeader, Network, Signer, Timeouts};
+use crate::conf::proxy::Proxy;
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
 use dialects::front::references::AllowedReferences;
@@ -25,6 +27,8 @@ pub struct Place {
     pub issuer: Option<Arc<Place>>,
     /// The certificates that are trusted; `None` with `http:`.
     pub(crate) trust: Option<Trust>,
+    /// The proxy through which the account is reached, if there is one.
+    pub proxy: Option<Arc<Proxy>>,
 }
 
 impl Place {
@@ -32,10 +36,19 @@ impl Place {
     pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
         state.settings(&account);
         let head = head(&account, |_| true);
-        let trust = account.base.tls.then(|| trust(account.ca.as_deref()));
+        let trust = account.base.tls.then(|| trust(account.network.ca.as_deref()));
         let issuer = issuer(&account)
             .map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
-        Place { account, state, head, issuer, trust }
+        let proxy = account.network.proxy.own();
+        Place { account, state, head, issuer, trust, proxy }
+    }
+
+    /// Returns the server that connections are made to: the account's own, or the proxy.
+    pub fn hop(&self) -> Hop<'_> {
+        match &self.proxy {
+            Some(proxy) => Hop::to_proxy(proxy),
+            None => Hop::to_account(&self.account),
+        }
     }
 
     /// Returns the secrets that must not appear in a text about the account. `token` is the token
@@ -51,10 +64,12 @@ fn issuer(account: &Account) -> Option<Account> {
     let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
     Some(Account {
         index: account.index,
-        insecure: account.insecure,
         leave: account.leave,
-        // A pin is for the account's own host only.
-        ca: account.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
+        network: Network {
+            // A pin is for the account's own host only.
+            ca: account.network.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
+            ..account.network.clone()
+        },
         fingerprint: !account.fingerprint,
         ..beside(account.id.clone(), issuer.clone(), account.timeouts, kind)
     })
@@ -73,7 +88,7 @@ pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: Header
         key_header: KeyHeader::Bearer,
         signer: None,
         enabled: true,
-        insecure: false,
+        network: Network::default(),
         concurrency: None,
         probe: false,
         timeouts,
@@ -81,7 +96,6 @@ pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: Header
         stream_usage: false,
         server: Server::OWN,
         leave: AllowedReferences::ALL,
-        ca: None,
         fingerprint: 0,
         boundary: OnceLock::new(),
     }

@@ -74,6 +74,7 @@ mod prices;
 mod problems;
 mod process;
 mod prometheus;
+mod proxies;
 mod real;
 mod reconcile;
 mod reference;

@@ -108,6 +108,7 @@ pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("ok", "It answered."),
     ("unreachable", "There was no connection."),
     ("connect_timeout", "`timeouts.connect` was over."),
+    ("proxy", "The account's proxy gave no connection: `detail` has its host and the reason."),
     ("tls", "TLS failed, such as for a certificate that is not good."),
     ("send_timeout", "The upstream did not take the request in time."),
     ("reset", "The connection broke."),
@@ -389,6 +390,14 @@ pub const ANSWERED: &[Header] = &[
     ("access-control-allow-methods", "To a web page's question before a call: the method."),
     ("access-control-allow-headers", "To the same: the headers that were asked for."),
     ("access-control-max-age", "To the same: for how many seconds this answer holds."),
+];
+
+/// What the gateway and a proxy tell each other.
+pub const PROXY: &[Header] = &[
+    ("host", "Sent: the host and the port of `base_url`."),
+    ("user-agent", "Sent: `portcullis/` and its version."),
+    ("proxy-authorization", "Sent: the user and the password in the proxy's URL, as `Basic`."),
+    ("proxy-authenticate", "Read of a 407: whether the proxy takes `Basic`."),
 ];
 
 /// The further headers that the admin listener reads and writes.

@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod mock;
 pub mod play;
 pub mod process;
+pub mod proxy;
 pub mod redis;
 pub mod said;
 pub mod script;
@@ -32,6 +33,7 @@ pub use client::{chat, chat_stream};
 pub use gateway::Gateway;
 pub use http2::H2;
 pub use mock::Mock;
+pub use proxy::Proxy;
 pub use said::Said;
 pub use script::{Gate, Script};
 

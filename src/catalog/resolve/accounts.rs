@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use super::credential::fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
 use crate::catalog::raw::{self, CREDENTIAL_HEADERS, OWN_HEADERS};
-use crate::catalog::{Account, Base, KeyHeader, name};
+use crate::catalog::{Account, Base, KeyHeader, Network, name};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::yaml::read::items;
@@ -52,12 +52,18 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.at.key("timeouts"));
         let what = "must be at least 1; to switch the account off write `enabled: false`";
         self.at.key("concurrency").problem_if(raw.concurrency == Some(0), what);
+        let proxy = self.proxy();
         let base = base?;
         let leave = self.leave(speaks?, &base);
         let dialect = dialect?;
         let serves = self.serves(&dialect, &base);
+        let network = Network {
+            insecure: raw.insecure.unwrap_or(false),
+            ca: ca.map(|pem| pem.into_bytes().into()),
+            proxy: proxy?,
+        };
         Some(Account {
-            fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), ca.as_deref()),
+            fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), &network),
             id: self.id.into(),
             index,
             serves: serves.into_iter().map(|kind| (kind, dialect.at(kind))).collect(),
@@ -76,9 +82,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             headers,
             stream_usage: raw.stream_usage.unwrap_or(true),
             server: self.server(speaks),
-            insecure: raw.insecure.unwrap_or(false),
+            network,
             leave,
-            ca: ca.map(|pem| pem.into_bytes().into()),
             boundary: OnceLock::new(),
         })
     }
@@ -300,6 +305,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             ("media_urls", raw.media_urls.is_some()),
             ("tls", raw.tls.is_some()),
             ("insecure", raw.insecure.is_some()),
+            ("proxy", raw.proxy.is_some()),
         ] {
             let what = "does not apply to a demo account, which calls no server: remove it";
             self.at.key(field).problem_if(written, what);

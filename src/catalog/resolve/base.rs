@@ -3,12 +3,12 @@
 //! Destinations come from here only. A name is checked again once it is resolved: somebody else
 //! decides which address it resolves to.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use crate::base::host::{FORBIDDEN, Host, host_and_port};
 use crate::catalog::Base;
 use crate::conf::secret_ref::placeholder::Placeholder;
-use dialects::address::{forbidden_ip, is_public_host, private_ip};
+use dialects::address::is_public_host;
 
 /// Reads an address. With `insecure`, `http:` may go anywhere. No message repeats the URL: it may
 /// hold a password.
@@ -42,24 +42,16 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     };
     let path = path(uri.path())?;
     let host = Host::read(host)?;
-    if host.forbidden() {
-        return Err(
-            "is a link-local, metadata or other special address, which the gateway never calls: write another one"
-                .to_owned(),
-        );
+    if host.is_forbidden() {
+        return Err(FORBIDDEN.to_owned());
     }
-    if !tls && !insecure && !host.private() {
+    if !tls && !insecure && !host.is_private() {
         return Err("is http: to an address that may be public, so others on the network path could read the \
                     key and the prompts: use https:, or write `insecure: true` to allow it"
             .to_owned());
     }
-    let (name, bare) = match &host {
-        Host::Name(name) => (name.clone(), name.clone()),
-        Host::Address(ip @ IpAddr::V4(_)) => (ip.to_string(), ip.to_string()),
-        Host::Address(ip @ IpAddr::V6(_)) => (format!("[{ip}]"), ip.to_string()),
-    };
-    let authority = if port == standard { name } else { format!("{name}:{port}") };
-    Ok(Base { tls, host: bare.into(), port, path, authority })
+    let authority = if port == standard { host.to_string() } else { format!("{host}:{port}") };
+    Ok(Base { tls, host: host.bare().into(), port, path, authority })
 }
 
 /// Returns whether an account at this address is in the operator's own network: its host is not
@@ -67,21 +59,6 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
 pub(super) fn is_near(base: &Base) -> bool {
     let v6 = base.host.contains(':').then(|| format!("[{}]", base.host));
     !base.tls || !is_public_host(v6.as_deref().unwrap_or(&base.host))
-}
-
-fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
-    let end = if authority.starts_with('[') {
-        authority.find(']')? + 1
-    } else {
-        authority.find(':').unwrap_or(authority.len())
-    };
-    let (host, port) = authority.split_at_checked(end)?;
-    match port.strip_prefix(':') {
-        None if port.is_empty() => Some((host, None)),
-        // Without this check `u16::from_str` would take a sign.
-        Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => Some((host, Some(port))),
-        None | Some(_) => None,
-    }
 }
 
 fn path(path: &str) -> Result<Arc<str>, String> {
@@ -96,61 +73,6 @@ fn path(path: &str) -> Result<Arc<str>, String> {
         ));
     }
     Ok(path.into())
-}
-
-enum Host {
-    Name(String),
-    Address(IpAddr),
-}
-
-impl Host {
-    fn read(host: &str) -> Result<Self, String> {
-        const WRONG: &str =
-            "must have a host that is a name or an IP address, such as api.example.com, 10.0.0.1 or [fd00::1]";
-        if let Some(v6) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-            return v6.parse::<Ipv6Addr>().map(|v6| Self::Address(v6.into())).map_err(|_| WRONG.to_owned());
-        }
-        if let Ok(v4) = host.parse::<Ipv4Addr>() {
-            return Ok(Self::Address(v4.into()));
-        }
-        let name = host.to_ascii_lowercase();
-        let label = |label: &str| {
-            (1..=63).contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-                && !label.starts_with('-')
-        };
-        // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses. Such an address must be
-        // written as an address.
-        let number = |label: &str| label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x");
-        if name.len() > 253 || !name.split('.').all(label) || name.rsplit('.').next().is_none_or(number) {
-            return Err(WRONG.to_owned());
-        }
-        Ok(Self::Name(name))
-    }
-
-    fn forbidden(&self) -> bool {
-        match self {
-            Self::Address(ip) => forbidden_ip(*ip),
-            // The names of Google Cloud's metadata servers, and of AWS's.
-            Self::Name(name) => {
-                matches!(
-                    name.as_str(),
-                    "metadata"
-                        | "metadata.google.internal"
-                        | "metadata.goog"
-                        | "instance-data"
-                        | "instance-data.ec2.internal"
-                )
-            }
-        }
-    }
-
-    fn private(&self) -> bool {
-        match self {
-            Self::Address(ip) => private_ip(*ip),
-            Self::Name(name) => name == "localhost",
-        }
-    }
 }
 
 #[cfg(test)]

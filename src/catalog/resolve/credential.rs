@@ -1,11 +1,14 @@
 //! A credential is what an account's requests are paid with: a secret, or a signer. This module
 //! resolves it, and the certificates that the account trusts.
 
+use std::sync::Arc;
+
 use sha2::{Digest as _, Sha256};
 
 use super::base;
 use crate::base::secret::Secret;
-use crate::catalog::{AwsKeys, Base, Signer, raw};
+use crate::catalog::{AwsKeys, Base, Network, Signer, raw};
+use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef, Tls};
@@ -116,6 +119,35 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         None
     }
 
+    /// Returns what the account says about a proxy.
+    pub(super) fn proxy(&self) -> Option<ProxyChoice> {
+        let at = self.at.key("proxy");
+        let Some(written) = &self.raw.proxy else { return Some(ProxyChoice::Usual) };
+        if let SecretRef::Literal(url) = written
+            && let Some(placeholder) = Placeholder::of(url.expose())
+        {
+            at.withheld(&placeholder.wrong("proxy", Some("PROXY_URL")));
+            return None;
+        }
+        let is_literal = matches!(written, SecretRef::Literal(_));
+        if !is_literal && !self.enabled() {
+            return Some(ProxyChoice::Usual);
+        }
+        let choice = at.secret(written, |text| {
+            // The value is a stand-in if secrets are not read.
+            if !is_literal && text == ASSUMED {
+                return Ok(ProxyChoice::Own(Arc::new(Proxy::assumed())));
+            }
+            ProxyChoice::parse(text)
+        })?;
+        if is_literal && choice.own().is_some_and(|proxy| proxy.credential().is_some()) {
+            at.warn_of_secret(
+                "holds a credential in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer",
+            );
+        }
+        Some(choice)
+    }
+
     pub(super) fn ca(&self, tls: &Tls, base: Option<&Base>) -> Option<String> {
         let at = self.at.key("tls");
         let at = at.key("ca");
@@ -164,7 +196,7 @@ pub(super) fn fingerprint(
     base: &Base,
     key: Option<&Secret>,
     signer: Option<&Signer>,
-    ca: Option<&str>,
+    network: &Network,
 ) -> u64 {
     let (first, second, third) = match signer {
         Some(Signer::Aws(keys)) => (
@@ -178,7 +210,9 @@ pub(super) fn fingerprint(
     let mut sha = Sha256::new();
     sha.update([u8::from(base.tls)]);
     sha.update(base.port.to_be_bytes());
-    for part in [Some(id), Some(&*base.host), key.map(Secret::expose), first, second, third, ca] {
+    let [proxy, of_proxy] = network.proxy.marks();
+    let texts = [Some(id), Some(&*base.host), key.map(Secret::expose), first, second, third, proxy, of_proxy];
+    for part in texts.into_iter().map(|text| text.map(str::as_bytes)).chain([network.ca.as_deref()]) {
         match part {
             // Each part is hashed with its length, so that no two lists of parts are one text.
             Some(part) => {

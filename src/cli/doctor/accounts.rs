@@ -120,7 +120,7 @@ async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
     }
     let mut findings = Vec::new();
     let mut clock = None;
-    if reach::look(patient, &mut findings).await {
+    if reach::look(patient, upstream, &mut findings).await {
         clock = listed::look(patient, upstream, &mut findings).await;
     }
     Looked { findings, clock }

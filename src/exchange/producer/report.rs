@@ -167,9 +167,12 @@ impl<'x> Producer<'x> {
         self.report(candidate, news, Some(&facts), advice.as_deref().or(detail.as_deref()));
         if !matches!(facts.class, Class::Caller | Class::Ours) {
             let trouble = Trouble { outcome: facts.name, detail: detail.clone(), at: now };
-            if candidate.track.troubled(trouble) && matches!(failure, Failure::Tls { .. }) {
+            let is_tls = matches!(failure, Failure::Tls { .. });
+            let is_told = is_tls || matches!(failure, Failure::Proxy { .. });
+            if candidate.track.troubled(trouble) && is_told {
+                let what = if is_tls { "TLS failed" } else { "no connection" };
                 let (id, model, why) = (&account.id, &candidate.upstream_model, detail.as_deref().unwrap_or_default());
-                log::warn!("account {id}: TLS failed for {model}: {why} (logged once)");
+                log::warn!("account {id}: {what} for {model}: {why} (logged once)");
             }
         }
         attempt.has_failed = !matches!(class, Class::Caller | Class::Ours);

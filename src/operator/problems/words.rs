@@ -53,6 +53,7 @@ pub(super) fn failing(account: &str, failure: Option<&(&'static str, Option<Stri
         }
         "unreachable" => "cannot be reached",
         "connect_timeout" => "does not accept connections in time",
+        "proxy" => "is not reached through its proxy",
         "tls" => "makes no secure connection",
         "reset" | "stale" => "closes connections without an answer",
         "send_timeout" => "does not read requests in time",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{check, code, table};
 use crate::support::client::{Connection, request};
-use crate::support::documented::{ADMIN, ANSWERED, HEARD, Header, QUOTAS, READ, SENT, check_head};
+use crate::support::documented::{ADMIN, ANSWERED, HEARD, Header, PROXY, QUOTAS, READ, SENT, check_head};
 use crate::support::{Catalog, Gateway, Mock, Script, chat, run};
 
 #[test]
@@ -34,6 +34,11 @@ fn the_chapter_of_headers_is_current() {
             "What a provider tells of its limits in the head of an answer. A target with less than a twentieth left comes after the others.",
             table(["What is left", "The quota", "When it is whole again", "Of what"], quotas),
         ),
+        (
+            "An account's proxy",
+            "What is sent with CONNECT, and read of its answer. A proxy gets no header of a request or of an account.",
+            list(PROXY),
+        ),
         ("The admin listener", "What it reads, and what its answers carry.", list(ADMIN)),
     ];
     let text: Vec<String> =
@@ -44,7 +49,7 @@ fn the_chapter_of_headers_is_current() {
 /// All names of the tables.
 fn documented() -> BTreeSet<&'static str> {
     let quotas = QUOTAS.iter().flat_map(|(names, _)| names.iter().copied());
-    [READ, ANSWERED, SENT, HEARD, ADMIN].into_iter().flatten().map(|(name, _)| *name).chain(quotas).collect()
+    [READ, ANSWERED, SENT, HEARD, PROXY, ADMIN].into_iter().flatten().map(|(name, _)| *name).chain(quotas).collect()
 }
 
 /// Written by Pingora or by AWS's signer, and not by name in the source: what is on the wire shows

@@ -1,5 +1,7 @@
 //! Accounts, and their secrets.
 
+use std::collections::HashSet;
+
 use super::*;
 use dialects::Endpoint;
 
@@ -118,8 +120,8 @@ fn accounts_as_written_and_by_default() {
     assert_eq!((c.base.authority.as_str(), &*c.base.path, c.base.port), ("api.openai.com", "/v1", 443));
     assert!(b.key.is_none() && b.enabled && b.stream_usage && b.concurrency.is_none());
     assert_eq!(c.key.as_ref().unwrap().expose(), "sk-canary-file");
-    assert_eq!(c.ca.as_deref(), Some(&b"-----BEGIN CERTIFICATE-----\n"[..]));
-    assert!(!d.enabled && d.key.is_none() && d.ca.is_none());
+    assert_eq!(c.network.ca.as_deref(), Some(&b"-----BEGIN CERTIFICATE-----\n"[..]));
+    assert!(!d.enabled && d.key.is_none() && d.network.ca.is_none());
     assert!(e.dialect.protocol.calls_nobody());
     assert_eq!(e.concurrency, Some(5));
     assert!(b.fingerprint != c.fingerprint && c.fingerprint != a.fingerprint);
@@ -272,6 +274,52 @@ fn s05_nothing_that_holds_a_secret_prints_it() {
     );
     let printed = format!("{catalog:?} {:?} {:?} {:?}", catalog.accounts(), catalog.models(), catalog.warnings);
     assert!(printed.contains("[secret]") && !printed.contains("canary"), "{printed}");
+}
+
+#[test]
+fn proxies_of_accounts() {
+    let with = |proxy: &str| format!("{{dialect: openai, base_url: https://a.b, proxy: {proxy}}}");
+    for (proxy, why) in [
+        ("socks5://u:canary@p:1080", ".proxy: is a SOCKS proxy"),
+        ("p:3128", ".proxy: must be a URL such as http://proxy.example.com:3128, or `none`"),
+        ("environment", ".proxy: must be a URL"),
+        ("http://u:canary@169.254.169.254", ".proxy: is a link-local, metadata"),
+        ("'${PROXY_URL}'", ".proxy: "),
+        ("{env: EMPTY}", ".proxy.env: the environment variable must be a URL"),
+        ("{env: ABSENT}", ".proxy.env: the environment variable is not set"),
+        ("{file: /key}", ".proxy.file: the file must be a URL"),
+        ("{file: /absent}", ".proxy.file: there is no file"),
+    ] {
+        check_account(&with(proxy), &[why]);
+    }
+    check_account("{dialect: demo, proxy: none}", &[".proxy: does not apply to a demo account"]);
+    for (proxy, warnings) in [("http://p:1", 0), ("none", 0), ("http://u@p:1", 1), ("http://u:canary@p:1", 1)] {
+        let text = format!("accounts: {{a: {}}}\nmodels: {{}}\ncallers: {{someone: {{}}}}\n", with(proxy));
+        let catalog = read_one(&text);
+        assert_eq!(catalog.warnings.len(), warnings, "{proxy}: {:?}", catalog.warnings);
+        let told: String = catalog.warnings.iter().map(ToString::to_string).collect();
+        assert!(warnings == 0 || told.contains("accounts.a.proxy: holds a credential in clear text"), "{told}");
+        assert!(!format!("{told}{:?}", catalog.accounts()).contains("canary"), "{told}");
+    }
+    let off =
+        "accounts: {a: {dialect: openai, enabled: false, proxy: {env: ABSENT}}}\nmodels: {}\ncallers: {someone: {}}\n";
+    assert!(read_one(off).accounts()[0].network.proxy.own().is_none(), "its secrets are not read");
+    // Another proxy, another user or another password is another connection.
+    let print = |proxy: &str| {
+        let account = format!("{{dialect: openai, base_url: https://a.b, enabled: true{proxy}}}");
+        read_one(&format!("accounts: {{a: {account}}}\nmodels: {{}}\ncallers: {{someone: {{}}}}\n")).accounts()[0]
+            .fingerprint
+    };
+    let all = [
+        "",
+        ", proxy: none",
+        ", proxy: http://p:1",
+        ", proxy: https://p:1",
+        ", proxy: http://u:a@p:1",
+        ", proxy: http://u:b@p:1",
+    ];
+    let prints: HashSet<u64> = all.into_iter().map(print).collect();
+    assert_eq!(prints.len(), all.len());
 }
 
 #[test]

@@ -4,12 +4,16 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Patient;
+use crate::account::failure::Failure;
+use crate::base::alarm::Alarm;
 use crate::cli::doctor::listeners::lasts;
 use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::some;
+use crate::conf::proxy::Proxy;
+use crate::exchange::upstream::Upstream;
 use crate::tls::Term;
 
 /// The longest time for a name, a connection or a handshake.
@@ -18,10 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST: usize = 4;
 
 /// Looks at the way. Returns whether the server can be reached.
-pub(super) async fn look(patient: &Patient, findings: &mut Vec<Finding>) -> bool {
+pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut Vec<Finding>) -> bool {
+    if let Some(proxy) = &patient.place.proxy {
+        return through(patient, proxy, upstream, findings).await;
+    }
     let account = patient.account();
     let host = &account.base.host;
-    let looked_up = timeout(PATIENCE, patient.place.state.addresses.of(account)).await;
+    let looked_up = timeout(PATIENCE, patient.place.state.addresses.of(patient.place.hop())).await;
     let addresses = match looked_up.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer in time"))) {
         Ok(addresses) => addresses,
         Err(why) => {
@@ -54,6 +61,33 @@ pub(super) async fn look(patient: &Patient, findings: &mut Vec<Finding>) -> bool
     let remedy = "without a certificate that is believed no request is sent. Mend the server's certificate or the host in `base_url`; `tls: { \
                   ca: … }` at the account names an authority or a certificate of your own";
     findings.push(patient.finding(CheckState::Fail, "tls", why).with(remedy));
+    false
+}
+
+/// Looks at the way through a proxy, which alone looks the server's name up.
+async fn through(patient: &Patient, proxy: &Proxy, upstream: &Upstream, findings: &mut Vec<Finding>) -> bool {
+    if proxy.is_assumed() {
+        let seen = "its proxy's URL could not be read: see configuration";
+        findings.push(patient.finding(CheckState::Skip, "proxy", seen));
+        return false;
+    }
+    let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
+    let Err(failure) = upstream.dial(&patient.place, true, due, &mut Alarm::default()).await else {
+        findings.push(patient.finding(CheckState::Ok, "proxy", format!("its server answers through {proxy}")));
+        return true;
+    };
+    let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
+        (
+            "tls",
+            "it is reached through the proxy. Mend the server's certificate, or write the authority of a proxy that \
+             opens TLS into `tls: { ca: … }` at the account",
+        )
+    } else {
+        ("proxy", "mend the proxy, or write another one as `proxy` at the account; `proxy: none` uses none")
+    };
+    let seen =
+        failure.detail().map_or_else(|| format!("no connection through {proxy} in time"), |why| why.into_owned());
+    findings.push(patient.finding(CheckState::Fail, check, seen).with(remedy));
     false
 }
 
