@@ -19,7 +19,9 @@ mod words;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::{DoctorArgs, tell};
+use clap::Args;
+
+use super::{ConfArgs, tell};
 use crate::explain::apart;
 use configuration::Read;
 use report::Findings;
@@ -27,8 +29,27 @@ use report::Findings;
 /// The longest time for all checks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the checks. Exits with 0 if all is well, with 1 if there are warnings, and with 2 if a check
-/// failed or could not be made.
+/// `doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each line says ok, warn, fail or skip, what was looked at, and what was seen; below it stands what to do.\nExit code: 0 if \
+                  all is well, 1 if there are warnings, 2 if a check failed or the command did. `skip` changes nothing."
+)]
+pub struct DoctorArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// Tell also the problems of a running instance: the URL of its /status page, such as
+    /// http://127.0.0.1:9090/status, or a file with that page
+    #[arg(long, value_name = "URL|FILE")]
+    pub status: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the checks. Exits with 0 if all is well, with 1 if there are warnings, and with 2 if a
+/// check failed or could not be made.
 pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,

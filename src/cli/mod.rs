@@ -26,6 +26,8 @@ mod schema;
 mod serve;
 mod usage;
 
+pub use doctor::DoctorArgs;
+
 /// An LLM gateway: one address, one key, standard answers.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version)]
@@ -118,25 +120,6 @@ pub struct CheckArgs {
     pub diff: Option<String>,
     /// Write the comparison as JSON
     #[arg(long, requires = "diff")]
-    pub json: bool,
-}
-
-/// `doctor`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Each line says ok, warn, fail or skip, what was looked at, and what was seen; below it stands what to do.\nExit code: 0 if \
-                  all is well, 1 if there are warnings, 2 if a check failed or the command did. `skip` changes nothing."
-)]
-pub struct DoctorArgs {
-    /// Where the configuration is.
-    #[command(flatten)]
-    pub conf: ConfArgs,
-    /// Tell also the problems of a running instance: the URL of its /status page, such as
-    /// http://127.0.0.1:9090/status, or a file with that page
-    #[arg(long, value_name = "URL|FILE")]
-    pub status: Option<String>,
-    /// Write JSON
-    #[arg(long)]
     pub json: bool,
 }
 
