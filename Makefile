@@ -20,7 +20,7 @@ FEATURES := --features test-panics
 help:
 	@echo 'make run        build, and serve conf/ with its demo account on 127.0.0.1:8080'
 	@echo 'make test       run every test, with the official clients and the libraries of agents'
-	@echo 'make test-real  run tests against llama.cpp and LiteLLM (sets them up once, in some minutes)'
+	@echo 'make test-real  run tests against llama.cpp, LiteLLM and Phoenix (sets them up once, in some minutes)'
 	@echo 'make soak       run ten minutes of every fault at random; HOURS=1 for an hour'
 	@echo 'make fuzz       run each fuzz target for a minute'
 	@echo 'make release    build the program to deploy: target/release/portcullis'

@@ -229,7 +229,7 @@ pub fn end_user_hash(name: &str) -> String {
 
 /// Writes the line as text, with its end.
 fn text(settled: &Settled) -> Vec<u8> {
-    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = settled;
+    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total, .. } = settled;
     // If the head could not be read, these facts may be unknown.
     fn or_dash(value: Option<&str>) -> &str {
         value.filter(|value| !value.is_empty()).unwrap_or("-")

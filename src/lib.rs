@@ -45,7 +45,7 @@
 //!    targets are fit. The request is written in the dialect of each target.
 //! 6. [`desk::relay`] takes the answer piece by piece, and [`desk::reply`] writes it to the caller.
 //! 7. [`desk::record`] settles the exchange when it ends. What is known then is a
-//!    [`settled::Settled`]; [`access_log`], [`metrics`] and [`ledger`] read it.
+//!    [`settled::Settled`]; [`access_log`], [`metrics`], [`traces`] and [`ledger`] read it.
 //!
 //! [`process`] makes the parts, and [`server`] runs them. An explanation ([`explain`]) goes the
 //! same way with the same code, up to the first attempt, and says what it found.
@@ -90,6 +90,7 @@
 //! | [`base::secret`] | a text that cannot be printed |
 //! | [`base::spool`] | large bodies, in files without a name |
 //! | [`base::table`] | text in columns, for the terminal |
+//! | [`base::trace_context`] | the headers that tell to which trace a request belongs |
 //! | [`base::units`] | durations, sizes, shares and times, as an operator writes them |
 //! | **[`conf`] and the catalog** | **from files to values** |
 //! | [`catalog`] | callers, keys, accounts, models: reading, checking, finding and changing them |
@@ -136,6 +137,7 @@
 //! | [`series`] | what happened in the last five minutes, in steps of five seconds |
 //! | [`server`] | listeners, background work, signals, shutdown |
 //! | [`status`] | the type of the page `/status` |
+//! | [`traces`] | spans of settled exchanges, for OpenTelemetry's receivers |
 //! | [`supervisor`] | the service manager, such as systemd, is told how the process is |
 //! | [`inventory`] | a catalog as operators compare it, and what a change of it means for whom |
 //! | [`import`] | a configuration folder made of the files of another gateway |
@@ -174,4 +176,5 @@ pub mod status;
 pub mod store;
 pub mod supervisor;
 pub mod tls;
+pub mod traces;
 pub mod vault;

@@ -48,6 +48,7 @@ pub struct Metrics {
     pub(crate) process: ProcessMetrics,
     pub(crate) stores: StoreMetrics,
     pub(crate) callers: CallerMetrics,
+    spans: SpanMetrics,
     gone: Lock<Gone>,
 }
 
@@ -141,6 +142,27 @@ pub(crate) struct StoreMetrics {
     errors: Labelled<WordLabels<0>, Counter>,
     seconds: Labelled<WordLabels<0>, Histogram>,
     pub(crate) ledger_up: Gauge,
+}
+
+/// The metrics of spans that are sent. Without traces, `/metrics` does not show them.
+#[derive(Clone)]
+pub struct SpanMetrics {
+    exported: Labelled<WordLabels<0>, Counter>,
+    dropped: Labelled<WordLabels<1>, Counter>,
+}
+
+impl SpanMetrics {
+    /// Counts spans that were taken.
+    pub fn exported(&self, spans: usize) {
+        self.exported.get_or_create(&[]).inc_by(spans as u64);
+    }
+
+    /// Counts spans that were lost.
+    pub fn dropped(&self, reason: &'static str, spans: usize) {
+        if spans > 0 {
+            self.dropped.get_or_create(&[("reason", reason)]).inc_by(spans as u64);
+        }
+    }
 }
 
 impl ExchangeMetrics {
@@ -311,6 +333,12 @@ impl Metrics {
             errors: self.stores.errors.get_or_create(&[]).clone(),
             seconds: self.stores.seconds.get_or_create(&[]).clone(),
         }
+    }
+
+    /// Returns the metrics of spans.
+    pub fn spans(&self) -> SpanMetrics {
+        self.spans.exported(0);
+        self.spans.clone()
     }
 
     /// Takes over the names of a new catalog. `left` has the names that it lacks and the one before

@@ -25,6 +25,7 @@ use crate::operator::watch::Watch;
 use crate::seal::Seals;
 use crate::store::Store;
 use crate::tls::Certificate;
+use crate::traces::Traces;
 use crate::vault::Vault;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -89,6 +90,8 @@ impl Process {
             Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store())
         });
         let largest = server.limits.request_body.max(server.limits.response_body);
+        let traces = server.traces.clone();
+        let traces = traces.map(|settings| Arc::new(Traces::new(settings, &server.listen, metrics.spans())));
         let books = Arc::new(Books {
             access_log: AccessLog::open(&server.log.access, server.log.format)?,
             ledger: Arc::new(ledger),
@@ -97,6 +100,7 @@ impl Process {
             figures,
             drain: Arc::default(),
             unpriced: Unpriced::default(),
+            traces,
         });
         let backends = Arc::new(Backends {
             server: server.clone(),

@@ -18,6 +18,7 @@ use crate::operator::notify;
 use crate::process::Process;
 use crate::store::Store;
 use crate::supervisor::Supervisor;
+use crate::traces;
 use async_trait::async_trait;
 use pingora::apps::HttpServerOptions;
 use pingora::listeners::tls::TlsSettings;
@@ -42,6 +43,8 @@ const SWEEP: Duration = Duration::from_secs(2);
 const CUT: Duration = Duration::from_secs(2);
 /// The time that exchanges have after a second signal.
 const LAST_LINES: Duration = Duration::from_millis(250);
+/// The time that the last spans have to be sent.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// Serves until it is told to stop. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
@@ -179,6 +182,7 @@ impl BackgroundService for Background {
             lists::keep(&self.process.books.live, &self.process.backends, &self.process.books.metrics),
             self.process.watch.keep(),
             self.notify(),
+            self.traces(),
             self.hang_ups(),
             self.shut_down(shutdown)
         );
@@ -262,6 +266,14 @@ impl Background {
         }
     }
 
+    /// Sends traces, if the settings say where to.
+    async fn traces(&self) {
+        let Process { books, backends, .. } = &self.process;
+        if let Some(traces) = &books.traces {
+            traces::keep(traces, &backends.upstream, &books.ledger.instance()).await;
+        }
+    }
+
     /// Waits for Pingora's shutdown. In another program's server, the shutdown begins without our
     /// signals. In our own server, the drain has begun before.
     async fn shut_down(&self, mut shutdown: ShutdownWatch) {
@@ -276,6 +288,7 @@ impl Background {
             self.process.books.drain.idle().await;
             self.process.books.access_log.flush();
             self.process.books.ledger.flush();
+            self.process.books.traces.iter().for_each(|traces| traces.hurry());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -419,6 +432,9 @@ fn say(level: log::Level, what: String) {
 fn end(process: &Process, code: i32) -> ! {
     process.books.access_log.flush();
     process.books.ledger.finish();
+    if let Some(traces) = &process.books.traces {
+        traces.finish(if code == 0 { LAST_SPANS } else { LAST_LINES });
+    }
     if let Some(store) = &process.backends.store {
         store.leave();
     }

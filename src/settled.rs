@@ -1,6 +1,7 @@
 //! A [`Settled`] is what is known of an exchange at its end. The access line, the metrics and the
 //! ledger's row read it, so that a new fact is written in one place. Pure.
 
+use crate::base::trace_context::{SpanId, TraceContext};
 use crate::conf::price::Usd;
 use crate::error::{Blame, Outcome};
 use crate::limits::{Kind, Level};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// One settled exchange.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Settled {
     /// The time at which the request's head arrived, in milliseconds of Unix time.
     pub began_at: u64,
@@ -36,6 +37,8 @@ pub struct Settled {
     pub outcome: Outcome,
     /// The time that the exchange took.
     pub total: Duration,
+    /// The exchange's trace, if it has one.
+    pub trace: Option<Arc<TraceContext>>,
 }
 
 impl Settled {
@@ -68,7 +71,7 @@ impl Settled {
 }
 
 /// The sender of a request.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Sender {
     /// The caller.
     pub caller: Option<Arc<str>>,
@@ -81,7 +84,7 @@ pub struct Sender {
 }
 
 /// A request as it came in.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Incoming {
     /// The id that the caller gave, or one that was made here.
     pub id: String,
@@ -104,7 +107,7 @@ pub struct Incoming {
 }
 
 /// The answer that a caller got.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Delivery {
     /// The status that the caller saw; 499 if the caller left, whatever it saw before.
     pub status: u16,
@@ -117,7 +120,7 @@ pub struct Delivery {
 }
 
 /// The account that answered, and what is known of its answer.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Served {
     /// The account that answered, or was asked last.
     pub account: Option<Arc<str>>,
@@ -134,7 +137,7 @@ pub struct Served {
 }
 
 /// The tries at upstream accounts.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Attempts {
     /// The attempts, in the order in which they ended.
     pub trail: Vec<Tried>,
@@ -150,7 +153,7 @@ pub struct Attempts {
 }
 
 /// One attempt, as the access line shows it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Tried {
     /// The account's id.
     pub account: Arc<str>,
@@ -181,6 +184,10 @@ pub struct Tried {
     pub cost: Option<Option<Usd>>,
     /// The message of the upstream or the network, without secrets and cut short.
     pub detail: Option<String>,
+    /// True if the usage of the exchange is that of this attempt.
+    pub is_paid: bool,
+    /// The attempt's span, if its account was told.
+    pub span: Option<SpanId>,
 }
 
 impl Tried {
@@ -204,6 +211,7 @@ impl Attempts {
         (same.connect_ms, same.first_ms) = (same.connect_ms.max(tried.connect_ms), same.first_ms.max(tried.first_ms));
         same.prompt_tokens = sum(same.prompt_tokens, tried.prompt_tokens);
         same.completion_tokens = sum(same.completion_tokens, tried.completion_tokens);
+        same.is_paid |= tried.is_paid;
         same.cost = match (same.cost, tried.cost) {
             (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.plus(other))),
             (one, other) => one.or(other),
@@ -232,7 +240,7 @@ pub struct Times {
 }
 
 /// The amounts that an exchange took from its caller's limits.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Spending {
     /// The time at which the limits admitted the request, in milliseconds of Unix time.
     pub admitted: Option<u64>,
@@ -313,6 +321,7 @@ mod tests {
             completion_tokens: None,
             cost: None,
             detail: None,
+            ..Tried::default()
         };
         let failed = Tried { outcome: "cut", prompt_tokens: Some(5), cost: Some(Some(Usd(2))), ..one.clone() };
         let unpriced = Tried { cost: Some(None), account: "b".into(), ..failed.clone() };

@@ -31,12 +31,15 @@ enum Kind {
     Own { key: &'static str, request: &'static str, status: &'static str },
     /// A stream. The parts are its beginning, a chunk, and its end.
     Stream { body: &'static str, parts: [&'static str; 3] },
+    /// A whole answer to a plain request, of a gateway that sends a trace of each.
+    Traced,
     /// A row of the ledger.
     Row,
 }
 
-pub const CASES: [Case; 13] = [
+pub const CASES: [Case; 14] = [
     Case { name: "plain request", kind: PLAIN },
+    Case { name: "plain request with a trace", kind: Kind::Traced },
     Case { name: "chunk", kind: Kind::Stream { body: STREAMED, parts: CHAT_STREAM } },
     Case { name: "request to Anthropic", kind: Kind::Whole { path: CHAT, body: TO_CLAUDE, answer: CLAUDE } },
     Case { name: "chunk of Anthropic", kind: Kind::Stream { body: STREAMED_TO_CLAUDE, parts: CLAUDE_STREAM } },
@@ -179,7 +182,7 @@ impl Case {
     /// Returns the instructions of one more.
     pub fn count(&self, folder: &Path) -> Result<u64, String> {
         let (few, many, parts) = match self.kind {
-            Kind::Whole { .. } | Kind::Own { .. } => (100, 600, 1),
+            Kind::Whole { .. } | Kind::Own { .. } | Kind::Traced => (100, 600, 1),
             Kind::Stream { .. } => (3, 13, CHUNKS),
             Kind::Row => (PORTION, 17 * PORTION, 1),
         };
@@ -202,7 +205,7 @@ impl Case {
             let status = command.status().map_err(|e| e.to_string())?;
             return if status.success() { total(folder, WRITES) } else { Err("the rows are not written".to_owned()) };
         }
-        let mut gateway = Gateway::start(folder)?;
+        let mut gateway = Gateway::start(folder, self.kind.settings())?;
         // Everything that is made once is made by this, and it uses the limit up.
         for key in [FREE, LIMITED] {
             PLAIN.once(&mut gateway, key)?;
@@ -216,6 +219,15 @@ impl Case {
 }
 
 impl Kind {
+    /// Returns what is added to the gateway's settings.
+    fn settings(&self) -> &'static str {
+        match self {
+            // Nobody listens there. The thread that sends spans is not counted.
+            Kind::Traced => "traces: { endpoint: \"http://127.0.0.1:9\" }\n",
+            Kind::Whole { .. } | Kind::Own { .. } | Kind::Stream { .. } | Kind::Row => "",
+        }
+    }
+
     /// Plays one exchange.
     fn once(&self, gateway: &mut Gateway, key: &str) -> Result<(), String> {
         // The gateway waits for the next request: what it does after an answer is over.
@@ -253,6 +265,7 @@ impl Kind {
                 answer.send(format!("{}0\r\n\r\n", framed(end)).as_bytes())?;
                 expect(&caller.until("0\r\n\r\n")?, "[DONE]")
             }
+            Kind::Traced => PLAIN.once(gateway, key),
             Kind::Row => Err("a row is no exchange".to_owned()),
         }
     }

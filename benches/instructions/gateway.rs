@@ -32,8 +32,9 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the gateway, and connects to it as its only caller.
-    pub fn start(folder: &Path) -> Result<Gateway, String> {
+    /// Starts the gateway with these settings besides its own, and connects to it as its only
+    /// caller.
+    pub fn start(folder: &Path, more: &str) -> Result<Gateway, String> {
         let upstreams = ACCOUNTS.map(|_| Upstream::new());
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|e| e.to_string())?;
         let conf = folder.join("conf");
@@ -41,7 +42,7 @@ impl Gateway {
         let dir = folder.display();
         let server = format!(
             "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"127.0.0.1:0\" }}\nworkers: 1\ndrain: {{ grace: 1s }}\n\
-             log: {{ access: \"{dir}/access.log\" }}\nledger: {{ path: \"{dir}/ledger.sqlite\" }}\n"
+             log: {{ access: \"{dir}/access.log\" }}\nledger: {{ path: \"{dir}/ledger.sqlite\" }}\n{more}"
         );
         fs::write(conf.join("server.yaml"), server).map_err(|e| e.to_string())?;
         fs::write(conf.join("catalog.yaml"), catalog(&upstreams)).map_err(|e| e.to_string())?;

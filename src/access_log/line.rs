@@ -2,6 +2,7 @@
 //! bytes: the keys with their commas are constants, and numbers and texts take no detour.
 
 use crate::base::calendar::stamp;
+use crate::base::trace_context::{TraceId, hexadecimal};
 use crate::conf::price::Usd;
 use crate::settled::{Settled, Tried, micros, millis};
 use dialects::wire::json::escape_into;
@@ -12,11 +13,13 @@ use std::net::IpAddr;
 pub(super) fn json(settled: &Settled) -> Vec<u8> {
     // Most lines are shorter.
     const LINE: usize = 1024;
-    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = settled;
+    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total, trace } =
+        settled;
     let mut line = Line(Vec::with_capacity(LINE));
     line.put(r#"{"time":""#);
     line.0.extend_from_slice(&stamp(*began_at));
     line.text(r#"","request_id":"#, &request.id);
+    line.optional(r#","trace_id":"#, trace.as_ref().map(|trace| &trace.trace), Line::hexadecimal);
     line.or_null(r#","caller":"#, sender.caller.as_deref(), Line::text);
     line.or_null(r#","key":"#, sender.key.as_deref(), Line::text);
     line.or_null(r#","address":"#, sender.address, Line::address);
@@ -149,6 +152,13 @@ impl Line {
                 let _written = write!(self.0, "\"{six}");
             }
         }
+        self.0.push(b'"');
+    }
+
+    fn hexadecimal(&mut self, before: &'static str, bytes: &TraceId) {
+        self.put(before);
+        self.0.push(b'"');
+        self.0.extend_from_slice(hexadecimal(bytes).as_bytes());
         self.0.push(b'"');
     }
 

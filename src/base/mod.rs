@@ -12,4 +12,5 @@ pub mod problem;
 pub mod secret;
 pub mod spool;
 pub mod table;
+pub mod trace_context;
 pub mod units;

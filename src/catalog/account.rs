@@ -51,8 +51,8 @@ pub struct Account {
     pub timeouts: Timeouts,
     /// Headers that are sent with every request. Their values are marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// True if the account may be asked for the usage of a stream.
-    pub stream_usage: bool,
+    /// What is added to the requests of callers.
+    pub added: Added,
     /// The newer fields of the dialect that the account's server reads.
     pub server: Server,
     /// The references that callers may write into their requests. The account's provider or server
@@ -74,6 +74,15 @@ pub struct Network {
     pub ca: Option<Arc<[u8]>>,
     /// What the catalog says about a proxy.
     pub proxy: ProxyChoice,
+}
+
+/// What is added to the requests of callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Added {
+    /// True if the account may be asked for the usage of a stream.
+    pub stream_usage: bool,
+    /// True if the account is told to which trace a request belongs.
+    pub trace: bool,
 }
 
 /// The header that carries a key.

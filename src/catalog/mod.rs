@@ -36,7 +36,7 @@ mod stripped;
 pub mod texts;
 mod wildcard;
 
-pub use account::{Account, AwsKeys, Base, KeyHeader, Network, Signer, Timeouts};
+pub use account::{Account, Added, AwsKeys, Base, KeyHeader, Network, Signer, Timeouts};
 pub use model::{Hedge, Model, Queue, Strategy, Target};
 pub use risk::{PUBLISHED_KEY, gone, has, names, published_key_problem, shrinks};
 

@@ -89,6 +89,10 @@ pub struct Account {
     /// The account gets no requests of callers until a test succeeds. With `false` a caller's
     /// request is sent now and then as the test. Default: false.
     pub probe: Option<bool>,
+    /// Whether the account is sent `traceparent`, and `tracestate` if the caller sends it. A server
+    /// that traces its own work, such as vLLM, then adds it to the same trace. This needs `traces`
+    /// in server.yaml. Default: false.
+    pub trace: Option<bool>,
     /// How long to wait for the account. Each key that a model sets overrides the account's.
     pub timeouts: Option<Timeouts>,
     /// Only for dialects that have several kinds of endpoint: all kinds that the server has, such

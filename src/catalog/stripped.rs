@@ -70,7 +70,7 @@ impl Account {
             probe: self.probe,
             timeouts: self.timeouts,
             headers: self.headers.iter().map(|(name, _)| (name.clone(), value.clone())).collect(),
-            stream_usage: self.stream_usage,
+            added: self.added,
             server: self.server,
             leave: self.leave,
             fingerprint: 0,

@@ -21,11 +21,13 @@ mod habits;
 mod notify;
 pub mod raw;
 mod store;
+mod traces;
 
 pub use admin::Admin;
 pub use notify::{LeastSeverity, Notify, Webhook};
-pub use raw::Format;
+pub use raw::{Format, GenAi};
 pub use store::{Address, OnStoreDown, Store};
+pub use traces::{Sampling, Traces};
 
 /// The configuration of the process, resolved.
 #[derive(Debug, Clone)]
@@ -60,6 +62,8 @@ pub struct Server {
     pub seal: Vec<Secret>,
     /// Where notices of problems are sent, if anywhere.
     pub notify: Option<Notify>,
+    /// Where traces are sent, if anywhere.
+    pub traces: Option<Traces>,
     /// Warnings: settings that are no error and should be different all the same.
     pub warnings: Vec<Problem>,
 }
@@ -213,6 +217,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         seal: seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
         store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
         notify: raw.notify.and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
+        traces: raw.traces.and_then(|raw| traces::resolve(&raw, &root.key("traces"))),
         warnings: Vec::new(),
     }
 }

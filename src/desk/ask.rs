@@ -144,6 +144,7 @@ impl Desk {
             permissions: key.permissions.clone(),
             model_limits: key.model_limits.clone(),
             meter,
+            trace: self.books.traces.as_ref().and_then(|_| record.facts.trace.clone()),
             snapshot,
         };
         Ok(Box::new(Planned { request, sent }))

@@ -30,6 +30,7 @@ use crate::exchange::{self, OwnTime, Panicked};
 use crate::limits::KeyScopes;
 use crate::live::Snapshot;
 use crate::models;
+use crate::traces;
 use bytes::Bytes;
 use dialects::front::Front;
 use door::{Door, Own};
@@ -73,7 +74,10 @@ impl Desk {
             session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
         }
         let header = session.req_header();
-        record.facts.request.id = request_id::of(&header.headers);
+        let (id, made) = request_id::of(&header.headers);
+        let at = || session.server_addr().and_then(|a| a.as_inet()).copied();
+        record.facts.trace = traces::begin(self.books.traces.as_deref(), &header.headers, made, at);
+        record.facts.request.id = id;
         record.facts.request.method = header.method.as_str().get(..16).unwrap_or(header.method.as_str()).to_owned();
         record.facts.request.path = request_id::shown(header.uri.path());
         let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
@@ -156,6 +160,9 @@ impl Desk {
         record.facts.sender.caller = Some(key.caller.id.clone());
         record.facts.sender.key = Some(key.id.clone());
         record.facts.times.auth = Some(record.began.elapsed());
+        if self.books.traces.is_some() {
+            record.snapshot = Some(snapshot.clone());
+        }
         exchange::panic_here(session, "auth");
         Ok((snapshot, key))
     }

@@ -17,10 +17,11 @@ use crate::exchange::producer::meter::Meter;
 use crate::figures::Figures;
 use crate::ledger::{Ledger, Row, Run, Runs};
 use crate::limits::{Left, Past, Reservation, Spent};
-use crate::live::Live;
+use crate::live::{Live, Snapshot};
 use crate::metrics::Metrics;
 use crate::series::Step;
 use crate::settled::{Incoming, Settled};
+use crate::traces::Traces;
 use dialects::front::{Front, STANDARD};
 use dialects::usage::{Source, Usage};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct Books {
     pub drain: Arc<Drain>,
     /// What was not asked because its price is not known.
     pub unpriced: Unpriced,
+    /// The traces, if the settings say where they are sent.
+    pub traces: Option<Arc<Traces>>,
 }
 
 /// The record of one exchange. Its fields are filled in as they become known.
@@ -55,6 +58,8 @@ pub struct Record {
     pub front: &'static Front,
     /// The facts that are known so far.
     pub facts: Settled,
+    /// The catalog that the exchange began with, if its trace may need it.
+    pub snapshot: Option<Arc<Snapshot>>,
     /// The demand for the model, once the model is known.
     pub demand: Option<Arc<Demand>>,
     /// The rest of the caller's limits, which the answer's head shows.
@@ -90,6 +95,7 @@ impl Record {
                 request: Incoming { door: "none", ..Incoming::default() },
                 ..Settled::default()
             },
+            snapshot: None,
             demand: None,
             left: Left::default(),
             cost: None,
@@ -227,6 +233,9 @@ impl Drop for Record {
             self.books.metrics.settle(&settled);
             self.tell_figures(&settled);
             self.books.access_log.write(&settled);
+            if let Some(traces) = &self.books.traces {
+                traces.take(&settled, self.snapshot.take());
+            }
             if let Some(row) = Row::of(settled, self.run) {
                 self.books.figures.callers.spent(&row.caller, row.at, &row.of_caller());
                 self.books.ledger.write(row);

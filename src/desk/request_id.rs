@@ -3,18 +3,31 @@
 
 use crate::base::secret::cut_keys;
 use http::{HeaderMap, HeaderName};
+use uuid::Uuid;
 
 /// The header in which callers send an id, and get the request's.
 pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Returns the caller's own id of a request, or makes one.
-pub fn of(headers: &HeaderMap) -> String {
-    headers.get(&X_REQUEST_ID).and_then(|value| callers(value.as_bytes())).unwrap_or_else(make)
+/// Returns the caller's own id of a request, or makes one. An id that is made is returned as a
+/// number, too.
+pub fn of(headers: &HeaderMap) -> (String, Option<Uuid>) {
+    let callers = headers.get(&X_REQUEST_ID).and_then(|value| callers(value.as_bytes()));
+    callers.map_or_else(
+        || {
+            let made = Uuid::now_v7();
+            (text(made), Some(made))
+        },
+        |id| (id, None),
+    )
 }
 
 /// Makes an id. Such ids sort by time.
 pub fn make() -> String {
-    uuid::Uuid::now_v7().hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
+    text(Uuid::now_v7())
+}
+
+fn text(id: Uuid) -> String {
+    id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned()
 }
 
 /// Returns a caller's own id if it is good: short, visible, and safe in a log.

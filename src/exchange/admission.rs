@@ -100,7 +100,7 @@ pub fn write(
         default_max_tokens: candidate.model.max_tokens,
         within: Some(candidate.timeouts.total),
         hide_reasoning: !candidate.model.show_reasoning,
-        stream_usage: account.stream_usage,
+        stream_usage: account.added.stream_usage,
         kept: thoughts.kept,
         sealed: thoughts.sealed,
         other: &|name| asked.other(name, account),

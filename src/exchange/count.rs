@@ -204,5 +204,7 @@ fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>, secre
         completion_tokens: None,
         cost: None,
         detail: failure.and_then(Failure::detail).map(|detail| scrub(&detail, secrets).chars().take(200).collect()),
+        is_paid: false,
+        span: None,
     }
 }

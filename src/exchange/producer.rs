@@ -29,6 +29,7 @@ use crate::account::demand::Demand;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
+use crate::base::trace_context::TraceContext;
 use crate::catalog::{Model, Permissions};
 use crate::conf::price::Usd;
 use crate::error::Refusal;
@@ -84,6 +85,8 @@ pub struct Request {
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
+    /// The exchange's trace, if it is told to accounts that ask for it.
+    pub trace: Option<Arc<TraceContext>>,
 }
 
 /// A piece of the answer.

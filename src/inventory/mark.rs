@@ -95,7 +95,10 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
         let has_ca = store.ca.is_some();
         (&store.address, has_ca, store.instances, format!("{:?}", store.on_store_down), store.timeout, &store.prefix)
     });
-    let sections: [(&str, &dyn Debug); 15] = [
+    // What a variable may say does not count: the variables of another process may differ.
+    let traces = server.traces.as_ref();
+    let traces = traces.map(|traces| (traces.gen_ai, traces.sampling.slow, traces.sampling.extra_per_second));
+    let sections: [(&str, &dyn Debug); 16] = [
         ("admin", &server.admin),
         ("attempts", &server.attempts),
         ("cors", &server.cors),
@@ -109,6 +112,7 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
         ("seal", &server.seal.len()),
         ("store", &store),
         ("timeouts", &server.timeouts),
+        ("traces", &traces),
         ("trusted_proxies", &server.trusted_proxies),
         ("workers", &server.workers),
     ];

@@ -4,7 +4,7 @@
 use crate::account::State;
 use crate::account::resolver::Hop;
 use crate::base::secret::Secret;
-use crate::catalog::{Account, Base, KeyHeader, Network, Signer, Timeouts};
+use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, Timeouts};
 use crate::conf::proxy::Proxy;
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
@@ -93,7 +93,7 @@ pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: Header
         probe: false,
         timeouts,
         headers: vec![(header::CONTENT_TYPE, content_type)],
-        stream_usage: false,
+        added: Added { stream_usage: false, trace: false },
         server: Server::OWN,
         leave: AllowedReferences::ALL,
         fingerprint: 0,

@@ -4,7 +4,8 @@ use super::labelled::Labelled;
 use super::labels::WordLabels;
 use super::process::ThisProcess;
 use super::{
-    AccountMetrics, CallerMetrics, CatalogMetrics, ExchangeMetrics, Metrics, ModelMetrics, ProcessMetrics, StoreMetrics,
+    AccountMetrics, CallerMetrics, CatalogMetrics, ExchangeMetrics, Metrics, ModelMetrics, ProcessMetrics, SpanMetrics,
+    StoreMetrics,
 };
 use crate::base::lock::Lock;
 use prometheus_client::metrics::gauge::Gauge;
@@ -147,9 +148,24 @@ impl Default for Metrics {
             seconds: times(r, "store_seconds", "Time that the store takes to answer an admission", OWN),
             ledger_up: add(r, "ledger_up", "1 while the ledger can be written; 0 if not, or if it is switched off"),
         };
+        let spans = SpanMetrics {
+            exported: add(r, "spans_exported", "Spans that the receiver of traces has taken"),
+            dropped: add(r, "spans_dropped", "Spans that were not sent, by why"),
+        };
         let build: Labelled<WordLabels<1>, Gauge> =
             add(r, "build_info", "1, with the version of Portcullis as its label");
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
-        Metrics { registry, exchanges, accounts, models, catalog, process, stores, callers, gone: Lock::default() }
+        Metrics {
+            registry,
+            exchanges,
+            accounts,
+            models,
+            catalog,
+            process,
+            stores,
+            callers,
+            spans,
+            gone: Lock::default(),
+        }
     }
 }

@@ -27,6 +27,7 @@ prop_compose! {
             completion_tokens: None,
             cost: None,
             detail: None,
+            ..Tried::default()
         }
     }
 }

@@ -97,6 +97,7 @@ mod store;
 mod streams;
 mod supervisor;
 mod tls_upstreams;
+mod traces;
 mod tries;
 mod uploads;
 mod upstream;

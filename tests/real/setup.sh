@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds llama.cpp's server and a tiny model under target/real, and sets up LiteLLM's proxy beside it: about five minutes, once.
+# Builds llama.cpp's server and a tiny model under target/real, and sets up LiteLLM's proxy and Phoenix, a receiver of traces, beside
+# it: about eight minutes, once.
 # Needs cmake and a C++ compiler.
 set -euo pipefail
 [ -z "${CARGO_TARGET_DIR:-}" ] || CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
@@ -19,7 +20,7 @@ venv() {
 }
 
 # The stamp is what the folder was made from, so that a changed pin makes it anew.
-inputs=$(cat requirements.txt litellm.txt tiny_gguf.py setup.sh)
+inputs=$(cat requirements.txt litellm.txt phoenix.txt tiny_gguf.py setup.sh)
 [ "$(cat "$target/.made-from" 2>/dev/null)" = "$inputs" ] && exit 0
 
 echo "building llama.cpp's server; this takes some minutes" >&2
@@ -31,5 +32,7 @@ CMAKE_ARGS="-DGGML_NATIVE=OFF" nice -n 19 \
     "$target/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r requirements.txt
 venv "$target/litellm"
 nice -n 19 "$target/litellm/bin/pip" install --quiet --disable-pip-version-check --no-deps -r litellm.txt
+venv "$target/phoenix"
+nice -n 19 "$target/phoenix/bin/pip" install --quiet --disable-pip-version-check --no-deps -r phoenix.txt
 "$target/venv/bin/python" tiny_gguf.py "$target/tiny.gguf"
 printf '%s\n' "$inputs" > "$target/.made-from"

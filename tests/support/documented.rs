@@ -28,6 +28,7 @@ const fn only(name: &'static str, when: &'static str, example: &'static str, mea
 pub const LINE: &[Field] = &[
     always("time", r#""2026-11-21T03:23:09.423Z""#, "The time at which the request's head was there, in UTC."),
     always("request_id", r#""01a1fc21-16ef-7125-9927-cd7456b5286e""#, "The id of the request, which the caller sees as `x-request-id`: the caller's own if it sent a well-formed one, else one that was made."),
+    only("trace_id", "with `traces` in server.yaml, or if the caller sends a `traceparent`", r#""01a1fc2116ef71259927cd7456b5286e""#, "The trace of the request: see [Traces](../traces.md). Without a `traceparent` it is the digits of the `request_id` that was made."),
     always("caller", r#""acme""#, "Who called; null until the key is known."),
     always("key", r#""acme/prod""#, "The name of the key, never its secret; null until the key is known."),
     always("address", r#""10.1.2.3""#, "The caller's address; behind a proxy that `trusted_proxies` names, the one that the proxy tells."),
@@ -224,6 +225,8 @@ pub const METRICS: &[Metric] = &[
     metric("portcullis_store_up", "gauge", &[], "1 while the store that gateways share decides over limits", "Only with a `store`."),
     metric("portcullis_store_errors_total", "counter", &[], "Admissions that the store did not answer in time, and its connections that failed", "Only with a `store`."),
     metric("portcullis_store_seconds", "histogram", &[], "Time that the store takes to answer an admission", "Only with a `store`."),
+    metric("portcullis_spans_exported_total", "counter", &[], "Spans that the receiver of traces has taken", "Only with [`traces`](../traces.md)."),
+    metric("portcullis_spans_dropped_total", "counter", &["reason"], "Spans that were not sent, by why", "`reason` is `queue_full` (too many wait), `failed` (the receiver cannot be reached, or does not answer), `refused` (it answers with an error) or `rejected` (it takes some spans of a message and not others). Only with [`traces`](../traces.md). Should stay 0."),
     metric("portcullis_build_info", "gauge", &["version"], "1, with the version of Portcullis as its label", ""),
     metric("portcullis_certificate_expiry_seconds", "gauge", &["listener"], "Unix time at which the certificate of a TLS listener ends", "`portcullis_certificate_expiry_seconds - time()` is how long it is still valid. Only of listeners with TLS; `listener` is the address as in server.yaml. After SIGHUP it is that of the new certificate."),
     metric("process_cpu_seconds_total", "counter", &[], "Time that the process used processors", ""),

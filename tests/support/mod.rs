@@ -22,6 +22,7 @@ pub mod proxy;
 pub mod redis;
 pub mod said;
 pub mod script;
+pub mod spans;
 pub mod tls;
 pub mod wire;
 

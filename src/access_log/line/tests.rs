@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::calendar::time;
+use crate::base::trace_context::TraceContext;
 use crate::error::{Blame, Outcome};
 use crate::limits::{Kind, Level};
 use crate::settled::{Attempts, Delivery, Incoming, Sender, Served, Spending, Times};
@@ -27,6 +28,7 @@ fn attempt(cost: Option<Option<Usd>>) -> Tried {
         completion_tokens: None,
         cost,
         detail: Some("a \"quote\"\nand é".to_owned()),
+        ..Tried::default()
     }
 }
 
@@ -97,7 +99,7 @@ prop_compose! {
         let outcome = "failed";
         Tried {
             account, model, endpoint, outcome, times, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
-            completion_tokens, cost, detail,
+            completion_tokens, cost, detail, is_paid: false, span: None,
         }
     }
 }
@@ -115,7 +117,7 @@ prop_compose! {
         (images, millis, characters, broken_calls) in (0..3_u32, 0..3_u32, any::<u32>(), 0..2_u32),
         (stream, maybe_billed, not_json, is_limited, status) in any::<(bool, bool, bool, bool, u16)>(),
         (cost, names) in (cost(), prop::collection::vec(text(), 0..3)),
-        address in prop::option::of(any::<IpAddr>()),
+        (address, trace) in (prop::option::of(any::<IpAddr>()), prop::option::of(any::<TraceId>())),
     ) -> Settled {
         let mut losses: Losses = Losses::default();
         names.into_iter().for_each(|name| losses.add(name));
@@ -140,6 +142,7 @@ prop_compose! {
             },
             outcome: Outcome::UpstreamCut,
             total,
+            trace: trace.map(|trace| Arc::new(TraceContext { trace, ..TraceContext::default() })),
         }
     }
 }
@@ -159,10 +162,13 @@ proptest! {
 fn slow(settled: &Settled) -> Vec<u8> {
     // Most lines are shorter.
     const LINE: usize = 1024;
-    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total } = settled;
+    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total, trace } =
+        settled;
     let mut line = Writer::with_capacity(LINE);
     line.object(|w| {
         w.texts([("time", &time(*began_at)), ("request_id", &request.id)]);
+        let trace = trace.as_ref().map(|trace| format!("{:032x}", u128::from_be_bytes(trace.trace)));
+        w.optional("trace_id", trace.as_deref(), Writer::text);
         w.or_null("caller", sender.caller.as_deref(), Writer::text);
         w.or_null("key", sender.key.as_deref(), Writer::text);
         w.or_null("address", sender.address, |w, address| w.text(&address.to_string()));

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use super::credential::fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
 use crate::catalog::raw::{self, CREDENTIAL_HEADERS, OWN_HEADERS};
-use crate::catalog::{Account, Base, KeyHeader, Network, name};
+use crate::catalog::{Account, Added, Base, KeyHeader, Network, name};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::yaml::read::items;
@@ -80,7 +80,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             probe: raw.probe.unwrap_or(false),
             timeouts,
             headers,
-            stream_usage: raw.stream_usage.unwrap_or(true),
+            added: Added { stream_usage: raw.stream_usage.unwrap_or(true), trace: raw.trace.unwrap_or(false) },
             server: self.server(speaks),
             network,
             leave,
@@ -312,6 +312,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
         let what = "has no effect on a demo account, which calls no server: remove it";
         self.at.key("probe").warn_if(raw.probe == Some(true), what);
+        self.at.key("trace").warn_if(raw.trace == Some(true), what);
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
 

@@ -76,7 +76,7 @@ fn write(body: &bytes::Bytes, envelope: &Envelope, model: &Model, target: &Targe
         default_max_tokens: model.max_tokens,
         within: Some(target.timeouts.total),
         hide_reasoning: !model.show_reasoning,
-        stream_usage: account.stream_usage,
+        stream_usage: account.added.stream_usage,
         ..Translate::new(body, envelope, &target.model)
     });
     let is_allowed = envelope.check_references(&account.leave, body).is_ok();

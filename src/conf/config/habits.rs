@@ -34,6 +34,11 @@ allow_origins allowed_origins cors_origins | cors | write `cors: { origins: [htt
 allow_origins allowed_origins | origins | write `origins: [https://app.example.com]`
 shutdown_timeout grace_period graceful_shutdown | drain | write `drain: { grace: 25s }`
 webhook webhook_url slack slack_webhook alerting alerts notifications | notify | write `notify: { webhook: { env: WEBHOOK_URL } }`
+otel opentelemetry tracing telemetry otlp langfuse phoenix | traces | write `traces: { endpoint: "http://collector:4318" }`
+url otlp_endpoint otel_endpoint host | endpoint | write `endpoint: http://collector:4318`
+protocol exporter | endpoint | traces are sent as protobuf over HTTP only: remove this, and write `endpoint: http://collector:4318` with the port for HTTP
+sampler sample_rate sampling_rate rate ratio sampling | sample | write `sample: 10%`
+attributes resource_attributes service_name | resource | write `resource: { service.name: my-gateway }`
 url | webhook | write `webhook: { env: WEBHOOK_URL }`, or `webhook: { file: /path }`
 master_key api_key api_keys keys auth | listen | the hashes of keys are in the catalog: `portcullis key new --create` makes the first key
 accounts models callers model_list providers clusters routes upstreams backends litellm_settings router_settings | listen | write `accounts`, `models` and `callers` in catalog.yaml

@@ -47,14 +47,18 @@ impl Webhook {
     /// Reads a URL. An error is the rest of a sentence; the sentence begins with the place where
     /// the URL was found. No error quotes the URL.
     pub fn parse(text: &str) -> Result<Webhook, String> {
-        const SHAPE: &str = "must be a URL such as https://hooks.example.com/services/…";
-        let uri: http::Uri = text.trim_end_matches(['\r', '\n']).parse().map_err(|_| SHAPE)?;
+        Webhook::like(text, "must be a URL such as https://hooks.example.com/services/…")
+    }
+
+    /// Reads a URL that must have this shape.
+    pub(super) fn like(text: &str, shape: &str) -> Result<Webhook, String> {
+        let uri: http::Uri = text.trim_end_matches(['\r', '\n']).parse().map_err(|_| shape)?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            Some(_) | None => return Err(SHAPE.to_owned()),
+            Some(_) | None => return Err(shape.to_owned()),
         };
-        let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or(SHAPE)?;
+        let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or(shape)?;
         if authority.as_str().contains('@') {
             return Err("must not hold a user name or a password".to_owned());
         }

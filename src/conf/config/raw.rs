@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::base::address::Cidr;
-use crate::base::units::{Days, Size, Span, Text, Written};
+use crate::base::units::{Days, Share, Size, Span, Text, Written};
 use crate::conf::secret_ref::{SecretRef, Tls};
-use crate::conf::yaml::read::List;
+use crate::conf::yaml::read::{Entries, List};
 
 /// How the process runs. The file is read once, at the start. Restart the process after a change.
 #[derive(Deserialize, JsonSchema)]
@@ -58,6 +58,53 @@ pub struct Server {
     pub seal: Option<Seal>,
     /// Where notices are sent when a problem of the gateway comes or goes. Default: nowhere.
     pub notify: Option<Notify>,
+    /// Where traces of requests are sent, by OpenTelemetry's protocol. Default: nowhere.
+    pub traces: Option<Traces>,
+}
+
+/// Where traces of requests are sent. With this section, `OTEL_*` variables set what it does not
+/// say itself; without it they do nothing.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Traces {
+    /// The URL of a receiver that takes OTLP over HTTP, such as `http://collector:4318`. Without a
+    /// path, `/v1/traces` is added. Plain `http:` goes to private addresses only. Default: that of
+    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    pub endpoint: Option<String>,
+    /// Headers that are sent with all traces, by name: each value as `{ env: NAME }`, `{ file:
+    /// /path }` or a text. Default: those of `OTEL_EXPORTER_OTLP_TRACES_HEADERS` or
+    /// `OTEL_EXPORTER_OTLP_HEADERS`.
+    pub headers: Option<Entries<SecretRef>>,
+    /// How the certificate of the receiver is checked.
+    pub tls: Option<Tls>,
+    /// How many of the requests without a `traceparent` are sent, such as 10%. For the others their
+    /// `traceparent` decides. Default: what `OTEL_TRACES_SAMPLER` says, else 100%.
+    pub sample: Option<Text<Share>>,
+    /// How long a request may take before it is sent although `sample` leaves it out. Default: no
+    /// time does that.
+    pub slow: Option<Text<Span>>,
+    /// The most requests a second that are sent because their caller's `traceparent` asks for it.
+    /// So many more are sent because they failed, were tried again, or were slow. `sample` is not
+    /// bounded by this. Default: 100.
+    pub extra_per_second: Option<u32>,
+    /// Whether the spans of attempts show the model, the tokens and the cost, as OpenTelemetry's
+    /// conventions for generative AI have them. `off` is for callers who trace that themselves:
+    /// their receiver would count it twice. Default: attempts.
+    pub gen_ai: Option<GenAi>,
+    /// What is known of this gateway, such as `deployment.environment.name: production`. Default:
+    /// what `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say; `service.name` is portcullis.
+    pub resource: Option<Entries<String>>,
+}
+
+/// Which spans show the model, the tokens and the cost.
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum GenAi {
+    /// The spans of attempts.
+    #[default]
+    Attempts,
+    /// No span.
+    Off,
 }
 
 /// Where notices of problems are sent.

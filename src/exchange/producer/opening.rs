@@ -11,6 +11,7 @@ use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
+use crate::base::trace_context::{TRACEPARENT, TRACESTATE};
 use crate::conf::price::ShowCost;
 use crate::error::scrub;
 use crate::exchange::attempt::Attempt;
@@ -23,7 +24,7 @@ use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
 use dialects::{AnswerFault, AnswerHeader, Flaws, Framing, Outbound, Recipient, Stream};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
@@ -178,7 +179,10 @@ impl Opening<'_> {
     /// This costs no attempt, since the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let upstream = &self.shared.upstream;
-        let headers = credential::headers(upstream, self.candidate, &self.said, self.total, alarm).await?;
+        let mut headers = credential::headers(upstream, self.candidate, &self.said, self.total, alarm).await?;
+        if self.candidate.place.account.added.trace {
+            self.tell_trace(&mut headers);
+        }
         let mut outgoing = Outgoing {
             request_id: &self.request.request_id,
             path: &self.said.path,
@@ -198,6 +202,16 @@ impl Opening<'_> {
             }
         }
         Err(Failure::unread())
+    }
+
+    /// Adds the headers that tell the account to which trace its own spans belong.
+    fn tell_trace(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
+        let Some(trace) = &self.request.trace else { return };
+        let span = fastrand::u64(1..).to_be_bytes();
+        self.progress.lock().span = Some(span);
+        let state = trace.state().and_then(|state| HeaderValue::from_str(state).ok());
+        headers.extend(HeaderValue::try_from(trace.traceparent(span)).ok().map(|parent| (TRACEPARENT.clone(), parent)));
+        headers.extend(state.map(|state| (TRACESTATE.clone(), state)));
     }
 
     /// Sends the request over one connection, and waits for the head of the answer.

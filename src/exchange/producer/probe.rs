@@ -94,6 +94,7 @@ fn due(
         model_limits: Arc::default(),
         meter: Arc::default(),
         snapshot: snapshot.clone(),
+        trace: None,
     };
     Some((request, trial))
 }

@@ -1,6 +1,7 @@
 //! The [`Progress`] of an attempt is what others may know of it while it runs.
 
 use crate::base::lock::Lock;
+use crate::base::trace_context::SpanId;
 use dialects::usage::{Source, Usage};
 use http::HeaderValue;
 use std::sync::MutexGuard;
@@ -25,6 +26,8 @@ pub(super) struct Facts {
     pub(super) sent: bool,
     /// The usage so far.
     pub(super) usage: Usage,
+    /// The attempt's span, if its account was told.
+    pub(super) span: Option<SpanId>,
 }
 
 impl Progress {

@@ -238,6 +238,8 @@ impl<'x> Producer<'x> {
                  ignores the reported usage and estimates it (logged once an hour)"
             );
         }
+        // If an attempt has ended and was not in vain, its usage is the exchange's own.
+        let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
         let (connect, first) = attempt.progress.timing();
         let took = attempt.began.elapsed();
         self.count(attempt, unused.unwrap_or(self.usage), first, took);
@@ -256,9 +258,9 @@ impl<'x> Producer<'x> {
             completion_tokens: unused.map(|used| used.completion),
             cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),
             detail: None,
+            is_paid: used.is_some(),
+            span: attempt.progress.lock().span,
         });
-        // If an attempt has ended and was not in vain, its usage is the exchange's own.
-        let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
         self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);
     }
 

@@ -247,7 +247,10 @@ fn a_real_prometheus_has_samples_for_every_query_when_much_goes_wrong() {
             .file("tls/cert.pem", &leaf.cert)
             .file("tls/key.pem", &leaf.key)
             .also_listen("tls: { cert: tls/cert.pem, key: tls/key.pem }")
-            .server("admin: { address: \"{admin}\", key: { env: ADMIN_KEY } }\nstore: { redis: { env: REDIS_URL } }")
+            .server(
+                "admin: { address: \"{admin}\", key: { env: ADMIN_KEY } }\nstore: { redis: { env: REDIS_URL } }\n\
+                     traces: { endpoint: \"http://127.0.0.1:9\" }",
+            )
             .env("ADMIN_KEY", ADMIN_KEY)
             .env("REDIS_URL", redis.url())
             .upstream(redis.port)

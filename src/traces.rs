@@ -1,0 +1,111 @@
+//! Traces of exchanges, for OpenTelemetry: what is known of a settled exchange becomes spans, and
+//! the spans are posted to a receiver.
+//!
+//! An exchange pays for it with one push into a bounded queue when it settles, if it is kept. A
+//! task makes the spans, and sends them. No request waits for it, and nothing of it fails a
+//! request. **Invariant:** no text of a prompt or an answer, no query string, no credential and no
+//! sentence of an upstream is ever part of a span.
+
+mod export;
+mod post;
+mod queue;
+mod sampling;
+mod spans;
+mod words;
+
+use crate::base::calendar;
+use crate::base::trace_context::{self, TRACEPARENT, TRACESTATE, TraceContext};
+use crate::conf::config::{self, Listen};
+use crate::live::Snapshot;
+use crate::metrics::SpanMetrics;
+use crate::settled::Settled;
+pub use export::keep;
+use http::HeaderMap;
+use queue::SpanQueue;
+use sampling::Sampler;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The traces of a process.
+pub struct Traces {
+    settings: config::Traces,
+    /// The addresses for callers, each with whether it speaks TLS.
+    listeners: Vec<(SocketAddr, bool)>,
+    sampler: Sampler,
+    queue: SpanQueue,
+    metrics: SpanMetrics,
+}
+
+/// A settled exchange that is to be sent, with the catalog that it began with.
+struct Unsent {
+    settled: Settled,
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+impl Unsent {
+    /// Returns the number of its spans.
+    fn spans(&self) -> usize {
+        1 + self.settled.attempts.trail.len()
+    }
+}
+
+impl Traces {
+    /// Makes the traces of a process with these listeners.
+    pub fn new(settings: config::Traces, listen: &[Listen], metrics: SpanMetrics) -> Traces {
+        Traces {
+            sampler: Sampler::new(settings.sampling),
+            settings,
+            listeners: listen.iter().map(|listen| (listen.address, listen.tls.is_some())).collect(),
+            queue: SpanQueue::default(),
+            metrics,
+        }
+    }
+
+    /// Takes a settled exchange, if it is to be sent.
+    pub fn take(&self, settled: &Settled, snapshot: Option<Arc<Snapshot>>) {
+        if !words::is_traced(settled.request.door) || !self.sampler.keeps(settled, calendar::now()) {
+            return;
+        }
+        let dropped = self.queue.put(Unsent { settled: settled.clone(), snapshot });
+        self.metrics.dropped("queue_full", dropped);
+    }
+
+    /// Sends what waits, and returns when that is done, or after this time.
+    pub fn finish(&self, patience: Duration) {
+        self.queue.finish(patience);
+    }
+
+    /// Begins to send what waits, without waiting for it.
+    pub fn hurry(&self) {
+        self.queue.hurry();
+    }
+}
+
+/// Begins the trace of an exchange. Without traces there is one only if the caller has one. `made`
+/// is the request's id if it was made here, and `at` the address that the request came to.
+pub fn begin(
+    traces: Option<&Traces>,
+    headers: &HeaderMap,
+    made: Option<Uuid>,
+    at: impl FnOnce() -> Option<SocketAddr>,
+) -> Option<Arc<TraceContext>> {
+    let has_parent = headers.contains_key(&TRACEPARENT);
+    if traces.is_none() && !has_parent {
+        return None;
+    }
+    let lines = |name| headers.get_all(name).into_iter().map(http::HeaderValue::as_bytes);
+    let read = has_parent.then(|| trace_context::read(lines(&TRACEPARENT), lines(&TRACESTATE))).flatten();
+    let (trace, parent) = match read {
+        Some((trace, parent)) => (trace, Some(parent)),
+        // A request id that was made here is a trace id, too: who has one has the other.
+        None => (made.filter(|_| traces.is_some()).unwrap_or_else(Uuid::now_v7).into_bytes(), None),
+    };
+    let Some(traces) = traces else {
+        let parent = parent?;
+        return Some(Arc::new(TraceContext { trace, parent: Some(parent), is_sampled: false, at: None }));
+    };
+    let is_sampled = traces.sampler.begins(parent.as_ref());
+    Some(Arc::new(TraceContext { trace, parent, is_sampled, at: at() }))
+}

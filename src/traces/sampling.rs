@@ -1,0 +1,167 @@
+//! Which exchanges are sent: a share of all, those that a caller asks for, and those that failed,
+//! fell over or were slow. The last two are bounded, since callers cause them. Pure but for the
+//! dice: the time is passed in.
+
+use crate::base::lock::Lock;
+use crate::base::trace_context::Parent;
+use crate::conf::config::Sampling;
+use crate::exchange::producer::CALLER_LEFT;
+use crate::settled::Settled;
+
+/// The trail's words for attempts that ended without a failure.
+const NO_FAILURES: [&str; 5] = ["ok", "slower", "not_needed", "declined", CALLER_LEFT];
+
+/// Decides which exchanges are sent.
+pub(super) struct Sampler {
+    settings: Sampling,
+    /// For exchanges whose callers ask for it.
+    asked: Allowance,
+    /// For exchanges that failed, fell over or were slow.
+    noteworthy: Allowance,
+}
+
+impl Sampler {
+    pub(super) fn new(settings: Sampling) -> Sampler {
+        Sampler { settings, asked: Allowance::default(), noteworthy: Allowance::default() }
+    }
+
+    /// Decides at the beginning of an exchange. What happens later may only add to it.
+    pub(super) fn begins(&self, parent: Option<&Parent>) -> bool {
+        match parent.filter(|_| self.settings.follows_parent) {
+            Some(parent) => parent.is_sampled,
+            // Dice, and not the trace's id: a caller may choose that.
+            None => self.settings.share >= 1.0 || fastrand::f64() < self.settings.share,
+        }
+    }
+
+    /// Decides at the end of an exchange. `now` is in milliseconds of Unix time.
+    pub(super) fn keeps(&self, settled: &Settled, now: u64) -> bool {
+        let Some(context) = &settled.trace else { return false };
+        let is_bound = context.parent.is_some() && self.settings.follows_parent && self.settings.share < 1.0;
+        // Who has no key may not ask for anything.
+        let may_ask = settled.sender.key.is_some();
+        let most = self.settings.extra_per_second;
+        (context.is_sampled && (!is_bound || (may_ask && self.asked.take(most, now))))
+            || (self.is_noteworthy(settled) && self.noteworthy.take(most, now))
+    }
+
+    fn is_noteworthy(&self, settled: &Settled) -> bool {
+        settled.blame().is_some()
+            || self.settings.slow.is_some_and(|slow| settled.total >= slow)
+            || settled.attempts.trail.iter().any(|tried| is_failure(tried.outcome))
+    }
+}
+
+/// Returns whether an attempt with this outcome has failed.
+pub(super) fn is_failure(outcome: &str) -> bool {
+    !NO_FAILURES.contains(&outcome)
+}
+
+/// A number of things that may happen in each second.
+#[derive(Default)]
+struct Allowance(Lock<(u64, u32)>);
+
+impl Allowance {
+    /// Takes one of at most so many a second, if there is one left.
+    fn take(&self, most: u32, now: u64) -> bool {
+        let mut taken = self.0.lock();
+        let second = now / 1_000;
+        if taken.0 != second {
+            *taken = (second, 0);
+        }
+        taken.1 = taken.1.saturating_add(1);
+        taken.1 <= most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::trace_context::TraceContext;
+    use crate::error::Outcome;
+    use crate::settled::Tried;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn sampler(share: f64, extra_per_second: u32) -> Sampler {
+        let slow = Some(Duration::from_secs(5));
+        Sampler::new(Sampling { share, follows_parent: true, slow, extra_per_second })
+    }
+
+    fn parent(is_sampled: bool) -> Option<Parent> {
+        Some(Parent { span: [1; 8], is_sampled, state: None })
+    }
+
+    /// A good exchange of a caller with a key.
+    fn settled(sampler: &Sampler, parent: Option<Parent>) -> Settled {
+        let is_sampled = sampler.begins(parent.as_ref());
+        let trace = TraceContext { trace: [1; 16], parent, is_sampled, at: None };
+        let mut settled = Settled { trace: Some(Arc::new(trace)), outcome: Outcome::Ok, ..Settled::default() };
+        settled.sender.key = Some("k".into());
+        settled
+    }
+
+    #[test]
+    fn a_share_of_those_without_a_parent_is_kept() {
+        let kept = |share| {
+            let sampler = sampler(share, 0);
+            (0..2_000).filter(|_| sampler.keeps(&settled(&sampler, None), NOW)).count()
+        };
+        assert_eq!((kept(0.0), kept(1.0)), (0, 2_000));
+        let tenth = kept(0.1);
+        assert!((80..400).contains(&tenth), "{tenth}");
+    }
+
+    #[test]
+    fn a_parent_decides_and_asks_for_no_more_than_it_may() {
+        for share in [0.0, 0.5] {
+            let sampler = sampler(share, 3);
+            let kept = |flag, second: u64| {
+                let one = settled(&sampler, parent(flag));
+                (0..50).filter(|_| sampler.keeps(&one, NOW + second * 1_000)).count()
+            };
+            assert_eq!([kept(true, 0), kept(true, 0), kept(true, 1), kept(false, 2)], [3, 0, 3, 0]);
+        }
+        // What all may have, a caller may ask for.
+        let sampler = sampler(1.0, 0);
+        assert!(sampler.keeps(&settled(&sampler, parent(true)), NOW));
+        assert!(!sampler.keeps(&settled(&sampler, parent(false)), NOW));
+    }
+
+    #[test]
+    fn who_has_no_key_asks_in_vain() {
+        let sampler = sampler(0.0, 9);
+        let mut one = settled(&sampler, parent(true));
+        one.sender.key = None;
+        assert!(!sampler.keeps(&one, NOW));
+    }
+
+    #[test]
+    fn what_failed_fell_over_or_was_slow_is_kept_and_bounded() {
+        let sampler = sampler(0.0, 2);
+        let good = || settled(&sampler, None);
+        let tried = |outcome| Tried { outcome, ..Tried::default() };
+        let mut hedged = good();
+        hedged.attempts.trail = ["slower", "ok"].map(tried).into();
+        let mut fell_over = good();
+        fell_over.attempts.trail = ["unreachable", "ok"].map(tried).into();
+        let failed = Settled { outcome: Outcome::UpstreamCut, ..good() };
+        let slow = Settled { total: Duration::from_secs(5), ..good() };
+        let unasked = settled(&sampler, parent(false));
+        let unasked = Settled { outcome: Outcome::Internal, ..unasked };
+        for (second, (one, expected)) in (0..).zip([
+            (good(), false),
+            (hedged, false),
+            (fell_over, true),
+            (failed, true),
+            (slow, true),
+            (unasked, true),
+        ]) {
+            assert_eq!(sampler.keeps(&one, NOW + second * 1_000), expected, "{second}");
+        }
+        let failed = Settled { outcome: Outcome::Unauthorized, ..good() };
+        assert_eq!((0..50).filter(|_| sampler.keeps(&failed, NOW + 60_000)).count(), 2);
+    }
+}

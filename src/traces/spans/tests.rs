@@ -1,0 +1,262 @@
+use super::*;
+use crate::base::trace_context::{Parent, hexadecimal};
+use crate::catalog::resolve::resolve;
+use crate::conf::config::{self, Listen};
+use crate::conf::price::Usd;
+use crate::error::Outcome;
+use crate::live::Snapshot;
+use crate::metrics::Metrics;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const CATALOG: &str = "accounts:\n  gpu: { dialect: openai, preset: vllm, base_url: 'https://gpu.example.com:8000/v1', key: k }\n  \
+    main: { dialect: openai, key: k }\n  claude: { dialect: anthropic, key: k }\n  azure: { dialect: azure, base_url: 'https://x.openai.azure.com', key: k }\n\
+    models: {}\ncallers: {}\n";
+
+fn traces(more: &str) -> Traces {
+    let text = format!("traces: {{ endpoint: 'http://c:4318', {more} }}");
+    let server = config::read("server.yaml", &text, &mut |_| Err("is not set".to_owned())).unwrap();
+    let listen = Listen { address: at(), h2c: false, tls: None };
+    Traces::new(server.traces.unwrap(), &[listen], Metrics::default().spans())
+}
+
+fn at() -> SocketAddr {
+    "10.0.0.1:8080".parse().unwrap()
+}
+
+fn snapshot() -> Option<Arc<Snapshot>> {
+    let files = [("catalog.yaml".to_owned(), CATALOG.to_owned())];
+    let catalog = resolve(&files, &mut |_| Ok(String::new())).unwrap_or_else(|problems| panic!("{problems}"));
+    Some(Arc::new(Snapshot::new(catalog, &Default::default(), &Default::default(), &mut Vec::new, 1)))
+}
+
+fn tried(account: &str, outcome: &'static str, at_ms: u64) -> Tried {
+    Tried { account: account.into(), model: "gpt-4o-mini".into(), outcome, times: 1, at_ms, ms: 10, ..Tried::default() }
+}
+
+/// An exchange that fell over, and then was answered.
+fn settled() -> Settled {
+    let parent = Parent { span: [7; 8], is_sampled: true, state: Some("a=1".into()) };
+    let trace = TraceContext { trace: [9; 16], parent: Some(parent), is_sampled: true, at: Some(at()) };
+    let mut settled = Settled {
+        began_at: 1_800_000_000_000,
+        total: Duration::from_micros(80_500),
+        outcome: Outcome::Ok,
+        trace: Some(Arc::new(trace)),
+        ..Settled::default()
+    };
+    settled.request.id = "req-1".to_owned();
+    (settled.request.door, settled.request.method) = ("chat", "POST".to_owned());
+    settled.request.path = "/v1/chat/completions".to_owned();
+    settled.request.model = Some("fast".into());
+    (settled.sender.caller, settled.sender.key) = (Some("acme".into()), Some("prod".into()));
+    settled.sender.address = Some([192, 0, 2, 1].into());
+    settled.answer.status = 200;
+    let usage =
+        Usage { prompt: 50, completion: 9, cached: 20, reasoning: 3, source: Source::Reported, ..Usage::default() };
+    (settled.spending.usage, settled.spending.cost) = (usage, Some(Usd(1_500)));
+    let answered = Tried { is_paid: true, status: Some(200), span: Some([5; 8]), ..tried("main", "ok", 20) };
+    settled.attempts.trail = vec![tried("gpu", "unreachable", 0), answered];
+    settled
+}
+
+/// The spans of an exchange, each as its lines: its head, and its attributes.
+fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
+    let mut next = 0;
+    let mut ids = || {
+        next += 1;
+        [next; 8]
+    };
+    let batch = [Unsent { settled, snapshot: snapshot() }];
+    let mut sent = message(traces, &batch, "gw-1", &mut ids);
+    let spans = sent.scope_spans.pop().unwrap().spans;
+    let text = |value: &AnyValue| match value.value.as_ref().unwrap() {
+        Value::StringValue(text) => text.clone(),
+        Value::BoolValue(truth) => truth.to_string(),
+        Value::IntValue(number) => number.to_string(),
+        Value::DoubleValue(number) => format!("{number:?}"),
+        Value::ArrayValue(list) => format!("{:?}", list.values.iter().map(|one| &one.value).collect::<Vec<_>>()),
+        Value::KvlistValue(_) | Value::BytesValue(_) | Value::StringValueStrindex(_) => panic!("no such value"),
+    };
+    let one = |span: &Span| {
+        assert_eq!(hexadecimal(&span.trace_id), "09".repeat(16));
+        let took = (span.end_time_unix_nano - span.start_time_unix_nano) / 1_000;
+        let from = (span.start_time_unix_nano - 1_800_000_000_000 * MILLI) / MILLI;
+        let error = if span.status.as_ref().is_some_and(|status| status.code == 2) { " error" } else { "" };
+        let (id, parent) = (hexadecimal(&span.span_id), hexadecimal(&span.parent_span_id));
+        let head = format!("{} kind={} {id}<{parent} {from}+{took}us{error}", span.name, span.kind);
+        let attributes = span.attributes.iter().map(|one| format!("{}={}", one.key, text(one.value.as_ref().unwrap())));
+        (head, attributes.collect())
+    };
+    spans.iter().map(one).collect()
+}
+
+fn attribute<'s>(span: &'s (String, Vec<String>), name: &str) -> Option<&'s str> {
+    span.1.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+#[test]
+fn a_trace_is_the_gateways_span_with_one_below_it_for_each_attempt() {
+    let spans = shown(&traces(""), settled());
+    let heads: Vec<&str> = spans.iter().map(|(head, _)| &**head).collect();
+    assert_eq!(
+        heads,
+        [
+            "POST /v1/chat/completions kind=2 0101010101010101<0707070707070707 0+80500us",
+            "chat gpt-4o-mini kind=3 0202020202020202<0101010101010101 0+10000us error",
+            "chat gpt-4o-mini kind=3 0505050505050505<0101010101010101 20+10000us",
+        ]
+    );
+    assert_eq!(
+        spans[0].1,
+        [
+            "http.request.method=POST",
+            "http.route=/v1/chat/completions",
+            "url.path=/v1/chat/completions",
+            "url.scheme=http",
+            "http.response.status_code=200",
+            "server.address=10.0.0.1",
+            "server.port=8080",
+            "client.address=192.0.2.1",
+            "portcullis.request_id=req-1",
+            "portcullis.caller=acme",
+            "portcullis.key=prod",
+            "portcullis.model=fast",
+            "portcullis.outcome=ok",
+            "portcullis.attempts=2",
+            "portcullis.own_us=0",
+            "openinference.span.kind=CHAIN",
+        ]
+    );
+    assert_eq!(
+        spans[1].1,
+        [
+            "gen_ai.operation.name=chat",
+            "gen_ai.provider.name=vllm",
+            "gen_ai.request.model=gpt-4o-mini",
+            "http.request.method=POST",
+            "server.address=gpu.example.com",
+            "server.port=8000",
+            "portcullis.account=gpu",
+            "portcullis.outcome=unreachable",
+            "error.type=unreachable",
+        ]
+    );
+    assert_eq!(
+        spans[2].1,
+        [
+            "gen_ai.operation.name=chat",
+            "gen_ai.provider.name=openai",
+            "gen_ai.request.model=gpt-4o-mini",
+            "openai.api.type=chat_completions",
+            "gen_ai.usage.input_tokens=50",
+            "gen_ai.usage.output_tokens=9",
+            "gen_ai.usage.cache_read.input_tokens=20",
+            "gen_ai.usage.reasoning.output_tokens=3",
+            "portcullis.usage=reported",
+            "gen_ai.usage.cost=1.5e-6",
+            "http.request.method=POST",
+            "http.request.resend_count=1",
+            "http.response.status_code=200",
+            "server.address=api.openai.com",
+            "server.port=443",
+            "portcullis.account=main",
+            "portcullis.outcome=ok",
+        ]
+    );
+}
+
+#[test]
+fn usage_is_on_one_span_and_a_hedge_that_lost_has_its_own_if_it_is_billed() {
+    let mut hedged = settled();
+    let lost =
+        Tried { prompt_tokens: Some(50), completion_tokens: Some(2), cost: Some(None), ..tried("claude", "slower", 5) };
+    let unbilled = tried("azure", "slower", 6);
+    let slice = Tried { is_paid: true, ..tried("main", "ok", 30) };
+    hedged.attempts.trail.extend([lost, unbilled, slice]);
+    let spans = shown(&traces(""), hedged);
+    let used: Vec<_> = spans.iter().map(|span| attribute(span, "gen_ai.usage.input_tokens")).collect();
+    // They are in the order in which they began: gpu, claude, azure, main, main.
+    assert_eq!(used, [None, None, Some("50"), None, Some("50"), None]);
+    assert_eq!(attribute(&spans[2], "gen_ai.usage.cost"), None, "the price is not known");
+    assert_eq!(attribute(&spans[2], "gen_ai.usage.output_tokens"), Some("2"));
+    assert!(!spans[2].0.ends_with("error") && attribute(&spans[2], "error.type").is_none(), "{:?}", spans[2]);
+    let providers: Vec<_> = spans.iter().filter_map(|span| attribute(span, "gen_ai.provider.name")).collect();
+    assert_eq!(providers, ["vllm", "anthropic", "azure.ai.openai", "openai", "openai"]);
+    let resent: Vec<_> = spans.iter().map(|span| attribute(span, "http.request.resend_count")).collect();
+    assert_eq!(resent, [None, None, Some("1"), Some("2"), Some("3"), Some("4")]);
+}
+
+#[test]
+fn an_unknown_price_is_no_cost_and_an_estimate_says_so() {
+    let mut one = settled();
+    (one.spending.cost, one.spending.usage.source) = (None, Source::Estimated);
+    let spans = shown(&traces(""), one);
+    assert_eq!(attribute(&spans[2], "gen_ai.usage.cost"), None);
+    assert_eq!(attribute(&spans[2], "portcullis.usage"), Some("estimated"));
+}
+
+#[test]
+fn without_gen_ai_and_for_counts_the_spans_are_those_of_http() {
+    let mut counted = settled();
+    (counted.request.door, counted.request.path) = ("count", "/v1/messages/count_tokens".to_owned());
+    for (more, settled) in [("gen_ai: off", settled()), ("", counted)] {
+        let spans = shown(&traces(more), settled);
+        assert!(spans[1].0.starts_with("POST kind=3") && spans[2].0.starts_with("POST kind=3"), "{spans:?}");
+        assert!(spans.iter().flat_map(|span| &span.1).all(|line| !line.starts_with("gen_ai.")), "{spans:?}");
+    }
+}
+
+#[test]
+fn a_stream_and_a_conversation_are_shown_without_what_the_caller_calls_them() {
+    let mut one = settled();
+    (one.request.stream, one.request.session) = (true, Some("mail@example.com".to_owned()));
+    one.attempts.trail[1].first_ms = Some(422);
+    let spans = shown(&traces(""), one);
+    assert_eq!(attribute(&spans[2], "gen_ai.request.stream"), Some("true"));
+    assert_eq!(attribute(&spans[2], "gen_ai.response.time_to_first_chunk"), Some("0.422"));
+    let told = attribute(&spans[2], "gen_ai.conversation.id").unwrap();
+    assert!(told.len() == 16 && !told.contains("mail"), "{told}");
+}
+
+#[test]
+fn what_is_the_callers_own_doing_is_no_error_of_the_gateway() {
+    let failed = |outcome, status| {
+        let mut one = settled();
+        (one.outcome, one.answer.status) = (outcome, status);
+        let span = shown(&traces(""), one).remove(0);
+        (span.0.ends_with("error"), attribute(&span, "error.type").map(str::to_owned))
+    };
+    assert_eq!(failed(Outcome::Unauthorized, 401), (false, None));
+    assert_eq!(failed(Outcome::ClientLeft, 499), (false, None));
+    // The status had left before the stream was cut.
+    assert_eq!(failed(Outcome::UpstreamCut, 200), (true, Some("upstream_cut".to_owned())));
+    assert_eq!(failed(Outcome::Limited, 503), (true, Some("limited".to_owned())));
+}
+
+#[test]
+fn sentences_of_upstreams_and_odd_methods_are_not_shown() {
+    let mut one = settled();
+    (one.answer.error, one.request.method) = (Some("s3cret".to_owned()), "S3CRET".to_owned());
+    one.attempts.trail[0].detail = Some("s3cret".to_owned());
+    one.served.upstream_request_id = Some("s3cret".to_owned());
+    let spans = shown(&traces(""), one);
+    assert!(!format!("{spans:?}").to_lowercase().contains("s3cret"), "{spans:?}");
+    assert!(spans[0].0.starts_with("_OTHER /v1/chat/completions"), "{}", spans[0].0);
+}
+
+#[test]
+fn the_resource_says_which_gateway_it_is() {
+    let resource = |more: &str| {
+        let sent = message(&traces(more), &[], "gw-1", &mut || [1; 8]);
+        let names = sent.resource.unwrap().attributes.into_iter().map(|one| {
+            let Some(Value::StringValue(value)) = one.value.and_then(|value| value.value) else { panic!("no text") };
+            format!("{}={value}", one.key)
+        });
+        names.collect::<Vec<_>>()
+    };
+    let version = format!("service.version={}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(resource(""), ["service.name=portcullis", &version, "service.instance.id=gw-1"]);
+    let written = resource("resource: { service.instance.id: mine }");
+    assert_eq!(written, ["service.instance.id=mine", "service.name=portcullis", &version]);
+}

@@ -1,0 +1,185 @@
+//! The words of OpenTelemetry's conventions, of the version that is written here. Receivers know
+//! these names. Pure.
+
+use crate::settled::Tried;
+use dialects::upstream::quirks::Quirks;
+use dialects::{Dialect, Endpoint};
+use http::Method;
+
+/// The conventions' version.
+pub(super) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.1";
+
+/// The names of attributes of models.
+pub(super) mod gen_ai {
+    pub(crate) const OPERATION: &str = "gen_ai.operation.name";
+    pub(crate) const PROVIDER: &str = "gen_ai.provider.name";
+    pub(crate) const MODEL: &str = "gen_ai.request.model";
+    pub(crate) const STREAM: &str = "gen_ai.request.stream";
+    pub(crate) const OUTPUT: &str = "gen_ai.output.type";
+    pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
+    pub(crate) const FIRST: &str = "gen_ai.response.time_to_first_chunk";
+    pub(crate) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+    pub(crate) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+    pub(crate) const CACHE_READ: &str = "gen_ai.usage.cache_read.input_tokens";
+    pub(crate) const CACHE_CREATION: &str = "gen_ai.usage.cache_creation.input_tokens";
+    pub(crate) const REASONING: &str = "gen_ai.usage.reasoning.output_tokens";
+    /// It is in no convention, but several receivers read it: US dollars.
+    pub(crate) const COST: &str = "gen_ai.usage.cost";
+    pub(crate) const OPENAI_TYPE: &str = "openai.api.type";
+    /// The word of OpenInference by which a span is told from that of a model.
+    pub(crate) const KIND: &str = "openinference.span.kind";
+}
+
+/// The names of attributes of requests.
+pub(super) mod http_ {
+    pub(crate) const METHOD: &str = "http.request.method";
+    pub(crate) const ROUTE: &str = "http.route";
+    pub(crate) const STATUS: &str = "http.response.status_code";
+    pub(crate) const RESENDS: &str = "http.request.resend_count";
+    pub(crate) const PATH: &str = "url.path";
+    pub(crate) const SCHEME: &str = "url.scheme";
+    pub(crate) const SERVER: &str = "server.address";
+    pub(crate) const PORT: &str = "server.port";
+    pub(crate) const CLIENT: &str = "client.address";
+    pub(crate) const ERROR: &str = "error.type";
+}
+
+/// Returns whether exchanges at this door have spans. Lists, and what a key or a browser asks, are
+/// no work.
+pub(super) fn is_traced(door: &str) -> bool {
+    !matches!(door, "models" | "model" | "key" | "usage" | "hello" | "preflight")
+}
+
+/// Returns the path of a door, without what differs between requests.
+pub(super) fn route(door: &str, path: &str) -> Option<&'static str> {
+    Some(match door {
+        "chat" => "/v1/chat/completions",
+        "messages" => "/v1/messages",
+        "responses" => "/v1/responses",
+        "completions" => "/v1/completions",
+        "embeddings" => "/v1/embeddings",
+        "rerank" => "/v1/rerank",
+        "moderations" => "/v1/moderations",
+        "images" => "/v1/images/generations",
+        "image_edits" => "/v1/images/edits",
+        "speech" => "/v1/audio/speech",
+        "transcriptions" => "/v1/audio/transcriptions",
+        "translations" => "/v1/audio/translations",
+        "gemini" if !path.contains(":stream") => "/v1beta/models/{model}:generateContent",
+        "gemini" | "gemini_array" => "/v1beta/models/{model}:streamGenerateContent",
+        "gemini_embed" => "/v1beta/models/{model}:embedContent",
+        "gemini_embeds" => "/v1beta/models/{model}:batchEmbedContents",
+        "count" if path.contains(':') => "/v1beta/models/{model}:countTokens",
+        "count" => "/v1/messages/count_tokens",
+        _ => return None,
+    })
+}
+
+/// Returns a method, if it is one that is known.
+pub(super) fn method(method: &str) -> &str {
+    let is_known = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::PATCH,
+        Method::CONNECT,
+        Method::TRACE,
+    ]
+    .iter()
+    .any(|known| known == method);
+    if is_known { method } else { "_OTHER" }
+}
+
+/// Returns the name of the kind of server that speaks a dialect: that of the quirks if it has some,
+/// else that of the protocol.
+pub(super) fn server(dialect: &Dialect) -> &'static str {
+    let (protocol, quirks) = (dialect.protocol, dialect.settings().quirks);
+    let is_own = protocol.quirks_of_version.is_none() && quirks != &Quirks::NONE;
+    if is_own { quirks.name } else { protocol.name }
+}
+
+/// Returns the conventions' name of a provider. `server` is our own.
+pub(super) fn provider(server: &'static str) -> &'static str {
+    match server {
+        "azure" => "azure.ai.openai",
+        "bedrock" => "aws.bedrock",
+        "gemini" => "gcp.gemini",
+        "vertex" => "gcp.vertex_ai",
+        "mistral" => "mistral_ai",
+        "xai" => "x_ai",
+        // The others have the same name there, or are named as here.
+        other => other,
+    }
+}
+
+/// What an attempt asks a model for.
+pub(super) struct Operation {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// The kind of its answer, if it is no text.
+    pub(super) output: Option<&'static str>,
+    /// The kind of OpenAI's endpoint.
+    pub(super) openai: Option<&'static str>,
+}
+
+/// Returns what an attempt asks for.
+pub(super) fn operation(tried: &Tried) -> Operation {
+    let endpoint = tried.endpoint.and_then(Endpoint::find).unwrap_or_default();
+    let (name, output, openai) = match endpoint {
+        Endpoint::Chat => ("chat", None, Some("chat_completions")),
+        Endpoint::Responses => ("chat", None, Some("responses")),
+        Endpoint::Messages => ("chat", None, None),
+        Endpoint::Completions => ("text_completion", None, None),
+        Endpoint::Embeddings => ("embeddings", None, None),
+        Endpoint::Images | Endpoint::Edits => ("generate_content", Some("image"), None),
+        Endpoint::Speech => ("generate_content", Some("speech"), None),
+        Endpoint::Transcriptions | Endpoint::Translations => ("generate_content", Some("text"), None),
+        Endpoint::Rerank => ("rerank", None, None),
+        Endpoint::Moderations => ("moderations", None, None),
+    };
+    Operation { name, output, openai }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dialects::front::DOORS;
+    use dialects::upstream;
+
+    #[test]
+    fn each_door_for_a_model_has_a_route() {
+        for front in DOORS {
+            let route = route(front.name, "").unwrap_or_else(|| panic!("{} has no route", front.name));
+            assert!(is_traced(front.name) && route.starts_with("/v1"), "{}", front.name);
+        }
+        assert_eq!(route("count", "/v1beta/models/x:countTokens"), Some("/v1beta/models/{model}:countTokens"));
+        assert_eq!(route("none", "/v1/nothing"), None);
+    }
+
+    #[test]
+    fn each_dialect_has_the_name_of_its_provider() {
+        let names: Vec<_> = upstream::ALL.iter().map(|protocol| provider(protocol.name)).collect();
+        assert_eq!(
+            names,
+            [
+                "openai",
+                "azure.ai.openai",
+                "anthropic",
+                "gcp.gemini",
+                "gcp.vertex_ai",
+                "aws.bedrock",
+                "cohere",
+                "ollama",
+                "demo"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_method_that_nobody_knows_is_not_shown() {
+        assert_eq!([method("POST"), method("sk-secret"), method("")], ["POST", "_OTHER", "_OTHER"]);
+    }
+}
