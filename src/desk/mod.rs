@@ -119,6 +119,8 @@ impl Desk {
             }
             Door::Own(question) => {
                 let (snapshot, key) = self.open(session, record)?;
+                // A question that comes too often is no request of a caller that failed.
+                own::not_too_often(&snapshot, &key).inspect_err(|_| record.is_figured = false)?;
                 // The future is boxed, since few ask this, and every request would hold its memory.
                 let told = Box::pin(self.own(session, (&snapshot, &key), question)).await?;
                 self.reply(session, record).plain(200, "application/json", told).await
@@ -174,7 +176,6 @@ impl Desk {
         (snapshot, key): (&Arc<Snapshot>, &Arc<Key>),
         question: Own,
     ) -> Result<Bytes, Refusal> {
-        own::not_too_often(snapshot, key)?;
         match question {
             Own::Key => Ok(own::key(snapshot, key, &self.backends).await),
             Own::Usage => own::usage(&self.books.ledger, key, session.req_header().uri.query().unwrap_or("")).await,

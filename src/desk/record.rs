@@ -79,6 +79,8 @@ pub struct Record {
     /// True if the caller's name for the model is one that only a glob matches. Then the caller is
     /// told which model it is.
     pub is_by_glob: bool,
+    /// True if it counts in the figures for the page of operators.
+    pub is_figured: bool,
 }
 
 impl Record {
@@ -105,6 +107,7 @@ impl Record {
             meter: None,
             has_ended: false,
             is_by_glob: false,
+            is_figured: true,
         }
     }
 
@@ -231,7 +234,9 @@ impl Drop for Record {
             self.settle();
             let settled = Settled { total, ..std::mem::take(&mut self.facts) };
             self.books.metrics.settle(&settled);
-            self.tell_figures(&settled);
+            if self.is_figured {
+                self.tell_figures(&settled);
+            }
             self.books.access_log.write(&settled);
             if let Some(traces) = &self.books.traces {
                 traces.take(&settled, self.snapshot.take());

@@ -22,7 +22,7 @@ pub use changes::Changes;
 pub use entry::{Entry, enter};
 pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
 pub use report::report;
-pub use standing::standing;
+pub use standing::{resets_at, standing};
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 
 use crate::base::calendar::{DAY, Month};

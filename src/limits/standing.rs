@@ -30,24 +30,30 @@ pub fn standing(bound: &Bound<'_>, counts: &Counts, now_ms: u64, shows_money: bo
 
 fn one(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> Value {
     let amount = |number: u64| if kind.is_money() { json!(Usd(number).to_string()) } else { json!(number) };
-    // The newest second that counts is the last one to leave.
-    let last = |has: fn(&(u64, u64, u64)) -> bool| {
-        let newest = counts.minute.iter().filter(|second| has(second)).map(|(second, ..)| *second).max();
-        newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
-    };
-    let resets = match kind {
-        Kind::RequestsPerMinute => last(|(_, requests, _)| *requests > 0),
-        Kind::TokensPerMinute => last(|(.., tokens)| *tokens > 0),
-        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => Some(start_of(day_of(now_ms) + 1)),
-        Kind::UsdPerMonth => Some(start_of(Month::of(now_ms / DAY).next)),
-        Kind::Concurrency => None,
-    };
+    let resets = resets_at(kind, counts, now_ms);
     json!({
         "limit": amount(limit),
         "used": amount(used),
         "left": amount(limit.saturating_sub(used)),
         "resets_at": resets.filter(|_| used > 0).map(time),
     })
+}
+
+/// Returns the time at which all of a limit is free again, if that is known, in milliseconds of
+/// Unix time. Of a limit by the minute of which nothing is used, it is not known.
+pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
+    // The newest second that counts is the last one to leave.
+    let last = |has: fn(&(u64, u64, u64)) -> bool| {
+        let newest = counts.minute.iter().filter(|second| has(second)).map(|(second, ..)| *second).max();
+        newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
+    };
+    match kind {
+        Kind::RequestsPerMinute => last(|(_, requests, _)| *requests > 0),
+        Kind::TokensPerMinute => last(|(.., tokens)| *tokens > 0),
+        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => Some(start_of(day_of(now_ms) + 1)),
+        Kind::UsdPerMonth => Some(start_of(Month::of(now_ms / DAY).next)),
+        Kind::Concurrency => None,
+    }
 }
 
 #[cfg(test)]

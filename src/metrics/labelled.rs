@@ -84,10 +84,13 @@ impl<L, M: TypedMetric> TypedMetric for Labelled<L, M> {
     const TYPE: MetricType = M::TYPE;
 }
 
-impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric> EncodeMetric for Labelled<L, M> {
+impl<L: EncodeLabelSet + Ord, M: EncodeMetric + TypedMetric> EncodeMetric for Labelled<L, M> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
         let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        series.iter().try_for_each(|(labels, one)| one.encode(encoder.encode_family(labels)?))
+        // The order is the same at each scrape, whenever and in whatever order the series began.
+        let mut sorted: Vec<_> = series.iter().collect();
+        sorted.sort_unstable_by_key(|(labels, _)| *labels);
+        sorted.into_iter().try_for_each(|(labels, one)| one.encode(encoder.encode_family(labels)?))
     }
 
     fn metric_type(&self) -> MetricType {
@@ -96,5 +99,35 @@ impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric> EncodeMetric for Labelled
 
     fn is_empty(&self) -> bool {
         self.series.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::labels::WordLabels;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::registry::Registry;
+
+    #[test]
+    fn the_lines_have_one_order_however_the_series_began() {
+        const NAMES: [&str; 12] = ["c", "a", "k", "b", "z", "d", "y", "e", "x", "f", "w", "g"];
+        let series = Labelled::<WordLabels<1>, Counter>::default();
+        let mut registry = Registry::default();
+        registry.register("some", "Some", series.clone());
+        let scrape = |names: &mut dyn Iterator<Item = &'static str>| {
+            series.clear();
+            for name in names {
+                series.get_or_create(&[("name", name)]).inc();
+            }
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            text
+        };
+        let first = scrape(&mut NAMES.into_iter());
+        assert_eq!(first, scrape(&mut NAMES.into_iter().rev()));
+        let lines: Vec<_> = first.lines().filter(|line| line.starts_with("some_total")).collect();
+        assert!(lines.len() == NAMES.len() && lines.is_sorted(), "{first}");
     }
 }

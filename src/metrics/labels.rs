@@ -23,7 +23,7 @@ pub(crate) type NameLabels<const N: usize> = [(&'static str, Name); N];
 /// Labels whose values are words of our own. A family without labels has at most one series.
 pub(crate) type WordLabels<const N: usize> = [(&'static str, &'static str); N];
 
-#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct ExchangeLabels {
     pub(crate) door: &'static str,
     #[prometheus(flatten)]
@@ -31,7 +31,7 @@ pub(crate) struct ExchangeLabels {
     pub(crate) outcome: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct TokensLabels {
     #[prometheus(flatten)]
     pub(crate) sides: SidesLabels,
@@ -39,7 +39,7 @@ pub(crate) struct TokensLabels {
 }
 
 /// The sides of an exchange: the model, the account that answered, and the caller.
-#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct SidesLabels {
     pub(crate) model: Name,
     pub(crate) account: Name,
@@ -47,20 +47,20 @@ pub(crate) struct SidesLabels {
 }
 
 /// A model, and an account that was asked for it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 pub(crate) struct TargetLabels {
     pub(crate) model: Name,
     pub(crate) account: Name,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct AttemptLabels {
     pub(crate) model: Name,
     pub(crate) account: Name,
     pub(crate) outcome: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct DoorLabels {
     pub(crate) door: &'static str,
     pub(crate) model: Name,

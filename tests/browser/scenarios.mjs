@@ -245,7 +245,25 @@ async function quiet({ open, say, check }) {
   }, hidden);
   await hide(true);
   check((await during(3000)) === 0, 'a hidden page asks nothing');
+  // Hidden for an hour: no answer came, because nobody asked. It is not told as an outage for a moment.
+  await page.evaluate(() => {
+    const { now } = Date;
+    Date.now = () => now() + 3_600_000;
+    const said = [];
+    Object.assign(window, { said });
+    new MutationObserver(() => said.push(document.body.className)).observe(document.body, { attributes: true });
+  });
+  let held;
+  await page.route(/\/live/, async (route) => {
+    if (!held) await (held = new Promise((done) => setTimeout(done, 1500)));
+    await route.continue().catch(() => {});
+  });
   await hide(false);
+  await page.waitForTimeout(1300);
+  check((await page.locator('body.stale').count()) === 0, 'a page that is shown again is not called late before it could ask');
+  check(!(await page.evaluate(() => window.said)).some((name) => name.includes('stale')), 'and was not for a moment');
+  await page.waitForTimeout(700);
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
   // A page that is seen again asks.
   await next();
   await page.keyboard.press('p');
@@ -325,6 +343,12 @@ async function ask({ open, say, check, expect }) {
   const report = await text(page, '#ask-body');
   check(report.includes('acme/prod works'), `explain: ${report}`);
   await page.click('#ask-try');
+  for (const wrong of ['sk-\u201cquoted\u201d', 'sk-w\u00f6rong', 'sk-two words']) {
+    await page.fill('#ask-secret', wrong);
+    await page.click('#ask-send');
+    await page.locator('#ask-body .failure', { hasText: 'the secret is not a key: character' }).waitFor();
+    check(!(await text(page, '#ask-body')).includes('reached'), `${wrong}: nothing is said of the connection`);
+  }
   await page.fill('#ask-secret', 'sk-wrong');
   await page.click('#ask-send');
   await page.locator('#ask-body .failure', { hasText: '401' }).waitFor();

@@ -199,3 +199,19 @@ fn a_question_is_small_and_readable_and_from_the_page() {
         assert_eq!(answer["verdict"]["tried"], false, "{answer}");
     });
 }
+
+#[test]
+fn a_question_that_does_not_come_is_told_so() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let mut connection = Connection::plain(gateway.admin, None).await;
+        let head = format!("POST /explain HTTP/1.1\r\nhost: {}\r\ncontent-length: 100\r\n\r\n{{", gateway.admin);
+        connection.send(head).await;
+        let answer = connection.response().await;
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (408, "the body did not come within 5 s: send it at once\n")
+        );
+    });
+}

@@ -136,6 +136,7 @@ fn what_the_page_says_is_what_the_ledger_and_the_metrics_say() {
             (&tight["limited"], &tight["limit"]["ratio"], &tight["limit"]["kind"]),
             (&json!(4), &json!(1.0), &json!("requests_per_day"))
         );
+        assert!(tight["limit"]["resets_at"].is_string(), "{tight}");
         assert_eq!(metrics.sum("portcullis_limited_total", &[("caller", "tight")]), 4.0);
         // Models and targets.
         for model in ["m", "free"] {
@@ -367,5 +368,32 @@ fn what_models_share_and_what_is_off_is_shown_as_it_is() {
         let alone = row(&live["models"], "alone")["targets"].as_array().unwrap();
         let states: Vec<_> = alone.iter().map(|target| (&target["account"], &target["state"])).collect();
         assert_eq!(states, [(&json!("b"), &json!("ok")), (&json!("c"), &json!("off"))]);
+    });
+}
+
+#[test]
+fn a_limit_by_the_minute_says_when_it_is_free_again() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::over(&mock).caller(
+            "tight",
+            TIGHT,
+            "limits: { requests_per_minute: 2, tokens_per_minute: 900000 }",
+        );
+        let gateway = Gateway::start(catalog).await;
+        let row = || {
+            let live: Value = serde_json::from_str(&gateway.admin("/live?show=callers").1).expect("JSON");
+            row(&live["callers"], "tight").clone()
+        };
+        // Nothing is used, so nothing has to be waited for.
+        assert_eq!(row()["limit"]["resets_at"], Value::Null);
+        let before = portcullis::base::calendar::now();
+        assert_eq!(gateway.raw(client::post_as(TIGHT, &chat("m"))).await.status, 200);
+        let shown = eventually("the use", || Some(row()).filter(|row| row["limit"]["used"] == 1)).await;
+        assert_eq!(shown["limit"]["kind"], "requests_per_minute", "{shown}");
+        let at = shown["limit"]["resets_at"].as_str().expect("a time").to_owned();
+        let (first, last) = (before / 1000 * 1000 + 60_000, portcullis::base::calendar::now() + 60_000);
+        let time = portcullis::base::calendar::time;
+        assert!(time(first) <= at && at <= time(last), "{at}");
     });
 }

@@ -221,3 +221,25 @@ fn status_of_another(gateway: &Gateway) -> Option<u16> {
     stream.read_to_string(&mut answer).ok()?;
     answer.split(' ').nth(1)?.parse().ok()
 }
+
+#[test]
+fn the_doors_early_answer_is_passed_before_the_body_is_whole() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        // The door refuses the key, and the size, by the head alone. The rest is never sent.
+        for (key, length, status) in [("sk-wrong", "1000", 401), (KEY, "999999999999", 413)] {
+            let head = format!(
+                "POST /try HTTP/1.1\r\nhost: {}\r\nx-portcullis-key: {key}\r\ncontent-type: application/json\r\n\
+                 content-length: {length}\r\n\r\n{{\"model\"",
+                gateway.admin
+            );
+            let mut connection = Connection::plain(gateway.admin, None).await;
+            connection.send(head).await;
+            let answer = tokio::time::timeout(PATIENCE, connection.response()).await.expect("it is not waited for");
+            assert_eq!(answer.status, status, "{}", answer.text());
+            assert!(answer.field("x-request-id").is_some(), "it is the door's own answer");
+        }
+        gateway.access_lines(2).await;
+    });
+}

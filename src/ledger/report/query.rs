@@ -166,7 +166,7 @@ pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, St
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
         if !known.contains(&name.as_str()) {
-            return Err(format!("{name}: is not known; allowed: {}", known.join(", ")));
+            return Err(format!("{}: is not known; allowed: {}", short(&name), known.join(", ")));
         }
         if texts.contains_key(&name) {
             return Err(format!("{name}: is written twice"));
@@ -174,6 +174,15 @@ pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, St
         texts.insert(name, value);
     }
     Ok(texts)
+}
+
+/// Returns the beginning of a text that somebody sent.
+fn short(text: &str) -> String {
+    const SHOWN: usize = 40;
+    match text.char_indices().nth(SHOWN).and_then(|(end, _)| text.get(..end)) {
+        Some(shown) => format!("{shown}…"),
+        None => text.to_owned(),
+    }
 }
 
 fn groups(text: &str) -> Result<Vec<Group>, String> {
@@ -196,7 +205,7 @@ pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
     match number_and_unit(text, &[("m", 60_000), ("h", 3_600_000), ("d", DAY)], u64::MAX) {
         Some(ago) => ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| {
             format!(
-                "{name}: {text} is too long, because it begins before 1970; write a date"
+                "{name}: {} is too long, because it begins before 1970; write a date", short(text)
             )
         }),
         None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {

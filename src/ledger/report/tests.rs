@@ -58,6 +58,8 @@ fn questions_in_a_url() {
         ("since=2999-01-01", "since: must not be in the future; in UTC it is 2026-11-21T12:00:00.000Z now"),
         ("since=1h&until=2h", "until: must be later than since"),
         ("group=key", "group: is not known; allowed: by, since"),
+        (&format!("since={}d", "9".repeat(9_000)), &format!("since: {}… is too long", "9".repeat(40))),
+        (&format!("{}=1", "ä".repeat(9_000)), &format!("{}…: is not known; allowed: by, since", "ä".repeat(40))),
         ("caller=%zz", "the query holds a % without two hexadecimal digits after it"),
         ("caller=%f", "the query holds a % without two hexadecimal digits after it"),
         ("caller=%ff", "the query is not UTF-8"),

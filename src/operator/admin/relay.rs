@@ -5,7 +5,7 @@
 //! The answer streams through as it comes. It ends with the gateway's own deadlines, or when the
 //! browser leaves.
 
-use super::{FullPage, GUARDS, PLAIN, Page, Pages};
+use super::{FullPage, GUARDS, PATIENCE, PLAIN, Page, Pages};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -89,12 +89,26 @@ async fn ask(session: &mut ServerSession, door: &mut HttpSession, request: Reque
         session.write_continue_response().await?;
     }
     // The door may answer before it has the whole body, and take no more of it.
-    let mut takes = true;
-    while takes && let Some(piece) = session.read_request_body().await? {
-        takes = door.write_body(&piece).await.is_ok();
-    }
-    if takes {
-        drop(door.finish_body().await);
+    loop {
+        // A head that comes is one piece: nothing of it is lost if a piece of the body is first.
+        let piece = tokio::select! {
+            biased;
+            piece = session.read_request_body() => piece?,
+            head = door.read_response() => {
+                head?;
+                if door.resp_header().is_some_and(|head| !head.status.is_informational()) {
+                    return Ok(());
+                }
+                continue;
+            }
+        };
+        let Some(piece) = piece else {
+            drop(door.finish_body().await);
+            break;
+        };
+        if door.write_body(&piece).await.is_err() {
+            break;
+        }
     }
     let answered = async {
         loop {
@@ -128,10 +142,19 @@ pub(super) async fn body(session: &mut ServerSession, most: usize) -> Result<Vec
     }
     let mut body = Vec::new();
     let gone = |_| (400, PLAIN, "the body did not come to its end\n".to_owned());
+    // The answer itself takes some time, too.
+    let patience = PATIENCE / 2;
+    let deadline = tokio::time::Instant::now() + patience;
+    let late = |_| {
+        let what = format!("the body did not come within {} s: send it at once\n", patience.as_secs());
+        (408, PLAIN, what)
+    };
     if session.req_header().headers.contains_key(header::EXPECT) {
         session.write_continue_response().await.map_err(gone)?;
     }
-    while let Some(piece) = session.read_request_body().await.map_err(gone)? {
+    loop {
+        let piece = tokio::time::timeout_at(deadline, session.read_request_body()).await.map_err(late)?;
+        let Some(piece) = piece.map_err(gone)? else { break };
         body.extend_from_slice(&piece);
         if body.len() > most {
             return Err(large());

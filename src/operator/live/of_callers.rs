@@ -3,11 +3,11 @@
 use super::figures::money;
 use super::moment::{KeysOf, Moment};
 use super::{HasName, json};
-use crate::base::calendar::{DAY, Month, day_of, start_of, time};
+use crate::base::calendar::time;
 use crate::catalog::{Catalog, Key};
 use crate::conf::price::Usd;
 use crate::figures::callers::{CallerSums, CallerUse};
-use crate::limits::{Bound, Kind, Level};
+use crate::limits::{Bound, Kind, Level, resets_at};
 use crate::live::Snapshot;
 use serde::Serialize;
 use serde_json::{Value, json as value};
@@ -57,6 +57,9 @@ struct LiveLimit {
     ratio: f64,
     resets_at: Option<String>,
 }
+
+/// A kind of limit, what is used of it, the limit, and when all of it is free again.
+type UsedLimit = (Kind, u64, u64, Option<u64>);
 
 /// Lists the callers: those that spend most today come first. A caller that was removed is listed
 /// as long as it has used something this month.
@@ -109,7 +112,7 @@ impl CallerRow {
 
 /// Returns the limit of which the largest share is used: the caller's own, or one of its keys.
 fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimit> {
-    let mut tightest: Option<(f64, Bound<'_>, (Kind, u64, u64))> = None;
+    let mut tightest: Option<(f64, Bound<'_>, UsedLimit)> = None;
     for (number, key) in keys.iter().enumerate() {
         let scopes = snapshot.scopes.get(key.index).map(|scopes| scopes.every(key));
         for bound in scopes.into_iter().flatten() {
@@ -117,22 +120,17 @@ fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimi
             if number > 0 && bound.scope.level == Level::Caller {
                 continue;
             }
-            for (kind, used, limit) in bound.used(&bound.scope.own(now)) {
+            let counts = bound.scope.own(now);
+            for (kind, used, limit) in bound.used(&counts) {
                 let ratio = if limit == 0 { 1.0 } else { used as f64 / limit as f64 };
                 if tightest.as_ref().is_none_or(|(most, ..)| ratio > *most) {
-                    tightest = Some((ratio, bound, (kind, used, limit)));
+                    tightest = Some((ratio, bound, (kind, used, limit, resets_at(kind, &counts, now))));
                 }
             }
         }
     }
-    let (ratio, bound, (kind, used, limit)) = tightest?;
+    let (ratio, bound, (kind, used, limit, resets)) = tightest?;
     let amount = |number: u64| if kind.is_money() { value!(Usd(number).to_string()) } else { value!(number) };
-    let today = day_of(now);
-    let resets = match kind {
-        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => Some(start_of(today).saturating_add(DAY)),
-        Kind::UsdPerMonth => Some(start_of(Month::of(today).next)),
-        Kind::RequestsPerMinute | Kind::TokensPerMinute | Kind::Concurrency => None,
-    };
     Some(LiveLimit {
         level: bound.scope.level.name(),
         name: bound.scope.name.to_string(),

@@ -6,7 +6,7 @@ const PATIENCE = 4000;
 /** What a page of another site cannot send. */
 export const OURS = { 'x-portcullis-admin': '1' };
 
-/** An answer that is not 2xx, in the words of the gateway. */
+/** An answer that is not 2xx, in the words of the gateway; or, with the status 0, why nothing was asked. */
 export class Refused extends Error {
   /** @param {number} status @param {string} text */
   constructor(status, text) {
@@ -44,7 +44,7 @@ async function read(answer) {
 
 /** An error in words. @param {unknown} why */
 export function sayError(why) {
-  if (why instanceof Refused) return `${why.message} (${why.status})`;
+  if (why instanceof Refused) return why.status ? `${why.message} (${why.status})` : why.message;
   if (why instanceof DOMException && why.name === 'TimeoutError') return 'the gateway did not answer in time';
   return why instanceof TypeError ? 'the gateway cannot be reached' : String(why);
 }

@@ -19,6 +19,8 @@ const LONGEST = 5000;
 /** @type {any} the last good answer */
 let live = null;
 let answered = 0;
+/** When the page was shown again. What is older than that is not late: nobody asked. */
+let shown = 0;
 let failures = 0;
 let why = '';
 let paused = false;
@@ -81,7 +83,7 @@ function render() {
 
 function renderVerdict() {
   const age = answered ? Date.now() - answered : 0;
-  const stale = !paused && (answered ? age > STALE : failures > 1);
+  const stale = !paused && (answered ? Date.now() - Math.max(answered, shown) > STALE : failures > 1);
   document.body.classList.toggle('stale', stale);
   document.body.classList.toggle('paused', paused);
   verdict.bar(live, { stale, paused, age, why });
@@ -93,7 +95,10 @@ setInterval(() => {
 }, 1000);
 
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) return void poll();
+  if (!document.hidden) {
+    shown = Date.now();
+    return void poll();
+  }
   clearTimeout(timer);
   asking?.abort();
   asking = null;

@@ -103,6 +103,9 @@ async function tryIt() {
   byId('ask-stop').hidden = false;
   draw();
   try {
+    // The browser refuses some of these characters without a word, and no key has any of them.
+    const wrong = /[^!-~]/u.exec(secret);
+    if (wrong) throw new Refused(0, `the secret is not a key: character ${wrong.index + 1} is a space, a line break, or a character that no header can hold; copy it again`);
     const answer = await fetch('/try', { method: 'POST', signal: mine.signal, headers: { ...OURS, ...headers(), 'content-type': 'application/json', 'x-portcullis-key': secret }, body: JSON.stringify(asked) });
     state.status = answer.status;
     state.head = [...answer.headers].filter(([name]) => name.startsWith('x-') && !name.startsWith('x-content-type') || name === 'server-timing' || name === 'retry-after');
