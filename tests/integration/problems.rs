@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::store::{set_clock, shifted_clock};
 use crate::support::folder::Folder;
 use crate::support::gateway::Setup;
-use crate::support::{Gateway, eventually};
+use crate::support::{Gateway, PATIENCE, eventually_within};
 
 /// A clock that the test sets, for one gateway.
 pub struct Clock {
@@ -49,7 +49,8 @@ pub fn problems(gateway: &Gateway, rule: &str) -> Vec<Value> {
 
 /// Waits until there is one problem of this rule, and returns it.
 pub async fn comes(gateway: &Gateway, rule: &str) -> Value {
-    let problem = eventually(&format!("the problem {rule}"), || problems(gateway, rule).pop()).await;
+    let what = format!("the problem {rule}");
+    let problem = eventually_within(4 * PATIENCE, &what, || problems(gateway, rule).pop()).await;
     for field in ["what", "do", "since"] {
         assert!(problem[field].as_str().is_some_and(|text| !text.is_empty()), "{field} of {problem}");
     }
@@ -62,7 +63,8 @@ pub async fn comes(gateway: &Gateway, rule: &str) -> Value {
 
 /// Waits until there is no problem of this rule any more.
 pub async fn goes(gateway: &Gateway, rule: &str) {
-    eventually(&format!("the end of {rule}"), || problems(gateway, rule).is_empty().then_some(())).await;
+    let what = format!("the end of {rule}");
+    eventually_within(4 * PATIENCE, &what, || problems(gateway, rule).is_empty().then_some(())).await;
     assert_eq!(gateway.metrics().sum("portcullis_problems", &[("rule", rule)]), 0.0);
 }
 

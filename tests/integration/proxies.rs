@@ -119,7 +119,7 @@ fn failures() -> Vec<(Does, &'static str, bool)> {
 fn each_failure_of_a_proxy_is_told_as_its_own_and_the_next_target_is_asked() {
     run(async {
         let (mock, next, proxy) = (Mock::start().await, Mock::start().await, Proxy::start().await);
-        let more = format!("proxy: \"{}\", timeouts: {{ connect: 500ms }}", proxy.url(""));
+        let more = format!("proxy: \"{}\", timeouts: {{ connect: 4s }}", proxy.url(""));
         let catalog = Catalog::new()
             .account_with("a", &mock, &more)
             .account("b", &next)

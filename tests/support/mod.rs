@@ -72,13 +72,18 @@ pub fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) 
 }
 
 /// Waits until `look` finds something.
-pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub async fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, look).await
+}
+
+/// Waits as [`eventually`] does, for what takes some seconds on any machine.
+pub async fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(start.elapsed() < limit, "waited {limit:?} in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

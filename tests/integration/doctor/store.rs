@@ -9,7 +9,7 @@ fn given(clinic: &Clinic, url: &str, more: &str) {
     clinic.folder.write("store-url", url);
     let seal = "seal: { keys: [{ file: seal }] }";
     clinic.folder.write("seal", "0123456789abcdef0123456789abcdef");
-    clinic.server("", &format!("store: {{ redis: {{ file: store-url }}{more} }}\n{seal}"));
+    clinic.server("", &format!("store: {{ redis: {{ file: store-url }}, timeout: 5s{more} }}\n{seal}"));
 }
 
 fn set(redis: &Redis, name: &str, value: &str) {

@@ -15,7 +15,7 @@ use crate::support::{Catalog, Gateway, Mock, chat, eventually, eventually_blocki
 fn store_down() {
     run(async {
         let (mock, mut redis) = (Mock::start().await, Redis::start());
-        let store = format!("store: {{ redis: '{}' }}", redis.url());
+        let store = format!("store: {{ redis: '{}', timeout: 5s }}", redis.url());
         let gateway = Gateway::with(Catalog::over(&mock)).server(&store).upstream(redis.port).start().await;
         goes(&gateway, "store_down").await;
         redis.kill();
@@ -32,7 +32,7 @@ fn store_down() {
 fn clock_off() {
     run(async {
         let (mock, redis, clock) = (Mock::start().await, Redis::start(), Clock::new());
-        let store = format!("store: {{ redis: '{}' }}", redis.url());
+        let store = format!("store: {{ redis: '{}', timeout: 5s }}", redis.url());
         let setup = Gateway::with(Catalog::over(&mock)).server(&store).upstream(redis.port);
         let gateway = clock.give(setup).start().await;
         goes(&gateway, "clock_off").await;
