@@ -1,11 +1,12 @@
 //! `portcullis doctor` looks at everything that a gateway with this configuration needs, one line a
 //! check: what was seen, and what to do.
 //!
-//! **Invariant:** nothing is sent that a provider charges for. Accounts are reached with the
-//! gateway's own code, so that what is seen is what the gateway would see. Nothing here changes a
-//! file, and no check waits for ever.
+//! **Invariant:** without `--ask` nothing is sent that a provider charges for. Accounts are reached
+//! with the gateway's own code, so that what is seen is what the gateway would see. Nothing here
+//! changes a file, and no check waits for ever.
 
 mod accounts;
+mod ask;
 mod clock;
 mod configuration;
 mod instance;
@@ -17,6 +18,7 @@ mod store;
 mod words;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -39,6 +41,12 @@ pub struct DoctorArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
+    /// Ask each target, too, and find out what it can do: streams with usage, tools, JSON schema,
+    /// and a system message in the middle. Providers charge for it. A target gets two small
+    /// requests; if it finds fault with the first one, up to six. Together they have a few hundred
+    /// tokens. The last line says what all of them cost
+    #[arg(long)]
+    pub ask: bool,
     /// Tell also the problems of a running instance: the URL of its /status page, such as
     /// http://127.0.0.1:9090/status, or a file with that page
     #[arg(long, value_name = "URL|FILE")]
@@ -78,10 +86,14 @@ async fn examine(args: &DoctorArgs, report: &mut Findings) {
     if let Some(store) = server.as_ref().and_then(|server| server.store.as_ref()) {
         store::look(store, &mut clocks, report).await;
     }
-    if let Some(snapshot) = catalog.map(apart) {
-        accounts::look(&snapshot, due, &mut clocks, report).await;
+    let snapshot = catalog.map(apart).map(Arc::new);
+    if let Some(snapshot) = &snapshot {
+        accounts::look(snapshot, due, &mut clocks, report).await;
     }
     clocks.judge(report);
+    if let Some(snapshot) = snapshot.filter(|_| args.ask) {
+        ask::look(snapshot, report).await;
+    }
     if let Some(from) = &args.status {
         instance::look(from, &conf, report);
     }

@@ -48,8 +48,8 @@ pub enum Command {
     ///
     /// It looks at the configuration, the limits of the process, the listeners and their
     /// certificates, the ledger and its disk, the store, and each account: its name, its server,
-    /// its certificate, its credential and its models. It sends nothing that a provider charges
-    /// for, and changes nothing.
+    /// its certificate, its credential and its models. Without --ask it sends nothing that a
+    /// provider charges for. It changes nothing.
     Doctor(DoctorArgs),
     /// Ask a running gateway whether it is ready. For health checks
     Ready(ReadyArgs),

@@ -2,6 +2,7 @@
 //! which the same line says that all is well.
 
 mod accounts;
+mod ask;
 mod local;
 mod store;
 
@@ -18,6 +19,9 @@ use crate::support::{Mock, Script};
 
 /// The longest time for a whole look on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(50);
+
+/// The variables that the surroundings of a test may have set.
+const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
 /// A folder with a configuration, and what `doctor` is started with.
 struct Clinic {
@@ -94,7 +98,7 @@ impl Clinic {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{}exec \"$0\" \"$@\"", self.before), BINARY, "doctor", "--conf"]);
         command.arg(self.folder.path()).args(arguments).current_dir(self.folder.path());
-        for proxy in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        for proxy in PROXIES {
             command.env_remove(proxy);
         }
         Process::spawn(command.envs(self.env.iter().cloned()))
@@ -194,5 +198,78 @@ fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
         } else {
             Script::error(404, "not here").with("date", &date)
         }
+    });
+}
+
+const HEALTHY: &str = "\
+ok    configuration    files          .: 2 files, 1 account, 1 model, 1 caller, 1 key
+ok    configuration    demo key       the published demo key opens nothing to strangers
+ok    process          open files     a process started from here may have 1024 files open;
+                                      `limits.connections` 50 may need 164
+ok    process          proxy          no variable names a proxy
+ok    CALLERS          address        is free
+ok    ADMIN            address        is free
+ok    ADMIN            exposure       the admin listener is reached from this machine only
+ok    ledger           file           ledger.sqlite is not there yet: `serve` makes it
+ok    ledger           disk           16 MiB could be written in .
+ok    a                tcp            UPSTREAM answers
+ok    a                credential     its list of models comes with this key
+ok    a                models         1 of 1 models of the catalog are in the provider's list of 2
+skip  a                endpoints      chat: only requests that are charged for show whether they answer: --ask
+ok    clock            time           agrees with 127.0.0.1
+
+15 checks: 14 ok, 0 warn, 0 fail, 1 skipped
+";
+
+/// The whole output, but for the memory of this machine.
+#[test]
+fn a_healthy_set_up_is_told_in_these_lines() {
+    crate::support::run(async {
+        let mock = Mock::start().await;
+        lists(&mock, &["gpt-test", "gpt-other"]);
+        let mut clinic = Clinic::new(&catalog(&account(&mock.base_url(), ", serves: [chat]")));
+        let (callers, admin) = (free_port(), free_port());
+        let addresses = format!("listen: [{{ address: \"{callers}\" }}]\nadmin: {{ address: \"{admin}\" }}");
+        clinic.server("", &format!("{addresses}\nledger: {{ path: ledger.sqlite }}"));
+        clinic.before = "ulimit -n 1024; ".to_owned();
+        let script = format!("{}exec {BINARY} doctor --conf .", clinic.before);
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(clinic.folder.path()).envs(clinic.env.iter().cloned());
+        for proxy in PROXIES {
+            command.env_remove(proxy);
+        }
+        let process = Process::spawn(&mut command);
+        let ended = tokio::task::spawn_blocking(|| Clinic::end(process));
+        let (code, mut text) = ended.await.expect("it ends");
+        for (address, name) in [(callers, "CALLERS"), (admin, "ADMIN")] {
+            let written = format!("{:<15}", address.to_string());
+            text = text.replace(&written, &format!("{name:<15}"));
+        }
+        text = text.replace(&mock.address().to_string(), "UPSTREAM");
+        let is_memory = |line: &&str| line.starts_with("ok    process          memory");
+        assert!(text.lines().any(|line| is_memory(&line)), "{text}");
+        let shown: String = text.lines().filter(|line| !is_memory(line)).map(|line| format!("{line}\n")).collect();
+        assert_eq!((code, &*shown), (0, HEALTHY), "{text}");
+    });
+}
+
+/// The names that programs read.
+#[test]
+fn the_json_has_these_members() {
+    crate::support::run(async {
+        let mock = Mock::start().await;
+        let said = Clinic::over(&mock).look().await;
+        let members = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+        assert_eq!(members(&said.json), ["checks", "fail", "ok", "skip", "warn"]);
+        for check in said.all() {
+            assert_eq!(members(check), ["check", "do", "seen", "state", "subject"]);
+            assert_eq!(members(&check["subject"]), ["kind", "name"]);
+        }
+        let kinds: std::collections::BTreeSet<&str> =
+            said.all().iter().map(|check| check["subject"]["kind"].as_str().unwrap()).collect();
+        assert_eq!(
+            kinds.into_iter().collect::<Vec<_>>(),
+            ["account", "clock", "configuration", "ledger", "listener", "process"]
+        );
     });
 }

@@ -39,7 +39,7 @@ pub(super) fn look(limits: &Bounds, report: &mut Findings) {
                 format!("{name} is set, and the gateway does not use it"),
             );
             report.add(finding.with(
-                "where providers are reached through a proxy only, the checks of the accounts fail; else unset the variable",
+                "where providers are reached through a proxy only, write it as `proxy` at their accounts; else unset the variable",
             ));
         }
     }

@@ -122,6 +122,7 @@ fn a_gateway_that_runs_on_the_folder_and_one_that_runs_on_another() {
         said.has(("ok", "instance", "status"), &["is ready"]).has(("ok", "instance", "problems"), &["has no problems"]);
         mock.always(Script::error(401, "no"));
         assert_ne!(gateway.post(&chat("m")).await.status, 200);
+        crate::problems::comes(&gateway, "model_unfit").await;
         let said = clinic.examine(&["--status", &status]).await;
         said.exits(2).has(("fail", "model", "model_unfit"), &["m"]);
         let said = clinic.examine(&["--status", "http://127.0.0.1:1"]).await;

@@ -50,13 +50,13 @@ pub(super) async fn look(
         findings.push(patient.finding(
             CheckState::Skip,
             "models",
-            "its provider has no list of models that is asked here",
+            "its provider has no list of models that is asked here: --ask tells",
         ));
     } else if account.signer.is_some() || protocol.endpoints.listing.is_none() {
         // The answer is an error, and costs nothing. Its head has the time.
         let due = Instant::now() + PATIENCE;
         let answered = lists::get(upstream, &patient.place, "/", (MOST, due), &mut date).await;
-        let seen = "cannot be checked without a request that is charged for";
+        let seen = "cannot be checked without a request that is charged for: --ask makes one";
         findings.push(match answered {
             Ok(_) | Err(Failure::Status { .. }) => patient.finding(CheckState::Skip, CREDENTIAL, seen),
             Err(failure) => failed(patient, &failure, "the server does not answer"),
@@ -73,7 +73,7 @@ pub(super) async fn look(
         }
     }
     let kinds: Vec<&str> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
-    let seen = format!("{}: only requests that are charged for show whether they answer", kinds.join(", "));
+    let seen = format!("{}: only requests that are charged for show whether they answer: --ask", kinds.join(", "));
     findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
     Some((before, date?))
 }
@@ -91,7 +91,7 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
                 CREDENTIAL,
                 format!("may not read the list of models (HTTP 403): {said}"),
             );
-            finding.with("the key may be wrong, or may be allowed to ask models only: send a request to find out")
+            finding.with("the key may be wrong, or may be allowed to ask models only: --ask tells which")
         }
         (_, Some(404 | 405 | 501)) => {
             let base = &account.base.path;
@@ -108,7 +108,7 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
             );
             patient
                 .finding(CheckState::Warn, CREDENTIAL, seen)
-                .with("is the path of `base_url` right? Send a request to find out")
+                .with("is the path of `base_url` right? --ask tells whether it works")
         }
         (_, Some(status @ 300..400)) => {
             let finding = patient.finding(
