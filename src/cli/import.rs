@@ -6,12 +6,14 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::{Value, json};
 
-use super::{ImportArgs, tell, write};
+use super::{tell, write};
 use crate::base::calendar;
 use crate::catalog::files::contents;
+use crate::conf::config::USUAL_LEDGER;
 use crate::conf::price::Usd;
 use crate::conf::yaml;
 use crate::error::Outcome;
@@ -21,6 +23,42 @@ use crate::ledger::{Row, carry};
 
 /// The largest file of keys. 100,000 keys have some 200 MiB.
 const LARGEST_KEYS: usize = 512 << 20;
+
+/// `import litellm`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code: 0 if everything was carried and `check` finds no error in the new files, 1 if something is left to do or \
+                  left out, 2 if nothing was written."
+)]
+pub struct ImportArgs {
+    /// LiteLLM's config.yaml. Files that it includes are read too
+    #[arg(value_name = "CONFIG")]
+    pub config: PathBuf,
+    /// Saved answers of /key/list?return_full_object=true, /team/list and /user/list, or rows of
+    /// the database as JSON
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub keys: Vec<PathBuf>,
+    /// The folder to make. It must not exist
+    #[arg(long, value_name = "DIR", default_value = "portcullis-import")]
+    pub out: PathBuf,
+    /// Drop a bound that cannot be carried, instead of switching off the keys that have it. May be
+    /// repeated
+    #[arg(long, value_name = "NAME", value_parser = loosen())]
+    pub loosen: Vec<String>,
+    /// Carry what was spent from budgets so far: make a ledger with it, where a gateway that is
+    /// started in this folder has its ledger, or at FILE. It must not exist
+    #[arg(
+        long, value_name = "FILE", num_args = 0..=1, default_missing_value = USUAL_LEDGER, require_equals = true,
+        requires = "keys"
+    )]
+    pub spend: Option<PathBuf>,
+    /// Write no file: print the new files, and the report after them
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the report as JSON. With --dry-run it holds the new files, too
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Returns the names that `--loosen` takes, each with what it drops.
 pub(super) fn loosen() -> PossibleValuesParser {
@@ -42,6 +80,9 @@ pub(super) fn run(args: &ImportArgs) -> ExitCode {
 fn import(args: &ImportArgs) -> Result<bool, String> {
     if !args.dry_run && fs::symlink_metadata(&args.out).is_ok() {
         return Err("--out: this folder exists already, and nothing is overwritten: name a new one".to_owned());
+    }
+    if args.spend.as_ref().is_some_and(|ledger| ledger.starts_with(&args.out)) {
+        return Err("--spend: a ledger must not be in a configuration folder, which the gateway watches".to_owned());
     }
     if let Some(ledger) = args.spend.as_ref().filter(|_| !args.dry_run)
         && fs::symlink_metadata(ledger).is_ok()

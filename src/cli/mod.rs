@@ -10,7 +10,6 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::base::problem::quoted;
 use crate::catalog::load;
-use crate::conf::config::USUAL_LEDGER;
 use crate::ledger::report;
 
 mod check;
@@ -360,43 +359,7 @@ pub enum ImportCommand {
     /// of each line: `exact`, `approximate`, `manual` (somebody has to do something) or
     /// `unsupported`. The new files show the same beside their entries. Keys come with their
     /// hashes, so that no key changes. A key with a bound that cannot be carried is switched off.
-    Litellm(ImportArgs),
-}
-
-/// `import litellm`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 if everything was carried and `check` finds no error in the new files, 1 if something is left to do or \
-                  left out, 2 if nothing was written."
-)]
-pub struct ImportArgs {
-    /// LiteLLM's config.yaml. Files that it includes are read too
-    #[arg(value_name = "CONFIG")]
-    pub config: PathBuf,
-    /// Saved answers of /key/list?return_full_object=true, /team/list and /user/list, or rows of
-    /// the database as JSON
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    pub keys: Vec<PathBuf>,
-    /// The folder to make. It must not exist
-    #[arg(long, value_name = "DIR", default_value = "portcullis-import")]
-    pub out: PathBuf,
-    /// Drop a bound that cannot be carried, instead of switching off the keys that have it. May be
-    /// repeated
-    #[arg(long, value_name = "NAME", value_parser = import::loosen())]
-    pub loosen: Vec<String>,
-    /// Carry what was spent from budgets so far: make a ledger with it, where a gateway that is
-    /// started in this folder has its ledger, or at FILE. It must not exist
-    #[arg(
-        long, value_name = "FILE", num_args = 0..=1, default_missing_value = USUAL_LEDGER, require_equals = true,
-        requires = "keys"
-    )]
-    pub spend: Option<PathBuf>,
-    /// Write no file: print the new files, and the report after them
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Write the report as JSON. With --dry-run it holds the new files, too
-    #[arg(long)]
-    pub json: bool,
+    Litellm(import::ImportArgs),
 }
 
 /// `prices`.

@@ -4,18 +4,28 @@ use super::Row;
 use super::book::{Book, add};
 use super::writer::random_name;
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Makes a ledger with these rows. The file must not exist, and after an error there is none.
 /// Nobody counts as having used a key.
 pub fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
-    let instance = random_name();
-    if fs::symlink_metadata(path).is_ok() {
-        return Err(format!("{} exists already, and nothing is overwritten: name a new file", path.display()));
+    let name = path.display();
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|why| format!("{name}: its folder cannot be made: {why}"))?;
     }
+    File::options().write(true).create_new(true).mode(0o600).open(path).map_err(|why| {
+        if why.kind() == ErrorKind::AlreadyExists {
+            format!("{name} exists already, and nothing is overwritten: name a new file")
+        } else {
+            format!("{name}: the ledger cannot be made: {why}")
+        }
+    })?;
     let written = (|| {
-        let (mut book, _) = Book::open(path, &instance).map_err(|fault| fault.what)?;
+        let (mut book, _) = Book::open(path, &random_name()).map_err(|fault| fault.what)?;
         let in_words = |error: rusqlite::Error| error.to_string();
         let transaction = book.transaction().map_err(in_words)?;
         add(&transaction, rows.iter(), HashMap::new()).map_err(in_words)?;
@@ -23,7 +33,11 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
         transaction.commit().map_err(in_words)
     })();
     written.map_err(|why| {
-        drop(fs::remove_file(path));
-        format!("{}: the ledger cannot be written: {why}", path.display())
+        for end in ["", "-wal", "-shm"] {
+            let mut file = path.as_os_str().to_owned();
+            file.push(end);
+            drop(fs::remove_file(file));
+        }
+        format!("{name}: the ledger cannot be written: {why}")
     })
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use portcullis::import::litellm::{LiteLlm, Loosen};
 use portcullis::import::{Finding, Given, ImportFrom, Imported, Inputs};
@@ -199,6 +200,12 @@ fn keys_work_as_they_are_and_bounds_hold() {
 #[test]
 fn budgets_go_on_where_they_were() {
     run(async {
+        // What was spent today does not count tomorrow.
+        const DAY: u64 = 86_400;
+        let left = DAY - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % DAY;
+        if left < 90 {
+            tokio::time::sleep(Duration::from_secs(left + 1)).await;
+        }
         let mock = Mock::start().await;
         let month = |spend: &str| json!({"max_budget": 10, "budget_duration": "30d", "spend": spend, "team_id": "t"});
         let keys = json!([
@@ -253,6 +260,21 @@ fn budgets_go_on_where_they_were() {
         let dry = folder.run(&[&import[..5], &["--spend=other.sqlite", "--dry-run", "--json"]].concat());
         let report: Value = serde_json::from_str(&dry.stdout).unwrap();
         assert_eq!(report["spent"].as_array().unwrap().len(), 5, "{}", dry.stdout);
+        let of_spend = |report: &Value| -> Vec<String> {
+            let all = report["findings"].as_array().unwrap().iter();
+            let all = all.filter(|finding| finding["path"].as_str().unwrap().ends_with(".spend"));
+            all.map(|finding| finding["what"].as_str().unwrap().to_owned()).collect()
+        };
+        let is_carried = |what: &&String| what.starts_with("is in the new ledger");
+        assert_eq!(of_spend(&report).iter().filter(is_carried).count(), 5, "{report}");
+        // A budget that is dropped carries nothing, and the report says so.
+        let unpriced = folder.path().join("unpriced.yaml");
+        fs::write(&unpriced, CONFIG.replace("BASE", "http://127.0.0.1:9/v1")).unwrap();
+        let loose = ["--spend=other.sqlite", "--dry-run", "--json", "--loosen", "prices"];
+        let dry = folder.run(&[&["import", "litellm", "unpriced.yaml", "--keys", "keys.json"][..], &loose].concat());
+        let report: Value = serde_json::from_str(&dry.stdout).unwrap();
+        assert_eq!(report["spent"], json!([]), "{}", dry.stdout);
+        assert_eq!(of_spend(&report).iter().filter(is_carried).count(), 0, "{report}");
         assert!(!folder.path().join("other.sqlite").exists());
     });
 }

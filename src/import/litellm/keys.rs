@@ -85,7 +85,6 @@ pub(super) fn import(
         const WHAT: &str = "is in the files twice: the first one counts";
         imported.findings.push(row.at().finding(Grade::Manual, "", WHAT));
     }
-    fields::summary(rows, inputs.spent_at.is_some(), &mut imported.findings);
     if let Some(total) = rows.total.filter(|total| *total > rows.keys.len() as u64) {
         let what = format!(
             "the answers say that there are {total} keys, and {} are in the files: save all pages",
@@ -101,9 +100,10 @@ pub(super) fn import(
             became: String::new(),
         });
     }
-    let callers = importer.finish(&mut imported.spent);
+    let callers = importer.finish(&mut imported.spent, &mut imported.findings);
+    fields::summary(rows, inputs.spent_at.is_some(), &mut imported.findings);
     let begins = match inputs.spent_at {
-        Some(_) => "What was spent in LiteLLM is in the ledger that the import made.",
+        Some(_) => "What was spent from `max_budget` is in the ledger that the import made.",
         None => "Budgets begin at zero: what was spent in LiteLLM is not known to Portcullis' ledger.",
     };
     let head = &format!(
@@ -334,7 +334,7 @@ impl Importer<'_, '_> {
         if !self.common.addresses.is_empty() {
             fields.push(("allow_ips", New::List(self.common.addresses.iter().map(New::text).collect())));
         }
-        if let Some((at, usd)) = limits.spent.filter(|_| limits.has_money()) {
+        if let Some((at, usd)) = limits.carried(findings) {
             imported.spent.push(Spent { caller: caller.name.clone(), key: name.clone(), at, usd });
         }
         imported.keys.1 += usize::from(works && !caller.is_blocked);
@@ -343,7 +343,7 @@ impl Importer<'_, '_> {
     }
 
     /// Writes all callers.
-    fn finish(self, spent: &mut Vec<Spent>) -> Vec<EntryOut> {
+    fn finish(self, spent: &mut Vec<Spent>, findings: &mut Vec<Finding>) -> Vec<EntryOut> {
         let mut by_keys: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
         for key in &*spent {
             by_keys.entry(key.caller.clone()).or_default().push((key.at, key.usd.0));
@@ -352,7 +352,7 @@ impl Importer<'_, '_> {
             if caller.has_unpriced {
                 caller.limits.drop_money();
             }
-            if let Some((at, Usd(usd))) = caller.limits.spent.filter(|_| caller.limits.has_money()) {
+            if let Some((at, Usd(usd))) = caller.limits.carried(findings) {
                 // What is counted for its keys counts for the caller, too.
                 let by_keys = by_keys.get(&caller.name).into_iter().flatten().filter(|(since, _)| *since >= at);
                 let rest = by_keys.fold(usd, |rest, (_, of_key)| rest.saturating_sub(*of_key));

@@ -16,10 +16,19 @@ pub(super) struct LimitsOut {
     fields: BTreeMap<&'static str, u64>,
     /// What cannot be carried.
     pub(super) bounds: Vec<Bound>,
-    /// What was spent from `max_budget`, and since when it counts, if it is to be carried.
-    pub(super) spent: Option<(u64, Usd)>,
+    /// What was spent from `max_budget`, if it is to be carried.
+    pub(super) spent: Option<SpentOut>,
     /// The limits of single models.
     pub(super) models: BTreeMap<String, BTreeMap<&'static str, u64>>,
+}
+
+/// What was spent from a budget.
+pub(super) struct SpentOut {
+    /// The time for which it counts, in milliseconds of Unix time.
+    at: u64,
+    usd: Usd,
+    /// What the report says if it is carried.
+    finding: Finding,
 }
 
 /// The limits that count money. Their numbers are millionths of a US dollar.
@@ -112,9 +121,9 @@ impl LimitsOut {
         match at.amount().and_then(|amount| amount.units(9)) {
             Some((0, _)) => findings.push(at.finding(Grade::Exact, &source.became, "")),
             Some((usd, _)) => {
-                self.spent = Some((since, Usd(usd)));
                 const WHAT: &str = "is in the new ledger, and counts for this day or this calendar month";
-                findings.push(at.finding(Grade::Approximate, &source.became, WHAT));
+                let finding = at.finding(Grade::Approximate, &source.became, WHAT);
+                self.spent = Some(SpentOut { at: since, usd: Usd(usd), finding });
             }
             None => {
                 findings.push(at.finding(Grade::Unsupported, &source.became, "is no amount of money"));
@@ -205,6 +214,17 @@ impl LimitsOut {
     pub(super) fn money_models(&self) -> impl Iterator<Item = &str> {
         let has = |fields: &BTreeMap<&'static str, u64>| MONEY.iter().any(|field| fields.contains_key(field));
         self.models.iter().filter(move |(_, fields)| has(fields)).map(|(model, _)| &**model)
+    }
+
+    /// Returns what was spent and since when it counts, if a limit counts it, and reports it.
+    pub(super) fn carried(&mut self, findings: &mut Vec<Finding>) -> Option<(u64, Usd)> {
+        let SpentOut { at, usd, mut finding } = self.spent.take()?;
+        let counts = self.has_money();
+        if !counts {
+            "was spent from a budget that is dropped, so no limit counts it".clone_into(&mut finding.what);
+        }
+        findings.push(finding);
+        counts.then_some((at, usd))
     }
 
     /// Takes all limits in money away.
