@@ -169,6 +169,35 @@ pub struct Disk {
     pub secrets_changed: SecretChanges,
 }
 
+impl CallerItem {
+    /// Returns whether requests of its keys may be answered at this time.
+    fn works(&self, now: &str) -> bool {
+        self.enabled && !is_over(self.expires.as_deref(), now)
+    }
+
+    /// Returns the number of its keys that work.
+    fn working_keys(&self, now: &str) -> usize {
+        if self.works(now) { self.keys.values().filter(|key| key.works(now)).count() } else { 0 }
+    }
+}
+
+impl KeyItem {
+    /// Returns whether requests with the key may be answered at this time, if its caller works.
+    fn works(&self, now: &str) -> bool {
+        !self.disabled && !is_over(self.expires.as_deref(), now) && self.working_secrets(now) > 0
+    }
+
+    /// Returns the number of its secrets that have not ended.
+    fn working_secrets(&self, now: &str) -> usize {
+        self.secrets.iter().filter(|end| !is_over(end.as_deref(), now)).count()
+    }
+}
+
+/// Returns whether an end is past. Times in this form sort as texts.
+fn is_over(end: Option<&str>, now: &str) -> bool {
+    end.is_some_and(|end| end <= now)
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn is_false(flag: &bool) -> bool {
     !flag

@@ -42,6 +42,13 @@ impl Cidr {
     }
 }
 
+impl Cidr {
+    /// Returns whether each address of another range lies in this one.
+    pub fn covers(&self, other: &Cidr) -> bool {
+        self.bits <= other.bits && self.contains(other.first)
+    }
+}
+
 impl FromStr for Cidr {
     type Err = String;
 

@@ -73,7 +73,8 @@ pub(super) fn fetch(
         return Err(format!("the URL must begin with http:// and hold no user name{otherwise}"));
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let path = if path.is_empty() { usual } else { path };
+    // Browsers copy an address with a slash at its end.
+    let path = if matches!(path, "" | "/") { usual } else { path };
     if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err("the URL holds a space or a control character, which is not allowed".to_owned());
     }
@@ -130,6 +131,10 @@ fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
     let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     if status == b"401" {
         return Err(Instead::Locked);
+    }
+    if status == b"404" {
+        let what = "answers with HTTP 404, not 200: it has no such page, so it is an older version, or another program";
+        return Err(Instead::Other(what.to_owned()));
     }
     if status != b"200" {
         return Err(Instead::Other(format!(

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{Amounts, Inventory, SecretChanges, Settings};
+use crate::base::units::Span;
 
 mod access;
 mod callers;
@@ -124,11 +125,11 @@ pub struct Besides<'b> {
 /// Lists the changes from one inventory to another. `now` is a time as in the inventories.
 pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now: &str) -> Vec<Change> {
     let mut found = Found::default();
-    let access = [Access::new(before), Access::new(after)];
+    let access = [Access::new(before, now), Access::new(after, now)];
     upstreams::accounts(&mut found, before, after);
     upstreams::models(&mut found, before, after, &access);
     callers::callers(&mut found, before, after, now);
-    access::permissions(&mut found, [before, after], &access);
+    access::permissions(&mut found, [before, after], (&access, now));
     for account in &besides.secrets.accounts {
         found.add(
             Effect::Changes,
@@ -137,23 +138,69 @@ pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now
         );
     }
     for key in &besides.secrets.keys {
-        found.add(Effect::Breaks, ("key", key), "another secret: one that works now is refused");
+        found.add(Effect::Breaks, ("key", key), "a secret of it that works now is refused");
+    }
+    for key in &besides.secrets.sooner {
+        found.add(Effect::Tightens, ("key", key), "a secret of it that works now ends sooner");
     }
     if let Some([before, after]) = besides.server {
         let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
         for name in names.into_iter().filter(|name| before.get(*name) != after.get(*name)) {
-            found.add(Effect::Restart, ("server.yaml", name), "differs from what the gateway was started with");
+            found.add(Effect::Restart, ("server.yaml", name), "differs");
         }
     }
     found.list()
 }
 
-/// Lists the settings that differ, as `name before → after`.
-fn settings(before: &Settings, after: &Settings) -> Vec<String> {
+/// Lists the settings that differ, as `name before → after`, with what each does.
+fn settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)> {
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let text = |of: Option<&String>| of.map_or("not set", String::as_str).to_owned();
     let differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    differing.map(|name| format!("{name} {} → {}", text(before.get(name)), text(after.get(name)))).collect()
+    let each = differing.map(|name| {
+        let (old, new) = (before.get(name), after.get(name));
+        (effect(name, old, new), format!("{name} {} → {}", text(old), text(new)))
+    });
+    each.collect()
+}
+
+/// Returns what another value of a setting does, as far as that is known.
+fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
+    let is_less = match name.strip_prefix("timeouts.").unwrap_or(name) {
+        "concurrency" | "connect" | "first_byte" | "first_token" | "idle" | "total" | "total_stream" => {
+            let number = |of: Option<&String>| {
+                let number =
+                    of.map(|text| text.parse().ok().or_else(|| text.parse().ok().map(|Span(span)| span.as_millis())));
+                number.map_or(u128::MAX, Option::unwrap_or_default)
+            };
+            number(new) < number(old)
+        }
+        "serves" | "caller_references" => {
+            let words = |of: Option<&String>| -> BTreeSet<String> {
+                of.into_iter().flat_map(|text| text.split(", ")).map(str::to_owned).collect()
+            };
+            !words(old).is_subset(&words(new))
+        }
+        "media_urls" => {
+            let rank = |of: Option<&String>| {
+                ["refuse", "public", "pass"].iter().position(|word| of.is_some_and(|of| of == word))
+            };
+            rank(new) < rank(old)
+        }
+        "on_loss" | "on_broken_call" => new.is_some(),
+        "traits.images" | "traits.tools" => new.is_some_and(|new| new == "false"),
+        _ => false,
+    };
+    if is_less { Effect::Tightens } else { Effect::Changes }
+}
+
+/// Puts the words of each effect together.
+fn by_effect(each: Vec<(Effect, String)>) -> BTreeMap<Effect, Vec<String>> {
+    let mut all: BTreeMap<Effect, Vec<String>> = BTreeMap::new();
+    for (effect, what) in each {
+        all.entry(effect).or_default().push(what);
+    }
+    all
 }
 
 /// Lists the limits that differ, with what each does.

@@ -1,16 +1,18 @@
 //! A mark is a short text that is equal for equal things.
 //!
-//! **Invariant:** no secret can be found out from a mark by trying many. The mark of secrets covers
-//! all of them together, so whoever tries one must know all others; and each try costs as much as
-//! [`ROUNDS`] hashes, as with the hash of a password. No other mark covers a secret.
+//! **Invariant:** a mark that covers secrets covers all of them together, so whoever tries one must
+//! know all others; and each try costs as much as [`ROUNDS`] hashes, as with the hash of a
+//! password. Such a mark is only shown where not everybody may look.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Inventory;
+use crate::base::calendar::rfc3339;
 use crate::catalog::{Account, Catalog, Signer};
 use crate::conf::config::Server;
 
@@ -22,17 +24,18 @@ const MOST: usize = 1_000;
 /// The marks of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
-    /// The mark of everything: the inventory, and the secrets.
+    /// The mark of the inventory, and of the secrets if their mark is there.
     pub hash: String,
     /// The mark of the secrets: credentials, the values of headers, certificates that are trusted,
-    /// and the hashes of keys.
+    /// and the hashes of keys with their ends. It is empty where it is not shown.
+    #[serde(default)]
     pub secrets: String,
 }
 
 impl Marks {
-    /// Makes the marks of a catalog with this inventory. It takes a while.
-    pub fn of(catalog: &Catalog, inventory: &Inventory) -> Marks {
-        let secrets = of_secrets(catalog);
+    /// Makes the marks of a catalog with this inventory. It takes a while if secrets count.
+    pub fn of(catalog: &Catalog, inventory: &Inventory, with_secrets: bool) -> Marks {
+        let secrets = if with_secrets { of_secrets(catalog) } else { String::new() };
         // Maps with names always serialise.
         let text = serde_json::to_vec(inventory).unwrap_or_default();
         let hash = short(Sha256::new().chain_update(&secrets).chain_update(text).finalize().into());
@@ -45,41 +48,56 @@ impl Marks {
 pub struct SecretChanges {
     /// The accounts with another credential, header or certificate.
     pub accounts: Vec<String>,
-    /// The keys of which a secret that was known is no longer known.
+    /// The keys of which a secret that works is refused then.
     pub keys: Vec<String>,
+    /// The keys of which a secret that works ends sooner then.
+    #[serde(default)]
+    pub sooner: Vec<String>,
     /// The number of names that are not listed.
     #[serde(default)]
     pub more: usize,
 }
 
 impl SecretChanges {
-    /// Compares the secrets of two catalogs.
-    pub fn between(before: &Catalog, after: &Catalog) -> SecretChanges {
-        let known: HashMap<_, _> = after.secrets().map(|(digest, key, _)| (digest, &key.id)).collect();
+    /// Compares the secrets of two catalogs. What works is what works at `now`.
+    pub fn between(before: &Catalog, after: &Catalog, now: SystemTime) -> SecretChanges {
+        let known: HashMap<_, _> = after.secrets().map(|(digest, key, until)| ((&key.id, digest), until)).collect();
         let named: BTreeSet<_> = after.keys().map(|key| &key.id).collect();
-        let lost = before.secrets().filter(|(digest, key, _)| known.get(digest) != Some(&&key.id));
-        let lost: BTreeSet<_> = lost.map(|(_, key, _)| &key.id).filter(|id| named.contains(id)).collect();
+        let is_over = |until: Option<SystemTime>| until.is_some_and(|until| until <= now);
+        let (mut lost, mut sooner) = (BTreeSet::new(), BTreeSet::new());
+        for (digest, key, until) in before.secrets() {
+            if is_over(until) || key.usable(now).is_err() || !named.contains(&key.id) {
+                continue;
+            }
+            match known.get(&(&key.id, digest)) {
+                None => lost.insert(&key.id),
+                Some(end) if is_over(*end) => lost.insert(&key.id),
+                Some(Some(end)) if until.is_none_or(|until| *end < until) => sooner.insert(&key.id),
+                Some(_) => false,
+            };
+        }
         let of = |catalog: &Catalog| -> BTreeMap<_, _> {
             let enabled = catalog.accounts().iter().filter(|account| account.enabled);
             enabled.map(|account| (account.id.clone(), of_account(account))).collect()
         };
         let (old, new) = (of(before), of(after));
         let other = old.iter().filter(|(id, mark)| new.get(*id).is_some_and(|new| new != *mark));
-        let mut changes = SecretChanges {
+        SecretChanges {
             accounts: other.map(|(id, _)| id.to_string()).collect(),
             keys: lost.into_iter().map(ToString::to_string).collect(),
+            sooner: sooner.into_iter().map(ToString::to_string).collect(),
             more: 0,
-        };
-        for names in [&mut changes.accounts, &mut changes.keys] {
-            changes.more += names.len().saturating_sub(MOST);
-            names.truncate(MOST);
         }
-        changes
     }
 
-    /// Returns whether no difference is known.
-    pub fn is_empty(&self) -> bool {
-        self.accounts.is_empty() && self.keys.is_empty()
+    /// Cuts long lists, for a page.
+    #[must_use]
+    pub fn cut(mut self) -> SecretChanges {
+        for names in [&mut self.accounts, &mut self.keys, &mut self.sooner] {
+            self.more += names.len().saturating_sub(MOST);
+            names.truncate(MOST);
+        }
+        self
     }
 }
 
@@ -126,11 +144,12 @@ fn of_secrets(catalog: &Catalog) -> String {
         sha.update(Sha256::digest(&*account.id));
         sha.update(of_account(account));
     }
-    let mut keys: Vec<_> = catalog.secrets().map(|(digest, key, _)| (&key.id, digest)).collect();
+    let mut keys: Vec<_> = catalog.secrets().map(|(digest, key, until)| (&key.id, digest, until)).collect();
     keys.sort_unstable();
-    for (id, digest) in keys {
+    for (id, digest, until) in keys {
         sha.update(Sha256::digest(&**id));
         sha.update(digest);
+        sha.update(Sha256::digest(until.map(rfc3339).unwrap_or_default()));
     }
     let first: [u8; 32] = sha.finalize().into();
     let slow =

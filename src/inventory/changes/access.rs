@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Effect, Found, Whom};
 use crate::catalog::Permissions;
-use crate::catalog::globs::Globs;
+use crate::catalog::globs::{self, Globs};
 use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem};
 
 /// The names that can be asked for, and the keys that may do it.
@@ -13,7 +13,8 @@ pub(super) struct Access<'i> {
     /// From a name or an alias to the model that it means, and whether that is a pattern. Only
     /// models with a target whose account is switched on are served.
     pub(super) names: BTreeMap<&'i str, (&'i str, bool)>,
-    /// Each distinct set of permissions, with the callers and the number of keys that have it.
+    /// Each distinct set of permissions, with the callers and the number of keys that have it and
+    /// work.
     groups: Vec<(Permissions, BTreeSet<&'i str>, usize)>,
     /// The positions of the sets, by what is written.
     places: HashMap<Written<'i>, usize>,
@@ -23,7 +24,7 @@ pub(super) struct Access<'i> {
 type Written<'i> = (&'i [String], Option<&'i [String]>);
 
 impl<'i> Access<'i> {
-    pub(super) fn new(inventory: &'i Inventory) -> Self {
+    pub(super) fn new(inventory: &'i Inventory, now: &str) -> Self {
         let mut names = BTreeMap::new();
         let served = || inventory.models.iter().filter(|(_, model)| is_served(inventory, model));
         for (id, model) in served() {
@@ -34,7 +35,8 @@ impl<'i> Access<'i> {
         for (id, caller) in &inventory.callers {
             for key in caller.keys.values() {
                 let place = access.place(written(caller, key));
-                if let Some((_, callers, keys)) = access.groups.get_mut(place) {
+                let works = caller.works(now) && key.works(now);
+                if let Some((_, callers, keys)) = access.groups.get_mut(place).filter(|_| works) {
                     callers.insert(id);
                     *keys += 1;
                 }
@@ -67,6 +69,20 @@ impl<'i> Access<'i> {
         Whom { callers: callers.into_iter().map(str::to_owned).collect(), keys: all }
     }
 
+    /// Returns the model that a name means, as requests find it: written, or else by the glob or
+    /// the pattern with the longest beginning. What a pattern stands for has the name itself.
+    pub(super) fn meant<'n>(&self, name: &'n str) -> Option<(&'n str, bool)>
+    where
+        'i: 'n,
+    {
+        if let Some(written) = self.names.get(name) {
+            return Some(*written);
+        }
+        let globs = self.names.iter().filter(|(glob, _)| glob.contains(['*', '?']) && globs::matches(glob, name));
+        let best = globs.max_by_key(|(glob, _)| glob.find(['*', '?']));
+        best.map(|(_, (id, is_pattern))| if *is_pattern { (name, false) } else { (*id, false) })
+    }
+
     fn permissions(&self, written: Written<'_>) -> Option<&Permissions> {
         self.groups.get(*self.places.get(&written)?).map(|(permissions, ..)| permissions)
     }
@@ -86,18 +102,28 @@ fn written<'i>(caller: &'i CallerItem, key: &'i KeyItem) -> Written<'i> {
 type Effects = (Vec<String>, Vec<String>);
 
 /// Finds the models that keys lose or gain although the model is there before and after.
-pub(super) fn permissions(found: &mut Found, [before, after]: [&Inventory; 2], access: &[Access<'_>; 2]) {
+pub(super) fn permissions(
+    found: &mut Found,
+    [before, after]: [&Inventory; 2],
+    (access, now): (&[Access<'_>; 2], &str),
+) {
     let [old, new] = access;
     // What is only there before or after is told once, with the model.
-    let both = || old.names.iter().filter_map(|(name, was)| Some((*name, *was, *new.names.get(name)?)));
+    let kept = || old.names.iter().filter_map(|(name, was)| Some((*name, *was, new.meant(name)?)));
+    // A name that is new may have been another model's until now, by a glob.
+    let taken = || {
+        let written = new.names.iter().filter(|(name, _)| !old.names.contains_key(*name));
+        written.filter_map(|(name, is)| Some((*name, old.meant(name)?, *is)))
+    };
+    let both = || kept().chain(taken());
     let moved: Vec<_> = both().filter(|(_, was, is)| was != is).collect();
     let has_patterns = both().any(|(_, (_, was), (_, is))| was || is);
     let mut known: HashMap<(Written<'_>, Written<'_>), Effects> = HashMap::new();
-    for (id, caller, now) in callers_of_both(before, after) {
-        let mut alike: BTreeMap<(&Effects, bool), Vec<&str>> = BTreeMap::new();
-        let keys = || caller.keys.iter().filter_map(|(name, key)| Some((name, key, now.keys.get(name)?)));
+    for (id, caller, caller_now) in callers_of_both(before, after) {
+        let mut alike: BTreeMap<(&Effects, bool, bool), Vec<&str>> = BTreeMap::new();
+        let keys = || caller.keys.iter().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
         for (_, key, key_now) in keys() {
-            let pair = (written(caller, key), written(now, key_now));
+            let pair = (written(caller, key), written(caller_now, key_now));
             let Some((was, is)) = old.permissions(pair.0).zip(new.permissions(pair.1)) else { continue };
             known.entry(pair).or_insert_with(|| match pair.0 == pair.1 {
                 true => effects(moved.iter().copied(), was, is),
@@ -105,12 +131,13 @@ pub(super) fn permissions(found: &mut Found, [before, after]: [&Inventory; 2], a
             });
         }
         for (name, key, key_now) in keys() {
-            let pair = (written(caller, key), written(now, key_now));
+            let pair = (written(caller, key), written(caller_now, key_now));
             let Some(of) = known.get(&pair) else { continue };
-            alike.entry((of, pair.0 != pair.1)).or_default().push(name);
+            let works = caller.works(now) && key.works(now);
+            alike.entry((of, pair.0 != pair.1, works)).or_default().push(name);
         }
         let is_one = alike.len() == 1;
-        for (((lost, gained), is_other), names) in alike {
+        for (((lost, gained), is_other, works), names) in alike {
             let of_keys = || names.iter().map(|name| format!("{id}/{name}"));
             let entries: Vec<_> = match is_one {
                 true => vec![("caller", id.clone())],
@@ -121,7 +148,7 @@ pub(super) fn permissions(found: &mut Found, [before, after]: [&Inventory; 2], a
                     found.about(effect, (kind, name), (what.to_owned(), models.clone()), Whom::default());
                 };
                 if !lost.is_empty() {
-                    add(Effect::Breaks, "may no longer use", lost);
+                    add(if works { Effect::Breaks } else { Effect::Changes }, "may no longer use", lost);
                 }
                 if !gained.is_empty() {
                     add(Effect::Widens, "may also use", gained);

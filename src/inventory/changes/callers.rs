@@ -2,11 +2,13 @@
 
 use super::access::callers_of_both;
 use super::{Effect, Found, amounts};
-use crate::inventory::{CallerItem, Inventory, KeyItem};
+use crate::base::address::Cidr;
+use crate::inventory::{CallerItem, Inventory, KeyItem, is_over};
+use std::cmp::Ordering;
 
 pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, now: &str) {
     for (id, caller) in before.callers.iter().filter(|(id, _)| !after.callers.contains_key(*id)) {
-        let effect = if caller.keys.is_empty() { Effect::Changes } else { Effect::Breaks };
+        let effect = if caller.working_keys(now) == 0 { Effect::Changes } else { Effect::Breaks };
         found.add(effect, ("caller", id), format!("gone, with {}", keys(caller)));
     }
     for (id, caller) in after.callers.iter().filter(|(id, _)| !before.callers.contains_key(*id)) {
@@ -15,7 +17,10 @@ pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, 
     for (id, was, is) in callers_of_both(before, after) {
         let at = ("caller", id.as_str());
         match (was.enabled, is.enabled) {
-            (true, false) => found.add(Effect::Breaks, at, format!("switched off: {} refused", are(was))),
+            (true, false) => {
+                let effect = if was.working_keys(now) == 0 { Effect::Changes } else { Effect::Breaks };
+                found.add(effect, at, format!("switched off: {} refused", are(was)));
+            }
             (false, true) => found.add(Effect::Widens, at, "switched on"),
             (true, true) | (false, false) => {}
         }
@@ -26,23 +31,31 @@ pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, 
         for (effect, what) in amounts(&was.limits, &is.limits) {
             found.add(effect, at, what);
         }
-        for name in was.keys.keys().filter(|name| !is.keys.contains_key(*name)) {
-            found.add(Effect::Breaks, ("key", &format!("{id}/{name}")), "gone: requests with it are refused");
+        for (name, key) in was.keys.iter().filter(|(name, _)| !is.keys.contains_key(*name)) {
+            let works = was.works(now) && key.works(now);
+            let (effect, what) = match works {
+                true => (Effect::Breaks, "gone: requests with it are refused"),
+                false => (Effect::Changes, "gone; it did not work any more"),
+            };
+            found.add(effect, ("key", &format!("{id}/{name}")), what);
         }
         for (name, key) in &is.keys {
             let full = format!("{id}/{name}");
             match was.keys.get(name) {
                 None => found.add(Effect::Widens, ("key", &full), "new"),
-                Some(key_was) if key_was != key => of_key(found, ("key", &full), [key_was, key], now),
+                Some(key_was) if key_was != key => {
+                    of_key(found, ("key", &full), [key_was, key], (was.works(now), now));
+                }
                 Some(_) => {}
             }
         }
     }
 }
 
-fn of_key(found: &mut Found, at: (&'static str, &str), [was, is]: [&KeyItem; 2], now: &str) {
+fn of_key(found: &mut Found, at: (&'static str, &str), [was, is]: [&KeyItem; 2], (caller_works, now): (bool, &str)) {
+    let breaks = if caller_works && was.works(now) { Effect::Breaks } else { Effect::Changes };
     match (was.disabled, is.disabled) {
-        (false, true) => found.add(Effect::Breaks, at, "switched off: requests with it are refused"),
+        (false, true) => found.add(breaks, at, "switched off: requests with it are refused"),
         (true, false) => found.add(Effect::Widens, at, "switched on"),
         (true, true) | (false, false) => {}
     }
@@ -60,8 +73,7 @@ fn of_key(found: &mut Found, at: (&'static str, &str), [was, is]: [&KeyItem; 2],
     }
     if was.allow_ips != is.allow_ips {
         let text = |list: &[String]| if list.is_empty() { "everywhere".to_owned() } else { list.join(", ") };
-        let is_less = was.allow_ips.is_empty() || was.allow_ips.iter().any(|range| !is.allow_ips.contains(range));
-        let effect = if is_less && !is.allow_ips.is_empty() { Effect::Tightens } else { Effect::Widens };
+        let effect = if covers(&is.allow_ips, &was.allow_ips) { Effect::Widens } else { Effect::Tightens };
         found.add(effect, at, format!("may be used from {} instead of {}", text(&is.allow_ips), text(&was.allow_ips)));
     }
     if was.debug != is.debug {
@@ -72,8 +84,29 @@ fn of_key(found: &mut Found, at: (&'static str, &str), [was, is]: [&KeyItem; 2],
             let ends: Vec<_> = ends.iter().map(|end| end.as_deref().unwrap_or("never")).collect();
             format!("{} (ends: {})", ends.len(), ends.join(", "))
         };
-        found.add(Effect::Changes, at, format!("secrets {} → {}", text(&was.secrets), text(&is.secrets)));
+        let [old, new] = [was, is].map(|key| key.working_secrets(now));
+        // Which secret is which is not known here.
+        let ends = |key: &KeyItem| {
+            let mut ends: Vec<_> = key.secrets.iter().map(|end| (end.is_none(), end.clone())).collect();
+            ends.sort_unstable();
+            ends
+        };
+        let sooner = || ends(is).iter().zip(&ends(was)).any(|(is, was)| is < was);
+        let effect = match new.cmp(&old) {
+            Ordering::Less => breaks,
+            Ordering::Equal if was.secrets.len() == is.secrets.len() && sooner() => Effect::Tightens,
+            Ordering::Equal | Ordering::Greater => Effect::Changes,
+        };
+        found.add(effect, at, format!("secrets {} → {}", text(&was.secrets), text(&is.secrets)));
     }
+}
+
+/// Returns whether every address of the old ranges is in one of the new ones. No range is all.
+fn covers(new: &[String], old: &[String]) -> bool {
+    let read = |list: &[String]| -> Vec<Cidr> { list.iter().filter_map(|range| range.parse().ok()).collect() };
+    let (wide, narrow) = (read(new), read(old));
+    let is_in = |range: &Cidr| wide.iter().any(|wide| wide.covers(range));
+    new.is_empty() || (!old.is_empty() && narrow.iter().all(is_in))
 }
 
 /// Finds that something ends at another time.
@@ -82,9 +115,8 @@ fn end(found: &mut Found, at: (&'static str, &str), [was, is]: [&Option<String>;
         return;
     }
     let text = |end: &Option<String>| end.clone().unwrap_or_else(|| "never".to_owned());
-    let is_over = |end: &Option<String>| end.as_deref().is_some_and(|end| end <= now);
     let is_sooner = is.as_ref().is_some_and(|is| was.as_ref().is_none_or(|was| is < was));
-    let effect = match (is_over(was), is_over(is)) {
+    let effect = match (is_over(was.as_deref(), now), is_over(is.as_deref(), now)) {
         (false, true) => Effect::Breaks,
         (true, true) => Effect::Changes,
         (true, false) => Effect::Widens,

@@ -1,7 +1,10 @@
 //! Two catalogs, and what is said of the change from one to the other.
 
+use std::time::{Duration, SystemTime};
+
 use super::words::render;
 use super::{Besides, Change, Effect, changes};
+use crate::base::calendar::rfc3339;
 use crate::catalog::Catalog;
 use crate::catalog::resolve::resolve;
 use crate::inventory::{Inventory, Marks, SecretChanges};
@@ -25,7 +28,7 @@ callers:
     keys:
       one: { hash: "sha256:ca00000000000000000000000000000000000000000000000000000000000003" }
 "#;
-const NOW: &str = "2026-11-01T00:00:00Z";
+const NOW: &str = "2026-11-01T00:00:00.000Z";
 
 fn catalog(text: &str) -> Catalog {
     resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err(String::new())).unwrap()
@@ -33,7 +36,10 @@ fn catalog(text: &str) -> Catalog {
 
 fn found(before: &str, after: &str) -> Vec<Change> {
     let (before, after) = (catalog(before), catalog(after));
-    let besides = Besides { secrets: SecretChanges::between(&before, &after), server: None };
+    // 2026-11-01, as NOW.
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_793_491_200);
+    assert_eq!(rfc3339(now), NOW);
+    let besides = Besides { secrets: SecretChanges::between(&before, &after, now), server: None };
     changes(&Inventory::of(&before), &Inventory::of(&after), &besides, NOW)
 }
 
@@ -145,7 +151,7 @@ fn keys_and_callers_that_stop_are_told() {
         &[("03\" }", "03\", expires: 2026-01-01 }")],
         &[BREAKS, "  key beta/one: expires never → 2026-01-01T00:00:00.000Z, which is past: requests are refused"],
     );
-    check(&[("03\" }", "04\" }")], &[BREAKS, "  key beta/one: another secret: one that works now is refused"]);
+    check(&[("03\" }", "04\" }")], &[BREAKS, "  key beta/one: a secret of it that works now is refused"]);
     check(
         &[("  beta:\n", "  beta:\n    enabled: false\n")],
         &[BREAKS, "  caller beta: switched off: 1 key is refused"],
@@ -154,6 +160,99 @@ fn keys_and_callers_that_stop_are_told() {
     let text = render(&found(BEFORE, from));
     assert_eq!(text, format!("{BREAKS}\n  caller beta: gone, with 1 key\n"));
     assert_eq!(render(&found(from, BEFORE)), "Wider:\n  caller beta: new, with 1 key\n");
+}
+
+/// Catalogs that differ in `beta` alone.
+#[track_caller]
+fn check_beta(before: &str, after: &str, expected: &[&str]) {
+    let of = |beta: &str| format!("{}  beta:\n{beta}", BEFORE.split("  beta:").next().unwrap());
+    let text = render(&found(&of(before), &of(after)));
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+}
+
+fn secret(number: usize, until: &str) -> String {
+    let until = if until.is_empty() { String::new() } else { format!(", until: {until}") };
+    format!("{{ hash: \"sha256:{number:064x}\"{until} }}")
+}
+
+fn hashes(list: &[String]) -> String {
+    format!("    keys: {{ one: {{ hashes: [{}] }} }}\n", list.join(", "))
+}
+
+#[test]
+fn what_did_not_work_breaks_for_nobody() {
+    let dead = "    keys: { one: { hash: \"sha256:0000000000000000000000000000000000000000000000000000000000000009\", expires: 2026-01-01 } }\n";
+    check_beta(dead, "    keys: {}\n", &["Changed:", "  key beta/one: gone; it did not work any more"]);
+    check_beta(&format!("    enabled: false\n{dead}"), dead, &["Wider:", "  caller beta: switched on"]);
+    check_beta(
+        dead,
+        &format!("    enabled: false\n{dead}"),
+        &["Changed:", "  caller beta: switched off: 1 key is refused"],
+    );
+    let of = |beta: &str, far: bool| {
+        let text = format!("{}  beta:\n{beta}", BEFORE.split("  beta:").next().unwrap());
+        if far { text } else { text.replace("  far: { targets: [{ account: us, model: far-1 }] }\n", "") }
+    };
+    assert_eq!(render(&found(&of(dead, true), &of(dead, false))), "Changed:\n  model far: gone\n");
+    // An old secret that has ended is tidied up.
+    let rotated = hashes(&[secret(7, "2026-10-01"), secret(8, "")]);
+    check_beta(
+        &rotated,
+        &hashes(&[secret(8, "")]),
+        &["Changed:", "  key beta/one: secrets 2 (ends: never, 2026-10-01T00:00:00.000Z) → 1 (ends: never)"],
+    );
+}
+
+#[test]
+fn each_secret_has_its_own_end() {
+    let before = hashes(&[secret(7, "2026-11-30"), secret(8, "")]);
+    let ended = hashes(&[secret(7, "2026-10-30"), secret(8, "")]);
+    let text =
+        "  key beta/one: secrets 2 (ends: never, 2026-11-30T00:00:00.000Z) → 2 (ends: never, 2026-10-30T00:00:00.000Z)";
+    check_beta(&before, &ended, &[BREAKS, "  key beta/one: a secret of it that works now is refused", text]);
+    // Without the secrets at hand, the number of those that work tells it.
+    let of =
+        |beta: &str| Inventory::of(&catalog(&format!("{}  beta:\n{beta}", BEFORE.split("  beta:").next().unwrap())));
+    let told = changes(&of(&before), &of(&ended), &Besides::default(), NOW);
+    assert_eq!((told.len(), told[0].effect), (1, Effect::Breaks), "{told:?}");
+    // The wrong one of two ends: no list shows it, but the marks do.
+    let swapped = hashes(&[secret(7, ""), secret(8, "2026-11-30")]);
+    check_beta(&before, &swapped, &["Tighter:", "  key beta/one: a secret of it that works now ends sooner"]);
+    let marks = |beta: &str| {
+        let catalog = catalog(&format!("{}  beta:\n{beta}", BEFORE.split("  beta:").next().unwrap()));
+        Marks::of(&catalog, &Inventory::of(&catalog), true)
+    };
+    assert_ne!(marks(&before), marks(&swapped));
+}
+
+#[test]
+fn a_name_that_is_still_answered_breaks_for_nobody() {
+    let edit = |edits: &[(&str, &str)]| {
+        edits.iter().fold(BEFORE.to_owned(), |text, (old, new)| {
+            assert_eq!(text.matches(old).count(), 1, "{old}");
+            text.replace(old, new)
+        })
+    };
+    let far = "  far: { targets: [{ account: us, model: far-1 }] }\n";
+    let pattern = format!("{far}  \"f*\": {{ targets: [{{ account: us, model: \"f*\" }}] }}\n");
+    let (with, without) = (edit(&[(far, &pattern)]), edit(&[(far, &pattern.replace(far, ""))]));
+    let text = render(&found(&with, &without));
+    assert_eq!(text, "Changed:\n  model far: gone; a pattern may answer instead (caller beta; 1 key)\n");
+    let text = render(&found(&without, &with));
+    assert_eq!(text, "Changed:\n  model far: new; until now a pattern may have answered (caller beta; 1 key)\n");
+    // A new model takes a name over from a glob: who may not use the new one loses the name.
+    let glob = edit(&[("aliases: [main]", "aliases: [main, \"fast-*\"]")]);
+    let own = glob.replace(far, &format!("{far}  fast-1: {{ targets: [{{ account: us, model: far-1 }}] }}\n"));
+    let text = render(&found(&glob, &own));
+    assert!(text.starts_with(&format!("{BREAKS}\n  key acme/one: may no longer use fast-1\n")), "{text}");
+    assert!(text.contains("  model fast-1: new; its name meant the model big until now"), "{text}");
+    // A glob of another model takes the name over; who may not use that model loses the name.
+    let taken = edit(&[(far, ""), ("aliases: [main]", "aliases: [main, \"fa*\"]")]);
+    let text = render(&found(BEFORE, &taken));
+    assert!(
+        text.starts_with("Changed:\n  model far: gone; its name means the model big then (caller beta; 1 key)\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -190,7 +289,7 @@ fn accounts_targets_and_prices_are_told() {
     );
     check(
         &[("key: sk-canary-eu-0123456789", "key: sk-canary-eu-0123456789, concurrency: 3, timeouts: { idle: 7s }")],
-        &["Changed:", "  account eu: concurrency not set → 3, timeouts.idle 60s → 7s"],
+        &["Tighter:", "  account eu: concurrency not set → 3, timeouts.idle 60s → 7s; 2 models go there"],
     );
     check(
         &[("{ account: us, model: big-1 }]", "{ account: us, model: big-1, weight: 3 }], strategy: weighted")],
@@ -208,7 +307,7 @@ fn accounts_targets_and_prices_are_told() {
     );
     check(
         &[("[{ account: us, model: far-1 }]", "[{ account: eu, model: far-1 }, { account: us, model: far-1 }]")],
-        &["Changed:", "  model far: target eu/far-1 added (caller beta; 1 key)"],
+        &["Changed:", "  model far: target eu/far-1 added (tried first, price unknown) (caller beta; 1 key)"],
     );
     check(
         &[("price: { input: 1, output: 2 }", "price: { input: 1, output: 3 }")],
@@ -231,10 +330,7 @@ fn sections_of_server_yaml_wait_for_a_restart() {
     let besides = Besides { server: Some([&before, &after]), ..Besides::default() };
     let changes = changes(&Inventory::default(), &Inventory::default(), &besides, NOW);
     assert_eq!(changes[0].effect, Effect::Restart);
-    assert_eq!(
-        render(&changes),
-        "Only after a restart:\n  server.yaml limits: differs from what the gateway was started with\n"
-    );
+    assert_eq!(render(&changes), "Only after a restart:\n  server.yaml limits: differs\n");
 }
 
 #[test]
@@ -255,7 +351,7 @@ fn the_same_files_make_the_same_bytes_and_no_secret_is_in_them() {
     assert!(!text(&one).contains("canary") && !text(&one).contains("ca00000"), "{}", text(&one));
     let marks = |text: &str| {
         let catalog = catalog(text);
-        Marks::of(&catalog, &Inventory::of(&catalog))
+        Marks::of(&catalog, &Inventory::of(&catalog), true)
     };
     let before = marks(BEFORE);
     assert_eq!(before, marks(&BEFORE.replace("accounts:\n", "# A comment.\naccounts:\n")));
@@ -265,4 +361,18 @@ fn the_same_files_make_the_same_bytes_and_no_secret_is_in_them() {
     }
     let after = marks(&BEFORE.replace("concurrency: 10", "concurrency: 11"));
     assert!(after.hash != before.hash && after.secrets == before.secrets);
+}
+
+#[test]
+fn ranges_of_addresses_are_compared_and_not_their_texts() {
+    let of = |list: &str| format!("    keys: {{ one: {{ hash: \"sha256:{:064x}\", allow_ips: [{list}] }} }}\n", 9);
+    let check = |before: &str, after: &str, head: &str| {
+        let text = |beta: &str| format!("{}  beta:\n{}", BEFORE.split("  beta:").next().unwrap(), of(beta));
+        let said = render(&found(&text(before), &text(after)));
+        assert!(said.starts_with(head), "{before} {after}: {said}");
+    };
+    check("10.0.0.0/8", "0.0.0.0/0", "Wider:");
+    check("10.0.0.0/8", "10.0.0.0/8, 192.0.2.7", "Wider:");
+    check("10.0.0.0/8, 192.0.2.7", "10.0.0.0/8", "Tighter:");
+    check("10.0.0.0/8", "10.0.0.0/9", "Tighter:");
 }

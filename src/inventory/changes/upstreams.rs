@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::access::{Access, is_served};
-use super::{Effect, Found, settings};
-use crate::inventory::{Inventory, ModelItem, TargetItem};
+use super::{Effect, Found, by_effect, settings};
+use crate::inventory::{Inventory, ModelItem, Settings, TargetItem};
 
 /// Finds what changes at accounts. What follows for models is found with the models.
 pub(super) fn accounts(found: &mut Found, before: &Inventory, after: &Inventory) {
@@ -34,9 +34,8 @@ pub(super) fn accounts(found: &mut Found, before: &Inventory, after: &Inventory)
         if was.address != now.address {
             found.add(Effect::Changes, at, format!("address {} → {}; {models}", was.address, now.address));
         }
-        let other = settings(&was.settings, &now.settings);
-        if !other.is_empty() {
-            found.add(Effect::Changes, at, other.join(", "));
+        for (effect, what) in by_effect(settings(&was.settings, &now.settings)) {
+            found.add(effect, at, format!("{}; {models}", what.join(", ")));
         }
     }
 }
@@ -47,8 +46,16 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
         let at = ("model", id.as_str());
         let whom = || old.whom(id, was.pattern);
         let Some(now) = after.models.get(id) else {
-            let what = if is_served(before, was) { "gone" } else { "gone; it had no target that is switched on" };
-            let effect = if is_served(before, was) { Effect::Breaks } else { Effect::Changes };
+            let (effect, what) = match new.meant(id) {
+                _ if !is_served(before, was) => {
+                    (Effect::Changes, "gone; it had no target that is switched on".to_owned())
+                }
+                None => (Effect::Breaks, "gone".to_owned()),
+                Some((pattern, _)) if pattern == id => {
+                    (Effect::Changes, "gone; a pattern may answer instead".to_owned())
+                }
+                Some((other, _)) => (Effect::Changes, format!("gone; its name means the model {other} then")),
+            };
             found.of_model(effect, at, what, whom());
             continue;
         };
@@ -63,19 +70,24 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
         if was == now {
             continue;
         }
-        let mut what = settings(&was.settings, &now.settings);
-        what.extend(targets(was, now));
-        if !what.is_empty() {
-            found.of_model(Effect::Changes, at, what.join(", "), whom());
+        let mut each = settings(&was.settings, &now.settings);
+        each.extend(targets(was, now));
+        for (effect, what) in by_effect(each) {
+            found.of_model(effect, at, what.join(", "), whom());
         }
         prices(found, (id, was, now), || old.whom(id, was.pattern));
     }
     for (id, now) in after.models.iter().filter(|(id, _)| !before.models.contains_key(*id)) {
         let what = match is_served(after, now) {
-            true => "new".to_owned(),
+            true => match old.meant(id) {
+                None => "new".to_owned(),
+                Some((pattern, _)) if pattern == id => "new; until now a pattern may have answered".to_owned(),
+                Some((other, _)) => format!("new; its name meant the model {other} until now"),
+            },
             false => format!("new, but not served: {} switched off", off(now)),
         };
-        found.of_model(Effect::Widens, ("model", id), what, new.whom(id, now.pattern));
+        let effect = if old.meant(id).is_some() { Effect::Changes } else { Effect::Widens };
+        found.of_model(effect, ("model", id), what, new.whom(id, now.pattern));
     }
     names(found, [before, after], [old, new]);
 }
@@ -84,8 +96,10 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
 /// served go with it.
 fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Access<'_>; 2]) {
     for (name, (id, pattern)) in &old.names {
-        match new.names.get(name) {
-            Some((is, _)) if is != id => {
+        match new.meant(name) {
+            // The model is gone, and that is told with it.
+            Some(_) if *name == *id && !after.models.contains_key(*id) => {}
+            Some((is, _)) if is != *id => {
                 let what = format!("means the model {is} instead of {id}");
                 found.of_model(Effect::Changes, ("name", name), what, old.whom(id, *pattern));
             }
@@ -129,17 +143,30 @@ fn named(model: &ModelItem) -> BTreeMap<(String, usize), &TargetItem> {
 }
 
 /// Says what changes at the targets of a model.
-fn targets(was: &ModelItem, now: &ModelItem) -> Vec<String> {
+fn targets(was: &ModelItem, now: &ModelItem) -> Vec<(Effect, String)> {
     let (old, new) = (named(was), named(now));
     let mut what = Vec::new();
     what.extend(old.keys().filter(|key| !new.contains_key(*key)).map(|(name, _)| format!("target {name} removed")));
-    what.extend(new.keys().filter(|key| !old.contains_key(*key)).map(|(name, _)| format!("target {name} added")));
+    for ((name, _), target) in new.iter().filter(|(key, _)| !old.contains_key(*key)) {
+        let before = now.targets.iter().filter(|other| other.tier < target.tier).count();
+        let place = match before {
+            _ if now.settings.get("strategy").is_some_and(|strategy| strategy != "priority") => {
+                format!("weight {}", target.weight)
+            }
+            0 => "tried first".to_owned(),
+            1 => "tried after 1 other".to_owned(),
+            many => format!("tried after {many} others"),
+        };
+        let price = if target.price.is_some() { "" } else { ", price unknown" };
+        what.push(format!("target {name} added ({place}{price})"));
+    }
+    let mut each: Vec<_> = what.drain(..).map(|what| (Effect::Changes, what)).collect();
     for ((name, _), target, target_now) in old.iter().filter_map(|(key, target)| Some((key, target, new.get(key)?))) {
         if target.weight != target_now.weight {
             what.push(format!("weight of {name} {} → {}", target.weight, target_now.weight));
         }
         let other = settings(&target.settings, &target_now.settings);
-        what.extend(other.iter().map(|other| format!("{name}: {other}")));
+        each.extend(other.into_iter().map(|(effect, other)| (effect, format!("{name}: {other}"))));
     }
     let order = |of: &BTreeMap<(String, usize), &TargetItem>, other: &BTreeMap<(String, usize), &TargetItem>| {
         let mut tiers: BTreeMap<u32, Vec<(String, usize)>> = BTreeMap::new();
@@ -153,7 +180,13 @@ fn targets(was: &ModelItem, now: &ModelItem) -> Vec<String> {
         sorted.sort_by_key(|target| target.tier);
         what.push(format!("order {}", sorted.into_iter().map(name).collect::<Vec<_>>().join(", ")));
     }
-    what
+    each.extend(what.into_iter().map(|what| (Effect::Changes, what)));
+    each
+}
+
+/// Says which costs differ.
+fn words(old: &Settings, new: &Settings) -> String {
+    settings(old, new).into_iter().map(|(_, what)| what).collect::<Vec<_>>().join(", ")
 }
 
 /// Finds prices that differ.
@@ -168,7 +201,7 @@ fn prices(found: &mut Found, (id, was, now): (&str, &ModelItem, &ModelItem), who
             }
             (old, new) if old != new => {
                 let [old, new] = [old, new].map(|price| price.as_ref().unwrap_or(&nothing));
-                (Effect::Changes, format!("price of {name}: {}", settings(old, new).join(", ")))
+                (Effect::Changes, format!("price of {name}: {}", words(old, new)))
             }
             _ => continue,
         };

@@ -79,7 +79,9 @@ fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownMar
     let snapshot = live.load_full();
     let inventory = Inventory::of(&snapshot.catalog);
     let known = kept.lock().live.clone().filter(|(generation, _)| *generation == snapshot.generation);
-    let marks = known.map_or_else(|| Marks::of(&snapshot.catalog, &inventory), |(_, marks)| marks);
+    // Everybody may look at an open listener: see `Marks`.
+    let is_guarded = settings.admin.is_guarded();
+    let marks = known.map_or_else(|| Marks::of(&snapshot.catalog, &inventory, is_guarded), |(_, marks)| marks);
     kept.lock().live = Some((snapshot.generation, marks.clone()));
     let folder = live.reloads.folder();
     let disk = folder.map(|folder| {
@@ -122,10 +124,14 @@ fn read(
     };
     let found = catalog.ok().map(|catalog| match catalog.hash == served.hash {
         true => (marks.clone(), SecretChanges::default()),
-        false => (Marks::of(&catalog, &Inventory::of(&catalog)), SecretChanges::between(served, &catalog)),
+        false => {
+            let marks = Marks::of(&catalog, &Inventory::of(&catalog), settings.admin.is_guarded());
+            (marks, SecretChanges::between(served, &catalog, SystemTime::now()).cut())
+        }
     });
     let (found, secrets_changed) = found.unzip();
-    let is_live = problems.is_empty() && found.as_ref() == Some(marks);
+    let same = secrets_changed.as_ref().is_none_or(|changed| *changed == SecretChanges::default());
+    let is_live = problems.is_empty() && same && found.as_ref() == Some(marks);
     (Disk { is_live, marks: found, problems, secrets_changed: secrets_changed.unwrap_or_default() }, files)
 }
 
