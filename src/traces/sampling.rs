@@ -5,6 +5,7 @@
 use crate::base::lock::Lock;
 use crate::base::trace_context::Parent;
 use crate::conf::config::Sampling;
+use crate::error::Blame;
 use crate::exchange::producer::CALLER_LEFT;
 use crate::settled::Settled;
 
@@ -18,11 +19,24 @@ pub(super) struct Sampler {
     asked: Allowance,
     /// For exchanges that failed, fell over or were slow.
     noteworthy: Allowance,
+    /// For exchanges that failed because their caller made a mistake: they must not hide the others.
+    mistakes: Allowance,
+    /// For exchanges without a key: anybody can make them.
+    strangers: Allowance,
 }
+
+/// The most exchanges a second that are kept of those without a key.
+const STRANGERS: u32 = 10;
 
 impl Sampler {
     pub(super) fn new(settings: Sampling) -> Sampler {
-        Sampler { settings, asked: Allowance::default(), noteworthy: Allowance::default() }
+        Sampler {
+            settings,
+            asked: Allowance::default(),
+            noteworthy: Allowance::default(),
+            mistakes: Allowance::default(),
+            strangers: Allowance::default(),
+        }
     }
 
     /// Decides at the beginning of an exchange. What happens later may only add to it.
@@ -38,11 +52,21 @@ impl Sampler {
     pub(super) fn keeps(&self, settled: &Settled, now: u64) -> bool {
         let Some(context) = &settled.trace else { return false };
         let is_bound = context.parent.is_some() && self.settings.follows_parent && self.settings.share < 1.0;
-        // Who has no key may not ask for anything.
-        let may_ask = settled.sender.key.is_some();
         let most = self.settings.extra_per_second;
-        (context.is_sampled && (!is_bound || (may_ask && self.asked.take(most, now))))
-            || (self.is_noteworthy(settled) && self.noteworthy.take(most, now))
+        let is_mistake = settled.blame() == Some(Blame::Caller);
+        // Who has no key may not ask for anything.
+        if settled.sender.key.is_none() {
+            let is_wanted = (context.is_sampled && !is_bound) || is_mistake || self.is_noteworthy(settled);
+            return is_wanted && self.strangers.take(STRANGERS.min(most), now);
+        }
+        if context.is_sampled && (!is_bound || self.asked.take(most, now)) {
+            return true;
+        }
+        if is_mistake {
+            self.mistakes.take(most, now)
+        } else {
+            self.is_noteworthy(settled) && self.noteworthy.take(most, now)
+        }
     }
 
     fn is_noteworthy(&self, settled: &Settled) -> bool {
@@ -136,6 +160,11 @@ mod tests {
         let mut one = settled(&sampler, parent(true));
         one.sender.key = None;
         assert!(!sampler.keeps(&one, NOW));
+        // Also of a full sample, few are kept.
+        let full = Sampler::new(Sampling { share: 1.0, ..sampler.settings });
+        let mut stranger = settled(&full, None);
+        (stranger.sender.key, stranger.outcome) = (None, Outcome::Unauthorized);
+        assert_eq!((0..50).filter(|_| full.keeps(&stranger, NOW)).count(), 9);
     }
 
     #[test]
@@ -161,7 +190,11 @@ mod tests {
         ]) {
             assert_eq!(sampler.keeps(&one, NOW + second * 1_000), expected, "{second}");
         }
-        let failed = Settled { outcome: Outcome::Unauthorized, ..good() };
-        assert_eq!((0..50).filter(|_| sampler.keeps(&failed, NOW + 60_000)).count(), 2);
+        // Mistakes of callers do not use up what real failures need.
+        let mistake = Settled { outcome: Outcome::Refused, ..good() };
+        let failed = Settled { outcome: Outcome::UpstreamError, ..good() };
+        for one in [mistake, failed] {
+            assert_eq!((0..50).filter(|_| sampler.keeps(&one, NOW + 60_000)).count(), 2);
+        }
     }
 }

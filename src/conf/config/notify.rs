@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::raw;
+use crate::base::host::{FORBIDDEN, Host};
 use crate::base::secret::Secret;
 use crate::conf::scribe::Scribe;
 use crate::conf::secret_ref::{ASSUMED, SecretRef};
@@ -62,7 +63,17 @@ impl Webhook {
         if authority.as_str().contains('@') {
             return Err("must not hold a user name or a password".to_owned());
         }
-        let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
+        let host = Host::read(authority.host())?;
+        if host.is_forbidden() {
+            return Err(FORBIDDEN.to_owned());
+        }
+        // A name is looked at when it is resolved.
+        if !tls && matches!(host, Host::Address(_)) && !host.is_private() {
+            return Err(
+                "is http: to a public address, so others on the network path could read it: use https:".to_owned()
+            );
+        }
+        let host = host.bare();
         let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Ok(Webhook { tls, host, port, authority: authority.as_str().to_ascii_lowercase(), target: Secret::new(target) })

@@ -61,7 +61,7 @@ pub(super) fn resolve(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Tra
     let endpoint = endpoint(raw, section);
     let headers = match &raw.headers {
         Some(written) => written_headers(&written.0, &section.key("headers")),
-        None => headers_of_variable(section),
+        None => headers_of_variable(raw.endpoint.is_some(), section),
     };
     let ca = raw.tls.as_ref().and_then(|tls| ca(tls, endpoint.as_ref(), &section.key("tls")));
     let sampling = sampling(raw, section);
@@ -167,9 +167,17 @@ fn header_value(text: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-fn headers_of_variable(section: &Scribe<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
+/// Returns the headers of a variable. They may be a secret of the variables' own receiver, so no
+/// other one gets them.
+fn headers_of_variable(is_other: bool, section: &Scribe<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
     let names = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
     let Some((variable, text)) = first_of(section, names) else { return Vec::new() };
+    if is_other {
+        let what =
+            format!("do not send the headers of {variable} to the `endpoint` that is written here: write `headers`");
+        section.warn(&what);
+        return Vec::new();
+    }
     let header = |(name, value): (String, String)| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
         (!OWN_HEADERS.contains(&name.as_str())).then_some((name, header_value(&value).ok()?))

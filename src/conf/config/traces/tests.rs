@@ -109,6 +109,15 @@ fn what_is_wrong_is_told_without_the_secrets() {
             &["take OTEL_EXPORTER_OTLP_ENDPOINT, which must"],
         );
     }
+    for (wrong, why) in [
+        ("http://169.254.169.254/latest", "is a link-local, metadata or other special address"),
+        ("https://metadata.google.internal", "is a link-local, metadata or other special address"),
+        ("http://8.8.8.8:4318", "is http: to a public address"),
+        ("http://0x08080808:4318", "must have a host"),
+    ] {
+        check(&format!("traces: {{ endpoint: '{wrong}' }}"), &[], &[why]);
+        check("traces: {}", &[("OTEL_EXPORTER_OTLP_ENDPOINT", wrong)], &[why]);
+    }
     let with = |more: &str| format!("traces: {{ endpoint: 'http://c:4318', {more} }}");
     check(&with("headers: { 'a b': s3cret }"), &[], &["is not the name of a header"]);
     check(&with("headers: { Content-Type: s3cret }"), &[], &["cannot be set here"]);
@@ -122,7 +131,11 @@ fn what_is_wrong_is_told_without_the_secrets() {
     check(&with(""), &[(name, "s3cret")], &["take OTEL_TRACES_SAMPLER, which must be always_on"]);
     let arg = ("OTEL_TRACES_SAMPLER_ARG", "2");
     check(&with(""), &[(name, "traceidratio"), arg], &["take OTEL_TRACES_SAMPLER_ARG, which must be a number"]);
-    check(&with(""), &[("OTEL_EXPORTER_OTLP_HEADERS", "s3cret")], &["take OTEL_EXPORTER_OTLP_HEADERS, which must be"]);
+    check(
+        "traces: {}",
+        &[BASE, ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret")],
+        &["take OTEL_EXPORTER_OTLP_HEADERS, which must be"],
+    );
     check(&with(""), &[("OTEL_RESOURCE_ATTRIBUTES", "s3cret")], &["take OTEL_RESOURCE_ATTRIBUTES, which must be"]);
 }
 
@@ -137,12 +150,13 @@ fn headers_are_secrets_and_come_from_where_they_are_written() {
     let text = "traces: { endpoint: 'http://c', headers: { Authorization: { file: token }, x-scope-orgid: one } }";
     let variables = [("OTEL_EXPORTER_OTLP_HEADERS", "x-b=2, Authorization=Basic%20s3cret%3D ,")];
     assert_eq!(shown(&traces(text, &variables)), ["authorization=Bearer s3cret", "x-scope-orgid=one"]);
-    assert_eq!(
-        shown(&traces("traces: { endpoint: 'http://c' }", &variables)),
-        ["x-b=2", "authorization=Basic s3cret="]
-    );
-    let own = [variables[0], ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-own=1")];
-    assert_eq!(shown(&traces("traces: { endpoint: 'http://c' }", &own)), ["x-own=1"]);
+    let of_variables = [BASE, variables[0], ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-own=1")];
+    assert_eq!(shown(&traces("traces: {}", &of_variables[..2])), ["x-b=2", "authorization=Basic s3cret="]);
+    assert_eq!(shown(&traces("traces: {}", &of_variables)), ["x-own=1"]);
+    // Another receiver does not get them.
+    assert!(shown(&traces("traces: { endpoint: 'http://c' }", &variables)).is_empty());
+    let server = with("traces: { endpoint: 'http://c' }", &variables).unwrap();
+    assert_eq!(server.warnings.len(), 1, "{:?}", server.warnings);
     let warned = |text: &str| with(text, &[]).map(|server| server.warnings.len()).unwrap_or_default();
     assert_eq!(warned("traces: { endpoint: 'http://c', headers: { x-api-key: abc } }"), 1);
     assert_eq!(warned("traces: { endpoint: 'http://c', headers: { x-scope-orgid: abc } }"), 0);
