@@ -15,7 +15,7 @@ mod mark;
 mod of;
 mod settings;
 
-pub use changes::words::render;
+pub use changes::words::{plain, render};
 pub use changes::{Besides, Change, Effect, changes};
 pub use mark::{Marks, SecretChanges, server};
 

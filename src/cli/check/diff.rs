@@ -12,7 +12,9 @@ use crate::base::calendar::rfc3339;
 use crate::base::problem::Problems;
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::cli::http;
-use crate::inventory::{Besides, Change, Effect, Inventory, Marks, SecretChanges, Served, changes, render, server};
+use crate::inventory::{
+    Besides, Change, Effect, Inventory, Marks, SecretChanges, Served, changes, plain, render, server,
+};
 
 /// The longest wait for the page of a gateway with very many keys.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -165,8 +167,8 @@ impl Comparison {
             0 => "nothing changes".to_owned(),
             many => count(many, "change"),
         };
-        let notes: String = self.notes.iter().map(|note| format!("{note}\n")).collect();
-        format!("Compared with {}: {number}.\n{}{notes}", self.against, render(&self.changes))
+        let notes: String = self.notes.iter().map(|note| format!("{}\n", plain(note))).collect();
+        format!("Compared with {}: {number}.\n{}{notes}", plain(&self.against), render(&self.changes))
     }
 
     /// Writes it for programs.

@@ -376,3 +376,24 @@ fn ranges_of_addresses_are_compared_and_not_their_texts() {
     check("10.0.0.0/8, 192.0.2.7", "10.0.0.0/8", "Tighter:");
     check("10.0.0.0/8", "10.0.0.0/9", "Tighter:");
 }
+
+#[test]
+fn nothing_that_another_machine_says_moves_the_cursor() {
+    let evil = "a\u{1b}[2J\n  caller x: gone\u{202e}\u{9b}1m";
+    let item = crate::inventory::CallerItem { enabled: true, ..Default::default() };
+    let of = |name: &str| Inventory { callers: [(name.to_owned(), item.clone())].into(), ..Inventory::default() };
+    let text = render(&changes(&of(evil), &Inventory::default(), &Besides::default(), NOW));
+    assert_eq!(text.lines().count(), 2, "{text:?}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{9b}']), "{text:?}");
+    let long = render(&changes(&of(&"x".repeat(1 << 20)), &Inventory::default(), &Besides::default(), NOW));
+    assert!(long.len() < 2_000, "{}", long.len());
+}
+
+#[test]
+fn each_trait_of_a_model_is_compared() {
+    for (name, value) in [("structured_with_tools", "false"), ("forced_while_thinking", "false"), ("tools", "false")] {
+        let with = BEFORE.replace("model: far-1 }", &format!("model: far-1, traits: {{ {name}: {value} }} }}"));
+        let text = render(&found(BEFORE, &with));
+        assert!(text.contains(&format!("traits.{name} ")), "{name}: {text}");
+    }
+}

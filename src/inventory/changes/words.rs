@@ -24,13 +24,23 @@ pub fn render(changes: &[Change]) -> String {
         };
         text += &format!("{head}:\n");
         for change in of.iter().take(LINES) {
-            text += &format!("  {}\n", line(change));
+            text += &format!("  {}\n", plain(&line(change)));
         }
         if of.len() > LINES {
             text += &format!("  … and {} more changes; --json lists all of them\n", of.len() - LINES);
         }
     }
     text
+}
+
+/// Takes out of a text what could move the cursor of a terminal or turn the direction of letters,
+/// and cuts it. The text may come from another machine.
+pub fn plain(text: &str) -> String {
+    const MOST: usize = 1_000;
+    let is_odd = |c: char| {
+        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+    };
+    text.chars().map(|c| if is_odd(c) { '\u{fffd}' } else { c }).take(MOST).collect()
 }
 
 /// Writes one change, such as `model m: gone (callers a, b; 3 keys)`.
