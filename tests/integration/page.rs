@@ -17,7 +17,7 @@ use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream
 
 /// The time in which the page shows a change. It asks each second; what it did not ask for the
 /// gateway would find in five seconds.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(2);
 /// A busy machine starts a browser slowly.
 const LONG: Duration = Duration::from_secs(300);
 /// A text of the kind that a page must never take for markup.
@@ -141,35 +141,49 @@ async fn break_down(gateway: &Gateway, mock: &Mock, account: &str) -> Instant {
     panic!("the breaker of {account} does not open");
 }
 
-/// It measures a time, so no other test may run beside it.
+/// It measures a time, so no other test may run beside it. A machine that stands still for a moment
+/// may spoil one outage, but not three.
 #[test]
 #[ignore = "measures a time: `make test` runs it alone"]
 fn alone_an_outage_is_seen_at_once_and_so_is_its_end() {
     run(async {
-        let (first, second) = (Mock::start().await, Mock::start().await);
-        let gateway = Gateway::start(catalog(&[&first, &second])).await;
-        some_requests(&gateway).await;
-        let mut browser = Browser::start("outage", &gateway, &[]);
-        browser.line("now break").await;
-        let broken = break_down(&gateway, &first, "a").await;
-        for seen in ["saw cell", "saw trail", "saw problem", "saw verdict"] {
-            let after = browser.line(seen).await.saturating_duration_since(broken);
-            assert!(after <= SOON, "{seen} after {after:?}");
-        }
-        browser.line("now mend").await;
-        first.by(crate::support::mock::natural);
-        let mended = loop {
-            gateway.post(&chat("m")).await;
-            if breakers(&gateway, "a").iter().all(|state| state == "closed") {
-                break Instant::now();
+        let mut late = Vec::new();
+        for _ in 0..3 {
+            late = outage().await;
+            if late.is_empty() {
+                return;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        };
-        let after = browser.line("saw cell back").await.saturating_duration_since(mended);
-        assert!(after <= SOON, "the cell is well after {after:?}");
-        browser.line("saw verdict back").await;
-        browser.end().await;
+        }
+        panic!("three outages were seen late: {late:?}");
     });
+}
+
+/// Plays an outage and its end, and returns what was seen late.
+async fn outage() -> Vec<(&'static str, Duration)> {
+    let (first, second) = (Mock::start().await, Mock::start().await);
+    let gateway = Gateway::start(catalog(&[&first, &second])).await;
+    some_requests(&gateway).await;
+    let mut browser = Browser::start("outage", &gateway, &[]);
+    let mut times = Vec::new();
+    browser.line("now break").await;
+    let broken = break_down(&gateway, &first, "a").await;
+    for seen in ["saw cell", "saw trail", "saw problem", "saw verdict"] {
+        times.push((seen, browser.line(seen).await.saturating_duration_since(broken)));
+    }
+    browser.line("now mend").await;
+    first.by(crate::support::mock::natural);
+    let mended = loop {
+        gateway.post(&chat("m")).await;
+        if breakers(&gateway, "a").iter().all(|state| state == "closed") {
+            break Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    times.push(("saw cell back", browser.line("saw cell back").await.saturating_duration_since(mended)));
+    browser.line("saw verdict back").await;
+    browser.end().await;
+    times.retain(|(_, after)| *after > SOON);
+    times
 }
 
 #[test]

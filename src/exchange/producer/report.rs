@@ -170,9 +170,9 @@ impl<'x> Producer<'x> {
             let is_tls = matches!(failure, Failure::Tls { .. });
             let is_told = is_tls || matches!(failure, Failure::Proxy { .. });
             if candidate.track.troubled(trouble) && is_told {
-                let what = if is_tls { "TLS failed" } else { "no connection" };
+                let what = if is_tls { "TLS failed for" } else { "no connection for" };
                 let (id, model, why) = (&account.id, &candidate.upstream_model, detail.as_deref().unwrap_or_default());
-                log::warn!("account {id}: {what} for {model}: {why} (logged once)");
+                log::warn!("account {id}: {what} {model}: {why} (logged once)");
             }
         }
         attempt.has_failed = !matches!(class, Class::Caller | Class::Ours);
