@@ -15,7 +15,7 @@ use crate::support::canary::{self, ACCOUNT_KEY, KEY, hash};
 use crate::support::folder::Folder;
 use crate::support::gateway::{BINARY, free_port};
 use crate::support::process::Process;
-use crate::support::{Mock, Script};
+use crate::support::{Mock, Script, mock::Request};
 
 /// The longest time for a whole look on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(50);
@@ -181,6 +181,11 @@ impl Said {
     }
 }
 
+/// Returns whether a request has a credential.
+fn has_key(request: &Request) -> bool {
+    request.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+}
+
 /// Lets an upstream list these models, with the right time in its head.
 fn lists(mock: &Mock, models: &[&str]) {
     lists_at(mock, models, Duration::ZERO);
@@ -193,7 +198,9 @@ fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
     mock.by(move |request| {
         assert_eq!((&*request.method, request.body.len()), ("GET", 0), "a free look sends no body");
         let date = httpdate::fmt_http_date(std::time::SystemTime::now() + ahead);
-        if request.target == "/v1/models" {
+        if request.target == "/v1/models" && !has_key(request) {
+            Script::error(401, "no key").with("date", &date)
+        } else if request.target == "/v1/models" {
             Script::json(200, &list).with("date", &date)
         } else {
             Script::error(404, "not here").with("date", &date)

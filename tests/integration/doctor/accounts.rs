@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Clinic, account, catalog, lists, lists_at};
+use super::{Clinic, account, catalog, has_key, lists, lists_at};
 use crate::support::canary::ACCOUNT_KEY;
 use crate::support::tls::{Ca, Leaf};
 use crate::support::{Mock, Script, eventually, run};
@@ -24,6 +24,27 @@ fn a_wrong_key_is_named_and_nothing_that_quotes_it_is_printed() {
         let said = format!("Incorrect API key provided: {ACCOUNT_KEY}. \u{1b}[31m");
         let words = ["is refused (HTTP 401)", "Incorrect API key provided", "accounts.a.key names"];
         breaks(Script::error(401, &said), KEY_LINE, "fail", &words).await;
+    });
+}
+
+#[test]
+fn a_list_that_is_public_says_nothing_of_the_key() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0).has(("ok", "a", "credential"), &["comes with this key"]);
+        mock.by(|_| Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })));
+        let words = ["is public, so it says nothing of the key", "--ask"];
+        clinic.look().await.exits(0).has(("skip", "a", "credential"), &words).is_well("a", "models");
+        // Whether it is public cannot be told while the server has trouble with strangers.
+        mock.by(|request| match has_key(request) {
+            true => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
+            false => Script::error(503, "later"),
+        });
+        clinic.look().await.exits(0).has(("skip", "a", "credential"), &["it is not known whether", "--ask"]);
+        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), "")).replace("key: { env: DOCTOR_KEY }, ", ""));
+        mock.by(|_| Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })));
+        clinic.look().await.exits(0).has(("ok", "a", "credential"), &["comes without a key"]);
     });
 }
 

@@ -2,13 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Clinic, account, catalog};
+use super::{Clinic, account, catalog, has_key};
 use crate::support::script::{delta, finish, usage};
 use crate::support::{Mock, Script, run};
 
 /// Lets an upstream answer as `wrong` says, and else as a good server does.
 fn answers(mock: &Mock, wrong: impl Fn(&Value) -> Option<Script> + Send + Sync + 'static) {
     mock.by(move |request| {
+        if request.method == "GET" && !has_key(request) {
+            return Script::error(401, "no key");
+        }
         if request.method == "GET" {
             return Script::json(200, &json!({ "data": [{ "id": "gpt-test" }] }));
         }

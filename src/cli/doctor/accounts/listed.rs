@@ -4,18 +4,21 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use http::HeaderValue;
 use tokio::time::{Instant, timeout};
 
 use super::{Patient, lacks_secret};
+use crate::account::State;
 use crate::account::failure::{Class, Failure};
 use crate::base::problem::{nearest, shown};
 use crate::catalog::listing::ListedNames;
-use crate::catalog::{Signer, globs};
+use crate::catalog::{Account, Signer, globs};
 use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::{some, span};
 use crate::error::scrub;
 use crate::exchange::upstream::Upstream;
 use crate::exchange::{advice, credential, lists};
+use crate::live::place::{Place, beside};
 
 /// The longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,8 +68,7 @@ pub(super) async fn look(
         let fetched = timeout(PATIENCE, lists::fetch(upstream, &patient.place, &mut date)).await;
         match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
             Ok(names) => {
-                let how = if account.key.is_some() { "with this key" } else { "without a key" };
-                findings.push(patient.finding(CheckState::Ok, CREDENTIAL, format!("its list of models comes {how}")));
+                findings.push(listed_for(patient, upstream).await);
                 models(patient, &names, findings);
             }
             Err(failure) => findings.push(no_list(patient, upstream, &failure).await),
@@ -76,6 +78,38 @@ pub(super) async fn look(
     let seen = format!("{}: only requests that are charged for show whether they answer: --ask", kinds.join(", "));
     findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
     Some((before, date?))
+}
+
+/// Returns the finding for a server that gives a list. The key is proved only if the list does not
+/// come without it.
+async fn listed_for(patient: &Patient, upstream: &Upstream) -> Finding {
+    let account = patient.account();
+    if account.key.is_none() {
+        return patient.finding(CheckState::Ok, CREDENTIAL, "its list of models comes without a key");
+    }
+    let stranger = Arc::new(Place::new(Arc::new(keyless(account)), Arc::new(State::new(account.id.clone()))));
+    let fetched = timeout(PATIENCE, lists::fetch(upstream, &stranger, &mut None)).await;
+    let skip = |seen: &str| patient.finding(CheckState::Skip, CREDENTIAL, seen);
+    match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
+        Ok(_) => skip("its list of models is public, so it says nothing of the key: --ask tells"),
+        Err(failure) if matches!(failure.facts().status, Some(400 | 401 | 403 | 404)) => {
+            patient.finding(CheckState::Ok, CREDENTIAL, "its list of models comes with this key")
+        }
+        Err(_) => skip(
+            "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: --ask tells",
+        ),
+    }
+}
+
+/// Returns the account as somebody without its key has it.
+fn keyless(account: &Account) -> Account {
+    let (id, base, timeouts) = (account.id.clone(), account.base.clone(), account.timeouts);
+    Account {
+        dialect: account.dialect.clone(),
+        network: account.network.clone(),
+        headers: account.headers.clone(),
+        ..beside(id, base, timeouts, HeaderValue::from_static("application/json"))
+    }
 }
 
 /// Returns the finding for a server that gives no list.
