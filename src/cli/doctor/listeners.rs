@@ -1,19 +1,38 @@
 //! The listeners: whether their addresses are free, or in use by the gateway that runs on this
 //! folder; their certificates; and who can reach the one for operators.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use serde::Deserialize;
 use tokio::net::TcpSocket;
 
 use super::report::{CheckState, Finding, Findings, Subject};
 use super::words::{some, span};
+use crate::base::address::reachable;
 use crate::base::calendar::rfc3339;
+use crate::cli::http::{get, key};
 use crate::cli::key::running::{Running, serves};
 use crate::conf::config::{Listen, ListenTls, Server};
+use crate::inventory;
 use crate::tls::{Certificate, Term};
+
+/// The name of the section of `server.yaml` with the addresses for callers.
+const LISTEN: &str = "listen";
+/// The longest wait for the gateway's page.
+const NEAR: Duration = Duration::from_secs(5);
+/// What to do about an address that another program seems to have.
+const OTHER: &str = "find out which program has the address (`ss -ltnp`). If it is a gateway on this folder that was started with another \
+                     `admin.address`, it may stay; if not, write another address into server.yaml";
+
+/// The part of `/catalog` that is read here. The gateway may have another version.
+#[derive(Deserialize)]
+struct Marked {
+    server: BTreeMap<String, String>,
+}
 
 /// A certificate must be replaced within this time.
 pub(super) const REPLACE: Duration = Duration::from_secs(14 * 86_400);
@@ -25,25 +44,16 @@ pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
     let addresses = server.listen.iter().map(|listen| listen.address).chain([server.admin.address]);
     let bound: Vec<_> = addresses.map(|address| (address, bind(address))).collect();
     let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
-    let running = bound.iter().any(|(_, bound)| bound.as_ref().is_err_and(is_taken)).then(|| serves(conf, server));
-    for (address, bound) in bound {
+    let holder = bound.iter().any(|(_, bound)| bound.as_ref().is_err_and(is_taken)).then(|| holder(conf, server));
+    for (nth, (address, bound)) in bound.into_iter().enumerate() {
         let subject = Subject::named("listener", address);
-        let finding = |state, seen: String| Finding::new(state, subject.clone(), "address", seen);
-        report.add(match (bound, &running) {
-            (Ok(()), _) => finding(CheckState::Ok, "is free".to_owned()),
-            (Err(why), Some(Ok(()))) if is_taken(&why) => {
-                finding(CheckState::Ok, "is in use, and a gateway runs on this folder".to_owned())
+        report.add(match (bound, &holder) {
+            (Ok(()), _) => Finding::new(CheckState::Ok, subject, "address", "is free"),
+            (Err(why), Some(holder)) if is_taken(&why) => taken(subject, holder, nth == server.listen.len()),
+            (Err(why), _) => {
+                let seen = format!("cannot be listened on: {why}");
+                Finding::new(CheckState::Fail, subject, "address", seen).with(advice(&why))
             }
-            (Err(why), Some(Err(running))) if is_taken(&why) => {
-                let seen = match running {
-                    Running::Nobody(what) | Running::Unknown(what) | Running::Late(what) => {
-                        format!("is in use, and not by a gateway on this folder, as it seems: {what}")
-                    }
-                    Running::Has => "is in use".to_owned(),
-                };
-                finding(CheckState::Fail, seen).with("end the other process, or write another address into server.yaml")
-            }
-            (Err(why), _) => finding(CheckState::Fail, format!("cannot be listened on: {why}")).with(advice(&why)),
         });
     }
     for listen in &server.listen {
@@ -52,6 +62,74 @@ pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
         }
     }
     exposure(server, report);
+}
+
+/// What is known of who listens on the addresses that are in use.
+enum Holder {
+    /// A gateway on this folder runs. It was started with these listeners.
+    Gateway,
+    /// A gateway on this folder runs. It was started with other listeners.
+    Edited,
+    /// A gateway on this folder runs. It does not tell its listeners.
+    Untold(String),
+    /// The process at the address of the admin listener is no gateway on this folder, or there is
+    /// none.
+    Other(String),
+    /// It is not known whether a gateway on this folder runs.
+    Unknown(String),
+}
+
+/// Asks the gateway of this folder, if one runs, what it listens on.
+fn holder(conf: &Path, server: &Server) -> Holder {
+    match serves(conf, server) {
+        Ok(()) => match of_gateway(server) {
+            Ok(told) if told.get(LISTEN) == inventory::server(server).get(LISTEN) => Holder::Gateway,
+            Ok(_) => Holder::Edited,
+            Err(why) => Holder::Untold(why),
+        },
+        Err(Running::Nobody(what)) => Holder::Other(what),
+        Err(Running::Unknown(what) | Running::Late(what)) => Holder::Unknown(what),
+        Err(Running::Has) => Holder::Unknown("it did not say".to_owned()),
+    }
+}
+
+/// Returns the marks of the sections of `server.yaml` with which the gateway was started.
+fn of_gateway(server: &Server) -> Result<BTreeMap<String, String>, String> {
+    let address = reachable(server.admin.address);
+    let page = get(address, (&address.to_string(), "/catalog"), key(Some(&server.admin)).as_ref(), NEAR);
+    let page = page.map_err(|why| format!("its /catalog does not come: {why}"))?;
+    let page = page.map_err(|instead| format!("its /catalog {instead}"))?;
+    let Marked { server } = serde_json::from_slice(&page).map_err(|_| "its /catalog does not tell it".to_owned())?;
+    Ok(server)
+}
+
+/// Returns the finding for an address that is in use: that of the admin listener, or another.
+fn taken(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
+    const LOOK: &str = "find out which program has the address (`ss -ltnp`). If it is not this gateway, the next start fails: then write \
+                        another address into server.yaml";
+    let finding = |state, seen: String| Finding::new(state, subject, "address", seen);
+    let runs = || "is in use, and a gateway runs on this folder".to_owned();
+    match holder {
+        // It has answered there.
+        Holder::Gateway | Holder::Edited | Holder::Untold(_) if is_admin => finding(CheckState::Ok, runs()),
+        Holder::Gateway => finding(CheckState::Ok, runs()),
+        Holder::Edited => {
+            let seen = "is in use. A gateway runs on this folder, but it was started with another `listen`: it is not known whether it has \
+                        this address";
+            finding(CheckState::Warn, seen.to_owned()).with(LOOK)
+        }
+        Holder::Untold(why) => {
+            finding(CheckState::Skip, format!("{}; it is not known whether it has this address: {why}", runs()))
+        }
+        Holder::Other(what) => {
+            finding(CheckState::Fail, format!("is in use, and no gateway on this folder was found: {what}")).with(OTHER)
+        }
+        Holder::Unknown(what) => {
+            let seen = format!("is in use, and it is not known whether by the gateway on this folder: {what}");
+            finding(CheckState::Warn, seen)
+                .with("set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again")
+        }
+    }
 }
 
 /// Finds out whether an address could be listened on. Nothing listens meanwhile, so that a gateway

@@ -42,7 +42,9 @@ fn a_list_that_is_public_says_nothing_of_the_key() {
             false => Script::error(503, "later"),
         });
         clinic.look().await.exits(0).has(("skip", "a", "credential"), &["it is not known whether", "--ask"]);
-        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), "")).replace("key: { env: DOCTOR_KEY }, ", ""));
+        clinic
+            .folder
+            .write("catalog.yaml", catalog(&account(&mock.base_url(), "")).replace("key: { env: DOCTOR_KEY }, ", ""));
         mock.by(|_| Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })));
         clinic.look().await.exits(0).has(("ok", "a", "credential"), &["comes without a key"]);
     });

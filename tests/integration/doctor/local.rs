@@ -89,7 +89,7 @@ fn a_listener_that_is_taken_and_one_that_this_machine_does_not_have() {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = other.local_addr().unwrap();
         clinic.server("", &format!("listen: [{{ address: \"{taken}\" }}]"));
-        let words = ["is in use, and not by a gateway on this folder", "end the other process"];
+        let words = ["is in use, and no gateway on this folder was found", "ss -ltnp", "write another address"];
         clinic.look().await.exits(2).has(("fail", &taken.to_string(), "address"), &words);
         clinic.server("", "listen: [{ address: \"192.0.2.1:8080\" }]");
         clinic.look().await.exits(2).has(("fail", "192.0.2.1:8080", "address"), &["this machine has no such address"]);
@@ -127,6 +127,50 @@ fn a_gateway_that_runs_on_the_folder_and_one_that_runs_on_another() {
         said.exits(2).has(("fail", "model", "model_unfit"), &["m"]);
         let said = clinic.examine(&["--status", "http://127.0.0.1:1"]).await;
         said.exits(2).has(("fail", "instance", "status"), &["does not answer"]);
+    });
+}
+
+/// The addresses of a gateway that runs are compared with those that it was started with. Whoever
+/// is not known is not called another program.
+#[test]
+fn an_address_that_is_taken_while_the_gateway_runs_is_its_own_or_not_known() {
+    run(async {
+        let mock = Mock::start().await;
+        let text = catalog(&account(&mock.base_url(), "").replace("{ env: DOCTOR_KEY }", "k-0123456789"));
+        let gateway = Gateway::with(text)
+            .server("admin: { address: \"{admin}\", key: { file: admin-key } }")
+            .file("admin-key", crate::support::canary::ADMIN_KEY)
+            .start()
+            .await;
+        let look = |key: &str| {
+            let mut command = Command::new(crate::support::gateway::BINARY);
+            command.args(["doctor", "--conf"]).arg(&gateway.conf).current_dir(gateway.conf.parent().unwrap());
+            command.env("PORTCULLIS_ADMIN_KEY", key);
+            Clinic::end(crate::support::process::Process::spawn(&mut command)).1
+        };
+        let has = |text: &str, state: &str, address: std::net::SocketAddr, words: &str| {
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let line = format!("{state} {address} address {words}");
+            assert!(flat.contains(&line), "no {line} in {text}");
+        };
+        let runs = "is in use, and a gateway runs on this folder";
+        let said = look(crate::support::canary::ADMIN_KEY);
+        has(&said, "ok", gateway.address, runs);
+        has(&said, "ok", gateway.admin, runs);
+        let said = look("another-key-0123456789");
+        let unknown = "is in use, and it is not known whether by the gateway on this folder";
+        has(&said, "warn", gateway.address, unknown);
+        has(&said, "warn", gateway.admin, unknown);
+        assert!(said.contains("PORTCULLIS_ADMIN_KEY") && !said.contains("another program"), "{said}");
+        // Another program has the address that was written since the start.
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = other.local_addr().unwrap();
+        let path = gateway.conf.join("server.yaml");
+        let written = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, written.replace(&gateway.address.to_string(), &taken.to_string())).unwrap();
+        let said = look(crate::support::canary::ADMIN_KEY);
+        has(&said, "warn", taken, "is in use. A gateway runs on this folder, but it was started with another `listen`");
+        has(&said, "ok", gateway.admin, runs);
     });
 }
 
