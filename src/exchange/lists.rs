@@ -176,7 +176,9 @@ pub async fn get(
     let mut attempt = Attempt::begin(upstream, place, permit, &outgoing, &mut alarm).await.map_err(looked_at)?;
     let head = alarm.until(due, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)?;
     let (status, headers) = head.map_err(looked_at)?;
-    *date = date.or_else(|| httpdate::parse_http_date(headers.text("date")?).ok());
+    // An answer from a cache has the time at which it was put there.
+    let is_fresh = headers.get("age").is_none();
+    *date = date.or_else(|| httpdate::parse_http_date(headers.text("date").filter(|_| is_fresh)?).ok());
     if status != StatusCode::OK {
         let front = Front::of("", None, &|_| false);
         return Err(attempt.refused(&place.account.dialect, front, due, &mut alarm).await);

@@ -38,23 +38,47 @@ impl Clocks {
     }
 
     /// Tells whether our clock is right. Where others differ from each other, the one in the middle
-    /// counts.
-    pub(super) fn judge(mut self, report: &mut Findings) {
-        let subject = || Subject::of("clock");
+    /// counts; of two in the middle, the one that is nearer to ours. If there are only two others,
+    /// and all three differ, nothing shows which is right.
+    pub(super) fn judge(self, report: &mut Findings) {
+        self.judged().into_iter().for_each(|finding| report.add(finding));
+    }
+
+    fn judged(mut self) -> Vec<Finding> {
+        let finding = |state, seen| Finding::new(state, Subject::of("clock"), "time", seen);
         self.0.sort_by_key(|seen| seen.ahead);
-        let Some(middle) = self.0.get(self.0.len() / 2).map(|seen| seen.ahead) else {
-            report.skip(subject(), "time", "no other clock was seen");
-            return;
+        let half = self.0.len() / 2;
+        let upper = self.0.get(half).map(|seen| seen.ahead);
+        let lower = self.0.get(half.wrapping_sub(1)).filter(|_| self.0.len() == 2 * half).map(|seen| seen.ahead);
+        let Some(middle) = upper.into_iter().chain(lower).min_by_key(|ahead| ahead.unsigned_abs()) else {
+            return vec![finding(CheckState::Skip, "no other clock was seen".to_owned())];
         };
-        let agree: Vec<&str> =
-            self.0.iter().filter(|seen| (seen.ahead - middle).abs() <= AGREE).map(|seen| &*seen.whose).collect();
-        report.add(judged(middle, &some(&agree)));
-        for seen in self.0.iter().filter(|seen| (seen.ahead - middle).abs() > AGREE) {
-            let text = format!("the clock of {} is {} the others", seen.whose, differs(seen.ahead - middle));
-            report.add(
-                Finding::new(CheckState::Warn, subject(), "time", text).with("let NTP set that clock, if it is yours"),
+        if let [slow, fast] = self.0.as_slice()
+            && fast.ahead - slow.ahead > AGREE
+            && middle.abs() > AGREE
+        {
+            let seen = format!(
+                "the clock of {} is {} that of {}: one of them is wrong. This machine's clock agrees with neither",
+                fast.whose,
+                differs(fast.ahead - slow.ahead),
+                slow.whose
             );
+            return vec![
+                finding(CheckState::Warn, seen).with("let NTP set this machine's clock, and those that are yours"),
+            ];
         }
+        let (agree, others): (Vec<&Seen>, Vec<&Seen>) =
+            self.0.iter().partition(|seen| (seen.ahead - middle).abs() <= AGREE);
+        let agree: Vec<&str> = agree.into_iter().map(|seen| &*seen.whose).collect();
+        let mut findings = vec![judged(middle, &some(&agree))];
+        findings.extend(others.into_iter().map(|seen| {
+            let by = differs(seen.ahead - middle);
+            // One other clock and this machine's agree: two against one.
+            let than = if self.0.len() == 2 { "that of this machine: one of them is wrong" } else { "the others" };
+            let text = format!("the clock of {} is {by} {than}", seen.whose);
+            finding(CheckState::Warn, text).with("let NTP set that clock, if it is yours")
+        }));
+        findings
     }
 }
 
@@ -107,6 +131,39 @@ mod tests {
         assert_eq!(
             (&text(-61_000)["state"], &text(-61_000)["seen"]),
             (&"fail".into(), &"this machine's clock is 61 s ahead of that of a".into())
+        );
+    }
+
+    /// Each case: by how many seconds the others are ahead, and the findings.
+    #[test]
+    fn with_an_even_number_the_middle_is_the_one_nearer_to_ours() {
+        let check = |ahead: &[i64], expected: &[(&str, &str)]| {
+            let seen = |(nth, ahead): (usize, &i64)| Seen { whose: format!("c{nth}"), ahead: ahead * 1_000 };
+            let found = Clocks(ahead.iter().enumerate().map(seen).collect()).judged();
+            let found: Vec<_> = found.iter().map(|one| serde_json::to_value(one).unwrap()).collect();
+            let found: Vec<_> =
+                found.iter().map(|one| (one["state"].as_str().unwrap(), one["seen"].as_str().unwrap())).collect();
+            assert_eq!(found, expected, "{ahead:?}");
+        };
+        check(&[], &[("skip", "no other clock was seen")]);
+        let one = "the clock of c1 is 70 s ahead of that of this machine: one of them is wrong";
+        check(&[0, 70], &[("ok", "agrees with c0"), ("warn", one)]);
+        let other = "the clock of c0 is 70 s behind that of this machine: one of them is wrong";
+        check(&[-70, 0], &[("ok", "agrees with c1"), ("warn", other)]);
+        let neither = "the clock of c1 is 60 s ahead of that of c0: one of them is wrong. This machine's clock agrees with neither";
+        check(&[20, 80], &[("warn", neither)]);
+        check(&[70, 72], &[("fail", "this machine's clock is 70 s behind that of c0, c1")]);
+        let fast = "the clock of c2 is 70 s ahead of the others";
+        check(
+            &[0, 0, 70, 71],
+            &[("ok", "agrees with c0, c1"), ("warn", fast), ("warn", "the clock of c3 is 71 s ahead of the others")],
+        );
+        check(
+            &[-70, -70, 0],
+            &[
+                ("fail", "this machine's clock is 70 s ahead of that of c0, c1"),
+                ("warn", "the clock of c2 is 70 s ahead of the others"),
+            ],
         );
     }
 }

@@ -237,6 +237,14 @@ fn the_clock_of_this_machine_against_those_of_the_providers() {
         clinic.look().await.exits(0).has(("ok", "clock", "time"), &["agrees with 127.0.0.1"]);
         lists_at(&mock, &["gpt-test"], Duration::from_secs(30));
         clinic.look().await.exits(1).has(("warn", "clock", "time"), &["behind that of 127.0.0.1", "NTP"]);
+        // The time of an answer that comes from a cache is that of another day.
+        mock.by(|_| {
+            let past = std::time::SystemTime::now() - Duration::from_secs(86_400);
+            Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] }))
+                .with("date", &httpdate::fmt_http_date(past))
+                .with("age", "86400")
+        });
+        clinic.look().await.exits(0).has(("skip", "clock", "time"), &["no other clock was seen"]);
         lists(&mock, &["gpt-test"]);
         let (_tools, library, shift) = crate::store::shifted_clock("630");
         let clinic = clinic.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap());
