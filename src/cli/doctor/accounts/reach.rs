@@ -1,5 +1,6 @@
 //! The way to an account's server: its name, its addresses, its certificate.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +19,8 @@ use crate::tls::Term;
 
 /// The longest time for a name, a connection or a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The error EAFNOSUPPORT: the system has no such version of IP.
+const NO_SUCH_VERSION: i32 = if cfg!(target_os = "linux") { 97 } else { 47 };
 /// The most addresses that are tried.
 const MOST: usize = 4;
 
@@ -98,17 +101,29 @@ async fn connect(patient: &Patient, addresses: &[SocketAddr], findings: &mut Vec
     for address in addresses.iter().take(MOST) {
         match timeout(within, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                answered.push(address.to_string());
+                answered.push(*address);
                 good.get_or_insert(stream);
             }
-            Ok(Err(why)) => failed.push(format!("{address} does not answer: {why}")),
-            Err(_) => failed.push(format!("{address} does not answer within {within:?}")),
+            Ok(Err(why)) => failed.push((*address, Some(why))),
+            Err(_) => failed.push((*address, None)),
         }
     }
+    let (no_way, failed): (Vec<_>, Vec<_>) =
+        failed.into_iter().partition(|(address, why)| has_no_way(&answered, *address, why.as_ref()));
     if good.is_some() {
-        findings.push(patient.finding(CheckState::Ok, "tcp", format!("{} answers", some(&answered))));
+        let shown = |addresses: &[SocketAddr]| some(&addresses.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let no_way: Vec<SocketAddr> = no_way.into_iter().map(|(address, _)| address).collect();
+        let besides = match no_way.as_slice() {
+            [] => String::new(),
+            others => format!("; this machine has no way to {}, and does without", shown(others)),
+        };
+        findings.push(patient.finding(CheckState::Ok, "tcp", format!("{} answers{besides}", shown(&answered))));
     }
-    for why in failed {
+    for (address, why) in failed {
+        let why = match why {
+            Some(why) => format!("{address} does not answer: {why}"),
+            None => format!("{address} does not answer within {within:?}"),
+        };
         let (state, remedy) = if good.is_some() {
             (CheckState::Warn, "another address answers, and the gateway tries all: new connections may take longer")
         } else {
@@ -122,6 +137,17 @@ async fn connect(patient: &Patient, addresses: &[SocketAddr], findings: &mut Vec
     good
 }
 
+/// Returns whether an address failed at once only because this machine does not have that version of
+/// IP, while addresses of the other version answer. So it is in most containers.
+fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Error>) -> bool {
+    let is_missing = why.is_some_and(|why| {
+        why.raw_os_error() == Some(NO_SUCH_VERSION)
+            || [ErrorKind::NetworkUnreachable, ErrorKind::AddrNotAvailable, ErrorKind::HostUnreachable]
+                .contains(&why.kind())
+    });
+    is_missing && !answered.is_empty() && answered.iter().all(|other| other.is_ipv4() != address.is_ipv4())
+}
+
 fn certificate(patient: &Patient, term: Option<&Term>) -> Finding {
     let Some(term) = term else { return patient.finding(CheckState::Ok, "tls", "the certificate is believed") };
     let (state, lasts) = lasts(term, SystemTime::now());
@@ -132,5 +158,28 @@ fn certificate(patient: &Patient, term: Option<&Term>) -> Finding {
         CheckState::Warn | CheckState::Fail => finding.with(
             "renew the server's certificate if it is yours, else tell its provider: then no request is sent any more",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_ipv6_misses_nothing_while_ipv4_answers() {
+        let [four, other, six] =
+            ["192.0.2.1:443", "192.0.2.2:443", "[2001:db8::1]:443"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let check = |answered: &[SocketAddr], address, why: io::Error, expected| {
+            assert_eq!(has_no_way(answered, address, Some(&why)), expected, "{answered:?} {address} {why}");
+        };
+        check(&[four], six, ErrorKind::NetworkUnreachable.into(), true);
+        check(&[four], six, ErrorKind::AddrNotAvailable.into(), true);
+        check(&[four], six, ErrorKind::HostUnreachable.into(), true);
+        check(&[four], six, io::Error::from_raw_os_error(NO_SUCH_VERSION), true);
+        check(&[six], four, ErrorKind::NetworkUnreachable.into(), true);
+        check(&[four], six, ErrorKind::ConnectionRefused.into(), false);
+        check(&[], six, ErrorKind::NetworkUnreachable.into(), false);
+        check(&[four], other, ErrorKind::HostUnreachable.into(), false);
+        assert!(!has_no_way(&[four], six, None), "a time that is over is a failure");
     }
 }
