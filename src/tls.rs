@@ -41,9 +41,10 @@ impl Certificate {
         Some(certificate.validity().not_after.timestamp())
     }
 
-    /// Returns when the certificate is valid, and for which names.
-    pub fn term(&self) -> Option<Term> {
-        Term::of(self.present.load().cert.first()?)
+    /// Returns when each certificate of the chain is valid, the listener's own first. Those that
+    /// cannot be read are left out.
+    pub fn terms(&self) -> Vec<Term> {
+        self.present.load().cert.iter().filter_map(|der| Term::of(der)).collect()
     }
 
     /// Reads the certificate and its key again.

@@ -34,10 +34,13 @@ struct Marked {
     server: BTreeMap<String, String>,
 }
 
-/// A certificate must be replaced within this time.
-pub(super) const REPLACE: Duration = Duration::from_secs(14 * 86_400);
-/// A certificate must be replaced now.
-pub(super) const REPLACE_NOW: Duration = Duration::from_secs(3 * 86_400);
+/// A certificate must be replaced within this time, or within a third of its lifetime if that is
+/// shorter.
+const REPLACE: Duration = Duration::from_secs(14 * 86_400);
+/// A certificate must be replaced now, if it has a long lifetime. Others are renewed by a program.
+const REPLACE_NOW: Duration = Duration::from_secs(3 * 86_400);
+/// A longer lifetime is a long one.
+const LONG: Duration = Duration::from_secs(30 * 86_400);
 
 /// Looks at all listeners.
 pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
@@ -153,19 +156,19 @@ fn advice(why: &io::Error) -> &'static str {
 fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     let subject = Subject::named("listener", listen.address);
     let finding = |state, seen: String| Finding::new(state, subject.clone(), "certificate", seen);
-    let term = match Certificate::read(&tls.cert, &tls.key) {
-        Ok(certificate) => certificate.term(),
+    let terms = match Certificate::read(&tls.cert, &tls.key) {
+        Ok(certificate) => certificate.terms(),
         Err(why) => {
             report.add(finding(CheckState::Fail, why).with("write a certificate and its own key into `listen[].tls`"));
             return;
         }
     };
-    let Some(term) = term else {
+    let Some(term) = terms.first() else {
         report
             .add(finding(CheckState::Fail, "cannot be read".to_owned()).with("write another one into `listen[].tls`"));
         return;
     };
-    let (state, lasts) = lasts(&term, SystemTime::now());
+    let (state, lasts) = lasts(&terms, SystemTime::now());
     let finding = finding(state, format!("for {}, {lasts}", some(&term.names)));
     report.add(match state {
         CheckState::Ok | CheckState::Skip => finding,
@@ -175,14 +178,32 @@ fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     });
 }
 
-/// Says how long a certificate lasts, and how bad that is.
-pub(super) fn lasts(term: &Term, now: SystemTime) -> (CheckState, String) {
+/// Says how long a chain of certificates lasts, and how bad that is. The first one is the server's
+/// own, and the others are of authorities: whoever trusts another authority can do without them.
+pub(super) fn lasts(chain: &[Term], now: SystemTime) -> (CheckState, String) {
+    let Some((own, authorities)) = chain.split_first() else {
+        return (CheckState::Ok, "whose end is not known".to_owned());
+    };
+    let (state, text) = lasts_alone(own, now);
+    let first = authorities.iter().min_by_key(|term| term.ends).filter(|term| term.ends < own.ends);
+    match first.map(|term| lasts_alone(term, now)) {
+        Some((CheckState::Warn | CheckState::Fail, ends)) if state != CheckState::Fail => {
+            (CheckState::Warn, format!("{text}; with an authority {ends}"))
+        }
+        Some(_) | None => (state, text),
+    }
+}
+
+fn lasts_alone(term: &Term, now: SystemTime) -> (CheckState, String) {
     let ends = rfc3339(term.ends);
+    let lifetime = term.ends.duration_since(term.begins).unwrap_or_default();
+    let (replace, now_or_never) =
+        (REPLACE.min(lifetime / 3), if lifetime > LONG { REPLACE_NOW } else { Duration::ZERO });
     match term.ends.duration_since(now) {
         _ if term.begins > now => (CheckState::Fail, format!("which is valid only from {} on", rfc3339(term.begins))),
         Err(_) => (CheckState::Fail, format!("which expired at {ends}")),
-        Ok(left) if left < REPLACE_NOW => (CheckState::Fail, format!("which expires in {}, at {ends}", span(left))),
-        Ok(left) if left < REPLACE => (CheckState::Warn, format!("which expires in {}, at {ends}", span(left))),
+        Ok(left) if left < now_or_never => (CheckState::Fail, format!("which expires in {}, at {ends}", span(left))),
+        Ok(left) if left < replace => (CheckState::Warn, format!("which expires in {}, at {ends}", span(left))),
         Ok(left) => (CheckState::Ok, format!("which expires in {}", span(left))),
     }
 }
@@ -199,5 +220,47 @@ fn exposure(server: &Server, report: &mut Findings) {
                           listen on 127.0.0.1";
             report.add(Finding::new(CheckState::Warn, subject, "exposure", seen).with(remedy));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 86_400;
+
+    /// A certificate that has lived and will live for these seconds.
+    fn term(lived: u64, left: u64, now: SystemTime) -> Term {
+        let (begins, ends) = (now - Duration::from_secs(lived), now + Duration::from_secs(left));
+        Term { begins, ends, names: Vec::new() }
+    }
+
+    #[test]
+    fn a_certificate_that_lives_for_a_short_time_is_judged_by_its_lifetime() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
+        let check = |chain: &[(u64, u64)], expected| {
+            let terms: Vec<Term> = chain.iter().map(|(lived, left)| term(*lived, *left, now)).collect();
+            assert_eq!(lasts(&terms, now).0, expected, "{chain:?}");
+        };
+        let hour = 3_600;
+        check(&[(hour, 23 * hour)], CheckState::Ok);
+        check(&[(15 * hour, 9 * hour)], CheckState::Ok);
+        check(&[(17 * hour, 7 * hour)], CheckState::Warn);
+        check(&[(DAY, 5 * DAY)], CheckState::Ok);
+        check(&[(5 * DAY, DAY)], CheckState::Warn);
+        check(&[(60 * DAY, 30 * DAY)], CheckState::Ok);
+        check(&[(80 * DAY, 10 * DAY)], CheckState::Warn);
+        check(&[(88 * DAY, 2 * DAY)], CheckState::Fail);
+        // The chain ends with the authority that ends first.
+        check(&[(10 * DAY, 80 * DAY), (1_000 * DAY, 500 * DAY)], CheckState::Ok);
+        check(&[(10 * DAY, 80 * DAY), (1_000 * DAY, 2 * DAY)], CheckState::Warn);
+        check(&[(88 * DAY, 2 * DAY), (1_000 * DAY, DAY)], CheckState::Fail);
+        assert_eq!(lasts(&[term(0, 0, now)], now + Duration::from_secs(1)).0, CheckState::Fail);
+        assert_eq!(lasts(&[term(0, DAY, now)], now - Duration::from_secs(1)).0, CheckState::Fail);
+        let (_, text) = lasts(&[term(10 * DAY, 80 * DAY, now), term(1_000 * DAY, 2 * DAY, now)], now);
+        assert_eq!(
+            text,
+            "which expires in 80 days; with an authority which expires in 2 days, at 2033-05-20T03:33:20.000Z"
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use rustls_pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
@@ -54,8 +55,7 @@ pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut 
     let within = account.timeouts.connect.min(PATIENCE);
     let why = match timeout(within, trust.connect(host, stream)).await {
         Ok(Ok(secured)) => {
-            let shown = secured.get_ref().1.peer_certificates().and_then(|chain| Term::of(chain.first()?));
-            findings.push(certificate(patient, shown.as_ref()));
+            findings.push(certificate(patient, secured.get_ref().1.peer_certificates().unwrap_or_default()));
             return true;
         }
         Ok(Err(distrust)) => distrust.why,
@@ -148,11 +148,19 @@ fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Err
     is_missing && !answered.is_empty() && answered.iter().all(|other| other.is_ipv4() != address.is_ipv4())
 }
 
-fn certificate(patient: &Patient, term: Option<&Term>) -> Finding {
-    let Some(term) = term else { return patient.finding(CheckState::Ok, "tls", "the certificate is believed") };
-    let (state, lasts) = lasts(term, SystemTime::now());
-    let finding =
-        patient.finding(state, "tls", format!("the certificate is believed: for {}, {lasts}", some(&term.names)));
+fn certificate(patient: &Patient, chain: &[CertificateDer<'_>]) -> Finding {
+    let now = SystemTime::now();
+    let terms: Vec<Term> = chain.iter().filter_map(|der| Term::of(der)).collect();
+    // It was believed without the authorities that have ended: servers send such ones for old callers.
+    let terms: Vec<Term> = terms
+        .into_iter()
+        .enumerate()
+        .filter(|(nth, term)| *nth == 0 || term.ends > now)
+        .map(|(_, term)| term)
+        .collect();
+    let names = terms.first().map(|term| some(&term.names)).unwrap_or_default();
+    let (state, lasts) = lasts(&terms, now);
+    let finding = patient.finding(state, "tls", format!("the certificate is believed: for {names}, {lasts}"));
     match state {
         CheckState::Ok | CheckState::Skip => finding,
         CheckState::Warn | CheckState::Fail => finding.with(
