@@ -6,6 +6,7 @@ mod reach;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use tokio::sync::Semaphore;
@@ -55,11 +56,15 @@ pub(super) async fn look(snapshot: &Snapshot, due: Instant, clocks: &mut Clocks,
     let (upstream, gate) = (Arc::new(Upstream::default()), Arc::new(Semaphore::new(AT_ONCE)));
     let patients = patients(snapshot);
     let accounts: Vec<Arc<Account>> = patients.iter().map(|patient| patient.place.account.clone()).collect();
+    let begun: Arc<[AtomicBool]> = accounts.iter().map(|_| AtomicBool::new(false)).collect();
     let mut running = JoinSet::new();
     for (nth, patient) in patients.into_iter().enumerate() {
-        let (upstream, gate) = (upstream.clone(), gate.clone());
+        let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
         running.spawn(async move {
             let _place = gate.acquire().await;
+            if let Some(begun) = begun.get(nth) {
+                begun.store(true, Ordering::Relaxed);
+            }
             (nth, look_at(&patient, &upstream).await)
         });
     }
@@ -77,11 +82,22 @@ pub(super) async fn look(snapshot: &Snapshot, due: Instant, clocks: &mut Clocks,
         }
     }
     for (nth, account) in accounts.iter().enumerate().skip(next) {
-        let findings = looked.remove(&nth).map(|looked: Looked| looked.findings).unwrap_or_else(|| {
-            let late = Finding::new(CheckState::Fail, subject(account), "time", "the checks were not over in time");
-            vec![late.with("look at this account's server: it answers too slowly")]
-        });
+        let has_begun = begun.get(nth).is_some_and(|begun| begun.load(Ordering::Relaxed));
+        let findings =
+            looked.remove(&nth).map_or_else(|| vec![late(account, has_begun)], |looked: Looked| looked.findings);
         findings.into_iter().for_each(|finding| report.add(finding));
+    }
+}
+
+/// Returns the finding for an account that was not looked at in time. Whoever had to wait for
+/// others has no fault in it.
+fn late(account: &Account, has_begun: bool) -> Finding {
+    let finding = |state, seen| Finding::new(state, subject(account), "time", seen);
+    if has_begun {
+        finding(CheckState::Fail, "the checks were not over in time")
+            .with("look at this account's server: it answers too slowly")
+    } else {
+        finding(CheckState::Skip, "no time was left: mend the accounts above")
     }
 }
 
@@ -133,4 +149,36 @@ pub(super) fn lacks_secret(account: &Account) -> bool {
         Some(Signer::Google(..)) | None => false,
     };
     of_aws || account.key.as_ref().is_some_and(|key| key.expose() == ASSUMED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::resolve::resolve;
+    use crate::explain::apart;
+    use std::time::Duration;
+
+    /// As many accounts as are looked at side by side have a server that says nothing; one more has
+    /// to wait.
+    #[tokio::test]
+    async fn an_account_that_had_to_wait_for_others_is_not_called_slow() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", server.local_addr().unwrap());
+        let accounts: String = (0..=AT_ONCE)
+            .map(|nth| format!("  a{nth:02}: {{ dialect: openai, base_url: \"{url}\", key: k-0123456789 }}\n"))
+            .collect();
+        let text = format!("accounts:\n{accounts}models: {{}}\ncallers: {{}}\n");
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Ok(String::new())).expect("a catalog");
+        let mut report = Findings::new(true);
+        let due = Instant::now() + Duration::from_secs(2);
+        look(&apart(catalog), due, &mut Clocks::default(), &mut report).await;
+        let told = |id: &str| {
+            let of = report.all().iter().map(|one| serde_json::to_value(one).unwrap());
+            let of: Vec<_> = of.filter(|one| one["subject"]["name"] == id).collect();
+            of.last().map(|one| (one["state"].clone(), one["seen"].clone())).expect("a finding")
+        };
+        assert_eq!(told("a00"), ("fail".into(), "the checks were not over in time".into()));
+        assert_eq!(told("a15"), ("fail".into(), "the checks were not over in time".into()));
+        assert_eq!(told("a16"), ("skip".into(), "no time was left: mend the accounts above".into()));
+    }
 }

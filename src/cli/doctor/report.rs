@@ -175,6 +175,12 @@ impl Findings {
         self.add(Finding::new(CheckState::Skip, subject, check, why));
     }
 
+    /// Lists the findings so far.
+    #[cfg(test)]
+    pub(super) fn all(&self) -> &[Finding] {
+        &self.findings
+    }
+
     fn count(&self, state: CheckState) -> usize {
         self.findings.iter().filter(|finding| finding.state == state).count()
     }
