@@ -8,7 +8,7 @@ pub(super) fn size(bytes: u64) -> String {
     match UNITS.iter().find(|(unit, _)| bytes >= *unit) {
         None => format!("{bytes} bytes"),
         Some((unit, name)) => {
-            let tenths = bytes / (unit / 10).max(1);
+            let tenths = u128::from(bytes) * 10 / u128::from(*unit);
             match tenths % 10 {
                 0 => format!("{} {name}", tenths / 10),
                 rest => format!("{}.{rest} {name}", tenths / 10),
@@ -45,6 +45,10 @@ mod tests {
         assert_eq!(
             [0, 1023, 1024, 1536, 1 << 20, 3 << 29].map(size),
             ["0 bytes", "1023 bytes", "1 KiB", "1.5 KiB", "1 MiB", "1.5 GiB"]
+        );
+        assert_eq!(
+            [512 << 10, 1023 << 10, 512 << 20, 30 << 40, u64::MAX].map(size),
+            ["512 KiB", "1023 KiB", "512 MiB", "30720 GiB", "17179869183.9 GiB"]
         );
         assert_eq!(
             [0, 119, 120, 7_200, 172_800].map(|s| span(Duration::from_secs(s))),
