@@ -55,7 +55,7 @@ impl Subject {
 
     /// Names one of several things.
     pub(super) fn named(kind: impl Into<Cow<'static, str>>, name: impl ToString) -> Subject {
-        Subject { kind: kind.into(), name: name.to_string() }
+        Subject { kind: kind.into(), name: plain(&name.to_string()) }
     }
 }
 
@@ -98,9 +98,10 @@ impl Finding {
     }
 }
 
-/// Returns a text in one line and without control characters: a server may have written a part of
-/// it.
+/// Returns a text in one line, without control characters, and without marks that turn the
+/// direction of what follows: a server may have written a part of it.
 fn plain(text: &str) -> String {
+    let text: String = text.chars().filter(|c| !turns(*c)).collect();
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     let line = words.join(" ");
@@ -131,6 +132,12 @@ fn wrapped(head: &str, indent: usize, text: &str) -> String {
     }
     lines.push('\n');
     lines
+}
+
+/// Returns whether a character only sets the direction of others: with it, a text can look like
+/// another one.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// All findings so far.
@@ -217,6 +224,12 @@ mod tests {
         let subject = || Subject::named("account", "openai");
         let finding = Finding::new(CheckState::Ok, subject(), "name", "a\u{1b}[31m\nb");
         assert_eq!(finding.text(), "ok    openai           name           a [31m b\n");
+        let turned = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e\u{2069}";
+        let finding = Finding::new(CheckState::Ok, Subject::named("model", turned), "ask", turned).with(turned);
+        assert_eq!(
+            (&*finding.subject.name, &*finding.seen, finding.remedy.as_deref()),
+            ("abcde", "abcde", Some("abcde"))
+        );
         let long = "word ".repeat(30);
         let finding = Finding::new(CheckState::Fail, subject(), "tls", long).with("do it");
         let text = finding.text();

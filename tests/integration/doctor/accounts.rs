@@ -21,7 +21,7 @@ async fn breaks(broken: Script, line: (&str, &str), state: &str, words: &[&str])
 #[test]
 fn a_wrong_key_is_named_and_nothing_that_quotes_it_is_printed() {
     run(async {
-        let said = format!("Incorrect API key provided: {ACCOUNT_KEY}. \u{1b}[31m");
+        let said = format!("Incorrect API key pro\u{202e}vided: {ACCOUNT_KEY}. \u{1b}[31m");
         let words = ["is refused (HTTP 401)", "Incorrect API key provided", "accounts.a.key names"];
         breaks(Script::error(401, &said), KEY_LINE, "fail", &words).await;
     });
