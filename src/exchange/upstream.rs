@@ -20,10 +20,11 @@ use pingora::protocols::tls::ALPN;
 use pingora::protocols::{Stream, TcpKeepalive};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{BError, ErrorType};
+use rustls_pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// The most streams on one HTTP/2 connection.
 const HTTP2_STREAMS: usize = 100;
@@ -115,6 +116,19 @@ impl Upstream {
             }
         }
         Err(last)
+    }
+
+    /// Returns the certificates that the account's server shows, if they are believed: those of a
+    /// connection that is made for this, through the account's proxy if it has one.
+    pub async fn certificates(&self, place: &Place, due: Instant) -> Option<Vec<CertificateDer<'static>>> {
+        let trust = place.trust.as_ref()?;
+        let read = async {
+            let address = *place.state.addresses.of(place.hop()).await.ok()?.first()?;
+            let stream = self.reach(place, address).await.ok()?;
+            let secured = trust.connect(&place.account.base.host, stream).await.ok()?;
+            Some(secured.get_ref().1.peer_certificates()?.to_vec())
+        };
+        timeout_at(due, read).await.ok()?
     }
 
     /// Reaches the account's server, through its proxy if it has one.

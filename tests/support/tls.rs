@@ -61,13 +61,18 @@ impl Ca {
 
     /// Signs a good certificate that ends in this many days.
     pub fn ends_in(&self, days: u64) -> Leaf {
+        self.ends_in_for(days, &["localhost", "127.0.0.1"])
+    }
+
+    /// Signs one for these names that ends in this many days.
+    pub fn ends_in_for(&self, days: u64, names: &[&str]) -> Leaf {
         let day = portcullis::base::calendar::day_of(portcullis::base::calendar::now()) + days;
         let date = portcullis::base::calendar::date(day);
         let mut parts = date.split('-').map(|part| part.parse::<i32>().expect("a number"));
         let mut next = || parts.next().expect("a part of the date");
         let (year, month, day) = (next(), next(), next());
         let part = |number: i32| u8::try_from(number).expect("a month or a day");
-        self.sign_until(&["localhost", "127.0.0.1"], (year, part(month), part(day)))
+        self.sign_until(names, (year, part(month), part(day)))
     }
 
     /// Makes a certificate that only it itself has signed. With `authority`, it says that it may

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Clinic, account, catalog, has_key, lists, lists_at};
 use crate::support::canary::ACCOUNT_KEY;
 use crate::support::tls::{Ca, Leaf};
-use crate::support::{Mock, Script, eventually, run};
+use crate::support::{Mock, Proxy, Script, eventually, run};
 
 const KEY_LINE: (&str, &str) = ("account", "credential");
 
@@ -178,6 +178,35 @@ fn certificates_that_are_not_believed_or_soon_will_not_be() {
         clinic.look().await.exits(1).has(("warn", "a", "tls"), &["which expires in", "days", "renew"]);
         let (_mock, clinic) = secured(&ca, &ca.ends_in(2)).await;
         clinic.look().await.exits(2).has(("fail", "a", "tls"), &["which expires in", "renew"]);
+    });
+}
+
+#[test]
+fn a_server_behind_a_proxy_and_the_end_of_its_certificate() {
+    run(async {
+        let (ca, proxy) = (Ca::named("an authority"), Proxy::start().await);
+        let through = |mock: &Mock| {
+            proxy.knows(&format!("upstream.test:{}", mock.address().port()), mock);
+            let base = format!("https://upstream.test:{}/v1", mock.address().port());
+            let clinic = Clinic::new(&catalog(&account(
+                &base,
+                &format!(", proxy: \"{}\", tls: {{ ca: ca.pem }}", proxy.url("")),
+            )));
+            clinic.folder.write("ca.pem", ca.pem());
+            clinic
+        };
+        let mock = Mock::tls(&ca.leaf_for("upstream.test")).await;
+        lists(&mock, &["gpt-test"]);
+        let reached = format!("its server is reached through http://127.0.0.1:{}", proxy.port());
+        let said = through(&mock).look().await;
+        said.exits(0).has(("ok", "a", "proxy"), &[&reached]);
+        said.has(("ok", "a", "tls"), &["is believed: for upstream.test, which expires in"]).is_well("a", "credential");
+        let mock = Mock::tls(&ca.ends_in_for(10, &["upstream.test"])).await;
+        lists(&mock, &["gpt-test"]);
+        let said = through(&mock).look().await;
+        said.exits(1).is_well("a", "proxy").has(("warn", "a", "tls"), &["which expires in", "renew"]);
+        proxy.stop().await;
+        through(&mock).look().await.exits(2).has(("fail", "a", "proxy"), &["mend the proxy"]);
     });
 }
 

@@ -76,7 +76,11 @@ async fn through(patient: &Patient, proxy: &Proxy, upstream: &Upstream, findings
     }
     let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
     let Err(failure) = upstream.dial(&patient.place, true, due, &mut Alarm::default()).await else {
-        findings.push(patient.finding(CheckState::Ok, "proxy", format!("its server answers through {proxy}")));
+        findings.push(patient.finding(CheckState::Ok, "proxy", format!("its server is reached through {proxy}")));
+        let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
+        if let Some(chain) = upstream.certificates(&patient.place, due).await {
+            findings.push(certificate(patient, &chain));
+        }
         return true;
     };
     let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
@@ -137,8 +141,8 @@ async fn connect(patient: &Patient, addresses: &[SocketAddr], findings: &mut Vec
     good
 }
 
-/// Returns whether an address failed at once only because this machine does not have that version of
-/// IP, while addresses of the other version answer. So it is in most containers.
+/// Returns whether an address failed at once only because this machine does not have that version
+/// of IP, while addresses of the other version answer. So it is in most containers.
 fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Error>) -> bool {
     let is_missing = why.is_some_and(|why| {
         why.raw_os_error() == Some(NO_SUCH_VERSION)
@@ -151,7 +155,8 @@ fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Err
 fn certificate(patient: &Patient, chain: &[CertificateDer<'_>]) -> Finding {
     let now = SystemTime::now();
     let terms: Vec<Term> = chain.iter().filter_map(|der| Term::of(der)).collect();
-    // It was believed without the authorities that have ended: servers send such ones for old callers.
+    // It was believed without the authorities that have ended: servers send such ones for old
+    // callers.
     let terms: Vec<Term> = terms
         .into_iter()
         .enumerate()
