@@ -69,7 +69,7 @@ impl Process {
         let read = |tls: &ListenTls| Certificate::read(&tls.cert, &tls.key).map(Arc::new);
         let certificates = server.listen.iter().map(|listen| listen.tls.as_ref().map(read).transpose());
         let certificates: Vec<_> = certificates.collect::<Result<_, String>>()?;
-        let accounts = Registry::default();
+        let accounts = Registry::behind(server.proxies.clone());
         let ledger = Ledger::open(&server.ledger);
         let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
         let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());

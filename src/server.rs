@@ -262,7 +262,7 @@ impl Background {
     async fn notify(&self) {
         let Process { settings, books, backends, watch, .. } = &self.process;
         if let Some(settings) = &settings.notify {
-            notify::keep(settings, watch, &backends.upstream, &books.ledger.instance()).await;
+            notify::keep(settings, watch, backends, &books.ledger.instance()).await;
         }
     }
 
@@ -270,7 +270,7 @@ impl Background {
     async fn traces(&self) {
         let Process { books, backends, .. } = &self.process;
         if let Some(traces) = &books.traces {
-            traces::keep(traces, &backends.upstream, &books.ledger.instance()).await;
+            traces::keep(traces, backends, &books.ledger.instance()).await;
         }
     }
 

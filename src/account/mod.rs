@@ -25,6 +25,7 @@ pub mod window;
 use crate::base::lock::Lock;
 use crate::catalog::listing::{self, Listing};
 use crate::catalog::{Account, Catalog};
+use crate::conf::proxy::Proxies;
 use demand::Demand;
 use dialects::Endpoint;
 use failure::{Class, Failure};
@@ -255,11 +256,18 @@ fn take(taken: &AtomicUsize, most: usize) -> bool {
 /// account that is removed and put back while it is still at work finds its places as they were.
 #[derive(Default)]
 pub struct Registry {
+    /// The proxies of the process.
+    pub proxies: Arc<Proxies>,
     states: Lock<HashMap<Arc<str>, Weak<State>>>,
     demands: Lock<HashMap<Arc<str>, Weak<Demand>>>,
 }
 
 impl Registry {
+    /// Makes the registry of a process with these proxies.
+    pub fn behind(proxies: Arc<Proxies>) -> Registry {
+        Registry { proxies, ..Registry::default() }
+    }
+
     /// Returns the states of a catalog's accounts, in the catalog's order. States that nobody holds
     /// are forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {

@@ -89,7 +89,10 @@ impl Addresses {
     /// known of this host yet.
     pub async fn of(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
         if let Some(ip) = hop.literal() {
-            return Ok(vec![SocketAddr::new(ip, hop.port)]);
+            return match hop.allows(ip) {
+                true => Ok(vec![SocketAddr::new(ip, hop.port)]),
+                false => Err(format!("{ip} is an address that the gateway may not use")),
+            };
         }
         if let Some(known) = self.known(hop) {
             return Ok(known);

@@ -295,7 +295,7 @@ impl<'c> ReferenceReader<'c> {
     /// Returns the text that a reference names, or the reason why there is none.
     fn look_up(&mut self, reference: Reference<'_>) -> Result<String, String> {
         let stand_in = match reference {
-            Reference::Env(_) | Reference::File(_) => ASSUMED,
+            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => ASSUMED,
             Reference::Ca(_) => "-----BEGIN CERTIFICATE-----",
         };
         match self.secrets {
@@ -307,10 +307,11 @@ impl<'c> ReferenceReader<'c> {
 
     fn find(&mut self, reference: Reference<'_>) -> Result<String, String> {
         let written = match reference {
-            Reference::Env(variable) => {
-                return std::env::var(variable).map_err(|why| match why {
-                    VarError::NotPresent => not_set(variable),
-                    VarError::NotUnicode(_) => "the environment variable is not UTF-8".to_owned(),
+            Reference::Env(variable) | Reference::Optional(variable) => {
+                return std::env::var(variable).or_else(|why| match why {
+                    VarError::NotPresent if reference == Reference::Optional(variable) => Ok(String::new()),
+                    VarError::NotPresent => Err(not_set(variable)),
+                    VarError::NotUnicode(_) => Err("the environment variable is not UTF-8".to_owned()),
                 });
             }
             Reference::File(path) | Reference::Ca(path) => path,

@@ -123,7 +123,7 @@ pub struct Account {
     /// The HTTP proxy through which the account is reached, also for its tokens and its list of
     /// models: `http://proxy.example.com:3128`, or `https://…` for TLS to the proxy. If the URL has
     /// a password in it, `{ env: NAME }` or `{ file: /path }` is safer. `none` means no proxy.
-    /// Default: none.
+    /// Default: what `upstream_proxy` in server.yaml says.
     pub proxy: Option<SecretRef>,
 }
 

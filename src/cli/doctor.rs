@@ -78,7 +78,7 @@ async fn examine(args: &DoctorArgs, report: &mut Findings) {
     let due = tokio::time::Instant::now() + PATIENCE;
     let Read { server, catalog } = configuration::read(&conf, report);
     if let Some(server) = &server {
-        process::look(&server.limits, report);
+        process::look(server, report);
         listeners::look(&conf, server, report);
         ledger::look(&server.ledger, report);
     }
@@ -86,7 +86,8 @@ async fn examine(args: &DoctorArgs, report: &mut Findings) {
     if let Some(store) = server.as_ref().and_then(|server| server.store.as_ref()) {
         store::look(store, &mut clocks, report).await;
     }
-    let snapshot = catalog.map(apart).map(Arc::new);
+    let proxies = server.as_ref().map(|server| server.proxies.clone()).unwrap_or_default();
+    let snapshot = catalog.map(|catalog| Arc::new(apart(catalog, proxies)));
     if let Some(snapshot) = &snapshot {
         accounts::look(snapshot, due, &mut clocks, report).await;
     }

@@ -58,7 +58,7 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
     let instance = args.status.as_deref().map(|from| status::read(from, &conf)).transpose()?;
     let body = body(args.request.as_deref().unwrap_or(Path::new("-")), server.limits.request_body)?;
     let asked = Asked { model: args.model.clone(), stream: args.stream };
-    let snapshot = apart(catalog);
+    let snapshot = apart(catalog, server.proxies.clone());
     lists::recall(&server, &snapshot);
     Ok(explain(
         key,

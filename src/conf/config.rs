@@ -6,14 +6,16 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::address::Cidr;
 use crate::base::problem::{Problem, Problems, quoted};
 use crate::base::secret::Secret;
 use crate::base::units::{Days, Size, Span, Text};
+use crate::conf::proxy::{Proxies, Remark};
 use crate::conf::scribe::{Report, Scribe};
-use crate::conf::secret_ref::{ASSUMED, LookUp, SecretRef};
+use crate::conf::secret_ref::{ASSUMED, LookUp, Reference, SecretRef};
 use crate::conf::yaml::read::{List, items};
 
 mod admin;
@@ -64,6 +66,8 @@ pub struct Server {
     pub notify: Option<Notify>,
     /// Where traces are sent, if anywhere.
     pub traces: Option<Traces>,
+    /// The proxies through which servers outside are reached.
+    pub proxies: Arc<Proxies>,
     /// Warnings: settings that are no error and should be different all the same.
     pub warnings: Vec<Problem>,
 }
@@ -198,6 +202,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     let attempts = raw.attempts.unwrap_or(3);
     root.key("attempts").problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
     let drain = raw.drain.unwrap_or_default();
+    let proxies = proxies(raw.upstream_proxy.unwrap_or_default(), &root.key("upstream_proxy"));
     Server {
         listen,
         admin,
@@ -218,6 +223,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
         notify: raw.notify.and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
         traces: raw.traces.and_then(|raw| traces::resolve(&raw, &root.key("traces"))),
+        proxies: Arc::new(proxies),
         warnings: Vec::new(),
     }
 }
@@ -393,6 +399,27 @@ fn list_refresh(raw: &raw::ModelLists, section: &Scribe<'_, '_>) -> Duration {
     let Text(Span(refresh)) = raw.refresh.unwrap_or(Text(Span(Duration::from_secs(3600))));
     section.key("refresh").problem_if(refresh < Duration::from_secs(1), "must be at least 1s");
     refresh
+}
+
+/// Returns the proxies of the process.
+fn proxies(raw: raw::UpstreamProxy, at: &Scribe<'_, '_>) -> Proxies {
+    if raw == raw::UpstreamProxy::None {
+        return Proxies::default();
+    }
+    let read = Proxies::of_environment(|name| at.look_up(Reference::Optional(name)));
+    let read = at.noted(read.map_err(|wrong| format!("the environment variable {wrong}")));
+    let (proxies, remarks) = read.unwrap_or_default();
+    for remark in remarks {
+        match remark {
+            Remark::NoProxy => at.warn(
+                "is `environment`, and neither HTTPS_PROXY nor HTTP_PROXY is set, in upper or lower case: no proxy is used",
+            ),
+            Remark::Useless(entries) => at.warn(&format!(
+                "NO_PROXY has entries that match nothing ({entries}): write hosts such as a.example.com or .example.com, addresses, or ranges"
+            )),
+        }
+    }
+    proxies
 }
 
 /// Returns the keys that seal thoughts.

@@ -3,6 +3,11 @@
 //! **Invariant:** the URL of a proxy is a secret, as it may hold a password. No message quotes it;
 //! what is shown is the scheme, the host and the port.
 
+mod environment;
+mod exempt;
+
+pub use environment::{Proxies, Remark};
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -19,6 +19,8 @@ pub(crate) mod placeholder;
 pub enum Reference<'a> {
     /// A secret in an environment variable.
     Env(&'a str),
+    /// An environment variable that may hold a secret, and is empty if it is not set.
+    Optional(&'a str),
     /// A secret in a file.
     File(&'a str),
     /// A file of certificates.

@@ -80,7 +80,9 @@ pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
 fn sources(snapshot: &Snapshot) -> Sources {
     let mut sources = Sources::new();
     for place in snapshot.catalog.listed_accounts().into_iter().filter_map(|index| snapshot.places.get(index)) {
-        let name = format!("{} {}", source(&place.account), place.account.boundary());
+        // Behind another proxy the same list may be out of reach.
+        let proxy = place.proxy.as_ref().map(ToString::to_string).unwrap_or_default();
+        let name = format!("{} {} {proxy}", source(&place.account), place.account.boundary());
         sources.entry(name).or_default().push(place.clone());
     }
     sources

@@ -125,6 +125,7 @@ mod tests {
     use super::*;
     use crate::account::State;
     use crate::catalog::resolve::resolve;
+    use crate::conf::proxy::Proxies;
     use std::sync::Arc;
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
             resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
         let own = [(HeaderName::from_static("x-own"), HeaderValue::from_static("o"))];
         for account in catalog.accounts() {
-            let place = Place::new(account.clone(), Arc::new(State::new(account.id.clone())));
+            let place = Place::new(account.clone(), Arc::new(State::new(account.id.clone())), &Proxies::default());
             let body = [Bytes::from_static(b"{}")];
             let total = Instant::now();
             let timeouts = account.timeouts;

@@ -29,6 +29,7 @@ use crate::base::calendar;
 use crate::catalog::{Catalog, name};
 use crate::conf::config::Server;
 use crate::conf::price::Usd;
+use crate::conf::proxy::Proxies;
 use crate::desk::checks;
 use crate::error::{Refusal, What};
 use crate::limits::{self, Ask, Bound, Bounds, Counts, Kind, Reserve, would_admit};
@@ -83,9 +84,10 @@ pub struct Input {
     pub body: Bytes,
 }
 
-/// Makes a snapshot that no process serves, with a state of its own.
-pub fn apart(catalog: Catalog) -> Snapshot {
-    Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1)
+/// Makes a snapshot that no process serves, with a state of its own, behind these proxies.
+pub fn apart(catalog: Catalog, proxies: Arc<Proxies>) -> Snapshot {
+    let accounts = Registry::behind(proxies);
+    Snapshot::new(catalog, &accounts, &crate::limits::Registry::default(), &mut Vec::new, 1)
 }
 
 /// Returns whether a text can be the id of a key. A secret is none.

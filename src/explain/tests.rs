@@ -51,7 +51,7 @@ fn input(catalog: &str, status: Option<Value>, body: &str) -> Input {
     let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
     Input {
         settings: (&config::read("server.yaml", "{}", &mut |_| Err(String::new())).unwrap()).into(),
-        snapshot: apart(catalog),
+        snapshot: apart(catalog, Arc::default()),
         is_counted: false,
         instance: status
             .map(|told| Instance { source: "s.json".to_owned(), status: serde_json::from_value(told).unwrap() }),

@@ -116,7 +116,7 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
     // What a variable may say does not count: the variables of another process may differ.
     let traces = server.traces.as_ref();
     let traces = traces.map(|traces| (traces.gen_ai, traces.sampling.slow, traces.sampling.extra_per_second));
-    let sections: [(&str, &dyn Debug); 16] = [
+    let sections: [(&str, &dyn Debug); 17] = [
         ("admin", &server.admin),
         ("attempts", &server.attempts),
         ("cors", &server.cors),
@@ -132,6 +132,7 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
         ("timeouts", &server.timeouts),
         ("traces", &traces),
         ("trusted_proxies", &server.trusted_proxies),
+        ("upstream_proxy", &server.proxies.are_asked()),
         ("workers", &server.workers),
     ];
     let mark = |value: &dyn Debug| short(Sha256::digest(format!("{value:?}")).into());

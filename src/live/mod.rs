@@ -71,7 +71,7 @@ impl Snapshot {
             .accounts()
             .iter()
             .zip(&states)
-            .map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone())))
+            .map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone(), &accounts.proxies)))
             .collect();
         let track = |target: &Target| -> Vec<Arc<TargetHealth>> {
             let state = states.get(target.account.index);

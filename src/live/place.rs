@@ -5,13 +5,14 @@ use crate::account::State;
 use crate::account::resolver::Hop;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, Timeouts};
-use crate::conf::proxy::Proxy;
+use crate::conf::proxy::{Proxies, Proxy, ProxyChoice};
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
 use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
 use dialects::upstream::openai;
 use http::header::{self, HeaderName, HeaderValue};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 /// An account, ready for use.
@@ -33,14 +34,26 @@ pub struct Place {
 
 impl Place {
     /// Makes an account ready for use.
-    pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
+    pub fn new(account: Arc<Account>, state: Arc<State>, proxies: &Proxies) -> Place {
         state.settings(&account);
         let head = head(&account, |_| true);
         let trust = account.base.tls.then(|| trust(account.network.ca.as_deref()));
-        let issuer = issuer(&account)
-            .map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
-        let proxy = account.network.proxy.own();
+        let issuer = issuer(&account).map(|issuer| Arc::new(Place::apart(issuer, proxies)));
+        let Base { tls, host, port, .. } = &account.base;
+        // Plain HTTP to a name that may be public is allowed only if its addresses are private.
+        // Only on the direct way can they be looked at.
+        let is_checked =
+            || *tls || account.network.insecure || **host == *"localhost" || host.parse::<IpAddr>().is_ok();
+        let is_usual = account.network.proxy == ProxyChoice::Usual;
+        let is_direct = account.dialect.protocol.calls_nobody() || (is_usual && !is_checked());
+        let proxy = proxies.to(&account.network.proxy, *tls, host, *port).filter(|_| !is_direct);
         Place { account, state, head, issuer, trust, proxy }
+    }
+
+    /// Makes a server ready for use that is in no catalog. It has a state of its own.
+    pub fn apart(account: Account, proxies: &Proxies) -> Place {
+        let state = State::new(account.id.clone());
+        Place::new(Arc::new(account), Arc::new(state), proxies)
     }
 
     /// Returns the server that connections are made to: the account's own, or the proxy.

@@ -8,15 +8,14 @@ mod pending;
 
 use super::problems::Noticed;
 use super::watch::Watch;
-use crate::account::State;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::calendar;
 use crate::catalog::{Account, Base, Timeouts};
 use crate::conf::config::{LeastSeverity, Notify, Webhook};
 use crate::exchange::attempt::Attempt;
+use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::upstream::Upstream;
 use crate::live::place::{Place, beside};
 use crate::status::Severity;
 use bytes::Bytes;
@@ -35,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Sends notices, for ever.
-pub async fn keep(settings: &Notify, watch: &Watch, upstream: &Upstream, instance: &str) {
+pub async fn keep(settings: &Notify, watch: &Watch, backends: &Backends, instance: &str) {
     let mut pending = Pending::default();
     let mut failed = false;
     loop {
@@ -43,7 +42,7 @@ pub async fn keep(settings: &Notify, watch: &Watch, upstream: &Upstream, instanc
         let is_told = |one: &&Noticed| one.is_problem && is_severe(one.finding.severity, settings.least);
         pending.observe(sight.noticed.iter().filter(is_told), calendar::now());
         if let Some(notice) = pending.due(instance, calendar::now()) {
-            let sent = send(&settings.webhook, upstream, notice).await;
+            let sent = send(&settings.webhook, backends, notice).await;
             pending.tried(sent.is_ok(), calendar::now());
             match sent {
                 Ok(()) if failed => log::info!("notices of problems can be sent again"),
@@ -69,10 +68,9 @@ fn is_severe(severity: Severity, least: LeastSeverity) -> bool {
 }
 
 /// Sends one notice. The error has no part of the address, and nothing that the receiver said.
-async fn send(webhook: &Webhook, upstream: &Upstream, notice: String) -> Result<(), String> {
+async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<(), String> {
     // Names are resolved anew each time, and no connection is kept: notices are rare.
-    let state = Arc::new(State::new("notify".into()));
-    let place = Arc::new(Place::new(Arc::new(receiver(webhook)), state));
+    let place = Arc::new(Place::apart(receiver(webhook), &backends.server.proxies));
     let due = Instant::now() + PATIENCE;
     let outgoing = Outgoing {
         request_id: "notice",
@@ -88,7 +86,7 @@ async fn send(webhook: &Webhook, upstream: &Upstream, notice: String) -> Result<
     let mut alarm = Alarm::default();
     let permit = place.state.admit().map(Arc::new).ok_or("no room")?;
     let name = |failure: Failure| failure.name().to_owned();
-    let mut attempt = Attempt::begin(upstream, &place, permit, &outgoing, &mut alarm).await.map_err(name)?;
+    let mut attempt = Attempt::begin(&backends.upstream, &place, permit, &outgoing, &mut alarm).await.map_err(name)?;
     let head = alarm.until(due, pin!(attempt.head())).await.ok_or("it does not answer in time")?;
     let (status, _) = head.map_err(name)?;
     if status.is_success() { Ok(()) } else { Err(format!("it answers {}", status.as_u16())) }

@@ -7,7 +7,7 @@
 use super::post::{Posted, Receiver};
 use super::{Traces, Unsent, spans};
 use crate::base::trace_context::SpanId;
-use crate::exchange::upstream::Upstream;
+use crate::exchange::backends::Backends;
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
@@ -23,8 +23,8 @@ const LAST: Duration = Duration::from_secs(1);
 const USUAL: Duration = Duration::from_secs(10);
 
 /// Sends spans, for ever. `instance` is the name of this gateway.
-pub async fn keep(traces: &Traces, upstream: &Upstream, instance: &str) {
-    let mut receiver = Receiver::new(traces, upstream);
+pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
+    let mut receiver = Receiver::new(traces, backends);
     let mut outage = Outage::default();
     loop {
         let batch = traces.queue.batch().await;

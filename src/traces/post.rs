@@ -2,15 +2,14 @@
 //! it says how many spans it did not take; nothing else of it is believed.
 
 use super::Traces;
-use crate::account::State;
 use crate::account::failure::Failure;
 use crate::account::quota;
 use crate::base::alarm::Alarm;
 use crate::catalog::{Account, Base, Timeouts};
 use crate::conf::config;
 use crate::exchange::attempt::Attempt;
+use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::upstream::Upstream;
 use crate::live::place::{Place, beside};
 use bytes::Bytes;
 use http::HeaderValue;
@@ -33,7 +32,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 
 /// The receiver of spans.
 pub(super) struct Receiver<'r> {
-    upstream: &'r Upstream,
+    backends: &'r Backends,
     settings: &'r config::Traces,
     /// Its connections, and the addresses of its name. After a failure they are made anew: the name
     /// may have moved.
@@ -62,9 +61,9 @@ pub(super) enum Posted {
 }
 
 impl<'r> Receiver<'r> {
-    pub(super) fn new(traces: &'r Traces, upstream: &'r Upstream) -> Receiver<'r> {
+    pub(super) fn new(traces: &'r Traces, backends: &'r Backends) -> Receiver<'r> {
         let settings = &traces.settings;
-        Receiver { upstream, settings, place: place(settings) }
+        Receiver { backends, settings, place: place(settings, backends) }
     }
 
     /// Tries once to post this body. No error has a part of the address, or anything that the
@@ -80,7 +79,7 @@ impl<'r> Receiver<'r> {
             }
         }
         posted.unwrap_or_else(|failure| {
-            self.place = place(self.settings);
+            self.place = place(self.settings, self.backends);
             Posted::Failed(failure.name().to_owned())
         })
     }
@@ -99,7 +98,7 @@ impl<'r> Receiver<'r> {
         };
         let mut alarm = Alarm::default();
         let permit = self.place.state.admit().map(Arc::new).ok_or(Failure::NoRoom)?;
-        let mut attempt = Attempt::begin(self.upstream, &self.place, permit, &outgoing, &mut alarm).await?;
+        let mut attempt = Attempt::begin(&self.backends.upstream, &self.place, permit, &outgoing, &mut alarm).await?;
         let (status, headers) = alarm.until(due, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)??;
         let wait = quota::retry_after(|name| headers.text(name), SystemTime::now());
         // Some receivers answer with JSON all the same.
@@ -129,8 +128,8 @@ fn rejected(body: &[u8]) -> u64 {
     answer.partial_success.and_then(|partial| u64::try_from(partial.rejected_spans).ok()).unwrap_or(0)
 }
 
-fn place(settings: &config::Traces) -> Arc<Place> {
-    Arc::new(Place::new(Arc::new(account(settings)), Arc::new(State::new("traces".into()))))
+fn place(settings: &config::Traces, backends: &Backends) -> Arc<Place> {
+    Arc::new(Place::apart(account(settings), &backends.server.proxies))
 }
 
 /// Returns the receiver as an account.

@@ -353,3 +353,73 @@ fn lists_of_models_and_tokens_go_through_the_proxy() {
         gateway.access_lines(2).await;
     });
 }
+
+/// The environment's proxies hold for accounts that say nothing, if server.yaml says so.
+#[test]
+fn the_proxies_of_the_environment_are_used_if_server_yaml_says_so() {
+    run(async {
+        let (mock, one, two) = (Mock::start().await, Proxy::start().await, Proxy::start().await);
+        for proxy in [&one, &two] {
+            proxy.knows("provider.invalid:80", &mock);
+        }
+        let at = |host: &str| format!("http://{host}/v1");
+        let own = format!("insecure: true, proxy: \"{}\"", two.url(""));
+        let catalog = Catalog::new()
+            .account_at("usual", &at(HOST), "insecure: true")
+            .account_at("never", &at(HOST), "insecure: true, proxy: none")
+            .account_at("own", &at(HOST), &own)
+            .account_at("exempt", &at("a.direct.invalid"), "insecure: true")
+            .account("here", &mock);
+        let ids = ["usual", "never", "own", "exempt", "here"];
+        let catalog = ids.into_iter().fold(catalog, |catalog, id| catalog.model(id, &[id]));
+        one.wants(&plain_user());
+        let start = async |server: &str| {
+            let setup = Gateway::with(&catalog).server(server).upstream(one.port()).upstream(two.port());
+            let setup = setup.env("http_proxy", &one.url(&user())).env("no_proxy", "other.test,.direct.invalid");
+            setup.env("https_proxy", "http://127.0.0.1:9").start().await
+        };
+        let gateway = start("upstream_proxy: environment").await;
+        for (model, status, told) in [
+            ("usual", 200, ""),
+            ("own", 200, ""),
+            ("here", 200, ""),
+            ("never", 503, "cannot resolve provider.invalid"),
+            ("exempt", 503, "cannot resolve a.direct.invalid"),
+        ] {
+            let answer = gateway.post(&chat(model)).await;
+            assert_eq!(answer.status, status, "{model}: {}\n{:?}", answer.text(), gateway.lines());
+            let attempt = gateway.line_of(&answer).await["attempts"][0].clone();
+            assert!(attempt["detail"].as_str().unwrap_or_default().starts_with(told), "{model}: {attempt}");
+        }
+        assert_eq!((one.heads().len(), two.heads().len(), mock.count()), (1, 1, 3));
+        // The page's explanation names the proxies; the command does not read them.
+        for (model, proxy) in
+            [("usual", Some(one.url(""))), ("own", Some(two.url(""))), ("never", None), ("here", None)]
+        {
+            let question = json!({"key": "acme/prod", "body": chat(model)});
+            let told = explained(&gateway, &question).await;
+            assert_eq!(told["candidates"][0]["request"]["proxy"].as_str(), proxy.as_deref(), "{model}: {told:#}");
+        }
+        let outputs = format!("{}{:?}{}{}", gateway.log(), gateway.lines(), gateway.status(), gateway.admin("/live").1);
+        assert!(!outputs.contains(&basic()), "the credential as it is sent is nowhere");
+        gateway.access_lines(5).await;
+        drop(gateway);
+
+        let gateway = start("").await;
+        gateway.post(&chat("usual")).await.is_error(503, "upstream_unavailable");
+        assert_eq!(one.heads().len(), 1, "nothing is used that was not asked for");
+        gateway.access_lines(1).await;
+    });
+}
+
+/// Asks the admin listener for an explanation.
+async fn explained(gateway: &Gateway, question: &Value) -> Value {
+    let mut connection = crate::support::client::Connection::plain(gateway.admin, None).await;
+    let body = question.to_string();
+    let host = gateway.admin.to_string();
+    let fields = [("host", host.as_str()), ("content-type", "application/json")];
+    connection.send(crate::support::client::request("POST", "/explain", &fields, body.as_bytes())).await;
+    let answer = connection.response().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}

@@ -50,7 +50,7 @@ impl Instance {
         let catalog = resolve(&[("catalog.yaml".to_owned(), catalog)], &mut |_| Err(String::new())).expect("a catalog");
         let look_up = &mut |reference: Reference<'_>| match reference {
             Reference::Ca(_) => Ok(ca.clone().expect("a certificate")),
-            Reference::Env(_) | Reference::File(_) => Err("is not there".to_owned()),
+            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => Err("is not there".to_owned()),
         };
         let settings = config::read("server.yaml", &format!("store: {{ {settings} }}"), look_up)
             .expect("settings")

@@ -83,6 +83,7 @@ vertex_location | dialect | write `location: europe-west4`
 vertex_credentials credentials service_account_key | dialect | write `service_account: { file: /path.json }`
 models model model_name | dialect | an account has no list of models: write `models: { NAME: { targets: [{ account: …, model: … }] } }` at the top level
 extra_headers default_headers custom_headers header | dialect | write `headers: { NAME: VALUE }`
+http_proxy https_proxy proxy_url proxies outbound_proxy forward_proxy | dialect | write `proxy: http://host:port`, or `proxy: { env: NAME }` if it has a password
 max_retries num_retries retries | dialect targets | write this in server.yaml: `attempts: 3` is how many targets one request may try
 verify ssl_verify insecure_skip_verify skip_verify | ca | certificates are always checked; write `ca: /path.pem` to trust another one
 ssl_verify verify_ssl insecure_skip_verify | dialect | certificates are always checked; write `tls: { ca: /path.pem }` to trust another one

@@ -21,7 +21,7 @@ fn look_up(reference: Reference<'_>) -> Result<String, String> {
         Reference::Env("EMPTY") => Ok(String::new()),
         Reference::Env("TEMPLATE") => Ok("${OTHER_KEY}".to_owned()),
         Reference::Env("QUOTED") => Ok("\"sk-canary\"".to_owned()),
-        Reference::Env(_) => Err("the environment variable is not set".to_owned()),
+        Reference::Env(_) | Reference::Optional(_) => Err("the environment variable is not set".to_owned()),
         Reference::File("/key") => Ok("sk-canary-file\r\n".to_owned()),
         Reference::File("/two-lines") => Ok("sk-canary\nsk-canary\n".to_owned()),
         Reference::File("/two-ends") => Ok("sk-canary\n\n".to_owned()),

@@ -1,5 +1,4 @@
-//! What the system gives a process that is started from here: open files and memory; and proxies,
-//! which are not used.
+//! What the system gives a process that is started from here: open files, memory and proxies.
 
 use std::env;
 use std::fs;
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::report::{CheckState, Finding, Findings, Subject};
 use super::words::size;
-use crate::conf::config::Bounds;
+use crate::conf::config::Server;
 
 /// The files that a process has open besides its connections: logs, the ledger, listeners.
 const OTHER_FILES: u64 = 64;
@@ -15,7 +14,8 @@ const OTHER_FILES: u64 = 64;
 const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
 /// Looks at the process.
-pub(super) fn look(limits: &Bounds, report: &mut Findings) {
+pub(super) fn look(server: &Server, report: &mut Findings) {
+    let limits = &server.limits;
     if let Some(most) = number(&read("limits"), "Max open files") {
         report.add(open_files(most, limits.connections as u64));
     }
@@ -31,6 +31,9 @@ pub(super) fn look(limits: &Bounds, report: &mut Findings) {
         PROXIES.into_iter().filter(|name| env::var_os(name).is_some_and(|value| !value.is_empty())).collect();
     match set.first() {
         None => report.ok(subject(), "proxy", "no variable names a proxy"),
+        Some(_) if !server.proxies.is_empty() => {
+            report.ok(subject(), "proxy", "the proxies of the environment are used, as `upstream_proxy` says");
+        }
         Some(name) => {
             let finding = Finding::new(
                 CheckState::Warn,
@@ -39,7 +42,8 @@ pub(super) fn look(limits: &Bounds, report: &mut Findings) {
                 format!("{name} is set, and the gateway does not use it"),
             );
             report.add(finding.with(
-                "where providers are reached through a proxy only, write it as `proxy` at their accounts; else unset the variable",
+                "where providers are reached through a proxy only, write `upstream_proxy: environment` in server.yaml, or `proxy` at the \
+                 accounts; else unset the variable",
             ));
         }
     }

@@ -33,6 +33,7 @@ max_body_size max_request_size body_limit max_request_size_mb | limits | write `
 allow_origins allowed_origins cors_origins | cors | write `cors: { origins: [https://app.example.com] }`
 allow_origins allowed_origins | origins | write `origins: [https://app.example.com]`
 shutdown_timeout grace_period graceful_shutdown | drain | write `drain: { grace: 25s }`
+proxy http_proxy https_proxy no_proxy all_proxy outbound_proxy forward_proxy | listen | write `upstream_proxy: environment` to use HTTPS_PROXY and NO_PROXY, or `proxy: http://host:port` at an account in catalog.yaml
 webhook webhook_url slack slack_webhook alerting alerts notifications | notify | write `notify: { webhook: { env: WEBHOOK_URL } }`
 otel opentelemetry tracing telemetry otlp langfuse phoenix | traces | write `traces: { endpoint: "http://collector:4318" }`
 url otlp_endpoint otel_endpoint host | endpoint | write `endpoint: http://collector:4318`

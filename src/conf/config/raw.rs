@@ -56,6 +56,9 @@ pub struct Server {
     pub store: Option<Store>,
     /// The keys that seal what callers carry from one turn to the next.
     pub seal: Option<Seal>,
+    /// Through which proxy servers outside are reached: accounts that have no `proxy` of their own,
+    /// and the receivers of notices and traces. Default: none.
+    pub upstream_proxy: Option<UpstreamProxy>,
     /// Where notices are sent when a problem of the gateway comes or goes. Default: nowhere.
     pub notify: Option<Notify>,
     /// Where traces of requests are sent, by OpenTelemetry's protocol. Default: nowhere.
@@ -105,6 +108,18 @@ pub enum GenAi {
     Attempts,
     /// No span.
     Off,
+}
+
+/// Through which proxy servers outside are reached.
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamProxy {
+    /// None.
+    #[default]
+    None,
+    /// The proxies in the environment variables `HTTPS_PROXY` and `HTTP_PROXY`, except to the hosts
+    /// in `NO_PROXY` and to this machine.
+    Environment,
 }
 
 /// Where notices of problems are sent.

@@ -8,6 +8,7 @@ fn read(name: &str, text: &str) -> Result<Server, Problems> {
         Reference::File("seal.key") => Ok("0123456789abcdef0123456789abcdef\n".to_owned()),
         Reference::File("short.key") => Ok("short\n".to_owned()),
         Reference::Ca("ca.pem") => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
+        Reference::Optional(_) => Ok(String::new()),
         Reference::Env(_) | Reference::File(_) | Reference::Ca(_) => Err("is not there".to_owned()),
     })
 }
@@ -37,7 +38,7 @@ fn what_is_not_written_has_the_documented_default() {
          limits: Bounds { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
-         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, list_refresh: 3600s, store: None, seal: [], notify: None, traces: None, warnings: [] }"
+         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, list_refresh: 3600s, store: None, seal: [], notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), asked: false }, warnings: [] }"
     );
 }
 
@@ -59,7 +60,7 @@ fn what_is_written_is_read() {
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
          Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
-         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, list_refresh: 3600s, store: None, seal: [], notify: None, traces: None, warnings: [] }"
+         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, list_refresh: 3600s, store: None, seal: [], notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), asked: false }, warnings: [] }"
     );
 }
 
@@ -184,4 +185,41 @@ fn keys_that_seal_are_read_and_not_shown() {
     check("seal: { keys: [short] }", &["1 seal.keys[0]: holds a key of fewer than 32"]);
     let alone = read("server.yaml", "store: { redis: 'redis://localhost' }").unwrap();
     assert!(alone.warnings[0].to_string().contains("seal.keys"), "{:?}", alone.warnings);
+}
+
+#[test]
+fn proxies_of_the_environment_are_read_only_if_the_file_says_so() {
+    let read = |text: &str, variables: &[(&str, &str)]| {
+        super::read("server.yaml", text, &mut |reference| match reference {
+            Reference::Optional("NO_PROXY") if variables.is_empty() => {
+                Err("the environment variable is not UTF-8".to_owned())
+            }
+            Reference::Optional(name) => {
+                let found = variables.iter().find(|(of, _)| *of == name);
+                Ok(found.map(|(_, value)| (*value).to_owned()).unwrap_or_default())
+            }
+            Reference::Env(_) | Reference::File(_) | Reference::Ca(_) => Err("is not there".to_owned()),
+        })
+    };
+    let set = [("HTTPS_PROXY", "http://u:s3cret@p:1"), ("NO_PROXY", "a.b,http://c")];
+    assert_eq!(*read("{}", &set).unwrap().proxies, Proxies::default());
+    assert_eq!(*read("upstream_proxy: none", &set).unwrap().proxies, Proxies::default());
+    let server = read("upstream_proxy: environment", &set).unwrap();
+    let shown = format!("{server:?}");
+    assert!(shown.contains("https: Some(http://p:1), http: None") && !shown.contains("s3cret"), "{shown}");
+    let warned: Vec<String> = server.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        warned.len() == 1
+            && warned[0].starts_with("server.yaml:1 upstream_proxy: NO_PROXY has entries that match nothing (1)"),
+        "{warned:?}"
+    );
+    let told = read("upstream_proxy: environment", &[]).unwrap_err().to_string();
+    assert!(told.contains("the environment variable NO_PROXY is not UTF-8"), "{told}");
+    let none = read("upstream_proxy: environment", &[("NO_PROXY", "a.b")]).unwrap().warnings;
+    assert!(none.len() == 1 && none[0].to_string().contains("neither HTTPS_PROXY nor HTTP_PROXY is set"), "{none:?}");
+    let socks = [("https_proxy", "socks5://u:s3cret@p:1")];
+    let told = read("upstream_proxy: environment", &socks).unwrap_err().to_string();
+    let expected = "server.yaml:1 upstream_proxy: the environment variable https_proxy is a SOCKS proxy";
+    assert!(told.starts_with(expected) && !told.contains("s3cret"), "{told}");
+    check("upstream_proxy: 'http://u:s3cret@p:1'", &["1 upstream_proxy: is not known; allowed: none, environment"]);
 }

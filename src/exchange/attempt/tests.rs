@@ -6,6 +6,7 @@
 use super::*;
 use crate::account::State;
 use crate::catalog::resolve::resolve;
+use crate::conf::proxy::Proxies;
 use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
 use pingora::http::RequestHeader;
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
@@ -128,7 +129,7 @@ fn nothing_yet() -> Attempt {
     let state = Arc::new(State::new(account.id.clone()));
     Attempt {
         wire: Wire::Spent,
-        place: Arc::new(Place::new(account, state)),
+        place: Arc::new(Place::new(account, state, &Proxies::default())),
         permit: None,
         reused: false,
         whole_request: true,

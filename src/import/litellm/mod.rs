@@ -244,7 +244,7 @@ fn guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding
 /// Stands for every secret.
 fn assume(reference: Reference<'_>) -> Result<String, String> {
     match reference {
-        Reference::Env(_) | Reference::File(_) => Ok(ASSUMED.to_owned()),
+        Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => Ok(ASSUMED.to_owned()),
         Reference::Ca(_) => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
     }
 }

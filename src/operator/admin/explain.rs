@@ -6,6 +6,7 @@
 //! are the live ones, but nothing is taken from them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
@@ -86,7 +87,8 @@ fn input(live: &Live, settings: Settings, mut status: Status, question: &[u8]) -
     // It is the live catalog that is asked, whatever became of newer files.
     (status.catalog.last_refusal, status.catalog.held) = (None, None);
     let served = live.load_full();
-    let mut snapshot = explain::apart(served.catalog.without_secrets());
+    let mut snapshot =
+        explain::apart(served.catalog.without_secrets(), Arc::new(live.accounts.proxies.without_secrets()));
     snapshot.catalog.listings.clone_from(&served.catalog.listings);
     // They are only looked at.
     snapshot.scopes.clone_from(&served.scopes);

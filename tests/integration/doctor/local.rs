@@ -70,13 +70,15 @@ fn too_few_open_files_and_too_little_memory() {
 }
 
 #[test]
-fn a_proxy_that_is_not_used() {
+fn proxies_of_the_environment() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic.look().await.exits(0).is_well("process", "proxy");
         let clinic = clinic.env("HTTPS_PROXY", "http://user:CaNaRy-proxy@proxy.test:3128");
         clinic.look().await.exits(1).has(("warn", "process", "proxy"), &["HTTPS_PROXY is set", "does not use it"]);
+        clinic.server("", "upstream_proxy: environment");
+        clinic.look().await.exits(0).is_well("process", "proxy");
     });
 }
 

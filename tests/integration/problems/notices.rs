@@ -8,7 +8,7 @@ use super::{Clock, comes, goes};
 use crate::support::canary::MARK;
 use crate::support::gateway::Setup;
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gateway, Mock, Script, chat, run_within};
+use crate::support::{Catalog, Gateway, Mock, Proxy, Script, chat, run_within};
 
 /// The gateway looks for news every five seconds, and a test has several of them.
 const LONG: Duration = Duration::from_secs(120);
@@ -149,4 +149,29 @@ fn a_url_that_is_none_is_refused_and_not_shown() {
     }
     let (_, output) = Gateway::with(Catalog::new()).server("notify: { min_severity: critical }").refuse();
     assert!(output.contains("notify.webhook: is missing"), "{output}");
+}
+
+#[test]
+fn a_notice_goes_through_the_proxy_of_the_environment() {
+    run_within(LONG, async {
+        let ca = Ca::new();
+        let (mock, proxy) = (Mock::start().await, Proxy::start().await);
+        let receiver = Mock::tls(&ca.leaf_for("hook.invalid")).await;
+        receiver.always(Script::json(200, &Value::Null));
+        proxy.knows("hook.invalid:443", &receiver);
+        let store = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hook-{}.pem", std::process::id()));
+        std::fs::write(&store, ca.pem()).expect("a store of certificates");
+        let setup = Gateway::with(Catalog::over(&mock)).server("upstream_proxy: environment");
+        let setup = setup.server("notify: { webhook: { env: WEBHOOK_URL }, min_severity: critical }");
+        let setup = setup.env("WEBHOOK_URL", &format!("https://hook.invalid/v1/{MARK}/hook?sig={MARK}"));
+        let setup = setup.env("https_proxy", &proxy.url("")).env("http_proxy", "").env("HTTP_PROXY", "");
+        let setup = setup.env("SSL_CERT_FILE", store.to_str().expect("a path")).upstream(proxy.port());
+        let gateway = setup.start().await;
+        fail(&gateway, &mock).await;
+        let told = notice(&receiver, 0).await;
+        assert_eq!(rules(&told["began"]), ["model_unfit"]);
+        assert_eq!(proxy.asked(), ["CONNECT hook.invalid:443 HTTP/1.1"]);
+        gateway.access_lines(6).await;
+        std::fs::remove_file(store).expect("removed");
+    });
 }

@@ -8,13 +8,13 @@ use http::HeaderValue;
 use tokio::time::{Instant, timeout};
 
 use super::{Patient, lacks_secret};
-use crate::account::State;
 use crate::account::failure::{Class, Failure};
 use crate::base::problem::{nearest, shown};
 use crate::catalog::listing::ListedNames;
 use crate::catalog::{Account, Signer, globs};
 use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::{some, span};
+use crate::conf::proxy::Proxies;
 use crate::error::scrub;
 use crate::exchange::upstream::Upstream;
 use crate::exchange::{advice, credential, lists};
@@ -87,7 +87,9 @@ async fn listed_for(patient: &Patient, upstream: &Upstream) -> Finding {
     if account.key.is_none() {
         return patient.finding(CheckState::Ok, CREDENTIAL, "its list of models comes without a key");
     }
-    let stranger = Arc::new(Place::new(Arc::new(keyless(account)), Arc::new(State::new(account.id.clone()))));
+    let mut stranger = Place::apart(keyless(account), &Proxies::default());
+    stranger.proxy.clone_from(&patient.place.proxy);
+    let stranger = Arc::new(stranger);
     let fetched = timeout(PATIENCE, lists::fetch(upstream, &stranger, &mut None)).await;
     let skip = |seen: &str| patient.finding(CheckState::Skip, CREDENTIAL, seen);
     match fetched.unwrap_or(Err(Failure::TotalTimeout)) {

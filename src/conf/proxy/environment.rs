@@ -1,0 +1,179 @@
+//! The proxies that the environment names, for the whole process: `HTTPS_PROXY`, `HTTP_PROXY` and
+//! `NO_PROXY`. They are read once, at the start, and only if server.yaml says so.
+
+use super::exempt::Exempt;
+use super::{Proxy, ProxyChoice};
+use crate::conf::secret_ref::ASSUMED;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The variables, those in lower case first, as curl reads them.
+const HTTPS: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
+const HTTP: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
+const EXEMPT: [&str; 2] = ["no_proxy", "NO_PROXY"];
+
+/// The proxies of the process. By default there are none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Proxies {
+    /// The proxy to `https:` servers.
+    https: Option<Arc<Proxy>>,
+    /// The proxy to `http:` servers.
+    http: Option<Arc<Proxy>>,
+    exempt: Exempt,
+    /// Whether the variables were asked for.
+    asked: bool,
+}
+
+/// What an operator should know of the environment.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// No variable names a proxy.
+    NoProxy,
+    /// So many entries of `NO_PROXY` match nothing.
+    Useless(usize),
+}
+
+impl Proxies {
+    /// Reads the environment through a function that returns the value of a variable, empty if it
+    /// is not set. The error names the variable, and never its value.
+    pub fn of_environment(
+        mut variable: impl FnMut(&str) -> Result<String, String>,
+    ) -> Result<(Proxies, Vec<Remark>), String> {
+        let mut first = |names: [&'static str; 2]| {
+            for name in names {
+                let value = variable(name).map_err(|_| format!("{name} is not UTF-8"))?;
+                if !value.is_empty() {
+                    return Ok(Some((name, value)));
+                }
+            }
+            Ok::<_, String>(None)
+        };
+        let proxy = |found: Option<(&str, String)>| match found {
+            None => Ok(None),
+            // The value is a stand-in if secrets are not read.
+            Some((_, value)) if value == ASSUMED => Ok(Some(Arc::new(Proxy::assumed()))),
+            Some((name, value)) => {
+                let url = if value.contains("://") { value } else { format!("http://{value}") };
+                Proxy::parse(&url).map(|proxy| Some(Arc::new(proxy))).map_err(|why| format!("{name} {why}"))
+            }
+        };
+        let (https, http) = (proxy(first(HTTPS)?)?, proxy(first(HTTP)?)?);
+        let list = first(EXEMPT)?.map(|(_, list)| list).filter(|list| list != ASSUMED).unwrap_or_default();
+        let (exempt, wrong) = Exempt::parse(&list);
+        let proxies = Proxies { https, http, exempt, asked: true };
+        let none = proxies.is_empty().then_some(Remark::NoProxy);
+        let useless = (wrong > 0).then_some(Remark::Useless(wrong));
+        Ok((proxies, none.into_iter().chain(useless).collect()))
+    }
+
+    /// Returns the proxy through which a server is reached, if there is one. What was chosen for
+    /// the server itself comes first. This machine is never reached through a proxy of the process.
+    pub fn to(&self, choice: &ProxyChoice, tls: bool, host: &str, port: u16) -> Option<Arc<Proxy>> {
+        match choice {
+            ProxyChoice::Own(proxy) => Some(proxy.clone()),
+            ProxyChoice::Never => None,
+            ProxyChoice::Usual => {
+                let proxy = if tls { &self.https } else { &self.http };
+                proxy.clone().filter(|_| !is_this_machine(host) && !self.exempt.has(host, port))
+            }
+        }
+    }
+
+    /// Returns whether `server.yaml` lets the variables decide, whatever they say.
+    pub fn are_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.https.is_none() && self.http.is_none()
+    }
+
+    /// Returns the same without passwords.
+    pub fn without_secrets(&self) -> Proxies {
+        let bare = |proxy: &Option<Arc<Proxy>>| proxy.as_ref().map(|proxy| Arc::new(proxy.without_secret()));
+        Proxies { https: bare(&self.https), http: bare(&self.http), exempt: self.exempt.clone(), asked: self.asked }
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<(Proxies, Vec<Remark>), String> {
+        Proxies::of_environment(|name| {
+            let found = variables.iter().find(|(of, _)| *of == name);
+            Ok(found.map(|(_, value)| (*value).to_owned()).unwrap_or_default())
+        })
+    }
+
+    /// The proxies to an `https:` and to an `http:` server.
+    fn both(proxies: &Proxies, host: &str) -> [Option<String>; 2] {
+        [(true, 443), (false, 80)]
+            .map(|(tls, port)| proxies.to(&ProxyChoice::Usual, tls, host, port).map(|proxy| proxy.to_string()))
+    }
+
+    #[test]
+    fn each_scheme_has_its_variable() {
+        let [one, two] = ["http://one:1", "http://two:2"];
+        for (variables, https, http) in [
+            (vec![("HTTPS_PROXY", one)], Some(one), None),
+            (vec![("HTTP_PROXY", one)], None, Some(one)),
+            (vec![("https_proxy", one), ("HTTPS_PROXY", two)], Some(one), None),
+            (vec![("https_proxy", ""), ("HTTPS_PROXY", two)], Some(two), None),
+            (vec![("http_proxy", "one:1"), ("https_proxy", "u:p@two:2/")], Some(two), Some(one)),
+            (vec![("HTTPS_PROXY", one), ("NO_PROXY", "a.b")], None, None),
+            (vec![("HTTPS_PROXY", one), ("no_proxy", "c.d"), ("NO_PROXY", "a.b")], Some(one), None),
+            (vec![("ALL_PROXY", "socks5://x:1"), ("HTTPS_PROXY", one)], Some(one), None),
+        ] {
+            let (proxies, _) = read(&variables).expect("proxies");
+            assert_eq!(both(&proxies, "a.b"), [https, http].map(|url| url.map(str::to_owned)), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn this_machine_and_what_an_account_says_come_first() {
+        let (proxies, _) = read(&[("HTTPS_PROXY", "http://one:1"), ("HTTP_PROXY", "http://one:1")]).expect("proxies");
+        for host in ["localhost", "a.localhost", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(both(&proxies, host), [None, None], "{host}");
+        }
+        let own = ProxyChoice::parse("http://own:1").expect("a choice");
+        assert_eq!(
+            proxies.to(&own, true, "127.0.0.1", 443).map(|proxy| proxy.to_string()).as_deref(),
+            Some("http://own:1")
+        );
+        assert_eq!(proxies.to(&ProxyChoice::Never, true, "a.b", 443), None);
+        assert_eq!(both(&Proxies::default(), "a.b"), [None, None]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_value() {
+        for (name, value, why) in [
+            ("HTTPS_PROXY", "socks5://u:s3cret@p:1", "HTTPS_PROXY is a SOCKS proxy"),
+            ("http_proxy", "http://u:s3cret@169.254.169.254", "http_proxy is a link-local, metadata"),
+            ("HTTP_PROXY", "http://u:s3cret@", "HTTP_PROXY must have a host"),
+        ] {
+            let told = read(&[(name, value)]).expect_err(value);
+            assert!(told.starts_with(why) && !told.contains("s3cret"), "{told}");
+        }
+        assert_eq!(read(&[]).expect("none"), (Proxies::default(), vec![Remark::NoProxy]));
+        let useless = read(&[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "http://a.b,c.d")]).expect("proxies").1;
+        assert_eq!(useless, [Remark::Useless(1)]);
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let (proxies, _) = read(&[("HTTPS_PROXY", "http://u:s3cret@one:1")]).expect("proxies");
+        assert!(!format!("{proxies:?}").contains("s3cret"));
+        let bare = proxies.without_secrets().to(&ProxyChoice::Usual, true, "a.b", 443).expect("a proxy");
+        assert_eq!(bare.credential().map(crate::base::secret::Secret::expose), Some(ASSUMED));
+        let (assumed, remarks) = Proxies::of_environment(|_| Ok(ASSUMED.to_owned())).expect("stand-ins");
+        assert_eq!((both(&assumed, "a.b")[0].as_deref(), remarks), (Some("(its URL is not read here)"), vec![]));
+    }
+}
