@@ -19,7 +19,7 @@ pub(super) struct Sampler {
     asked: Allowance,
     /// For exchanges that failed, fell over or were slow.
     noteworthy: Allowance,
-    /// For exchanges that failed because their caller made a mistake: they must not hide the others.
+    /// For exchanges that failed by a mistake of their caller: they must not hide the others.
     mistakes: Allowance,
     /// For exchanges without a key: anybody can make them.
     strangers: Allowance,
