@@ -171,7 +171,7 @@ mod tests {
         let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Ok(String::new())).expect("a catalog");
         let mut report = Findings::new(true);
         let due = Instant::now() + Duration::from_secs(2);
-        look(&apart(catalog), due, &mut Clocks::default(), &mut report).await;
+        look(&apart(catalog, Arc::default()), due, &mut Clocks::default(), &mut report).await;
         let told = |id: &str| {
             let of = report.all().iter().map(|one| serde_json::to_value(one).unwrap());
             let of: Vec<_> = of.filter(|one| one["subject"]["name"] == id).collect();
