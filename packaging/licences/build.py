@@ -70,6 +70,9 @@ def texts(package, all_packages):
         # Crates of one repository have one licence.
         if other["repository"] == package["repository"] and expression(other["license"]) == expression(package["license"]) and (found := of(other)):
             return found
+    if package["license"] == "Apache-2.0":
+        # The text is the same for everybody. It is the project's own, too.
+        return [f"Copyright the authors of {package['name']} ({package['repository']})\n\n" + (parts.ROOT / "LICENSE").read_text()]
     if package["license"] == "MIT":
         return [f"Copyright (c) the authors of {package['name']} ({package['repository']})\n\n" + (HERE / "MIT.txt").read_text()]
     raise SystemExit(f"{package['name']}: there is no text of its licence, {package['license']}")

@@ -162,7 +162,7 @@ mod tests {
             let told = read(&[(name, value)]).expect_err(value);
             assert!(told.starts_with(why) && !told.contains("s3cret"), "{told}");
         }
-        assert_eq!(read(&[]).expect("none"), (Proxies::default(), vec![Remark::NoProxy]));
+        assert_eq!(read(&[]).expect("none"), (Proxies { asked: true, ..Proxies::default() }, vec![Remark::NoProxy]));
         let useless = read(&[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "http://a.b,c.d")]).expect("proxies").1;
         assert_eq!(useless, [Remark::Useless(1)]);
     }

@@ -1,6 +1,6 @@
 //! The credential of an account, and what else says whose account it is: region, project, version.
 
-use super::draft::{Draft, SECRET_FILE, is_word};
+use super::draft::{Draft, SECRET_FILE, is_region, is_word};
 use super::node::At;
 use super::params::{Params, World, variable_of};
 use super::provider::ProviderRow;
@@ -71,7 +71,7 @@ pub(super) fn bedrock(
     /// The region that LiteLLM takes if none is written.
     const DEFAULT: &str = "us-west-2";
     let region = match params.take("aws_region_name").or_else(|| params.take("region_name")) {
-        Some(at) => match world.word(&at) {
+        Some(at) => match world.region(&at) {
             Ok(region) => {
                 draft.note(&at, Grade::Exact, "");
                 region
@@ -83,7 +83,7 @@ pub(super) fn bedrock(
         },
         None => {
             let names = ["AWS_REGION_NAME", "AWS_REGION", "AWS_DEFAULT_REGION"];
-            let set = names.iter().find_map(|name| world.variable(name)).filter(|region| is_word(region));
+            let set = names.iter().find_map(|name| world.variable(name)).filter(|region| is_region(region));
             let region = set.unwrap_or_else(|| DEFAULT.to_owned());
             draft.note(entry, Grade::Approximate, format!("no region is written: {region}, as LiteLLM takes now"));
             region
@@ -157,10 +157,14 @@ pub(super) fn vertex(
         let written = names.iter().find_map(|name| params.take(name));
         let value = match &written {
             Some(at) => {
-                world.word(at).map_err(|why| at.finding(Grade::Manual, "", format!("{why}; the entry is left out")))
+                let read = if field == "location" { world.region(at) } else { world.word(at) };
+                read.map_err(|why| at.finding(Grade::Manual, "", format!("{why}; the entry is left out")))
             }
             None => {
-                let set = variables.iter().find_map(|name| world.variable(name)).filter(|word| is_word(word));
+                let set = variables
+                    .iter()
+                    .find_map(|name| world.variable(name))
+                    .filter(|word| if field == "location" { is_region(word) } else { is_word(word) });
                 let word = set.or_else(|| default.map(str::to_owned));
                 word.ok_or_else(|| {
                     entry.finding(

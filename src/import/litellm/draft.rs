@@ -40,6 +40,11 @@ pub(super) fn is_word(text: &str) -> bool {
         && unless_secret(text) == text
 }
 
+/// Returns whether a text may be a region: it becomes a part of a host name.
+pub(super) fn is_region(text: &str) -> bool {
+    is_word(text) && !text.contains(['.', '_', ':']) && !text.starts_with('-') && !text.ends_with('-')
+}
+
 /// Puts the names of files into an account that has its name now. Returns the secrets that it
 /// needs.
 pub(super) fn named(fields: &mut [(&'static str, New)], account: &str) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::is_word;
+use super::draft::{is_region, is_word};
 use super::node::At;
 use crate::import::notes::{Finding, Grade};
 
@@ -57,7 +57,13 @@ impl World<'_> {
         })
     }
 
-    /// Returns a value that is one plain word: a region, a version, a project.
+    /// Returns a value that is a region.
+    pub(super) fn region(&self, at: &At<'_>) -> Result<String, String> {
+        let text = self.plain(at)?;
+        if is_region(&text) { Ok(text) } else { Err("must be a region, of letters, digits and -".to_owned()) }
+    }
+
+    /// Returns a value that is one plain word: a version, a project.
     pub(super) fn word(&self, at: &At<'_>) -> Result<String, String> {
         let text = self.plain(at)?;
         if is_word(&text) { Ok(text) } else { Err("must be one word of letters, digits and - . _".to_owned()) }
