@@ -673,8 +673,12 @@ fn opening_it_once_more_leaves_the_locks_of_whoever_has_it() {
     drop(book::Book::open(&folder.file(), "x").unwrap());
     // Locks belong to a process: whether they are still there another one must say.
     let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(folder.file()).unwrap());
-    let locks = std::fs::read_to_string("/proc/locks").unwrap();
-    assert!(locks.lines().any(|line| line.contains(&format!(":{inode} "))), "{inode}: {locks}");
+    // The file is read in parts: a lock may be left out while other locks come and go.
+    let is_listed = |_| {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains(&format!(":{inode} ")))
+    };
+    assert!((0..100).any(is_listed), "{inode}");
     drop((first, reader));
 }
 
