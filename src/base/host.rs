@@ -93,6 +93,14 @@ impl fmt::Display for Host {
     }
 }
 
+/// Returns whether a host is the machine on which its name or address is used. The host is in lower
+/// case, and IPv6 has no brackets.
+pub fn is_this_machine(host: &str) -> bool {
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
 /// Splits what stands in a URL between the user and the path.
 pub fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let end = if authority.starts_with('[') {

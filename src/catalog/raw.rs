@@ -117,8 +117,8 @@ pub struct Account {
     pub media_urls: Option<MediaUrls>,
     /// How the account's certificate is checked. Certificates are always checked.
     pub tls: Option<Tls>,
-    /// Whether the key and prompts may go over plain `http:` to a public address or a name that may
-    /// be one. Default: false.
+    /// Whether the key and prompts may go over plain `http:` to a public address, to a name that
+    /// may be one, or through a proxy. Default: false.
     pub insecure: Option<bool>,
     /// The HTTP proxy through which the account is reached, also for its tokens and its list of
     /// models: `http://proxy.example.com:3128`, or `https://…` for TLS to the proxy. If the URL has

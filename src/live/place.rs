@@ -5,14 +5,13 @@ use crate::account::State;
 use crate::account::resolver::Hop;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, Timeouts};
-use crate::conf::proxy::{Proxies, Proxy, ProxyChoice};
+use crate::conf::proxy::{Proxies, Proxy};
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
 use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
 use dialects::upstream::openai;
 use http::header::{self, HeaderName, HeaderValue};
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 /// An account, ready for use.
@@ -40,12 +39,8 @@ impl Place {
         let trust = account.base.tls.then(|| trust(account.network.ca.as_deref()));
         let issuer = issuer(&account).map(|issuer| Arc::new(Place::apart(issuer, proxies)));
         let Base { tls, host, port, .. } = &account.base;
-        // Plain HTTP to a name that may be public is allowed only if its addresses are private.
-        // Only on the direct way can they be looked at.
-        let is_checked =
-            || *tls || account.network.insecure || **host == *"localhost" || host.parse::<IpAddr>().is_ok();
-        let is_usual = account.network.proxy == ProxyChoice::Usual;
-        let is_direct = account.dialect.protocol.calls_nobody() || (is_usual && !is_checked());
+        // A proxy could read plain HTTP, and so could others on the way to it and past it.
+        let is_direct = account.dialect.protocol.calls_nobody() || (!*tls && !account.network.insecure);
         let proxy = proxies.to(&account.network.proxy, *tls, host, *port).filter(|_| !is_direct);
         Place { account, state, head, issuer, trust, proxy }
     }
@@ -177,5 +172,35 @@ fn trust(ca: Option<&[u8]>) -> Trust {
     match ca {
         Some(pem) => Trust::new(Some(pem), ALPN),
         None => SYSTEM.get_or_init(|| Trust::new(None, ALPN)).clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::resolve::resolve;
+
+    #[test]
+    fn what_goes_through_the_proxies_of_the_environment() {
+        let both = |name: &str| {
+            Ok(matches!(name, "HTTPS_PROXY" | "HTTP_PROXY").then(|| "http://p:1".to_owned()).unwrap_or_default())
+        };
+        let (proxies, _) = Proxies::of_environment(both).expect("proxies");
+        for (account, is_proxied) in [
+            ("openai, base_url: \"https://a.test\"", true),
+            ("openai, base_url: \"https://10.0.0.5\"", true),
+            ("openai, base_url: \"https://localhost\"", false),
+            ("openai, base_url: \"http://a.test\", insecure: true", true),
+            ("openai, base_url: \"http://10.0.0.5\", insecure: true", true),
+            ("openai, base_url: \"http://10.0.0.5\"", false),
+            ("openai, base_url: \"http://[fd00::1]\"", false),
+            ("demo", false),
+        ] {
+            let text = format!("accounts:\n  a: {{ dialect: {account} }}\nmodels: {{}}\ncallers: {{}}\n");
+            let read = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err(String::new()));
+            let account = read.expect("a catalog").accounts()[0].clone();
+            let place = Place::new(account, Arc::new(State::new("a".into())), &proxies);
+            assert_eq!(place.proxy.is_some(), is_proxied, "{:?}", place.account.base);
+        }
     }
 }

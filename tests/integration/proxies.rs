@@ -119,7 +119,7 @@ fn failures() -> Vec<(Does, &'static str, bool)> {
 fn each_failure_of_a_proxy_is_told_as_its_own_and_the_next_target_is_asked() {
     run(async {
         let (mock, next, proxy) = (Mock::start().await, Mock::start().await, Proxy::start().await);
-        let more = format!("proxy: \"{}\", timeouts: {{ connect: 4s }}", proxy.url(""));
+        let more = format!("proxy: \"{}\", insecure: true, timeouts: {{ connect: 4s }}", proxy.url(""));
         let catalog = Catalog::new()
             .account_with("a", &mock, &more)
             .account("b", &next)
@@ -162,7 +162,8 @@ fn all_addresses_of_the_proxys_name_are_tried() {
     run(async {
         let (mock, proxy) = (Mock::start().await, Proxy::start().await);
         let url = format!("http://localhost:{}", proxy.port());
-        let catalog = Catalog::new().account_with("a", &mock, &format!("proxy: \"{url}\"")).model("m", &["a"]);
+        let more = format!("proxy: \"{url}\", insecure: true");
+        let catalog = Catalog::new().account_with("a", &mock, &more).model("m", &["a"]);
         let gateway = Gateway::with(catalog).upstream(proxy.port()).start().await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let (_, said) = explain(&gateway, &chat("m"), &[]);

@@ -5,8 +5,10 @@ use std::sync::OnceLock;
 
 use super::credential::fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
+use crate::base::host::is_this_machine;
 use crate::catalog::raw::{self, CREDENTIAL_HEADERS, OWN_HEADERS};
-use crate::catalog::{Account, Added, Base, KeyHeader, Network, name};
+use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, name};
+use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::yaml::read::items;
@@ -54,6 +56,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         self.at.key("concurrency").problem_if(raw.concurrency == Some(0), what);
         let proxy = self.proxy();
         let base = base?;
+        if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::own) {
+            self.through(&proxy, &base, signer.as_ref());
+        }
         let leave = self.leave(speaks?, &base);
         let dialect = dialect?;
         let serves = self.serves(&dialect, &base);
@@ -261,6 +266,29 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             "is http: to a public address: others on the network path can read the key, the prompts and the answers";
         at.warn_if(!base.tls && insecure && base::read(url, false).is_err(), what);
         Some(base)
+    }
+
+    /// Checks the account's addresses against the proxy that it names. Where secrets are not read,
+    /// nobody knows whether there is one.
+    fn through(&self, proxy: &Proxy, base: &Base, signer: Option<&Signer>) {
+        if proxy.is_assumed() {
+            return;
+        }
+        let (at, insecure) = (self.at.key("proxy"), self.raw.insecure.unwrap_or(false));
+        let issuer = if let Some(Signer::Google(_, issuer)) = signer { Some(issuer) } else { None };
+        for (base, of) in [(Some(base), "`base_url`"), (issuer, "`token_uri` of `service_account`")] {
+            let what = format!(
+                "would get {of}, which is http:, so the proxy and others on the network path could read the key and \
+                 the prompts: use https:, or write `insecure: true` to allow it"
+            );
+            at.problem_if(base.is_some_and(|base| !base.tls && !insecure), &what);
+        }
+        if is_this_machine(&base.host) && !is_this_machine(&proxy.host) {
+            at.warn(&format!(
+                "makes {} in `base_url` the proxy's own machine: for a server on this machine write `proxy: none`",
+                base.host
+            ));
+        }
     }
 
     /// Checks an account against what is known of its server: whether it answers anybody without a

@@ -118,7 +118,7 @@ pub enum UpstreamProxy {
     #[default]
     None,
     /// The proxies in the environment variables `HTTPS_PROXY` and `HTTP_PROXY`, except to the hosts
-    /// in `NO_PROXY` and to this machine.
+    /// in `NO_PROXY`, to this machine, and to plain `http:` without `insecure: true`.
     Environment,
 }
 

@@ -3,8 +3,8 @@
 
 use super::exempt::Exempt;
 use super::{Proxy, ProxyChoice};
+use crate::base::host::is_this_machine;
 use crate::conf::secret_ref::ASSUMED;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The variables, those in lower case first, as curl reads them.
@@ -94,12 +94,6 @@ impl Proxies {
         let bare = |proxy: &Option<Arc<Proxy>>| proxy.as_ref().map(|proxy| Arc::new(proxy.without_secret()));
         Proxies { https: bare(&self.https), http: bare(&self.http), exempt: self.exempt.clone(), asked: self.asked }
     }
-}
-
-fn is_this_machine(host: &str) -> bool {
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 #[cfg(test)]

@@ -323,6 +323,35 @@ fn proxies_of_accounts() {
 }
 
 #[test]
+fn http_through_a_proxy_needs_a_word_for_it() {
+    let http = |url: &str, more: &str| format!("{{dialect: openai, base_url: \"{url}\"{more}}}");
+    let own = ", proxy: https://10.0.0.9:3128";
+    for url in ["http://10.0.0.5:8000/v1", "http://127.0.0.1:8000", "http://[fd00::1]/v1", "http://localhost"] {
+        let why =
+            ".proxy: would get `base_url`, which is http:, so the proxy and others on the network path could read";
+        check_account(&http(url, own), &[why]);
+        for more in ["", ", proxy: none", ", insecure: true, proxy: https://10.0.0.9:3128"] {
+            check_account(&http(url, more), &[]);
+        }
+    }
+    check_account("{dialect: ollama, proxy: http://10.0.0.9:3128}", &[".proxy: would get `base_url`, which is http:"]);
+    // Behind a proxy this machine is another one, unless the proxy is on it.
+    for (url, proxy, warned) in [
+        ("https://localhost:8000", "http://10.0.0.9:1", true),
+        ("https://127.0.0.1", "http://proxy.test:1", true),
+        ("https://[::1]", "http://10.0.0.9:1", true),
+        ("https://[::1]", "http://127.0.0.1:1", false),
+        ("https://10.0.0.5", "http://10.0.0.9:1", false),
+        ("https://a.b", "http://10.0.0.9:1", false),
+    ] {
+        let account = http(url, &format!(", proxy: \"{proxy}\""));
+        let catalog = read_one(&format!("accounts: {{a: {account}}}\nmodels: {{}}\ncallers: {{someone: {{}}}}\n"));
+        let told: String = catalog.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(told.contains("in `base_url` the proxy's own machine"), warned, "{url} {proxy}: {told:?}");
+    }
+}
+
+#[test]
 fn s10_destinations() {
     check_account(
         "{dialect: openai, base_url: https://169.254.169.254}",
