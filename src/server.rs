@@ -216,7 +216,7 @@ impl Background {
     async fn resolve(&self) {
         loop {
             let snapshot = self.process.books.live.load_full();
-            let next = Lock::new(snapshot.places.iter().filter(|p| p.account.enabled));
+            let next = Lock::new(snapshot.called());
             // Several names are resolved at once: slow names must not hold up the others.
             let some = || async {
                 loop {

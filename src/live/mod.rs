@@ -127,6 +127,13 @@ impl Snapshot {
         })
     }
 
+    /// Returns the servers that are called: those of the accounts that take requests, and those
+    /// that issue their tokens.
+    pub fn called(&self) -> impl Iterator<Item = &Arc<Place>> {
+        let enabled = self.places.iter().filter(|place| place.account.enabled);
+        enabled.flat_map(|place| std::iter::once(place).chain(&place.issuer))
+    }
+
     /// Returns the route of a model. The models of a pattern share its demand, and each has targets
     /// of its own.
     pub fn route(&self, model: &Model) -> Option<Cow<'_, Route>> {
@@ -155,4 +162,29 @@ pub struct Route {
     /// The health of the model's targets, in the order in which they are written: of each, one for
     /// each kind of endpoint that its account serves and that holds conversations.
     pub tracks: Vec<Vec<Arc<TargetHealth>>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::resolve::resolve;
+
+    #[test]
+    fn the_servers_that_are_called() {
+        let text = r#"
+accounts:
+  a: { dialect: openai, base_url: "https://a.test/v1", key: k-0123456789 }
+  off: { dialect: openai, base_url: "https://off.test/v1", enabled: false }
+  v: { dialect: vertex, project: p, base_url: "https://v.test", service_account: { file: sa.json } }
+models: {}
+callers: {}
+"#;
+        let key = include_str!("../../tests/support/service_account.json").to_owned();
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok(key.clone()));
+        let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
+        let limits = limits::Registry::default();
+        let snapshot = Snapshot::new(catalog, &Registry::default(), &limits, &mut Vec::new, 1);
+        let hosts: Vec<&str> = snapshot.called().map(|place| &*place.account.base.host).collect();
+        assert_eq!(hosts, ["a.test", "v.test", "oauth2.googleapis.com"]);
+    }
 }
