@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::failure::Failure;
 use crate::base::secret::Secret;
 
 /// With less than this left, one exchange fetches a new token, while the others use the old one.
@@ -27,6 +28,7 @@ pub struct Tokens {
 }
 
 struct Failed {
+    cause: Failure,
     at: Instant,
     fingerprint: u64,
 }
@@ -42,8 +44,8 @@ struct Present {
 pub enum Turn<'t> {
     /// Use this token.
     Take(Secret),
-    /// Fail: no token could be fetched a moment ago.
-    Pause,
+    /// Fail like this: no token could be fetched a moment ago.
+    Pause(Failure),
     /// Fetch a token and [`put`](Tokens::put) it. If that fails, the old token may still be good.
     Fetch(MutexGuard<'t, ()>, Option<Secret>),
 }
@@ -53,7 +55,7 @@ impl Tokens {
     /// first token.
     pub async fn turn(&self, fingerprint: u64) -> Turn<'_> {
         if let Some((token, left)) = self.good(fingerprint) {
-            if left > EARLY || self.failed_within(fingerprint, EARLY_PAUSE) {
+            if left > EARLY || self.failed_within(fingerprint, EARLY_PAUSE).is_some() {
                 return Turn::Take(token);
             }
             return match self.fetching.try_lock() {
@@ -62,10 +64,12 @@ impl Tokens {
             };
         }
         let turn = self.fetching.lock().await;
-        match self.good(fingerprint) {
-            Some((token, _)) => Turn::Take(token),
-            // A request that waited shares the failure of the fetch that it waited for.
-            None if self.failed_within(fingerprint, PAUSE) => Turn::Pause,
+        if let Some((token, _)) = self.good(fingerprint) {
+            return Turn::Take(token);
+        }
+        // A request that waited shares the failure of the fetch that it waited for.
+        match self.failed_within(fingerprint, PAUSE) {
+            Some(failed) => Turn::Pause(failed.cause.clone()),
             None => Turn::Fetch(turn, None),
         }
     }
@@ -75,9 +79,11 @@ impl Tokens {
         self.present.store(Some(Arc::new(Present { token, until: Instant::now() + good_for, fingerprint })));
     }
 
-    /// Notes that no token could be fetched.
-    pub fn failed(&self, fingerprint: u64) {
-        self.failed.store(Some(Arc::new(Failed { at: Instant::now(), fingerprint })));
+    /// Notes why no token could be fetched.
+    pub fn failed(&self, cause: &Failure, fingerprint: u64) {
+        // The end of one request's time says nothing of another one's.
+        let cause = if *cause == Failure::TotalTimeout { Failure::ConnectTimeout } else { cause.clone() };
+        self.failed.store(Some(Arc::new(Failed { cause, at: Instant::now(), fingerprint })));
     }
 
     /// Returns the token that is in use, so that it can be kept out of texts.
@@ -85,11 +91,8 @@ impl Tokens {
         self.present.load().as_ref().map(|present| present.token.clone())
     }
 
-    fn failed_within(&self, fingerprint: u64, time: Duration) -> bool {
-        self.failed
-            .load()
-            .as_ref()
-            .is_some_and(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
+    fn failed_within(&self, fingerprint: u64, time: Duration) -> Option<Arc<Failed>> {
+        self.failed.load_full().filter(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
     }
 
     /// Forgets the token, since the upstream does not accept it any more.
@@ -131,9 +134,12 @@ mod tests {
         let mut second = std::pin::pin!(tokens.turn(1));
         let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await;
         assert!(waits);
-        tokens.failed(1);
+        let cause = Failure::Unreachable("the reason".to_owned());
+        tokens.failed(&cause, 1);
         drop(turn);
-        assert!(matches!(second.await, Turn::Pause));
+        assert!(matches!(second.await, Turn::Pause(shared) if shared == cause));
+        tokens.failed(&Failure::TotalTimeout, 1);
+        assert!(matches!(tokens.turn(1).await, Turn::Pause(Failure::ConnectTimeout)), "others have time left");
         assert!(matches!(tokens.turn(2).await, Turn::Fetch(_, None)), "another credential may fare better");
         tokens.put(Secret::new("old"), Duration::from_secs(200), 1);
         assert!(matches!(tokens.turn(1).await, Turn::Take(_)), "the old one is good, and nobody asks again at once");

@@ -95,19 +95,19 @@ async fn token(
     let fingerprint = place.account.fingerprint;
     match place.state.tokens.turn(fingerprint).await {
         Turn::Take(token) => Ok(token),
-        Turn::Pause => Err(Failure::ConnectTimeout),
+        Turn::Pause(failure) => Err(failure),
         Turn::Fetch(_turn, old) => match fetch(upstream, place, account, total).await {
             Ok((token, good_for)) => {
                 place.state.tokens.put(token.clone(), good_for, fingerprint);
                 Ok(token)
             }
             Err(failure) => {
-                place.state.tokens.failed(fingerprint);
+                place.state.tokens.failed(&failure, fingerprint);
                 let old = old.ok_or(&failure).map_err(Clone::clone)?;
+                let why = failure.detail().unwrap_or_else(|| failure.name().into());
                 log::warn!(
-                    "account {}: could not get a new token ({}); the gateway still uses the old token",
-                    place.account.id,
-                    failure.name()
+                    "account {}: could not get a new token ({why}); the gateway still uses the old token",
+                    place.account.id
                 );
                 Ok(old)
             }

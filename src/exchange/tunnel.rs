@@ -59,6 +59,22 @@ pub(super) fn late(proxy: &Proxy) -> Failure {
     failed(proxy, false, "gave no connection in time")
 }
 
+/// Returns the failure of the connection to the server in a tunnel, with the proxy's name. If
+/// nobody speaks in the tunnel, the proxy may as well be at fault as the server.
+pub(super) fn inside(proxy: &Proxy, base: &Base, failure: Failure) -> Failure {
+    let through = |why: &str| format!("{why} (through the proxy {proxy})");
+    if let Failure::Tls { why, lasts } = &failure {
+        return Failure::Tls { why: through(why), lasts: *lasts };
+    }
+    if let Failure::Unreachable(why) = &failure {
+        return Failure::Unreachable(through(why));
+    }
+    if failure == Failure::ConnectTimeout {
+        return failed(proxy, false, &format!("made a tunnel to {}, and no TLS connection came in time", goal(base)));
+    }
+    failure
+}
+
 fn failed(proxy: &Proxy, lasts: bool, does: &str) -> Failure {
     Failure::Proxy { why: format!("the proxy {proxy} {does}"), lasts }
 }
@@ -186,6 +202,19 @@ mod tests {
         ] {
             assert_eq!(read(bytes.as_bytes()), expected, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn failures_inside_a_tunnel_name_the_proxy() {
+        let (proxy, base) = (Proxy::parse("http://u:s3cret@p:1").expect("a proxy"), base("a.test", 443));
+        let check = |failure, expected| assert_eq!(inside(&proxy, &base, failure), expected);
+        let tls = |why: &str| Failure::Tls { why: why.to_owned(), lasts: true };
+        check(tls("it expired"), tls("it expired (through the proxy http://p:1)"));
+        let unreachable = |why: &str| Failure::Unreachable(why.to_owned());
+        check(unreachable("no"), unreachable("no (through the proxy http://p:1)"));
+        let why = "the proxy http://p:1 made a tunnel to a.test:443, and no TLS connection came in time".to_owned();
+        check(Failure::ConnectTimeout, Failure::Proxy { why, lasts: false });
+        check(Failure::Reset, Failure::Reset);
     }
 
     #[test]

@@ -101,7 +101,10 @@ impl Upstream {
             let opened = match alarm.until(until, pin!(self.reach(place, *address))).await {
                 Some(Ok(stream)) => {
                     let connection = alarm.until(until, pin!(begin(place, *address, stream))).await;
-                    connection.unwrap_or(Err(Failure::ConnectTimeout))
+                    connection.unwrap_or(Err(Failure::ConnectTimeout)).map_err(|failure| match proxy {
+                        Some(proxy) => tunnel::inside(proxy, &account.base, failure),
+                        None => failure,
+                    })
                 }
                 Some(Err(failure)) => Err(failure),
                 None => Err(late()),

@@ -156,6 +156,34 @@ fn each_failure_of_a_proxy_is_told_as_its_own_and_the_next_target_is_asked() {
     });
 }
 
+/// The tunnel is made, and then the connection in it fails.
+#[test]
+fn a_failure_inside_the_tunnel_names_the_proxy() {
+    run(async {
+        let proxy = Proxy::start().await;
+        let url = proxy.url("");
+        let more = format!("proxy: \"{url}\", timeouts: {{ connect: 4s }}");
+        let catalog = Catalog::new().account_at("a", &format!("https://{HOST}/v1"), &more).model("m", &["a"]);
+        let gateway = Gateway::with(catalog).upstream(proxy.port()).start().await;
+        let made = "HTTP/1.1 200 OK\r\n\r\n".to_owned();
+        let (closed, late) =
+            (format!(" (through the proxy {url})"), format!("the proxy {url} made a tunnel to {HOST}:443"));
+        for (does, status, outcome, told) in [
+            (Does::Says(made.clone()), (502, "bad_upstream_response"), "tls", closed),
+            (Does::Stops(made), (503, "upstream_unavailable"), "proxy", late),
+        ] {
+            proxy.does(does.clone());
+            gateway.reset("a");
+            let answer = gateway.post(&chat("m")).await;
+            answer.is_error(status.0, status.1);
+            let attempt = gateway.line_of(&answer).await["attempts"][0].clone();
+            let detail = attempt["detail"].as_str().unwrap_or_default();
+            assert!(attempt["outcome"] == outcome && detail.contains(&told), "{does:?}: {attempt}");
+        }
+        gateway.access_lines(2).await;
+    });
+}
+
 /// The proxy's first address takes no connection, and the other one does.
 #[test]
 fn all_addresses_of_the_proxys_name_are_tried() {
@@ -270,6 +298,7 @@ fn certificates_are_those_of_the_server_behind_the_proxy() {
         assert_eq!(attempt["outcome"], "tls");
         let detail = attempt["detail"].as_str().unwrap_or_default();
         assert!(detail.contains("not valid for name provider.invalid: it is for 127.0.0.1"), "{detail}");
+        assert!(detail.ends_with(&format!("(through the proxy {})", proxy.url(""))), "{detail}");
         assert_eq!(other.count(), 0);
         gateway.access_lines(2).await;
     });
