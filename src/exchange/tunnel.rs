@@ -147,7 +147,7 @@ fn refused(proxy: &Proxy, base: &Base, goal: &str, answer: &ProxyAnswer) -> Fail
 /// certificates holds for its own server.
 fn trust() -> &'static Trust {
     static SYSTEM: OnceLock<Trust> = OnceLock::new();
-    SYSTEM.get_or_init(|| Trust::new(None, &[b"http/1.1"]))
+    SYSTEM.get_or_init(|| Trust::of_the_system(&[b"http/1.1"]))
 }
 
 #[cfg(test)]

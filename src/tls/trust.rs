@@ -45,9 +45,19 @@ impl Trust {
     /// Returns the trust in the system's authorities and in the certificates of `pem`. `alpn` lists
     /// the protocols to offer, the best first.
     pub fn new(pem: Option<&[u8]>, alpn: &[&[u8]]) -> Trust {
-        let provider = Arc::new(ring::default_provider());
         let named: Vec<CertificateDer<'static>> = pem.map(certificates).unwrap_or_default();
-        let verifier = Arc::new(Verifier::new(named, &provider));
+        let stranger = named.iter().any(is_pin).then_some(ANOTHER_ONE);
+        Trust::of(named, stranger, alpn)
+    }
+
+    /// Returns the trust in the system's authorities where nobody can name another one.
+    pub fn of_the_system(alpn: &[&[u8]]) -> Trust {
+        Trust::of(Vec::new(), Some(UNKNOWN_TO_THE_SYSTEM), alpn)
+    }
+
+    fn of(named: Vec<CertificateDer<'static>>, stranger: Option<Stranger>, alpn: &[&[u8]]) -> Trust {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Arc::new(Verifier::new(named, stranger, &provider));
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config =
             config.expect("ring speaks TLS 1.2 and 1.3").dangerous().with_custom_certificate_verifier(verifier);
@@ -94,21 +104,26 @@ fn of_the_system() -> &'static RootCertStore {
 #[derive(Debug)]
 struct Verifier {
     named: Vec<CertificateDer<'static>>,
-    /// True if one of `named` is a pin.
-    pins: bool,
+    /// What is told of a certificate that nobody is known to have signed, if the usual words would
+    /// not help.
+    stranger: Option<Stranger>,
     /// `None` if no authority is believed.
     authorities: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Verifier {
-    fn new(named: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Verifier {
+    fn new(
+        named: Vec<CertificateDer<'static>>,
+        stranger: Option<Stranger>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Verifier {
         let authorities: Vec<_> = named.iter().filter(|der| is_authority(der)).cloned().collect();
         let pins = named.iter().any(is_pin);
         let mut roots = if pins { RootCertStore::empty() } else { of_the_system().clone() };
         roots.add_parsable_certificates(authorities);
         let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok();
-        Verifier { named, pins, authorities, provider: provider.clone() }
+        Verifier { named, stranger, authorities, provider: provider.clone() }
     }
 }
 
@@ -131,12 +146,12 @@ impl ServerCertVerifier for Verifier {
             None => Err(CertificateError::UnknownIssuer.into()),
         };
         verified.map_err(|error| {
-            // An operator who has pinned a certificate does not ask which authority is missing.
             let unknown = matches!(
                 error,
                 Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_))
             );
-            if self.pins && unknown { CertificateError::Other(OtherError(Arc::new(AnotherOne))).into() } else { error }
+            let stranger = self.stranger.filter(|_| unknown);
+            stranger.map_or(error, |stranger| CertificateError::Other(OtherError(Arc::new(stranger))).into())
         })
     }
 
@@ -163,17 +178,24 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// The error for a certificate that is not the pinned one.
-#[derive(Debug)]
-struct AnotherOne;
+/// The error for a certificate that nobody is known to have signed, in words.
+#[derive(Debug, Clone, Copy)]
+struct Stranger(&'static str);
 
-impl fmt::Display for AnotherOne {
+/// An operator who has pinned a certificate does not ask which authority is missing.
+const ANOTHER_ONE: Stranger = Stranger("is not the one in `tls.ca`, and no authority in `tls.ca` has signed it");
+const UNKNOWN_TO_THE_SYSTEM: Stranger = Stranger(
+    "has an unknown issuer: no authority of the system has signed it. Add its authority to the system's, and start the \
+     gateway again (UnknownIssuer)",
+);
+
+impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("is not the one in `tls.ca`, and no authority in `tls.ca` has signed it")
+        f.write_str(self.0)
     }
 }
 
-impl std::error::Error for AnotherOne {}
+impl std::error::Error for Stranger {}
 
 /// Returns whether a certificate may sign others: it says so, or it is a root of version 1, which
 /// has no field for that.
@@ -263,7 +285,7 @@ fn certificate(wrong: &CertificateError) -> String {
             .to_owned();
     }
     if let CertificateError::Other(OtherError(inner)) = wrong
-        && inner.is::<AnotherOne>()
+        && inner.is::<Stranger>()
     {
         return format!("the certificate {inner}");
     }

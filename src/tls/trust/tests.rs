@@ -55,6 +55,10 @@ impl Authority {
 
 /// Shakes hands with a server that shows this, as who believes that, and says one byte.
 async fn shake(shown: &Shown, named: &str) -> Result<(), Distrust> {
+    shake_as(shown, Trust::new(Some(named.as_bytes()), &[b"h2"])).await
+}
+
+async fn shake_as(shown: &Shown, trust: Trust) -> Result<(), Distrust> {
     let key = PrivateKeyDer::try_from(shown.key.serialize_der()).expect("a key");
     let config =
         ServerConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions();
@@ -71,7 +75,7 @@ async fn shake(shown: &Shown, named: &str) -> Result<(), Distrust> {
         has_come
     };
     let asked = async {
-        let mut tls = Trust::new(Some(named.as_bytes()), &[b"h2"]).connect("localhost", client).await?;
+        let mut tls = trust.connect("localhost", client).await?;
         tls.write_u8(1).await.expect("written");
         tls.flush().await.expect("flushed");
         tls.read_u8().await.expect("an answer");
@@ -226,6 +230,15 @@ async fn a_root_of_version_1_signs_for_others() {
     let (ours, theirs) = (OldRoot::new("an old root"), OldRoot::new("another old root"));
     assert_eq!(shake(&ours.leaf(&["localhost"]), &ours.pem()).await, Ok(()));
     refused(shake(&theirs.leaf(&["localhost"]), &ours.pem()).await, &["unknown issuer"]);
+}
+
+#[tokio::test]
+async fn where_nobody_can_name_an_authority_no_field_for_it_is_told() {
+    for shown in [Authority::new("a stranger").leaf(&["localhost"], GOOD), openssl(&["localhost"])] {
+        let told = shake_as(&shown, Trust::of_the_system(&[b"http/1.1"])).await;
+        assert!(!format!("{told:?}").contains("tls.ca"), "{told:?}");
+        refused(told, &["unknown issuer", "Add its authority to the system's", "UnknownIssuer"]);
+    }
 }
 
 #[tokio::test]
