@@ -126,12 +126,15 @@ impl Addresses {
         }
         let _one_at_a_time = self.looking.lock().await;
         if let Err(why) = self.resolve(hop).await {
-            let known = if self.known.load().is_some() {
-                "the gateway still uses the addresses from before"
-            } else {
-                "the account cannot be reached"
-            };
-            log::warn!("account {}: {why}; {known}", account.id);
+            log::warn!("account {}: {why}; {}", account.id, self.without_a_look_up(hop));
+        }
+    }
+
+    /// Returns what a failed look-up means, in words.
+    fn without_a_look_up(&self, hop: Hop<'_>) -> &'static str {
+        match self.known(hop) {
+            Some(_) => "the gateway still uses the addresses from before",
+            None => "the account cannot be reached",
         }
     }
 
@@ -249,6 +252,18 @@ mod tests {
         assert!(names.known.load().is_none());
         names.failed.store(failed("other.test", Instant::now()));
         assert!(names.of(Hop::to_account(&account)).await.is_ok());
+    }
+
+    #[test]
+    fn the_addresses_of_another_host_are_not_used_while_this_one_is_not_found() {
+        let (one, names) = (account("one.test"), Addresses::default());
+        names.known.store(known(&one, &[SocketAddr::from(([10, 0, 0, 1], 1))], Instant::now()));
+        assert!(names.without_a_look_up(Hop::to_account(&one)).contains("still uses the addresses"));
+        for other in
+            [Hop::to_account(&account("other.test")), Hop::to_proxy(&Proxy::parse("http://one.test:2").unwrap())]
+        {
+            assert_eq!(names.without_a_look_up(other), "the account cannot be reached");
+        }
     }
 
     #[tokio::test]
