@@ -414,6 +414,9 @@ fn proxies(raw: raw::UpstreamProxy, at: &Scribe<'_, '_>) -> Proxies {
             Remark::NoProxy => at.warn(
                 "is `environment`, and neither HTTPS_PROXY nor HTTP_PROXY is set, in upper or lower case: no proxy is used",
             ),
+            Remark::OnlyAll => at.warn(
+                "is `environment`, and only ALL_PROXY is set, which is not read: write its value into HTTPS_PROXY or HTTP_PROXY; no proxy is used",
+            ),
             Remark::Useless(entries) => at.warn(&format!(
                 "NO_PROXY has entries that match nothing ({entries}): write hosts such as a.example.com or .example.com, addresses, or ranges"
             )),

@@ -18,6 +18,9 @@ use crate::base::secret::Secret;
 use crate::conf::secret_ref::ASSUMED;
 use dialects::wire::percent;
 
+/// What is wrong with a text that is no URL of a proxy, as the rest of a sentence.
+const SHAPE: &str = "must be a URL such as http://proxy.example.com:3128";
+
 /// What is said about the proxy of an account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
@@ -51,7 +54,11 @@ impl ProxyChoice {
     pub fn parse(text: &str) -> Result<ProxyChoice, String> {
         match text.trim_end_matches(['\r', '\n']) {
             "none" => Ok(ProxyChoice::Never),
-            url => Proxy::parse(url).map(|proxy| ProxyChoice::Own(Arc::new(proxy))),
+            url => match Proxy::parse(url) {
+                Ok(proxy) => Ok(ProxyChoice::Own(Arc::new(proxy))),
+                Err(why) if why == SHAPE => Err(format!("{SHAPE}, or `none`")),
+                Err(why) => Err(why),
+            },
         }
     }
 
@@ -84,7 +91,6 @@ impl ProxyChoice {
 impl Proxy {
     /// Reads a URL. The errors are as those of [`ProxyChoice::parse`].
     pub fn parse(url: &str) -> Result<Proxy, String> {
-        const SHAPE: &str = "must be a URL such as http://proxy.example.com:3128, or `none`";
         const LONGER: &str = "must have nothing after the port: in a user name or a password write %2F, %3F and %23 for `/`, `?` and `#`";
         let (scheme, rest) = url.split_once("://").ok_or(SHAPE)?;
         let tls = match scheme.to_ascii_lowercase().as_str() {

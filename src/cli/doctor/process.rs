@@ -34,6 +34,19 @@ pub(super) fn look(server: &Server, report: &mut Findings) {
         Some(_) if !server.proxies.is_empty() => {
             report.ok(subject(), "proxy", "the proxies of the environment are used, as `upstream_proxy` says");
         }
+        // Those that are read come first.
+        Some(name) if name.eq_ignore_ascii_case("ALL_PROXY") => {
+            let finding = Finding::new(
+                CheckState::Warn,
+                subject(),
+                "proxy",
+                format!("{name} is set, which the gateway never reads"),
+            );
+            report.add(finding.with(
+                "where providers are reached through a proxy only, write it into HTTPS_PROXY, and `upstream_proxy: environment` in server.yaml; \
+                 or `proxy` at the accounts; else unset the variable",
+            ));
+        }
         Some(name) => {
             let finding = Finding::new(
                 CheckState::Warn,

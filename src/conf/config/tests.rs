@@ -217,6 +217,9 @@ fn proxies_of_the_environment_are_read_only_if_the_file_says_so() {
     assert!(told.contains("the environment variable NO_PROXY is not UTF-8"), "{told}");
     let none = read("upstream_proxy: environment", &[("NO_PROXY", "a.b")]).unwrap().warnings;
     assert!(none.len() == 1 && none[0].to_string().contains("neither HTTPS_PROXY nor HTTP_PROXY is set"), "{none:?}");
+    let all = read("upstream_proxy: environment", &[("ALL_PROXY", "http://u:s3cret@p:1")]).unwrap().warnings;
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    assert!(all.len() == 1 && all[0].contains("only ALL_PROXY is set") && !all[0].contains("s3cret"), "{all:?}");
     let socks = [("https_proxy", "socks5://u:s3cret@p:1")];
     let told = read("upstream_proxy: environment", &socks).unwrap_err().to_string();
     let expected = "server.yaml:1 upstream_proxy: the environment variable https_proxy is a SOCKS proxy";

@@ -2,7 +2,7 @@
 //! `NO_PROXY`. They are read once, at the start, and only if server.yaml says so.
 
 use super::exempt::Exempt;
-use super::{Proxy, ProxyChoice};
+use super::{Proxy, ProxyChoice, SHAPE};
 use crate::base::host::is_this_machine;
 use crate::conf::secret_ref::ASSUMED;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::sync::Arc;
 const HTTPS: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 const HTTP: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 const EXEMPT: [&str; 2] = ["no_proxy", "NO_PROXY"];
+/// These are not read.
+const ALL: [&str; 2] = ["all_proxy", "ALL_PROXY"];
 
 /// The proxies of the process. By default there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Proxies {
 pub enum Remark {
     /// No variable names a proxy.
     NoProxy,
+    /// Only `ALL_PROXY` names one, which is not read.
+    OnlyAll,
     /// So many entries of `NO_PROXY` match nothing.
     Useless(usize),
 }
@@ -42,8 +46,9 @@ impl Proxies {
         let mut first = |names: [&'static str; 2]| {
             for name in names {
                 let value = variable(name).map_err(|_| format!("{name} is not UTF-8"))?;
+                let value = value.trim_end_matches(['\r', '\n']);
                 if !value.is_empty() {
-                    return Ok(Some((name, value)));
+                    return Ok(Some((name, value.to_owned())));
                 }
             }
             Ok::<_, String>(None)
@@ -52,6 +57,7 @@ impl Proxies {
             None => Ok(None),
             // The value is a stand-in if secrets are not read.
             Some((_, value)) if value == ASSUMED => Ok(Some(Arc::new(Proxy::assumed()))),
+            Some((name, value)) if value == "none" => Err(format!("{name} {SHAPE}; for no proxy unset it")),
             Some((name, value)) => {
                 let url = if value.contains("://") { value } else { format!("http://{value}") };
                 Proxy::parse(&url).map(|proxy| Some(Arc::new(proxy))).map_err(|why| format!("{name} {why}"))
@@ -61,7 +67,10 @@ impl Proxies {
         let list = first(EXEMPT)?.map(|(_, list)| list).filter(|list| list != ASSUMED).unwrap_or_default();
         let (exempt, wrong) = Exempt::parse(&list);
         let proxies = Proxies { https, http, exempt, asked: true };
-        let none = proxies.is_empty().then_some(Remark::NoProxy);
+        let none = proxies.is_empty().then(|| match first(ALL) {
+            Ok(None) => Remark::NoProxy,
+            Ok(Some(_)) | Err(_) => Remark::OnlyAll,
+        });
         let useless = (wrong > 0).then_some(Remark::Useless(wrong));
         Ok((proxies, none.into_iter().chain(useless).collect()))
     }
@@ -124,6 +133,7 @@ mod tests {
             (vec![("http_proxy", "one:1"), ("https_proxy", "u:p@two:2/")], Some(two), Some(one)),
             (vec![("HTTPS_PROXY", one), ("NO_PROXY", "a.b")], None, None),
             (vec![("HTTPS_PROXY", one), ("no_proxy", "c.d"), ("NO_PROXY", "a.b")], Some(one), None),
+            (vec![("https_proxy", "\r\n"), ("HTTPS_PROXY", "http://two:2\n")], Some(two), None),
             (vec![("ALL_PROXY", "socks5://x:1"), ("HTTPS_PROXY", one)], Some(one), None),
         ] {
             let (proxies, _) = read(&variables).expect("proxies");
@@ -152,10 +162,18 @@ mod tests {
             ("HTTPS_PROXY", "socks5://u:s3cret@p:1", "HTTPS_PROXY is a SOCKS proxy"),
             ("http_proxy", "http://u:s3cret@169.254.169.254", "http_proxy is a link-local, metadata"),
             ("HTTP_PROXY", "http://u:s3cret@", "HTTP_PROXY must have a host"),
+            (
+                "HTTPS_PROXY",
+                "none",
+                "HTTPS_PROXY must be a URL such as http://proxy.example.com:3128; for no proxy unset it",
+            ),
         ] {
             let told = read(&[(name, value)]).expect_err(value);
             assert!(told.starts_with(why) && !told.contains("s3cret"), "{told}");
         }
+        let told = read(&[("HTTP_PROXY", "ftp://s3cret@p:1")]).expect_err("no proxy");
+        assert_eq!(told, "HTTP_PROXY must be a URL such as http://proxy.example.com:3128");
+        assert_eq!(read(&[("ALL_PROXY", "http://u:s3cret@p:1")]).expect("none").1, [Remark::OnlyAll]);
         assert_eq!(read(&[]).expect("none"), (Proxies { asked: true, ..Proxies::default() }, vec![Remark::NoProxy]));
         let useless = read(&[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "http://a.b,c.d")]).expect("proxies").1;
         assert_eq!(useless, [Remark::Useless(1)]);

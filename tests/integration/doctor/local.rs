@@ -75,6 +75,9 @@ fn proxies_of_the_environment() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic.look().await.exits(0).is_well("process", "proxy");
+        let clinic = clinic.env("ALL_PROXY", "http://proxy.test:3128");
+        let words = ["ALL_PROXY is set, which the gateway never reads", "HTTPS_PROXY"];
+        clinic.look().await.exits(1).has(("warn", "process", "proxy"), &words);
         let clinic = clinic.env("HTTPS_PROXY", "http://user:CaNaRy-proxy@proxy.test:3128");
         clinic.look().await.exits(1).has(("warn", "process", "proxy"), &["HTTPS_PROXY is set", "does not use it"]);
         clinic.server("", "upstream_proxy: environment");
