@@ -340,13 +340,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, h2c: bool, shut
         let _ = tcp.set_nodelay(true);
         let (tls, state) = (tls.clone(), state.clone());
         connections.spawn(async move {
-            let io = match tls {
-                None => Io::Tcp(tcp),
-                Some(tls) => match tls.accept(tcp).await {
-                    Ok(tls) => Io::Tls(Box::new(tls.into())),
-                    Err(_) => return,
-                },
-            };
+            let Some(io) = Io::accept(tcp, tls).await else { return };
             let number = {
                 let mut log = state.log();
                 log.open.insert(peer, 0);

@@ -30,8 +30,6 @@ pub enum Does {
     /// It makes the tunnel.
     #[default]
     Tunnels,
-    /// It makes the tunnel after these bytes, in place of a plain 200.
-    Greets(String),
     /// It says this and closes.
     Says(String),
     /// It says this and then nothing more.
@@ -52,16 +50,16 @@ struct State {
 
 impl Proxy {
     pub async fn start() -> Self {
-        Self::listen("127.0.0.1:0", None).await
+        Self::listen(None).await
     }
 
     /// Starts a proxy that is spoken to over TLS.
     pub async fn tls(leaf: &Leaf) -> Self {
-        Self::listen("127.0.0.1:0", Some(tls::acceptor(leaf, &[]))).await
+        Self::listen(Some(tls::acceptor(leaf, &[]))).await
     }
 
-    async fn listen(address: &str, tls: Option<TlsAcceptor>) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a free port");
+    async fn listen(tls: Option<TlsAcceptor>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (state, shut) = (Arc::new(Mutex::new(State::default())), Gate::new());
         let acceptor = spawn(accept(listener, tls, shut.clone(), state.clone())).abort_handle();
@@ -143,13 +141,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shut: Gate, sta
         while connections.try_join_next().is_some() {}
         let (tls, state) = (tls.clone(), state.clone());
         connections.spawn(async move {
-            let io = match tls {
-                None => Io::Tcp(tcp),
-                Some(tls) => match tls.accept(tcp).await {
-                    Ok(tls) => Io::Tls(Box::new(tls.into())),
-                    Err(_) => return,
-                },
-            };
+            let Some(io) = Io::accept(tcp, tls).await else { return };
             serve(Wire::new(io), &state).await;
         });
     }
@@ -157,7 +149,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shut: Gate, sta
 
 /// Serves one connection.
 async fn serve(mut wire: Wire, state: &Mutex<State>) {
-    const MADE: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
+    const MADE: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
     let Some(head) = wire.head().await else { return };
     let goal = head.start.strip_prefix("CONNECT ").and_then(|rest| rest.strip_suffix(" HTTP/1.1")).unwrap_or_default();
     let (does, is_known, goal) = {
@@ -167,7 +159,7 @@ async fn serve(mut wire: Wire, state: &Mutex<State>) {
         state.heads.push(head);
         (state.does.clone(), is_known, goal)
     };
-    let made = match does {
+    match does {
         Does::Says(text) => return say(&mut wire, &text).await,
         Does::Stops(text) => {
             wire.write(text.as_bytes()).await;
@@ -177,9 +169,8 @@ async fn serve(mut wire: Wire, state: &Mutex<State>) {
             while wire.write(text.as_bytes()).await {}
             return;
         }
-        Does::Greets(text) => text,
-        Does::Tunnels => MADE.to_owned(),
-    };
+        Does::Tunnels => {}
+    }
     let no = |line: &str| format!("HTTP/1.1 {line}\r\ncontent-length: 4\r\n\r\nno\r\n");
     if !is_known {
         let ask = "407 Proxy Authentication Required\r\nproxy-authenticate: Basic realm=\"proxy\"";
@@ -190,7 +181,7 @@ async fn serve(mut wire: Wire, state: &Mutex<State>) {
         return say(&mut wire, &no("503 Service Unavailable")).await;
     };
     let open = Tunnel::open(state);
-    if wire.write(made.as_bytes()).await {
+    if wire.write(MADE).await {
         let _ = tokio::io::copy_bidirectional(&mut wire.io, &mut server).await;
         let _ = server.shutdown().await;
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsStream};
 
 /// A connection's bytes.
 pub enum Io {
@@ -16,6 +16,12 @@ pub enum Io {
 }
 
 impl Io {
+    /// Takes a connection, with TLS if that is spoken. Returns `None` if the handshake fails.
+    pub async fn accept(tcp: TcpStream, tls: Option<TlsAcceptor>) -> Option<Self> {
+        let Some(tls) = tls else { return Some(Io::Tcp(tcp)) };
+        Some(Io::Tls(Box::new(tls.accept(tcp).await.ok()?.into())))
+    }
+
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Io::Tcp(tcp) => tcp,
