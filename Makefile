@@ -1,5 +1,6 @@
 # On a new machine, `make run` and `make test` are enough: with cargo, a C and a C++ compiler, python3 and npm they install the
-# rest, under target/. If Python cannot do that, they use apt-get; also for redis-server, prometheus and chromium, which the tests need.
+# rest, under target/. If Python cannot do that, they use apt-get; also for redis-server, prometheus, tinyproxy and chromium, which
+# the tests need.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -61,6 +62,7 @@ test: cmake
 	tests/sdk/setup.sh
 	tests/redis/setup.sh
 	tests/prometheus/setup.sh
+	tests/tinyproxy/setup.sh
 	tests/browser/setup.sh
 	@# Some tests hold thousands of connections.
 	ulimit -n "$$(ulimit -Hn)"; cargo test --locked --workspace $(FEATURES)

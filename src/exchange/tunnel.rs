@@ -132,9 +132,10 @@ fn read(bytes: &[u8]) -> Result<Option<ProxyAnswer>, NoAnswer> {
 fn refused(proxy: &Proxy, base: &Base, goal: &str, answer: &ProxyAnswer) -> Failure {
     let &ProxyAnswer { status, wants_another_way, .. } = answer;
     let (lasts, does) = match status {
-        407 if wants_another_way => (true, "asks for a credential in another way than Basic".to_owned()),
-        407 if proxy.credential().is_some() => (true, "refuses the user and the password in its URL".to_owned()),
-        407 => (true, "asks for a user and a password, and its URL has none".to_owned()),
+        // Tinyproxy answers 401 to a wrong password.
+        401 | 407 if wants_another_way => (true, "asks for a credential in another way than Basic".to_owned()),
+        401 | 407 if proxy.credential().is_some() => (true, "refuses the user and the password in its URL".to_owned()),
+        401 | 407 => (true, "asks for a user and a password, and its URL has none".to_owned()),
         408 | 425 | 429 | 500..=599 => (false, format!("could not connect to {goal}")),
         400..=499 if base.port == 443 => (true, format!("refuses to connect to {goal}")),
         400..=499 => (true, format!("refuses to connect to {goal}, as many proxies do for other ports than 443")),
@@ -227,6 +228,7 @@ mod tests {
         };
         check("http://p:1", 443, (407, false), "asks for a user and a password, and its URL has none", true);
         check("http://u:x@p:1", 443, (407, false), "refuses the user and the password in its URL", true);
+        check("http://u:x@p:1", 443, (401, false), "refuses the user and the password in its URL", true);
         check("http://u:x@p:1", 443, (407, true), "asks for a credential in another way than Basic", true);
         check("http://p:1", 443, (403, false), "refuses to connect to a.test:443", true);
         let other = "refuses to connect to a.test:80, as many proxies do for other ports than 443";

@@ -96,6 +96,7 @@ mod starved;
 mod store;
 mod streams;
 mod supervisor;
+mod tinyproxy;
 mod tls_upstreams;
 mod traces;
 mod tries;

@@ -91,7 +91,7 @@ fn failures() -> Vec<(Does, &'static str, bool)> {
     let nonsense = "gave an answer that no HTTP proxy gives";
     vec![
         (status("403 Forbidden"), "refuses to connect to 127.0.0.1:", true),
-        (status("401 x"), "refuses to connect to 127.0.0.1:", true),
+        (status("401 x"), "asks for a user and a password, and its URL has none (HTTP 401)", true),
         (status("407 x"), "asks for a user and a password, and its URL has none (HTTP 407)", true),
         (says("HTTP/1.1 407 x\r\nproxy-authenticate: NTLM\r\n\r\n"), "in another way than Basic (HTTP 407)", true),
         (status("502 Bad Gateway"), "could not connect to 127.0.0.1:", false),
