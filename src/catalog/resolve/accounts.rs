@@ -278,7 +278,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let issuer = if let Some(Signer::Google(_, issuer)) = signer { Some(issuer) } else { None };
         for (base, of) in [(Some(base), "`base_url`"), (issuer, "`token_uri` of `service_account`")] {
             let what = format!(
-                "would get {of}, which is http:, so the proxy and others on the network path could read the key and \
+                "is a proxy to an http: address ({of}), so it and others on the network path could read the key and \
                  the prompts: use https:, or write `insecure: true` to allow it"
             );
             at.problem_if(base.is_some_and(|base| !base.tls && !insecure), &what);

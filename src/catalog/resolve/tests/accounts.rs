@@ -328,13 +328,23 @@ fn http_through_a_proxy_needs_a_word_for_it() {
     let own = ", proxy: https://10.0.0.9:3128";
     for url in ["http://10.0.0.5:8000/v1", "http://127.0.0.1:8000", "http://[fd00::1]/v1", "http://localhost"] {
         let why =
-            ".proxy: would get `base_url`, which is http:, so the proxy and others on the network path could read";
+            ".proxy: is a proxy to an http: address (`base_url`), so it and others on the network path could read";
         check_account(&http(url, own), &[why]);
         for more in ["", ", proxy: none", ", insecure: true, proxy: https://10.0.0.9:3128"] {
             check_account(&http(url, more), &[]);
         }
     }
-    check_account("{dialect: ollama, proxy: http://10.0.0.9:3128}", &[".proxy: would get `base_url`, which is http:"]);
+    check_account(
+        "{dialect: ollama, proxy: http://10.0.0.9:3128}",
+        &[".proxy: is a proxy to an http: address (`base_url`)"],
+    );
+    let mut key: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../tests/support/service_account.json")).expect("JSON");
+    key["token_uri"] = "http://10.0.0.6/token".into();
+    let vertex = format!("{{dialect: vertex, project: p, service_account: '{key}', proxy: http://10.0.0.9:3128");
+    let why = ".proxy: is a proxy to an http: address (`token_uri` of `service_account`), so it and others";
+    check_account(&format!("{vertex}}}"), &[why]);
+    check_account(&format!("{vertex}, insecure: true}}"), &[]);
     // Behind a proxy this machine is another one, unless the proxy is on it.
     for (url, proxy, warned) in [
         ("https://localhost:8000", "http://10.0.0.9:1", true),
