@@ -411,6 +411,7 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
 /// Cuts off the exchanges that still run, and waits until they are settled.
 async fn cut(process: &Process, patience: Duration) {
     process.books.drain.enter(Phase::Cutting);
+    process.books.traces.iter().for_each(|traces| traces.hurry());
     drop(tokio::time::timeout(patience, process.books.drain.idle()).await);
 }
 
@@ -430,10 +431,14 @@ fn say(level: log::Level, what: String) {
 
 /// Ends the process after everything is written.
 fn end(process: &Process, code: i32) -> ! {
+    // Spans are sent while the rest is written.
+    process.books.traces.iter().for_each(|traces| traces.hurry());
     process.books.access_log.flush();
     process.books.ledger.finish();
-    if let Some(traces) = &process.books.traces {
-        traces.finish(if code == 0 { LAST_SPANS } else { LAST_LINES });
+    let patience = if code == 0 { LAST_SPANS } else { LAST_LINES };
+    let unsent = process.books.traces.as_ref().map_or(0, |traces| traces.finish(patience));
+    if unsent > 0 {
+        say(log::Level::Warn, format!("{unsent} spans were not sent, because the process ended"));
     }
     if let Some(store) = &process.backends.store {
         store.leave();

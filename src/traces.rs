@@ -7,6 +7,7 @@
 //! sentence of an upstream is ever part of a span.
 
 mod export;
+mod outage;
 mod post;
 mod queue;
 mod sampling;
@@ -21,7 +22,7 @@ use crate::metrics::SpanMetrics;
 use crate::settled::Settled;
 pub use export::keep;
 use http::HeaderMap;
-use queue::SpanQueue;
+use queue::{SpanQueue, Unfinished};
 use sampling::Sampler;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,9 +73,12 @@ impl Traces {
         self.metrics.dropped("queue_full", dropped);
     }
 
-    /// Sends what waits, and returns when that is done, or after this time.
-    pub fn finish(&self, patience: Duration) {
-        self.queue.finish(patience);
+    /// Sends what waits, and returns when that is done, or after this time. Returns the number of
+    /// spans that were not sent because the process ends.
+    pub fn finish(&self, patience: Duration) -> usize {
+        let Unfinished { left, before } = self.queue.finish(patience);
+        self.metrics.dropped("ended", left);
+        left + before
     }
 
     /// Begins to send what waits, without waiting for it.

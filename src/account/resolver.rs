@@ -115,17 +115,12 @@ impl Addresses {
         }
     }
 
-    /// Looks the name up again if it is time. Keeps the old addresses if the resolver fails.
+    /// Looks the name of an account up again if it is time, and logs it if that fails.
     pub async fn refresh(&self, account: &Account, hop: Hop<'_>) {
-        if account.dialect.protocol.calls_nobody() || hop.literal().is_some() {
+        if account.dialect.protocol.calls_nobody() {
             return;
         }
-        let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(hop) || k.at.elapsed() >= REFRESH);
-        if !due || self.failed_within(hop, REFRESH).is_some() {
-            return;
-        }
-        let _one_at_a_time = self.looking.lock().await;
-        if let Err(why) = self.resolve(hop).await {
+        if let Err(why) = self.renew(hop).await {
             log::warn!("account {}: {why}; {}", account.id, self.without_a_look_up(hop));
         }
     }
@@ -136,6 +131,19 @@ impl Addresses {
             Some(_) => "the gateway still uses the addresses from before",
             None => "the account cannot be reached",
         }
+    }
+
+    /// Looks the name up again if it is time. Keeps the old addresses if the resolver fails.
+    pub async fn renew(&self, hop: Hop<'_>) -> Result<(), String> {
+        if hop.literal().is_some() {
+            return Ok(());
+        }
+        let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(hop) || k.at.elapsed() >= REFRESH);
+        if !due || self.failed_within(hop, REFRESH).is_some() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.looking.lock().await;
+        self.resolve(hop).await.map(drop)
     }
 
     async fn resolve(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {

@@ -5,6 +5,7 @@ use crate::account::State;
 use crate::account::resolver::Hop;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, Timeouts};
+use crate::conf::config::Webhook;
 use crate::conf::proxy::{Proxies, Proxy};
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
@@ -13,6 +14,7 @@ use dialects::traits::Server;
 use dialects::upstream::openai;
 use http::header::{self, HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// An account, ready for use.
 pub struct Place {
@@ -107,6 +109,25 @@ pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: Header
         fingerprint: 0,
         boundary: OnceLock::new(),
     }
+}
+
+/// The longest time for one message to a server that is only told something.
+pub const TELLING: Duration = Duration::from_secs(10);
+
+/// Returns a server that is only told something as an account. It gets bodies of this content type.
+pub fn told(id: &str, webhook: &Webhook, content_type: &'static str) -> Account {
+    let Webhook { tls, host, port, authority, .. } = webhook;
+    let base =
+        Base { tls: *tls, host: host.as_str().into(), port: *port, path: "".into(), authority: authority.clone() };
+    let timeouts = Timeouts {
+        connect: TELLING / 2,
+        first_byte: TELLING,
+        first_token: None,
+        idle: TELLING,
+        total: TELLING,
+        total_stream: TELLING,
+    };
+    beside(id.into(), base, timeouts, HeaderValue::from_static(content_type))
 }
 
 /// Writes the part of an HTTP/1.1 request from the end of the path on, with those headers of the

@@ -11,15 +11,13 @@ use super::watch::Watch;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::calendar;
-use crate::catalog::{Account, Base, Timeouts};
 use crate::conf::config::{LeastSeverity, Notify, Webhook};
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::Outgoing;
-use crate::live::place::{Place, beside};
+use crate::live::place::{Place, TELLING, told};
 use crate::status::Severity;
 use bytes::Bytes;
-use http::HeaderValue;
 use pending::Pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,10 +26,6 @@ use tokio::time::Instant;
 
 /// The time between two looks for changes.
 const EVERY: Duration = Duration::from_secs(5);
-/// The longest time for one try.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest time for a connection.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// Sends notices, for ever.
 pub async fn keep(settings: &Notify, watch: &Watch, backends: &Backends, instance: &str) {
@@ -70,8 +64,8 @@ fn is_severe(severity: Severity, least: LeastSeverity) -> bool {
 /// Sends one notice. The error has no part of the address, and nothing that the receiver said.
 async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<(), String> {
     // Names are resolved anew each time, and no connection is kept: notices are rare.
-    let place = Arc::new(Place::apart(receiver(webhook), &backends.server.proxies));
-    let due = Instant::now() + PATIENCE;
+    let place = Arc::new(Place::apart(told("notify", webhook, "application/json"), &backends.server.proxies));
+    let due = Instant::now() + TELLING;
     let outgoing = Outgoing {
         request_id: "notice",
         path: webhook.target.expose(),
@@ -90,24 +84,4 @@ async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<
     let head = alarm.until(due, pin!(attempt.head())).await.ok_or("it does not answer in time")?;
     let (status, _) = head.map_err(name)?;
     if status.is_success() { Ok(()) } else { Err(format!("it answers {}", status.as_u16())) }
-}
-
-/// Returns the receiver as an account: it is called like any other.
-fn receiver(webhook: &Webhook) -> Account {
-    let base = Base {
-        tls: webhook.tls,
-        host: webhook.host.as_str().into(),
-        port: webhook.port,
-        path: "".into(),
-        authority: webhook.authority.clone(),
-    };
-    let timeouts = Timeouts {
-        connect: CONNECT,
-        first_byte: PATIENCE,
-        first_token: None,
-        idle: PATIENCE,
-        total: PATIENCE,
-        total_stream: PATIENCE,
-    };
-    beside("notify".into(), base, timeouts, HeaderValue::from_static("application/json"))
 }

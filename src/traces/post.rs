@@ -5,12 +5,12 @@ use super::Traces;
 use crate::account::failure::Failure;
 use crate::account::quota;
 use crate::base::alarm::Alarm;
-use crate::catalog::{Account, Base, Timeouts};
+use crate::catalog::Account;
 use crate::conf::config;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::Outgoing;
-use crate::live::place::{Place, beside};
+use crate::live::place::{Place, TELLING, told};
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header;
@@ -21,10 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// The longest time for one try.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest time for a connection.
-const CONNECT: Duration = Duration::from_secs(5);
 /// The most bytes of an answer that are read.
 const ANSWER: usize = 16 * 1024;
 /// The type of what is sent.
@@ -34,8 +30,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 pub(super) struct Receiver<'r> {
     backends: &'r Backends,
     settings: &'r config::Traces,
-    /// Its connections, and the addresses of its name. After a failure they are made anew: the name
-    /// may have moved.
+    /// Its connections, and the addresses of its name.
     place: Arc<Place>,
 }
 
@@ -45,7 +40,7 @@ pub(super) enum Posted {
     /// The receiver has the spans, but for so many.
     Taken {
         /// The number of spans that it did not take.
-        rejected: u64,
+        rejected: usize,
     },
     /// The receiver says when to come again.
     Later {
@@ -58,18 +53,23 @@ pub(super) enum Posted {
     Refused(String),
     /// The receiver cannot be reached, or does not answer.
     Failed(String),
+    /// The process ends, and nobody waits any longer.
+    Ended,
 }
 
 impl<'r> Receiver<'r> {
     pub(super) fn new(traces: &'r Traces, backends: &'r Backends) -> Receiver<'r> {
         let settings = &traces.settings;
-        Receiver { backends, settings, place: place(settings, backends) }
+        let place = Arc::new(Place::apart(account(settings), &backends.server.proxies));
+        Receiver { backends, settings, place }
     }
 
     /// Tries once to post this body. No error has a part of the address, or anything that the
     /// receiver said.
-    pub(super) async fn post(&mut self, body: Bytes, patience: Duration) -> Posted {
-        let due = Instant::now() + patience.min(PATIENCE);
+    pub(super) async fn post(&self, body: Bytes) -> Posted {
+        // The name may have moved. If it cannot be looked up, the post says so, or does without.
+        drop(self.place.state.addresses.renew(self.place.hop()).await);
+        let due = Instant::now() + TELLING;
         let body = [body];
         let mut posted = Err(Failure::Stale);
         // A connection that was kept may be gone.
@@ -78,10 +78,7 @@ impl<'r> Receiver<'r> {
                 posted = self.once(&body, fresh, due).await;
             }
         }
-        posted.unwrap_or_else(|failure| {
-            self.place = place(self.settings, self.backends);
-            Posted::Failed(failure.name().to_owned())
-        })
+        posted.unwrap_or_else(|failure| Posted::Failed(words(&failure)))
     }
 
     async fn once(&self, body: &[Bytes], fresh: bool, due: Instant) -> Result<Posted, Failure> {
@@ -123,38 +120,40 @@ impl<'r> Receiver<'r> {
 }
 
 /// Returns how many spans a receiver did not take, as it says.
-fn rejected(body: &[u8]) -> u64 {
+fn rejected(body: &[u8]) -> usize {
     let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
-    answer.partial_success.and_then(|partial| u64::try_from(partial.rejected_spans).ok()).unwrap_or(0)
+    answer.partial_success.and_then(|partial| usize::try_from(partial.rejected_spans).ok()).unwrap_or(0)
 }
 
-fn place(settings: &config::Traces, backends: &Backends) -> Arc<Place> {
-    Arc::new(Place::apart(account(settings), &backends.server.proxies))
-}
-
-/// Returns the receiver as an account.
+/// Returns the receiver as an account: it is called like any other.
 fn account(settings: &config::Traces) -> Account {
-    let endpoint = &settings.endpoint;
-    let base = Base {
-        tls: endpoint.tls,
-        host: endpoint.host.as_str().into(),
-        port: endpoint.port,
-        path: "".into(),
-        authority: endpoint.authority.clone(),
-    };
-    let timeouts = Timeouts {
-        connect: CONNECT,
-        first_byte: PATIENCE,
-        first_token: None,
-        idle: PATIENCE,
-        total: PATIENCE,
-        total_stream: PATIENCE,
-    };
-    let mut account = beside("traces".into(), base, timeouts, HeaderValue::from_static(PROTOBUF));
+    let mut account = told("traces", &settings.endpoint, PROTOBUF);
     account.headers.push((header::ACCEPT, HeaderValue::from_static(PROTOBUF)));
     account.headers.extend(settings.headers.iter().cloned());
     account.network.ca.clone_from(&settings.ca);
     account
+}
+
+/// Says why the receiver was not reached, or did not answer. The words have the receiver's host at
+/// most, and the names in its certificate; nothing else of its address, and nothing that it said.
+fn words(failure: &Failure) -> String {
+    let in_time = TELLING.as_secs();
+    match failure {
+        Failure::Unreachable(why) => format!("it cannot be reached: {why}"),
+        Failure::Tls { why, .. } => format!("TLS failed: {why}"),
+        Failure::Proxy { why, .. } => why.clone(),
+        Failure::ConnectTimeout => format!("it cannot be reached: no connection within {} s", in_time / 2),
+        Failure::Reset | Failure::Stale | Failure::Cut => "it closed the connection without an answer".to_owned(),
+        Failure::SendTimeout => "it stopped reading what is sent".to_owned(),
+        Failure::FirstByteTimeout | Failure::FirstTokenTimeout | Failure::IdleTimeout | Failure::TotalTimeout => {
+            format!("it does not answer within {in_time} s")
+        }
+        Failure::NoRoom => "the gateway may hold no more in memory".to_owned(),
+        Failure::Nonsense(_) => "what answers there is no HTTP server".to_owned(),
+        Failure::Unsigned(_) | Failure::BrokenCall(_) | Failure::Status { .. } | Failure::InAnswer(_) => {
+            failure.name().to_owned()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,13 +25,26 @@ pub(super) struct SpanQueue {
     over: Condvar,
 }
 
+/// The spans that are not sent because the process ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unfinished {
+    /// Those that were left when nobody waited any longer.
+    pub(super) left: usize,
+    /// Those that were given up, and counted, before.
+    pub(super) before: usize,
+}
+
 #[derive(Default)]
 struct Waiting {
     kept: VecDeque<Unsent>,
     /// The number of their spans.
     spans: usize,
-    /// True while a batch is being sent.
-    is_sending: bool,
+    /// The number of spans that are being sent.
+    sending: usize,
+    /// The number of spans for which there was no room, since this was asked last.
+    overflown: usize,
+    /// The number of spans that were given up because the process ends.
+    given_up: usize,
     /// True if everything is to be sent at once.
     is_hurried: bool,
 }
@@ -43,6 +56,7 @@ impl SpanQueue {
         let spans = kept.spans();
         let mut state = self.state.lock();
         if state.spans + spans > MOST {
+            state.overflown += spans;
             return spans;
         }
         let was = state.spans;
@@ -78,10 +92,22 @@ impl SpanQueue {
         }
     }
 
-    /// Notes that a batch is sent, or given up.
-    pub(super) fn sent(&self) {
-        self.state.lock().is_sending = false;
+    /// Notes that a batch was sent or dropped, but for so many of its spans, which were given up
+    /// because the process ends. Returns whether they still count: the end may have counted them.
+    pub(super) fn sent(&self, given_up: usize) -> bool {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.sending) == 0 {
+            return false;
+        }
+        state.given_up += given_up;
+        drop(state);
         self.over.notify_all();
+        true
+    }
+
+    /// Returns for how many spans there was no room, since this was asked last.
+    pub(super) fn overflown(&self) -> usize {
+        std::mem::take(&mut self.state.lock().overflown)
     }
 
     /// Waits until everything is to be sent at once.
@@ -102,16 +128,20 @@ impl SpanQueue {
         self.wake.notify_one();
     }
 
-    /// Lets everything be sent, and waits for it, but not longer than this.
-    pub(super) fn finish(&self, patience: Duration) {
+    /// Lets everything be sent, and waits for it, but not longer than this. What is left then is
+    /// given up.
+    pub(super) fn finish(&self, patience: Duration) -> Unfinished {
         self.hurry();
         let due = Instant::now() + patience;
         let mut state = self.state.lock();
-        while (state.is_sending || !state.kept.is_empty())
+        while (state.sending > 0 || !state.kept.is_empty())
             && let Some(left) = due.checked_duration_since(Instant::now())
         {
             state = lock::wait_for(&self.over, state, left);
         }
+        let left = std::mem::take(&mut state.sending) + std::mem::take(&mut state.spans);
+        state.kept.clear();
+        Unfinished { left, before: state.given_up }
     }
 }
 
@@ -126,7 +156,7 @@ impl Waiting {
             batch.push(next);
         }
         self.spans -= spans;
-        self.is_sending = !batch.is_empty();
+        self.sending = spans;
         batch
     }
 }
@@ -154,6 +184,7 @@ mod tests {
         let batch = queue.state.lock().take();
         assert_eq!(spans(&batch), BATCH);
         assert_eq!((queue.put(kept(BATCH - 1)), queue.put(kept(0))), (0, 1));
+        assert_eq!([queue.overflown(), queue.overflown()], [MOST + 2, 0]);
         // An exchange is never cut, however many attempts it has.
         let queue = SpanQueue::default();
         assert_eq!((queue.put(kept(BATCH + 100)), queue.put(kept(0))), (0, 0));
@@ -168,11 +199,11 @@ mod tests {
         assert_eq!(lost, 0);
         let begun = Instant::now();
         assert_eq!(spans(&queue.batch().await), BATCH);
-        queue.sent();
+        queue.sent(0);
         assert!(begun.elapsed() < WAIT);
         // A full batch was announced, and is taken: the next one waits all the same.
         assert_eq!(spans(&queue.batch().await), 1);
-        queue.sent();
+        queue.sent(0);
         queue.put(kept(2));
         queue.hurry();
         assert_eq!(spans(&queue.batch().await), 3);
@@ -181,16 +212,30 @@ mod tests {
     #[test]
     fn the_end_waits_for_what_is_being_sent_and_not_for_ever() {
         let queue = SpanQueue::default();
-        queue.finish(Duration::from_secs(60));
+        assert_eq!(queue.finish(Duration::from_secs(60)), Unfinished { left: 0, before: 0 });
         queue.put(kept(0));
-        let begun = Instant::now();
-        queue.finish(Duration::from_millis(20));
-        assert!(begun.elapsed() >= Duration::from_millis(20));
+        assert_eq!(queue.state.lock().take().len(), 1);
         std::thread::scope(|scope| {
-            assert_eq!(queue.state.lock().take().len(), 1);
             let end = scope.spawn(|| queue.finish(Duration::from_secs(60)));
-            queue.sent();
-            assert!(end.join().is_ok());
+            assert!(queue.sent(1));
+            assert_eq!(end.join().ok(), Some(Unfinished { left: 0, before: 1 }));
         });
+    }
+
+    #[test]
+    fn what_the_end_leaves_is_counted_once() {
+        let queue = SpanQueue::default();
+        for attempts in [0, 2] {
+            queue.put(kept(attempts));
+        }
+        assert_eq!(spans(&queue.state.lock().take()), 4);
+        queue.put(kept(1));
+        let begun = Instant::now();
+        let unfinished = queue.finish(Duration::from_millis(20));
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+        assert_eq!(unfinished, Unfinished { left: 6, before: 0 });
+        // The task comes too late to count its batch, and nothing is left for it.
+        assert!(!queue.sent(4));
+        assert_eq!(queue.finish(Duration::ZERO), Unfinished { left: 0, before: 0 });
     }
 }

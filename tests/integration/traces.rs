@@ -37,10 +37,11 @@ fn traced(flags: &str) -> Vec<u8> {
     with(&[("traceparent", &format!("00-{TRACE}-{PARENT}-{flags}"))])
 }
 
-/// Ends the gateway, which sends what waits.
-fn end(mut gateway: Gateway) {
+/// Ends the gateway, which sends what waits. Returns its log.
+fn end(mut gateway: Gateway) -> String {
     gateway.signal("TERM");
     assert!(gateway.exit(Duration::from_secs(10)).success());
+    gateway.log()
 }
 
 fn servers(spans: &[Got]) -> Vec<&Got> {

@@ -44,8 +44,13 @@ fn a_receiver_that_fails_loses_spans_and_nothing_else() {
             ("503", Script::error(503, "no"), "refused", "it answers 503"),
             ("401", Script::error(401, "no"), "refused", "look at `traces.headers`"),
             ("404", Script::error(404, "no"), "refused", "look at the path in `traces.endpoint`"),
-            ("nothing", Script::new().close(), "failed", "(reset)"),
-            ("nonsense", Script::new().raw("220 smtp.example.com ESMTP\r\n").close(), "failed", "(nonsense)"),
+            ("nothing", Script::new().close(), "failed", "(it closed the connection without an answer)"),
+            (
+                "nonsense",
+                Script::new().raw("220 smtp.example.com ESMTP\r\n").close(),
+                "failed",
+                "(what answers there is no HTTP server)",
+            ),
         ];
         join_all(cases.map(|case| fails(&mock, case))).await;
     });
@@ -90,6 +95,8 @@ fn a_dead_receiver_costs_no_request_and_no_memory() {
         // The queue holds at most some megabytes.
         let grown = gateway.rss().saturating_sub(rss);
         assert!(grown < 64 << 20, "{grown} bytes");
+        let line = gateway.logged("spans cannot be sent to `traces.endpoint`").await;
+        assert!(line.contains("(it cannot be reached: ") && line.contains("refused"), "{line}");
         assert_eq!(gateway.log().matches("spans cannot be sent").count(), 1);
     });
 }
@@ -147,6 +154,7 @@ fn what_a_receiver_answers_is_bounded_and_believed_with_care() {
         eventually("they are taken", || (exported(&gateways[0]) == 4.0).then_some(())).await;
         eventually("half are taken", || (exported(&gateways[1]) == 2.0).then_some(())).await;
         assert_eq!(dropped(&gateways[1], "rejected"), 2.0);
+        gateways[1].logged("takes spans and rejects 2 of 4: these are dropped").await;
     });
 }
 
@@ -157,10 +165,14 @@ fn a_silent_receiver_does_not_hold_up_the_end() {
         receiver.mock.always(Script::silent());
         let gateway = receiver.of(Gateway::with(Catalog::over(&mock)), "").start().await;
         ask(&gateway, 3).await;
+        settled(&gateway, 3.0).await;
         let begun = Instant::now();
-        end(gateway);
+        let log = end(gateway);
         // Two seconds are the promise.
         assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
         assert!(receiver.mock.count() >= 1, "it was tried");
+        // No outage is told: the process did not wait long enough to know of one.
+        assert!(log.contains("6 spans were not sent, because the process ended"), "{log}");
+        assert!(!log.contains("spans cannot be sent"), "{log}");
     });
 }
