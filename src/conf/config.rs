@@ -29,7 +29,7 @@ pub use admin::Admin;
 pub use notify::{LeastSeverity, Notify, Webhook};
 pub use raw::{Format, GenAi};
 pub use store::{Address, OnStoreDown, Store};
-pub use traces::{Sampling, Traces};
+pub use traces::{FromFile, Sampling, Traces};
 
 /// The configuration of the process, resolved.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::Inventory;
 use crate::base::calendar::rfc3339;
 use crate::catalog::{Account, Catalog, Signer};
-use crate::conf::config::Server;
+use crate::conf::config::{self, Server};
 
 /// How often the digest of all secrets is hashed again: a few hundredths of a second.
 const ROUNDS: u32 = 100_000;
@@ -115,7 +115,13 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
     });
     // What a variable may say does not count: the variables of another process may differ.
     let traces = server.traces.as_ref();
-    let traces = traces.map(|traces| (traces.gen_ai, traces.sampling.slow, traces.sampling.extra_per_second));
+    let traces = traces.map(|traces| {
+        let config::Traces { endpoint, written, sampling, gen_ai, .. } = traces;
+        // The rest of the address may hold a secret.
+        let endpoint = written.endpoint.then_some((endpoint.tls, &endpoint.host, endpoint.port));
+        let share = written.sample.then_some(sampling.share);
+        (endpoint, share, gen_ai, sampling.slow, sampling.extra_per_second)
+    });
     let sections: [(&str, &dyn Debug); 17] = [
         ("admin", &server.admin),
         ("attempts", &server.attempts),
@@ -189,4 +195,40 @@ fn of_account(account: &Account) -> [u8; 32] {
 
 fn short(digest: [u8; 32]) -> String {
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::conf::config::read;
+    use crate::conf::secret_ref::Reference;
+
+    /// Returns the mark of the section `traces` with these values of the variables.
+    fn of_traces(text: &str, endpoint: &str, sampler: &str) -> String {
+        let server = read("server.yaml", text, &mut |reference| match reference {
+            Reference::Env("OTEL_EXPORTER_OTLP_ENDPOINT") => Ok(endpoint.to_owned()),
+            Reference::Env("OTEL_TRACES_SAMPLER") => Ok(sampler.to_owned()),
+            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => Err(String::new()),
+        });
+        super::server(&server.unwrap()).remove("traces").unwrap()
+    }
+
+    #[test]
+    fn traces_count_as_far_as_they_are_written_and_no_secret() {
+        let of = |text: &str| of_traces(text, "http://a:1", "always_on");
+        let written = of("traces: { endpoint: 'http://c:1/s3cret?x=y', sample: 10% }");
+        for other in [
+            "traces: { endpoint: 'http://c:2', sample: 10% }",
+            "traces: { endpoint: 'http://d:1', sample: 10% }",
+            "traces: { endpoint: 'https://c:1', sample: 10% }",
+            "traces: { endpoint: 'http://c:1', sample: 11% }",
+            "traces: { endpoint: 'http://c:1' }",
+            "traces: { sample: 10% }",
+            "workers: 1",
+        ] {
+            assert_ne!(of(other), written, "{other}");
+        }
+        assert_eq!(of("traces: { endpoint: 'http://c:1/other', sample: 10% }"), written);
+        // What variables say may differ between two processes.
+        assert_eq!(of("traces: {}"), of_traces("traces: {}", "https://b:2", "always_off"));
+    }
 }

@@ -30,6 +30,8 @@ const OWN_HEADERS: [&str; 7] =
 pub struct Traces {
     /// The address that traces are posted to.
     pub endpoint: Webhook,
+    /// Which settings are those of the file, and not of variables.
+    pub written: FromFile,
     /// The headers that go with them. Their values are marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Certificates (PEM) that are trusted besides the system's.
@@ -40,6 +42,15 @@ pub struct Traces {
     pub gen_ai: bool,
     /// What is known of this gateway, by name. `service.name` is there.
     pub resource: BTreeMap<String, String>,
+}
+
+/// Which settings are written in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FromFile {
+    /// `endpoint`.
+    pub endpoint: bool,
+    /// `sample`.
+    pub sample: bool,
 }
 
 /// Which requests are sent.
@@ -66,17 +77,25 @@ pub(super) fn resolve(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Tra
     let ca = raw.tls.as_ref().and_then(|tls| ca(tls, endpoint.as_ref(), &section.key("tls")));
     let sampling = sampling(raw, section);
     let resource = resource(raw, section);
-    if variable(section, "OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+    if is_off(section) {
         section.warn("are off, because the environment variable OTEL_SDK_DISABLED is true");
         return None;
     }
     let gen_ai = raw.gen_ai.unwrap_or_default() == raw::GenAi::Attempts;
-    Some(Traces { endpoint: endpoint?, headers, ca, sampling, gen_ai, resource })
+    let written = FromFile { endpoint: raw.endpoint.is_some(), sample: raw.sample.is_some() };
+    Some(Traces { endpoint: endpoint?, written, headers, ca, sampling, gen_ai, resource })
+}
+
+/// Returns whether traces are switched off. Then no other variable says anything, and nothing is
+/// missing.
+fn is_off(section: &Scribe<'_, '_>) -> bool {
+    section.look_up(Reference::Env("OTEL_SDK_DISABLED")).is_ok_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 /// Returns the value of an environment variable. An empty one counts as none.
 fn variable(section: &Scribe<'_, '_>, name: &str) -> Option<String> {
-    section.look_up(Reference::Env(name)).ok().filter(|value| !value.is_empty() && value != ASSUMED)
+    let value = section.look_up(Reference::Env(name)).ok().filter(|value| !value.is_empty() && value != ASSUMED);
+    value.filter(|_| !is_off(section))
 }
 
 /// Returns the value of the first of these variables that is set, and its name.
@@ -95,6 +114,9 @@ fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
     }
     const GENERAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
     let Some((name, value)) = first_of(section, ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", GENERAL]) else {
+        if is_off(section) {
+            return None;
+        }
         // The variables are not read.
         if section.look_up(Reference::Env(GENERAL)).is_ok_and(|value| value == ASSUMED) {
             return Webhook::parse("https://assumed.invalid/").ok();
@@ -245,9 +267,12 @@ fn sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
 
 fn resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, String> {
     const NAME: &str = "service.name";
+    // The names are percent-encoded, too.
+    let decoded = |(name, value): (String, String)| Some((String::from_utf8(percent::decode(&name)?).ok()?, value));
     let of_variable = variable(section, "OTEL_RESOURCE_ATTRIBUTES").map(|text| {
         let wrong = "take OTEL_RESOURCE_ATTRIBUTES, which must be a list such as name=value,other=value";
-        section.noted(pairs(&text).ok_or(wrong)).unwrap_or_default()
+        let read = pairs(&text).and_then(|pairs| pairs.into_iter().map(decoded).collect::<Option<Vec<_>>>());
+        section.noted(read.ok_or(wrong)).unwrap_or_default()
     });
     let mut resource = BTreeMap::from([(NAME.to_owned(), "portcullis".to_owned())]);
     resource.extend(of_variable.unwrap_or_default());

@@ -189,6 +189,8 @@ fn the_resource_has_the_name_of_the_service() {
     assert_eq!(resource("", &[]), ["service.name=portcullis"]);
     let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a,k=a%2Cb");
     assert_eq!(resource("", &[attributes]), ["k=a,b", "service.name=a"]);
+    let encoded = ("OTEL_RESOURCE_ATTRIBUTES", " a%3Db = %20x%2C+ , %6b = ");
+    assert_eq!(resource("", &[encoded]), ["a=b= x,+", "k=", "service.name=portcullis"]);
     let named = [attributes, ("OTEL_SERVICE_NAME", "b")];
     assert_eq!(resource("", &named), ["k=a,b", "service.name=b"]);
     assert_eq!(resource("resource: { service.name: c, k: d }", &named), ["k=d", "service.name=c"]);
@@ -201,6 +203,12 @@ fn what_is_switched_off_is_off_and_says_so() {
         (server.traces.is_none(), server.warnings.len())
     };
     assert_eq!([off("true"), off("TRUE"), off("false"), off("1")], [(true, 1), (true, 1), (false, 0), (false, 0)]);
+    // Then nothing is missing, and no other variable is looked at. What is written is.
+    let disabled = ("OTEL_SDK_DISABLED", "true");
+    let others = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_TRACES_SAMPLER", "s3cret"), disabled];
+    check("traces: {}", &others, &[]);
+    check("traces: {}", &[BASE, others[0], others[1], disabled], &[]);
+    check("traces: { endpoint: 'http://c:4317', slow: 0s }", &others, &["is 4317", "traces.slow"]);
 }
 
 #[test]
