@@ -14,7 +14,7 @@ use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
-use crate::base::problem::{Problem, Problems, in_column, nearest, quoted};
+use crate::base::problem::{self, Problem, Problems, in_column, nearest, quoted};
 use crate::conf::config::{self, Server};
 use crate::conf::secret_ref::{ASSUMED, Reference};
 use crate::conf::yaml;
@@ -84,7 +84,10 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     let ReadCatalog { catalog, texts, count } = catalog(conf, secrets);
     match (server, catalog) {
         (Ok(server), Ok(mut catalog)) => {
-            catalog.warnings.splice(0..0, server.warnings.iter().cloned().chain(forgetful(&server, &catalog)));
+            catalog.warnings.splice(
+                0..0,
+                server.warnings.iter().cloned().chain(forgetful(&server, &catalog)).chain(untraced(&server, &catalog)),
+            );
             Ok(Loaded { server, catalog, texts, count: count + usize::from(has_server) })
         }
         (Ok(server), Err(Problems(errors, warnings))) => Err(Problems(errors, [server.warnings, warnings].concat())),
@@ -101,6 +104,16 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
     let what = "is false, so the gateway counts daily and monthly limits from zero after each restart";
     forgets.then(|| Problem { path: "ledger.enabled".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
+}
+
+/// Warns of accounts that are to be told traces which there are not.
+fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
+    let account = catalog.accounts().iter().find(|account| account.added.trace && server.traces.is_none())?;
+    let what = format!(
+        "is not written, or switched off, so `trace: true` of account {} has no effect: it gets no `traceparent`",
+        problem::shown(&account.id)
+    );
+    Some(Problem { path: "traces".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 
 /// Returns the folder's name for messages. The name of a folder that is not there is not shown: it

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use super::credential::fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
 use crate::base::host::is_this_machine;
+use crate::base::trace_context::{TRACEPARENT, TRACESTATE};
 use crate::catalog::raw::{self, CREDENTIAL_HEADERS, OWN_HEADERS};
 use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, name};
 use crate::conf::proxy::{Proxy, ProxyChoice};
@@ -375,7 +376,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 at.problem("is not the name of a header");
                 continue;
             };
-            if OWN_HEADERS.contains(&header.as_str()) {
+            let is_told = self.raw.trace == Some(true) && (header == TRACEPARENT || header == TRACESTATE);
+            if is_told {
+                at.problem("is also made by `trace: true`: keep only one of the two");
+            } else if OWN_HEADERS.contains(&header.as_str()) {
                 at.problem("cannot be set here: the gateway itself writes this header");
             } else if header == http::header::AUTHORIZATION && self.raw.aws.is_some() {
                 at.problem("is also made from `aws`: keep only one of the two");

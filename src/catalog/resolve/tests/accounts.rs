@@ -163,6 +163,11 @@ fn what_is_wrong_with_an_account() {
         &[".headers.Authorization: is also made from `key`"],
     );
     check_account("{dialect: openai, headers: {Authorization: Basic canary}}", &[]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, trace: true, headers: {Traceparent: canary, tracestate: canary}}",
+        &[".headers.…: is also made by `trace: true`", ".headers.…: is also made by `trace: true`"],
+    );
+    check_account("{dialect: openai, base_url: https://a.b, headers: {traceparent: canary}}", &[]);
     check_account("{dialect: openai, base_url: https://a.b, tls: {}}", &[".tls.ca: is missing"]);
     check_account(
         "{dialect: openai, base_url: https://a.b, tls: {verify: false}}",
