@@ -6,9 +6,9 @@ use crate::conf::price::Usd;
 use crate::error::{Blame, Outcome};
 use crate::limits::{Kind, Level};
 use crate::series::Sums;
-use dialects::Flaws;
 use dialects::neutral::Losses;
 use dialects::usage::{Source, Usage};
+use dialects::{EndReasons, Flaws};
 use http::HeaderValue;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -102,6 +102,8 @@ pub struct Incoming {
     pub session: Option<String>,
     /// True if a stream was asked for.
     pub stream: bool,
+    /// True if the answer must be JSON.
+    pub wants_json: bool,
     /// The size of the request's body.
     pub bytes: u64,
 }
@@ -134,6 +136,8 @@ pub struct Served {
     pub losses: Losses,
     /// The flaws of the answer, although it is complete.
     pub flaws: Flaws,
+    /// The reasons for which the choices of a whole answer ended.
+    pub reasons: EndReasons,
 }
 
 /// The tries at upstream accounts.
@@ -188,6 +192,8 @@ pub struct Tried {
     pub is_paid: bool,
     /// The attempt's span, if its account was told.
     pub span: Option<SpanId>,
+    /// The attempts of slices that these were, if there was more than one.
+    pub parts: Vec<Tried>,
 }
 
 impl Tried {
@@ -204,6 +210,9 @@ impl Attempts {
         let Some(same) = self.trail.iter_mut().find(|one| facts(one) == facts(&tried)) else {
             return self.trail.push(tried);
         };
+        if same.parts.is_empty() {
+            same.parts.push(same.clone());
+        }
         let sum =
             |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0))).or(other);
         same.times = same.times.saturating_add(tried.times);
@@ -216,6 +225,16 @@ impl Attempts {
             (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.plus(other))),
             (one, other) => one.or(other),
         };
+        same.parts.push(tried);
+    }
+
+    /// Returns the attempts, each of its own.
+    pub fn each(&self) -> impl Iterator<Item = &Tried> {
+        let own = |tried: &Tried| tried.parts.is_empty();
+        self.trail.iter().flat_map(move |tried| {
+            let whole = own(tried).then_some(tried);
+            whole.into_iter().chain(&tried.parts)
+        })
     }
 
     /// Returns the number of attempts.
@@ -331,6 +350,9 @@ mod tests {
             attempts.add(tried.clone());
         }
         assert_eq!(attempts.count(), 6);
+        // Each is still known of its own.
+        let each: Vec<_> = attempts.each().map(|tried| (tried.at_ms, tried.outcome, tried.times)).collect();
+        assert_eq!(each, [(4, "ok", 1), (2, "ok", 1), (4, "ok", 1), (4, "cut", 1), (4, "cut", 1), (4, "cut", 1)]);
         let shown =
             |tried: &Tried| (tried.times, tried.at_ms, tried.ms, tried.connect_ms, tried.first_ms, tried.prompt_tokens);
         assert_eq!(

@@ -48,7 +48,7 @@ struct Unsent {
 impl Unsent {
     /// Returns the number of its spans.
     fn spans(&self) -> usize {
-        1 + self.settled.attempts.trail.len()
+        1 + self.settled.attempts.each().count()
     }
 }
 

@@ -61,6 +61,7 @@ pub(super) fn model(
     let session = checks::session(headers, record.front);
     record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)));
     record.facts.request.stream = envelope.stream;
+    record.facts.request.wants_json = envelope.wants_json;
     let model = snapshot.catalog.visible(key, &envelope.model);
     let model = model.ok_or_else(|| unknown_model(snapshot, key, &envelope.model))?;
     record.facts.request.model = Some(model.id.clone());

@@ -347,9 +347,9 @@ impl<'x> Producer<'x> {
 
     /// Notes that an answer is whole, and returns its last piece.
     fn whole(&mut self, mut attempt: Try<'_>, whole: WholeAnswer) -> Piece {
-        let WholeAnswer { piece, usage, kept, flaws, attempt: connection } = whole;
+        let WholeAnswer { piece, usage, kept, flaws, reasons, attempt: connection } = whole;
         self.usage = usage;
-        self.served.flaws = flaws;
+        (self.served.flaws, self.served.reasons) = (flaws, reasons);
         self.request.envelope.front.flaws(flaws).for_each(|name| self.served.losses.add(name));
         self.measure();
         attempt.guard.whole(std::time::Instant::now());

@@ -19,6 +19,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The nanoseconds of a millisecond.
@@ -68,18 +69,19 @@ fn of_exchange(traces: &Traces, kept: &Unsent, ids: &mut dyn FnMut() -> SpanId, 
     let parent = server.span_id.clone();
     spans.push(server);
     // The trail lists the attempts as they ended.
-    let mut begun: Vec<usize> = (0..settled.attempts.trail.len()).collect();
-    begun.sort_by_key(|place| settled.attempts.trail.get(*place).map(|tried| tried.at_ms));
-    // With slices of a request, several attempts are paid for: the first has the usage of all.
-    let paid = settled.attempts.trail.iter().position(|tried| tried.is_paid);
-    for (nth, place) in begun.into_iter().enumerate() {
-        let Some(tried) = settled.attempts.trail.get(place) else { continue };
+    let mut begun: Vec<(usize, &Tried)> = settled.attempts.each().enumerate().collect();
+    begun.sort_by_key(|(_, tried)| tried.at_ms);
+    // With slices of a request, several attempts are paid for: the first has the usage of all. They
+    // are no retries.
+    let paid = settled.attempts.each().position(|tried| tried.is_paid);
+    let is_sliced = begun.len() > settled.attempts.trail.len();
+    for (nth, (place, tried)) in begun.into_iter().enumerate() {
         let accounts = kept.snapshot.iter().flat_map(|snapshot| snapshot.catalog.accounts());
         let one = OfAttempt {
             settled,
             tried,
             account: accounts.into_iter().find(|account| account.id == tried.account),
-            nth,
+            resends: if is_sliced { 0 } else { nth },
             is_paid: paid == Some(place),
         };
         let mut span = one.span(traces.settings.gen_ai);
@@ -96,12 +98,12 @@ fn server(traces: &Traces, settled: &Settled, context: &TraceContext, id: SpanId
     let Settled { sender, request, answer, served, attempts, times, spending, outcome, total, .. } = settled;
     let (method, route) = (words::method(&request.method), words::route(request.door, &request.path));
     let port = context.at.map(|at| at.port());
-    let listener = traces.listeners.iter().find(|(address, _)| Some(address.port()) == port);
+    let is_secure = context.at.is_some_and(|at| speaks_tls(&traces.listeners, at));
     let mut attributes = Attributes::default();
     attributes.text(http_::METHOD, method);
     attributes.optional(http_::ROUTE, route);
     attributes.text(http_::PATH, &request.path);
-    attributes.text(http_::SCHEME, if listener.is_some_and(|(_, tls)| *tls) { "https" } else { "http" });
+    attributes.text(http_::SCHEME, if is_secure { "https" } else { "http" });
     attributes.number(http_::STATUS, Some(answer.status.into()).filter(|status| *status > 0));
     attributes.optional(http_::SERVER, context.at.map(|at| at.ip().to_string()).as_deref());
     attributes.number(http_::PORT, port.map(u64::from));
@@ -148,8 +150,8 @@ struct OfAttempt<'k> {
     tried: &'k Tried,
     /// The account, unless it is not in the catalog.
     account: Option<&'k Arc<Account>>,
-    /// The number of attempts that began before.
-    nth: usize,
+    /// The number of attempts that began before, unless they are of other slices.
+    resends: usize,
     /// True if the usage of the exchange is that of this attempt.
     is_paid: bool,
 }
@@ -168,7 +170,7 @@ impl OfAttempt<'_> {
             None => "POST".to_owned(),
         };
         attributes.text(http_::METHOD, "POST");
-        let resends = u64::try_from(self.nth).ok().filter(|nth| *nth > 0);
+        let resends = u64::try_from(self.resends).ok().filter(|resends| *resends > 0);
         attributes.number(http_::RESENDS, resends);
         attributes.number(http_::STATUS, tried.status.map(u64::from));
         // A demo account has no server.
@@ -179,7 +181,6 @@ impl OfAttempt<'_> {
         attributes.text("portcullis.account", &tried.account);
         attributes.text("portcullis.outcome", tried.outcome);
         attributes.number("portcullis.connect_ms", tried.connect_ms);
-        attributes.number("portcullis.times", Some(tried.times.into()).filter(|times| *times > 1));
         let is_error = is_failure(tried.outcome);
         if is_error {
             attributes.text(http_::ERROR, tried.outcome);
@@ -204,12 +205,16 @@ impl OfAttempt<'_> {
         let server = self.account.map(|account| words::server(&account.dialect));
         attributes.optional(gen_ai::PROVIDER, server.map(words::provider));
         attributes.text(gen_ai::MODEL, &tried.model);
-        attributes.optional(gen_ai::OUTPUT, operation.output);
+        let json = Some("json").filter(|_| request.wants_json);
+        attributes.optional(gen_ai::OUTPUT, operation.output.or(json));
         attributes.optional(gen_ai::OPENAI_TYPE, operation.openai.filter(|_| server == Some("openai")));
-        attributes.optional(gen_ai::CONVERSATION, request.session.as_deref().map(end_user_hash).as_deref());
+        attributes.optional(gen_ai::CONVERSATION, conversation(self.settled).as_deref());
         if request.stream {
             attributes.add(gen_ai::STREAM, Value::BoolValue(true));
             attributes.seconds(gen_ai::FIRST, tried.first_ms);
+        }
+        if self.is_paid && tried.outcome == "ok" {
+            attributes.texts(gen_ai::REASONS, self.settled.served.reasons.words());
         }
         let spending = &self.settled.spending;
         if self.is_paid && spending.usage.source != Source::None {
@@ -231,6 +236,25 @@ impl OfAttempt<'_> {
         attributes.number(gen_ai::REASONING, some(usage.reasoning));
         attributes.text("portcullis.usage", usage.source.name());
     }
+}
+
+/// Returns the hash of a caller and its own name for the conversation. Another caller may use the
+/// same name.
+fn conversation(settled: &Settled) -> Option<String> {
+    let caller = settled.sender.caller.as_deref().unwrap_or_default();
+    settled.request.session.as_ref().map(|session| end_user_hash(&[caller, session].join("\n")))
+}
+
+/// Returns whether the listener of an address speaks TLS. One at all addresses, such as `0.0.0.0`,
+/// has those that no other listener has.
+fn speaks_tls(listeners: &[(SocketAddr, bool)], at: SocketAddr) -> bool {
+    let ip = at.ip().to_canonical();
+    let rank = |listener: IpAddr| (listener.to_canonical() == ip, listener.is_ipv4() == ip.is_ipv4());
+    let fits = |address: &SocketAddr| {
+        address.port() == at.port() && (address.ip().to_canonical() == ip || address.ip().is_unspecified())
+    };
+    let fitting = listeners.iter().filter(|(address, _)| fits(address));
+    fitting.max_by_key(|(address, _)| rank(address.ip())).is_some_and(|(_, tls)| *tls)
 }
 
 fn status(is_error: bool) -> Option<Status> {

@@ -17,6 +17,7 @@ pub(super) mod gen_ai {
     pub(crate) const STREAM: &str = "gen_ai.request.stream";
     pub(crate) const OUTPUT: &str = "gen_ai.output.type";
     pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
+    pub(crate) const REASONS: &str = "gen_ai.response.finish_reasons";
     pub(crate) const FIRST: &str = "gen_ai.response.time_to_first_chunk";
     pub(crate) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
     pub(crate) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";

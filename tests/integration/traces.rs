@@ -9,8 +9,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::canary::KEY;
+use crate::support::folder::{Folder, Ran};
 use crate::support::spans::{Got, Receiver, attributes, decode};
-use crate::support::{Catalog, Gateway, Mock, Script, chat, chat_stream, client, eventually, run, run_within};
+use crate::support::tls::Ca;
+use crate::support::{Catalog, Gateway, Mock, Proxy, Script, chat, chat_stream, client, eventually, run, run_within};
 
 /// A request of a caller that traces its own work.
 pub const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -91,6 +93,7 @@ fn a_request_that_fell_over_is_one_trace_with_the_usage_once() {
             ["9", "3"]
         );
         assert_eq!(second.of_name("gen_ai.usage.cost").parse::<f64>().ok(), line["cost_usd"].as_f64());
+        assert!(second.of_name("gen_ai.response.finish_reasons").contains("stop"), "{second:?}");
         assert!(!server.has("gen_ai.") && !first.has("gen_ai.usage."), "{spans:#?}");
         let sent = decode(&receiver.mock.requests()[0]).resource_spans.remove(0);
         let resource = attributes(sent.resource.expect("a resource").attributes);
@@ -225,6 +228,44 @@ fn a_parent_is_in_the_access_line_also_without_traces() {
         assert!(!gateway.admin("/metrics").1.contains("portcullis_spans"));
         end(gateway);
         assert_eq!(receiver.mock.count(), 0);
+    });
+}
+
+#[test]
+fn an_account_that_asks_for_traces_which_there_are_not_is_a_warning() {
+    let catalog = "accounts: { gpu: { dialect: ollama, base_url: 'http://127.0.0.1:9', trace: true } }\n\
+                   models: { m: { targets: [ { account: gpu, model: x } ] } }\ncallers: { acme: {} }\n";
+    let folder = Folder::new(&[("catalog.yaml", catalog)]);
+    let told = |server: &str| {
+        folder.write("server.yaml", server);
+        let Ran { status, stderr, .. } = folder.run(&["check"]);
+        assert!(status.success(), "{stderr}");
+        stderr
+    };
+    const WHY: &str = "warning: server.yaml traces: is not written, or switched off, so `trace: true` of account \"gpu\" has no \
+                       effect: it gets no `traceparent`\n";
+    assert_eq!(told("workers: 1\n"), WHY);
+    assert_eq!(told("traces: { endpoint: 'http://127.0.0.1:4318' }\n"), "");
+}
+
+#[test]
+fn spans_reach_their_receiver_through_the_proxy_of_the_environment() {
+    run(async {
+        let (ca, proxy, upstream) = (Ca::new(), Proxy::start().await, Mock::start().await);
+        let receiver = Receiver { mock: Mock::tls(&ca.leaf_for("collector.invalid")).await };
+        receiver.mock.always(Script::text(200, "application/x-protobuf", ""));
+        proxy.knows("collector.invalid:4318", &receiver.mock);
+        let server =
+            "upstream_proxy: environment\ntraces: { endpoint: 'https://collector.invalid:4318', tls: { ca: ca.pem } }";
+        let setup = Gateway::with(Catalog::over(&upstream)).server(server).file("ca.pem", ca.pem());
+        let setup = setup.env("HTTPS_PROXY", &proxy.url("")).upstream(proxy.port());
+        let gateway = setup.start().await;
+        assert_eq!(gateway.raw(with(&[])).await.status, 200);
+        let log = end(gateway);
+        assert_eq!(receiver.spans().len(), 2, "{log}");
+        assert_eq!(proxy.asked(), ["CONNECT collector.invalid:4318 HTTP/1.1"]);
+        // The account is on this machine, and is reached without the proxy.
+        assert_eq!(upstream.count(), 1);
     });
 }
 

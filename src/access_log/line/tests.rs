@@ -4,10 +4,10 @@ use crate::base::trace_context::TraceContext;
 use crate::error::{Blame, Outcome};
 use crate::limits::{Kind, Level};
 use crate::settled::{Attempts, Delivery, Incoming, Sender, Served, Spending, Times};
-use dialects::Flaws;
 use dialects::neutral::Losses;
 use dialects::usage::{Source, Units, Usage};
 use dialects::wire::json::Writer;
+use dialects::{EndReasons, Flaws};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +99,7 @@ prop_compose! {
         let outcome = "failed";
         Tried {
             account, model, endpoint, outcome, times, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
-            completion_tokens, cost, detail, is_paid: false, span: None,
+            completion_tokens, cost, detail, is_paid: false, span: None, parts: Vec::new(),
         }
     }
 }
@@ -128,12 +128,12 @@ prop_compose! {
             began_at,
             sender: Sender { caller, key, address, end_user },
             request: Incoming {
-                id, door: "chat", method, path, model, pattern: None, session, stream, bytes: bytes_in,
+                id, door: "chat", method, path, model, pattern: None, session, stream, wants_json: false, bytes: bytes_in,
             },
             answer: Delivery { status, bytes: bytes_out, error, limited_by: Blame::Ours },
             served: Served {
                 account, upstream_model, upstream_request_id, content_type: None, losses,
-                flaws: Flaws { broken_calls, not_json, ..Flaws::default() },
+                flaws: Flaws { broken_calls, not_json, ..Flaws::default() }, reasons: EndReasons::default(),
             },
             attempts: Attempts { trail, not_retried, maybe_billed, ..Attempts::default() },
             times: Times { auth, plan, queued, first_byte, own },

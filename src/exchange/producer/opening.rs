@@ -23,7 +23,7 @@ use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
-use dialects::{AnswerFault, AnswerHeader, Flaws, Framing, Outbound, Recipient, Stream};
+use dialects::{AnswerFault, AnswerHeader, EndReasons, Flaws, Framing, Outbound, Recipient, Stream};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -67,6 +67,7 @@ pub(super) struct WholeAnswer {
     pub(super) usage: Usage,
     pub(super) kept: Vec<Kept>,
     pub(super) flaws: Flaws,
+    pub(super) reasons: EndReasons,
     /// The attempt of a stream, until the fate of its connection is known.
     pub(super) attempt: Option<Attempt>,
 }
@@ -267,14 +268,15 @@ impl Opening<'_> {
         let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
         let read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
         let (answer, kept) = read.map_err(fault)?;
-        let (usage, declined, flaws) = (self.estimated(answer.usage), answer.declined, answer.flaws);
+        let (usage, declined) = (self.estimated(answer.usage), answer.declined);
+        let (flaws, reasons) = (answer.flaws, answer.reasons);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
         if self.candidate.refuses(flaws) {
             self.progress.lock().usage = usage;
             return Err(Failure::BrokenCall(flaws.broken_calls));
         }
-        let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, attempt: None });
+        let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, reasons, attempt: None });
         Ok(Opened { gained, declined, held: Some(held) })
     }
 
@@ -301,10 +303,10 @@ impl Opening<'_> {
             if whole {
                 // No event counted: the end of the stream makes all of the answer.
                 let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
-                let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
+                let (kept, flaws, reasons) = (reading.stream.kept(), reading.stream.flaws(), reading.stream.reasons());
                 let piece = Piece::End(std::mem::take(&mut reading.out).into());
                 reading.attempt.finish().await;
-                let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, attempt: None });
+                let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, reasons, attempt: None });
                 return Ok(Opened { gained, declined: false, held: None });
             }
             if reading.out.len() > self.shared.server.limits.event {

@@ -260,6 +260,7 @@ impl<'x> Producer<'x> {
             detail: None,
             is_paid: used.is_some(),
             span: attempt.progress.lock().span,
+            parts: Vec::new(),
         });
         self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);
     }

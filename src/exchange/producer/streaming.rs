@@ -58,11 +58,18 @@ impl<'x> Producer<'x> {
                 Failure::BrokenCall(reading.stream.flaws().broken_calls)
             }
             Ok(usage) => {
-                let (kept, flaws) = (reading.stream.kept(), reading.stream.flaws());
+                let (kept, flaws, reasons) = (reading.stream.kept(), reading.stream.flaws(), reading.stream.reasons());
                 let Reading { mut attempt, mut out, .. } = reading;
                 out.splice(before..before, self.request.envelope.front.late_flaws(flaws).into_bytes());
                 attempt.release();
-                return Ok(WholeAnswer { piece: Piece::End(out.into()), usage, kept, flaws, attempt: Some(attempt) });
+                return Ok(WholeAnswer {
+                    piece: Piece::End(out.into()),
+                    usage,
+                    kept,
+                    flaws,
+                    reasons,
+                    attempt: Some(attempt),
+                });
             }
             Err(fault) => failure_of(fault),
         };

@@ -6,6 +6,7 @@ use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::live::Snapshot;
 use crate::metrics::Metrics;
+use dialects::neutral::Finish;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -217,6 +218,69 @@ fn a_stream_and_a_conversation_are_shown_without_what_the_caller_calls_them() {
     assert_eq!(attribute(&spans[2], "gen_ai.response.time_to_first_chunk"), Some("0.422"));
     let told = attribute(&spans[2], "gen_ai.conversation.id").unwrap();
     assert!(told.len() == 16 && !told.contains("mail"), "{told}");
+    // Another caller's conversation of the same name is another one.
+    let mut other = settled();
+    (other.request.session, other.sender.caller) = (Some("mail@example.com".to_owned()), Some("other".into()));
+    assert_ne!(attribute(&shown(&traces(""), other)[2], "gen_ai.conversation.id"), Some(told));
+}
+
+#[test]
+fn slices_that_ended_alike_have_a_span_each_and_no_span_is_lost() {
+    let mut sliced = settled();
+    sliced.attempts.trail.clear();
+    for (number, outcome) in [(1, "ok"), (2, "status"), (3, "ok"), (4, "status"), (6, "ok")] {
+        let is_paid = outcome == "ok";
+        let span = Some([number; 8]);
+        sliced.attempts.add(Tried { is_paid, span, ..tried("main", outcome, u64::from(number)) });
+    }
+    assert_eq!(sliced.attempts.trail.len(), 2, "the access line has them together");
+    let unsent = Unsent { settled: sliced.clone(), snapshot: None };
+    let spans = shown(&traces(""), sliced);
+    assert_eq!(unsent.spans(), spans.len());
+    let heads: Vec<_> = spans[1..].iter().map(|(head, _)| head.split_once("kind=3 ").unwrap().1).collect();
+    let expected = [(1, ""), (2, " error"), (3, ""), (4, " error"), (6, "")].map(|(number, error)| {
+        let id = hexadecimal(&[number; 8]);
+        format!("{id}<0101010101010101 {number}+10000us{error}")
+    });
+    assert_eq!(heads, expected);
+    let used: Vec<_> = spans.iter().filter_map(|span| attribute(span, "gen_ai.usage.input_tokens")).collect();
+    assert_eq!(used, ["50"]);
+    assert!(spans.iter().all(|span| attribute(span, "http.request.resend_count").is_none()), "{spans:?}");
+}
+
+#[test]
+fn the_scheme_is_that_of_the_listener_at_the_address() {
+    let listeners = ["127.0.0.1:1", "[::1]:1", "0.0.0.0:2", "[::]:2", "[::]:3"]
+        .map(|address| (address.parse().unwrap(), address.starts_with('[')));
+    for (at, expected) in [
+        ("127.0.0.1:1", false),
+        ("[::1]:1", true),
+        ("10.0.0.1:1", false),
+        ("127.0.0.1:2", false),
+        ("[::1]:2", true),
+        ("10.0.0.1:3", true),
+        ("[::ffff:10.0.0.1]:3", true),
+        ("127.0.0.1:4", false),
+    ] {
+        assert_eq!(speaks_tls(&listeners, at.parse().unwrap()), expected, "{at}");
+    }
+}
+
+#[test]
+fn how_an_answer_ended_is_on_the_span_that_answered() {
+    let mut one = settled();
+    one.request.wants_json = true;
+    one.served.reasons = [Finish::Length, Finish::Calls].into_iter().collect();
+    let spans = shown(&traces(""), one.clone());
+    let names = ["gen_ai.response.finish_reasons", "gen_ai.output.type"];
+    let [reasons, output] = names.map(|name| attribute(&spans[2], name));
+    let reasons = reasons.unwrap();
+    assert!(reasons.contains("length") && reasons.contains("tool_calls") && !reasons.contains("stop"), "{reasons}");
+    assert_eq!((output, attribute(&spans[1], names[0])), (Some("json"), None));
+    assert_eq!(attribute(&spans[1], names[1]), Some("json"));
+    // What was cut has no reason of its own.
+    one.attempts.trail[1].outcome = "cut";
+    assert_eq!(attribute(&shown(&traces(""), one)[2], names[0]), None);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::translated::Translated;
 use crate::front::{Native, PassedAnswer};
 use crate::neutral::answer::{Draft, Kept};
 use crate::neutral::usage::Usage;
-use crate::neutral::{AnswerHeader, Flaws, StreamFault};
+use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Framing, Protocol, openai};
 use crate::wire::Event;
@@ -364,6 +364,18 @@ impl Stream {
             Conversion::Native(passed) => passed.translated.progress().flaws,
             Conversion::Translated(translated) => translated.1.progress().flaws,
             Conversion::Bytes(_) => Flaws::default(),
+        }
+    }
+
+    /// Returns the reasons for which the choices of a whole answer ended. To be asked after
+    /// [`finish`](Self::finish).
+    pub fn reasons(&self) -> EndReasons {
+        match &self.conversion {
+            Conversion::Passed(passed) => passed.1.reasons(),
+            Conversion::Composed(composed) => composed.chunks.reasons(),
+            Conversion::Native(passed) => passed.translated.progress().reasons,
+            Conversion::Translated(translated) => translated.1.progress().reasons,
+            Conversion::Bytes(_) => EndReasons::default(),
         }
     }
 }

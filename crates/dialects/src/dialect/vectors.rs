@@ -13,7 +13,7 @@ use crate::neutral::purpose::Purpose;
 use crate::neutral::usage::Usage;
 use crate::neutral::vector::{VectorText, in_form};
 use crate::neutral::vectors::{Inputs, Vectors};
-use crate::neutral::{Answer, AnswerFault, AnswerHeader, Flaws, Refused, Request, Undo, Written};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, EndReasons, Flaws, Refused, Request, Undo, Written};
 use crate::upstream::VectorForm;
 use crate::upstream::openai::hidden;
 use crate::wire::json::{self, Cursor, Span};
@@ -102,7 +102,7 @@ fn vectors<'t>(
 }
 
 fn answer(body: Vec<u8>, usage: Usage) -> Answer {
-    Answer { body, usage, declined: false, flaws: Flaws::default() }
+    Answer { body, usage, declined: false, flaws: Flaws::default(), reasons: EndReasons::default() }
 }
 
 /// The most bytes of a request that is cut, besides its texts: each slice has them too.

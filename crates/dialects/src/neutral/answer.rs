@@ -23,6 +23,7 @@ pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};
 
 use super::flaws::Flaws;
 use super::price::ShowCost;
+use super::reasons::EndReasons;
 use super::seal::AnswerSeal;
 pub use super::seal::Kept;
 use super::target::Undo;
@@ -78,4 +79,6 @@ pub struct Answer {
     pub declined: bool,
     /// The flaws of the answer, though it is whole.
     pub flaws: Flaws,
+    /// The reasons for which its choices ended.
+    pub reasons: EndReasons,
 }

@@ -24,6 +24,7 @@ pub(crate) mod mark;
 pub(crate) mod offer;
 pub mod price;
 pub mod purpose;
+mod reasons;
 mod refused;
 mod request;
 mod room;
@@ -47,6 +48,7 @@ pub use field::Field;
 pub use flaws::Flaws;
 pub use kind::ModelKind;
 pub use losses::{Losses, LostFields};
+pub use reasons::EndReasons;
 pub use refused::{Complaint, FieldRefused, Refused};
 pub use request::{
     AskedThinking, Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw,

@@ -61,8 +61,8 @@ impl Draft {
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         tell(&mut |event| self.take(event))?;
         let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
-        let (declined, flaws) = (self.progress.declined(), self.progress.flaws);
-        let answer = Answer { body: std::mem::take(self.out()), usage, declined, flaws };
+        let (declined, flaws, reasons) = (self.progress.declined(), self.progress.flaws, self.progress.reasons);
+        let answer = Answer { body: std::mem::take(self.out()), usage, declined, flaws, reasons };
         Ok((answer, self.progress.kept()))
     }
 }

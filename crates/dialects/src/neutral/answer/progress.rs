@@ -6,17 +6,21 @@
 //! that tool is not the answer. Such text waits, and it is written only if the tool is never
 //! called.
 
+mod choice;
+
 use std::borrow::Cow;
+
+use choice::{ChoiceProgress, ContentProgress, Current};
 
 use super::ids::{Ids, MAX_CALLS};
 use super::tally::Tally;
 use super::thoughts::Thoughts;
 use super::writer::{AnswerWriter, Carries, NewCall, TextKind, is_picture};
 use super::{AnswerHeader, AnswerOptions, Kept};
-use crate::neutral::flaws::{self, Flaws};
+use crate::neutral::flaws::Flaws;
 use crate::neutral::seal::AnswerSeal;
 use crate::neutral::usage::Usage;
-use crate::neutral::{Event, Finish, Undo};
+use crate::neutral::{EndReasons, Event, Finish, Undo};
 use crate::wire::json::Pieces;
 
 /// The progress of one answer: it follows the events, and tells a writer what to write.
@@ -44,59 +48,8 @@ pub(crate) struct AnswerProgress {
     pub(crate) fault: Option<&'static str>,
     /// The flaws of the answer. They are complete after [`close`](Self::close).
     pub(crate) flaws: Flaws,
-}
-
-/// The progress of one choice. Its place in the list is its index.
-#[derive(Debug, Default)]
-struct ChoiceProgress {
-    content: ContentProgress,
-    /// The number of calls that the caller knows of.
-    calls: usize,
-    current: Current,
-    /// True if the current call has no arguments yet.
-    is_bare: bool,
-    /// The arguments of the current call so far.
-    arguments: Pieces,
-    /// True if something else was said since the current call began.
-    is_interrupted: bool,
-    /// The number of earlier calls whose arguments are no JSON object.
-    broken: u32,
-    /// The content so far, if it must be JSON.
-    json: Option<Pieces>,
-    pictures: usize,
-    files: usize,
-    /// True if the choice has text, a call, or media. Thinking does not count.
-    answers: bool,
-    refuses: bool,
-    finish: Option<Finish>,
-}
-
-/// The source of a choice's content.
-#[derive(Debug, Default)]
-enum ContentProgress {
-    /// The choice's text.
-    #[default]
-    Text,
-    /// The choice's text, unless the format's tool is called. The text so far is held here.
-    Held(String),
-    /// The arguments of the format's tool.
-    Tool,
-}
-
-/// The call that arguments belong to.
-#[derive(Debug, Clone, Copy, Default)]
-enum Current {
-    /// There was no call yet.
-    #[default]
-    None,
-    /// A call of one of the caller's tools.
-    Call,
-    /// The call of the format's tool. Its arguments are the content.
-    Format,
-    /// A second call of the format's tool. A choice has only one content.
-    Surplus,
-    /// A call of a tool that the caller does not offer.
-    Nobodys,
+    /// The reasons for which its choices ended. They are complete then, too.
+    pub(crate) reasons: EndReasons,
 }
 
 /// The most choices of an answer. Official clients refuse more.
@@ -124,6 +77,7 @@ impl AnswerProgress {
             ended: false,
             fault: None,
             flaws: Flaws::default(),
+            reasons: EndReasons::default(),
         }
     }
 
@@ -263,6 +217,7 @@ impl AnswerProgress {
             };
             writer.finish(at, reason);
             self.flaws.add(choice.flaws());
+            self.reasons.add_finish(reason);
         }
         if writer.needs_objects() && self.choices.iter().any(ChoiceProgress::has_broken_call) {
             return Err("the arguments of a call are no JSON object");
@@ -427,74 +382,6 @@ impl AnswerProgress {
         while self.shown <= at {
             writer.open(self.shown);
             self.shown += 1;
-        }
-    }
-}
-
-impl ChoiceProgress {
-    /// Begins a call of the format's tool. Its arguments are the content, and text beside it is
-    /// not.
-    fn begin_format(&mut self) -> Result<(), &'static str> {
-        (self.current, self.is_bare) = match self.content {
-            ContentProgress::Held(_) => (Current::Format, true),
-            ContentProgress::Tool => (Current::Surplus, false),
-            ContentProgress::Text => return Err("the JSON answer comes after other text"),
-        };
-        self.content = ContentProgress::Tool;
-        Ok(())
-    }
-
-    /// Takes a piece of the content.
-    #[inline]
-    fn hear(&mut self, text: &str) {
-        if let Some(json) = &mut self.json {
-            json.take(text);
-        }
-    }
-
-    /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
-    fn flaws(&self) -> Flaws {
-        if self.refuses || !matches!(self.finish, Some(Finish::Stop | Finish::Calls)) {
-            return Flaws::default();
-        }
-        Flaws {
-            broken_calls: self.broken,
-            not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()),
-            ..Flaws::default()
-        }
-    }
-
-    /// Returns whether a call is none that a client can read: what came of it is not even the
-    /// beginning of an object.
-    fn has_broken_call(&self) -> bool {
-        self.broken > 0 || !(self.arguments.may_be_object() || self.arguments.is_null())
-    }
-
-    /// Ends the current call. A call without arguments gets `{}`.
-    fn close_call(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
-        self.broken += u32::from(flaws::is_broken(&std::mem::take(&mut self.arguments)));
-        if !std::mem::take(&mut self.is_bare) {
-            return;
-        }
-        match self.current {
-            Current::Call => writer.arguments(at, self.calls.saturating_sub(1), "{}"),
-            Current::Format => {
-                self.hear("{}");
-                writer.say(at, TextKind::Content, "{}");
-            }
-            Current::None | Current::Surplus | Current::Nobodys => {}
-        }
-    }
-
-    /// Stops waiting for the format's tool, and writes the held text.
-    fn release(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
-        if let ContentProgress::Held(held) = &mut self.content {
-            let held = std::mem::take(held);
-            self.content = ContentProgress::Text;
-            if !held.is_empty() {
-                self.hear(&held);
-                writer.say(at, TextKind::Content, &held);
-            }
         }
     }
 }

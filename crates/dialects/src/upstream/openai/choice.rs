@@ -119,6 +119,11 @@ impl Choice {
         self.refuses || self.ended.as_ref().is_some_and(|ended| ended.reason == finish::FILTERED)
     }
 
+    /// Returns the reason of the end that is shown.
+    pub(super) fn shown_reason(&self) -> Option<&'static str> {
+        self.ended.as_ref().map(|ended| finish::shown(ended.reason, self.calls.any()))
+    }
+
     /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
     pub(super) fn flaws(&self, wants_json: bool) -> Flaws {
         if self.refuses || self.ended.as_ref().is_none_or(|ended| finish::is_cut(ended.reason)) {

@@ -16,7 +16,7 @@ use super::shape::{ChoiceShape, MessageShape, Shape, set};
 use super::{error, finish};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{AnswerHeader, Flaws, StreamFault, mark};
+use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault, mark};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
@@ -329,6 +329,13 @@ impl Chunks {
         let mut flaws = Flaws::default();
         self.choices.iter().for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
         flaws
+    }
+
+    /// Returns the reasons for which the choices ended, as they are shown.
+    pub(crate) fn reasons(&self) -> EndReasons {
+        let mut reasons = EndReasons::default();
+        self.choices.iter().filter_map(Choice::shown_reason).for_each(|reason| reasons.add(reason));
+        reasons
     }
 
     /// Returns the usage so far. It is empty if nothing was written or counted.

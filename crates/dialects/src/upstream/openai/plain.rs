@@ -9,7 +9,7 @@ use super::meter::Counts;
 use super::names::{SHORT, STANDARD};
 use super::shape::MAX_CHOICES;
 use crate::neutral::price::ShowCost;
-use crate::neutral::{Answer, AnswerHeader, Flaws};
+use crate::neutral::{Answer, AnswerHeader, EndReasons, Finish, Flaws};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{Broken, Cursor, Kind, Span, put_text, slice};
 
@@ -32,7 +32,7 @@ pub(super) fn answer(
     if header.wants_json || header.cost != ShowCost::No {
         return None;
     }
-    let (model, counts) = Plain { show_reasoning, ..Plain::default() }.read(text)?;
+    let (model, counts, reasons) = Plain { show_reasoning, ..Plain::default() }.read(text)?;
     // Counts that say the usage are all there. None of them is estimated from the text.
     let usage = counts.settle(quirks, header.prompt_bytes, 0);
     if !counts.say(&usage) {
@@ -42,7 +42,7 @@ pub(super) fn answer(
     body.extend_from_slice(slice(text, &(0..model.start)));
     put_text(&mut body, "", &header.model);
     body.extend_from_slice(slice(text, &(model.end..text.len())));
-    Some(Answer { body, usage, declined: false, flaws: Flaws::default() })
+    Some(Answer { body, usage, declined: false, flaws: Flaws::default(), reasons })
 }
 
 /// What the scan of a plain answer has met so far.
@@ -52,6 +52,7 @@ struct Plain {
     met: Met,
     model: Span,
     counts: Option<Counts>,
+    reasons: EndReasons,
 }
 
 /// The members of an object that were met: one bit for each.
@@ -73,14 +74,15 @@ impl Met {
 }
 
 impl Plain {
-    /// Reads a plain answer. Returns the place of the model's name, and the counts.
-    fn read(mut self, text: &[u8]) -> Option<(Span, Counts)> {
+    /// Reads a plain answer. Returns the place of the model's name, the counts, and the reasons of
+    /// its end.
+    fn read(mut self, text: &[u8]) -> Option<(Span, Counts, EndReasons)> {
         let mut cursor = Cursor::new(text);
         cursor.object(|cursor, key| self.member(cursor, &key)).ok()?;
         cursor.end().ok()?;
         self.met.all(0b11_1111).ok()?;
         let counts = self.counts.filter(Counts::are_believed)?;
-        Some((self.model, counts))
+        Some((self.model, counts, self.reasons))
     }
 
     /// Consumes the value of a member of the answer.
@@ -126,7 +128,7 @@ impl Plain {
     }
 
     /// Consumes an entry of `choices`.
-    fn choice(&self, cursor: &mut Cursor<'_>, place: usize) -> Result<(), Broken> {
+    fn choice(&mut self, cursor: &mut Cursor<'_>, place: usize) -> Result<(), Broken> {
         let text = cursor.text();
         let mut met = Met::default();
         cursor.object(|cursor, key| match slice(text, &key) {
@@ -140,7 +142,12 @@ impl Plain {
             }
             br#""finish_reason""# => {
                 met.once(0b100)?;
-                is(cursor, &[br#""stop""#, br#""length""#])
+                self.reasons.add_finish(match slice(text, &cursor.value()?) {
+                    br#""stop""# => Finish::Stop,
+                    br#""length""# => Finish::Length,
+                    _ => return Err(NOT_PLAIN),
+                });
+                Ok(())
             }
             br#""logprobs""# => is(cursor, &[b"null"]),
             br#""delta""# | br#""usage""# | br#""error""# | br#""native_finish_reason""# => Err(NOT_PLAIN),
