@@ -35,7 +35,17 @@ pub async fn headers(
     total: Instant,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-    let place = &candidate.place;
+    of_place(upstream, (&candidate.place, candidate.timeouts.connect), outbound, total, alarm).await
+}
+
+/// Returns the headers that only this request to an account has.
+pub async fn of_place(
+    upstream: &Upstream,
+    (place, connect): (&Arc<Place>, Duration),
+    outbound: &Outbound,
+    total: Instant,
+    alarm: &mut Alarm,
+) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
     let mut headers = plain(outbound);
     match &place.account.signer {
         None => {}
@@ -43,7 +53,7 @@ pub async fn headers(
         Some(Signer::Google(account, _)) => {
             // A request that waits for another one's token waits no longer than it would for its
             // own.
-            let due = total.min(Instant::now() + candidate.timeouts.connect * 2);
+            let due = total.min(Instant::now() + connect * 2);
             let late = if due == total { Failure::TotalTimeout } else { Failure::ConnectTimeout };
             // The future is boxed, since most accounts need no token, and every request would hold
             // its memory.

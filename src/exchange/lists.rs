@@ -172,10 +172,23 @@ pub async fn get(
         total: due,
         fresh: true,
     };
+    send(upstream, place, &outgoing, most, date).await
+}
+
+/// Sends a request outside of any exchange, and returns at most so many bytes of a good answer.
+/// Notes the time that the server tells, unless one is noted already.
+pub async fn send(
+    upstream: &Upstream,
+    place: &Arc<Place>,
+    outgoing: &Outgoing<'_>,
+    most: usize,
+    date: &mut Option<SystemTime>,
+) -> Result<Vec<u8>, Failure> {
+    let due = outgoing.total;
     let mut alarm = Alarm::default();
     let permit = place.state.admit_count().map(Arc::new).ok_or(Failure::Reset)?;
     let looked_at = |failure| if failure == Failure::Stale { Failure::unread() } else { failure };
-    let mut attempt = Attempt::begin(upstream, place, permit, &outgoing, &mut alarm).await.map_err(looked_at)?;
+    let mut attempt = Attempt::begin(upstream, place, permit, outgoing, &mut alarm).await.map_err(looked_at)?;
     let head = alarm.until(due, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)?;
     let (status, headers) = head.map_err(looked_at)?;
     // An answer from a cache has the time at which it was put there.

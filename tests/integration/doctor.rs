@@ -196,12 +196,15 @@ fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
     let data: Vec<Value> = models.iter().map(|id| serde_json::json!({ "id": id })).collect();
     let list = serde_json::json!({ "object": "list", "data": data });
     mock.by(move |request| {
-        assert_eq!((&*request.method, request.body.len()), ("GET", 0), "a free look sends no body");
+        // A free look asks for nothing that anybody charges for.
+        assert!(matches!((&*request.method, request.body.as_slice()), ("GET", b"") | ("POST", b"{}")), "{request:?}");
         let date = httpdate::fmt_http_date(std::time::SystemTime::now() + ahead);
         if request.target == "/v1/models" && !has_key(request) {
             Script::error(401, "no key").with("date", &date)
         } else if request.target == "/v1/models" {
             Script::json(200, &list).with("date", &date)
+        } else if request.target == "/v1/chat/completions" {
+            Script::error(400, "you must provide a model parameter").with("date", &date)
         } else {
             Script::error(404, "not here").with("date", &date)
         }
@@ -218,17 +221,16 @@ ok    CALLERS          address        is free
 ok    ADMIN            address        is free
 ok    ADMIN            exposure       the admin listener is reached from this machine only
 ok    ledger           file           ledger.sqlite is not there yet: `serve` makes it
-ok    ledger           disk           16 MiB could be written in .
 ok    a                tcp            UPSTREAM answers
 ok    a                credential     its list of models comes with this key
 ok    a                models         1 of 1 models of the catalog are in the provider's list of 2
-skip  a                endpoints      chat: only requests that are charged for show whether they answer: --ask
+ok    a                endpoints      chat: the server has what the gateway asks for
 ok    clock            time           agrees with 127.0.0.1
 
-15 checks: 14 ok, 0 warn, 0 fail, 1 skipped
+15 checks: 15 ok, 0 warn, 0 fail, 0 skipped
 ";
 
-/// The whole output, but for the memory of this machine.
+/// The whole output, but for the memory and the disk of this machine.
 #[test]
 fn a_healthy_set_up_is_told_in_these_lines() {
     crate::support::run(async {
@@ -253,9 +255,11 @@ fn a_healthy_set_up_is_told_in_these_lines() {
             text = text.replace(&written, &format!("{name:<15}"));
         }
         text = text.replace(&mock.address().to_string(), "UPSTREAM");
-        let is_memory = |line: &&str| line.starts_with("ok    process          memory");
-        assert!(text.lines().any(|line| is_memory(&line)), "{text}");
-        let shown: String = text.lines().filter(|line| !is_memory(line)).map(|line| format!("{line}\n")).collect();
+        let machine =
+            ["ok    process          memory", "ok    ledger           disk           16 MiB could be written"];
+        let is_of_machine = |line: &&str| machine.iter().any(|begin| line.starts_with(begin));
+        assert_eq!(text.lines().filter(is_of_machine).count(), 2, "{text}");
+        let shown: String = text.lines().filter(|line| !is_of_machine(line)).map(|line| format!("{line}\n")).collect();
         assert_eq!((code, &*shown), (0, HEALTHY), "{text}");
     });
 }

@@ -7,6 +7,7 @@
 
 mod counting;
 mod decoder;
+mod empty;
 mod raw;
 mod renamed;
 mod stream;

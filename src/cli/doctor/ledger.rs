@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::statvfs;
+
 use super::report::{CheckState, Finding, Findings, Subject};
 use super::words::size;
 use crate::conf::config::Ledger;
@@ -12,6 +14,8 @@ use crate::ledger::read;
 
 /// The bytes that are written to see whether the disk has room: the rows of some days.
 const ROOM: u64 = 16 << 20;
+/// What is little room: a spool of large bodies, and the rows of a busy month.
+const LITTLE: u64 = 1 << 30;
 /// The bytes that are written at once.
 const PIECE: usize = 256 << 10;
 
@@ -48,7 +52,7 @@ pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
         }
     };
     report.add(match why {
-        None => Finding::new(CheckState::Ok, subject(), "disk", format!("{} could be written in {}", size(written), folder.display())),
+        None => roomy(written, free(&folder), &folder),
         Some(why) => {
             let seen = format!("only {} could be written in {}: {why}", size(written), folder.display());
             let remedy = if why.kind() == ErrorKind::FileTooLarge {
@@ -59,6 +63,24 @@ pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
             Finding::new(CheckState::Fail, subject(), "disk", seen).with(remedy)
         }
     });
+}
+
+/// Returns the finding for a disk that took what was written. The free space is not known of every
+/// disk.
+fn roomy(written: u64, free: Option<u64>, folder: &Path) -> Finding {
+    let free_too = free.map(|free| format!("; {} are free", size(free))).unwrap_or_default();
+    let seen = format!("{} could be written in {}{free_too}", size(written), folder.display());
+    let finding = |state| Finding::new(state, Subject::of("ledger"), "disk", seen.as_str());
+    if free.is_none_or(|free| free >= LITTLE) {
+        return finding(CheckState::Ok);
+    }
+    finding(CheckState::Warn).with("free some space on the disk, or set `ledger.path` in server.yaml")
+}
+
+/// Returns the free bytes of a folder's disk. Some file systems do not know their size, and say 0.
+fn free(folder: &Path) -> Option<u64> {
+    let disk = statvfs(folder).ok().filter(|disk| disk.blocks() > 0)?;
+    Some(disk.blocks_available().saturating_mul(disk.fragment_size()))
 }
 
 /// Returns the folder of a file, or the nearest folder above it that is there.
@@ -86,4 +108,23 @@ fn probe(folder: &Path) -> io::Result<(u64, Option<io::Error>)> {
     }
     // Some file systems find out only now that there is no room.
     Ok((written, file.sync_data().err()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_a_warning() {
+        let told = |free| {
+            let mut report = Findings::new(true);
+            report.add(roomy(ROOM, free, Path::new("data")));
+            let one = serde_json::to_value(&report.all()[0]).expect("JSON");
+            (one["state"].clone(), one["seen"].clone())
+        };
+        assert_eq!(told(None), ("ok".into(), "16 MiB could be written in data".into()));
+        assert_eq!(told(Some(1 << 30)), ("ok".into(), "16 MiB could be written in data; 1 GiB are free".into()));
+        assert_eq!(told(Some(700 << 20)), ("warn".into(), "16 MiB could be written in data; 700 MiB are free".into()));
+        assert!(free(Path::new("/")).is_some_and(|free| free > 0));
+    }
 }

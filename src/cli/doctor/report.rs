@@ -81,6 +81,11 @@ impl Finding {
         Finding { state, subject, check: check.into(), seen: plain(&seen.into()), remedy: None }
     }
 
+    /// Returns whether the check failed.
+    pub(super) fn is_failure(&self) -> bool {
+        self.state == CheckState::Fail
+    }
+
     /// Adds what to do.
     pub(super) fn with(self, remedy: impl Into<String>) -> Finding {
         Finding { remedy: Some(plain(&remedy.into())), ..self }

@@ -67,7 +67,45 @@ fn a_key_that_may_not_read_the_list() {
 #[test]
 fn a_server_without_a_list_cannot_be_checked_for_free() {
     run(async {
-        breaks(Script::error(404, "none"), KEY_LINE, "warn", &["no list of models (HTTP 404)"]).await;
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0).is_well("a", KEY_LINE.1).is_well("a", "endpoints");
+        mock.by(|request| match &*request.method {
+            "GET" => Script::error(404, "none"),
+            _ => Script::error(400, "you must provide a model parameter"),
+        });
+        let said = clinic.look().await;
+        said.exits(1).has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]).is_well("a", "endpoints");
+    });
+}
+
+#[test]
+fn an_endpoint_that_the_server_does_not_have() {
+    run(async {
+        let mock = Mock::start().await;
+        lists(&mock, &["gpt-test"]);
+        let clinic = Clinic::new(&catalog(&account(&mock.base_url(), ", serves: [chat]")));
+        clinic.look().await.exits(0).has(("ok", "a", "endpoints"), &["chat: the server has"]);
+        // What nobody wrote is no fault.
+        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), "")));
+        let words = ["chat: the server has", "does not have completions, embeddings", "with `serves: [chat]`"];
+        clinic.look().await.exits(0).has(("ok", "a", "endpoints"), &words);
+        clinic
+            .folder
+            .write("catalog.yaml", catalog(&account(&mock.base_url(), ", serves: [chat, embeddings, responses]")));
+        let said = clinic.look().await;
+        said.exits(2).has(("ok", "a", "endpoints"), &["chat: the server has"]);
+        for kind in ["embeddings", "responses"] {
+            let there = format!("{kind}: there is nothing at POST \"/v1/{kind}\" (HTTP 404)");
+            said.has(("fail", "a", "endpoints"), &[&there, &format!("take {kind} out of accounts.a.serves")]);
+        }
+        // A list that everybody may read hides a wrong key, and a request without a model does not.
+        mock.by(|request| match &*request.method {
+            "GET" => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
+            _ => Script::error(401, "no such key"),
+        });
+        let words = ["chat: the credential may not ask POST \"/v1/chat/completions\" (HTTP 401)", "no such key"];
+        clinic.look().await.exits(1).has(("warn", "a", "endpoints"), &words);
     });
 }
 
@@ -348,19 +386,28 @@ fn a_service_account_whose_token_is_refused() {
         ));
         let words = ["gave no token", "Invalid JWT Signature", "accounts.a.service_account"];
         clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
-        assert_eq!(mock.requests().iter().filter(|request| request.method == "POST").count(), 0);
+        assert!(mock.requests().iter().all(|request| request.method == "GET" || request.body.as_slice() == b"{}"));
     });
 }
 
 #[test]
-fn what_cannot_be_checked_for_free_is_told_so() {
+fn a_signature_that_the_provider_refuses() {
     run(async {
         let mock = Mock::start().await;
-        lists(&mock, &[]);
         let keys = "aws: { access_key_id: { env: DOCTOR_KEY }, secret_access_key: { env: DOCTOR_KEY } }";
         let base = mock.base_url();
         let line = format!("  a: {{ dialect: bedrock, base_url: \"{base}\", region: eu-west-1, {keys} }}");
         let clinic = Clinic::new(&catalog(&line));
-        clinic.look().await.exits(0).has(("skip", "a", "credential"), &["charged for"]).is_well("clock", "time");
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        mock.always(Script::error(400, "messages: may not be empty").with("date", &date));
+        let said = clinic.look().await;
+        said.exits(0).has(("ok", "a", "credential"), &["takes the signature"]).is_well("a", "endpoints");
+        said.is_well("clock", "time");
+        let posts = mock.requests();
+        let posts: Vec<_> = posts.iter().filter(|request| request.method == "POST").collect();
+        assert!(!posts.is_empty() && posts.iter().all(|request| has_key(request) && request.body.as_slice() == b"{}"));
+        mock.always(Script::error(403, "The security token included in the request is invalid."));
+        let words = ["is refused (HTTP 403)", "security token", "valid keys into accounts.a.aws"];
+        clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
     });
 }

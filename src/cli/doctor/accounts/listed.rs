@@ -1,5 +1,6 @@
 //! What an account's credential is good for, as far as that is told for free: the provider's list
-//! of models, or a token. A request for an answer would be charged for.
+//! of models, a token, and the answers to empty requests. A request for an answer would be charged
+//! for.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use http::HeaderValue;
 use tokio::time::{Instant, timeout};
 
-use super::{Patient, lacks_secret};
+use super::endpoints::{self, EndpointAnswers};
+use super::{Patient, lacks_secret, said};
 use crate::account::failure::{Class, Failure};
 use crate::base::problem::{nearest, shown};
 use crate::catalog::listing::ListedNames;
@@ -15,7 +17,6 @@ use crate::catalog::{Account, Signer, globs};
 use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::{some, span};
 use crate::conf::proxy::Proxies;
-use crate::error::scrub;
 use crate::exchange::upstream::Upstream;
 use crate::exchange::{advice, credential, lists};
 use crate::live::place::{Place, beside};
@@ -39,7 +40,9 @@ pub(super) async fn look(
     let protocol = account.dialect.protocol;
     if lacks_secret(account) {
         findings.push(patient.finding(CheckState::Skip, CREDENTIAL, "its secret could not be read: see configuration"));
-    } else if let Some(Signer::Google(service, _)) = &account.signer {
+        return None;
+    }
+    if let Some(Signer::Google(service, _)) = &account.signer {
         let due = Instant::now() + PATIENCE;
         let fetched = credential::fetch(upstream, &patient.place, service, due).await;
         findings.push(match fetched {
@@ -56,14 +59,10 @@ pub(super) async fn look(
             "its provider has no list of models that is asked here: --ask tells",
         ));
     } else if account.signer.is_some() || protocol.endpoints.listing.is_none() {
-        // The answer is an error, and costs nothing. Its head has the time.
-        let due = Instant::now() + PATIENCE;
-        let answered = lists::get(upstream, &patient.place, "/", (MOST, due), &mut date).await;
-        let seen = "cannot be checked without a request that is charged for: --ask makes one";
-        findings.push(match answered {
-            Ok(_) | Err(Failure::Status { .. }) => patient.finding(CheckState::Skip, CREDENTIAL, seen),
-            Err(failure) => failed(patient, &failure, "the server does not answer"),
-        });
+        let answers = endpoints::ask(patient, upstream, &mut date).await;
+        findings.push(without_list(patient, &answers));
+        answers.tell(patient, findings);
+        return Some((before, date?));
     } else {
         let fetched = timeout(PATIENCE, lists::fetch(upstream, &patient.place, &mut date)).await;
         match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
@@ -74,10 +73,27 @@ pub(super) async fn look(
             Err(failure) => findings.push(no_list(patient, upstream, &failure).await),
         }
     }
-    let kinds: Vec<&str> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
-    let seen = format!("{}: only requests that are charged for show whether they answer: --ask", kinds.join(", "));
-    findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
+    // Whoever is refused, or at the wrong address, hears nothing else from the endpoints.
+    if findings.iter().all(|finding| !finding.is_failure()) {
+        endpoints::ask(patient, upstream, &mut date).await.tell(patient, findings);
+    }
     Some((before, date?))
+}
+
+/// Returns the finding for a credential that no list is read with.
+fn without_list(patient: &Patient, answers: &EndpointAnswers) -> Finding {
+    let account = patient.account();
+    if let Some(failure) = answers.refusal() {
+        return failed(patient, failure, "is refused").with(advice::act(failure, account));
+    }
+    match (&account.signer, answers.pass_the_door()) {
+        (Some(_), true) => patient.finding(CheckState::Ok, CREDENTIAL, "its provider takes the signature"),
+        _ => patient.finding(
+            CheckState::Skip,
+            CREDENTIAL,
+            "only a request that is charged for shows whether the provider takes it: --ask makes one",
+        ),
+    }
 }
 
 /// Returns the finding for a server that gives a list. The key is proved only if the list does not
@@ -186,16 +202,6 @@ fn failed(patient: &Patient, failure: &Failure, what: &str) -> Finding {
     } else {
         finding.with("look at the server, or wait until its provider has mended it")
     }
-}
-
-/// Returns what is known of a failure, without secrets.
-fn said(patient: &Patient, failure: &Failure) -> String {
-    let secrets = patient.place.secrets(None);
-    if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
-        return advice::said(failure, &secrets);
-    }
-    let detail = failure.detail().map(|detail| format!(": {}", scrub(&detail, &secrets))).unwrap_or_default();
-    format!("{}{detail}", failure.name())
 }
 
 /// Compares the models of the catalog with the list.

@@ -1,0 +1,27 @@
+//! Requests for nothing at all. They show whether a server has an endpoint: one that has it finds
+//! fault with them, and charges for nothing.
+
+use bytes::Bytes;
+
+use super::{Dialect, Outbound};
+use crate::neutral::{Losses, Undo};
+
+impl Dialect {
+    /// Returns a request whose body is an empty object, at the path for this model.
+    pub fn empty(&self, model: &str) -> Outbound {
+        let protocol = self.protocol.for_model(model);
+        Outbound {
+            path: (protocol.path)(&self.settings, model, false),
+            body: vec![Bytes::from_static(b"{}")],
+            headers: Vec::new(),
+            copied: 0,
+            losses: Losses::default(),
+            undo: Undo::default(),
+        }
+    }
+
+    /// Returns whether that path has the model.
+    pub fn has_model_in_path(&self) -> bool {
+        (self.protocol.model_in_path)(&self.settings)
+    }
+}
