@@ -1,7 +1,10 @@
 //! A quick hash for names from the catalog and for words of our own. Whoever may choose the texts
-//! can make them collide, so texts of a request are not hashed by it.
+//! can make them collide, so texts of a request are not hashed by it. And a slow hash, for digests
+//! that are shown though secrets count in them.
 
 use std::hash::{BuildHasherDefault, Hasher};
+
+use sha2::{Digest as _, Sha256};
 
 /// Makes quick hashers, for a map.
 pub type Quick = BuildHasherDefault<QuickHasher>;
@@ -23,6 +26,14 @@ impl Hasher for QuickHasher {
         // The high bits are the best mixed ones, and a map takes the low ones first.
         self.0.rotate_left(26)
     }
+}
+
+/// How often a digest is hashed again: a few hundredths of a second.
+const ROUNDS: u32 = 100_000;
+
+/// Hashes the digest of secrets slowly, so that trying weak secrets is slow, too.
+pub fn slow(digest: [u8; 32]) -> [u8; 32] {
+    (0..ROUNDS).fold(digest, |last, _| Sha256::new().chain_update(last).chain_update(digest).finalize().into())
 }
 
 /// Gives one number for all texts to the hasher.

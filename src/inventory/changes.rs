@@ -126,16 +126,12 @@ pub struct Besides<'b> {
 pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now: &str) -> Vec<Change> {
     let mut found = Found::default();
     let access = [Access::new(before, now), Access::new(after, now)];
-    upstreams::accounts(&mut found, before, after);
+    upstreams::accounts(&mut found, [before, after], &access);
     upstreams::models(&mut found, before, after, &access);
     callers::callers(&mut found, before, after, now);
     access::permissions(&mut found, [before, after], (&access, now));
-    for account in &besides.secrets.accounts {
-        found.add(
-            Effect::Changes,
-            ("account", account),
-            "another secret: its credential, a header or its `ca` differs",
-        );
+    for (account, parts) in &besides.secrets.accounts {
+        found.add(Effect::Changes, ("account", account), format!("other secrets: {}", parts.join(", ")));
     }
     for key in &besides.secrets.keys {
         found.add(Effect::Breaks, ("key", key), "a secret of it that works now is refused");
@@ -175,7 +171,7 @@ fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
             };
             number(new) < number(old)
         }
-        "serves" | "caller_references" => {
+        "caller_references" => {
             let words = |of: Option<&String>| -> BTreeSet<String> {
                 of.into_iter().flat_map(|text| text.split(", ")).map(str::to_owned).collect()
             };

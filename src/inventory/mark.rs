@@ -13,11 +13,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::Inventory;
 use crate::base::calendar::rfc3339;
-use crate::catalog::{Account, Catalog, Signer};
+use crate::base::hash::slow;
+use crate::base::secret::Secret;
+use crate::catalog::{Account, AwsKeys, Catalog, Signer};
 use crate::conf::config::{self, Server};
 
-/// How often the digest of all secrets is hashed again: a few hundredths of a second.
-const ROUNDS: u32 = 100_000;
 /// The most names that are listed.
 const MOST: usize = 1_000;
 
@@ -46,8 +46,8 @@ impl Marks {
 /// Whose secrets differ between two catalogs. Only entries that both have are named.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretChanges {
-    /// The accounts with another credential, header or certificate.
-    pub accounts: Vec<String>,
+    /// The accounts with other secrets, and which: `credential`, `headers`, `ca` or `proxy`.
+    pub accounts: BTreeMap<String, Vec<String>>,
     /// The keys of which a secret that works is refused then.
     pub keys: Vec<String>,
     /// The keys of which a secret that works ends sooner then.
@@ -81,9 +81,14 @@ impl SecretChanges {
             enabled.map(|account| (account.id.clone(), of_account(account))).collect()
         };
         let (old, new) = (of(before), of(after));
-        let other = old.iter().filter(|(id, mark)| new.get(*id).is_some_and(|new| new != *mark));
+        let other = old.iter().filter_map(|(id, was)| {
+            let pairs = was.iter().zip(new.get(id)?);
+            let parts: Vec<String> =
+                pairs.filter(|(was, is)| was != is).map(|((name, _), _)| (*name).to_owned()).collect();
+            (!parts.is_empty()).then(|| (id.to_string(), parts))
+        });
         SecretChanges {
-            accounts: other.map(|(id, _)| id.to_string()).collect(),
+            accounts: other.collect(),
             keys: lost.into_iter().map(ToString::to_string).collect(),
             sooner: sooner.into_iter().map(ToString::to_string).collect(),
             more: 0,
@@ -93,10 +98,12 @@ impl SecretChanges {
     /// Cuts long lists, for a page.
     #[must_use]
     pub fn cut(mut self) -> SecretChanges {
-        for names in [&mut self.accounts, &mut self.keys, &mut self.sooner] {
+        for names in [&mut self.keys, &mut self.sooner] {
             self.more += names.len().saturating_sub(MOST);
             names.truncate(MOST);
         }
+        self.more += self.accounts.len().saturating_sub(MOST);
+        self.accounts = self.accounts.into_iter().take(MOST).collect();
         self
     }
 }
@@ -149,7 +156,7 @@ fn of_secrets(catalog: &Catalog) -> String {
     let mut sha = Sha256::new();
     for account in catalog.accounts() {
         sha.update(Sha256::digest(&*account.id));
-        sha.update(of_account(account));
+        of_account(account).into_iter().for_each(|(_, digest)| sha.update(digest));
     }
     let mut keys: Vec<_> = catalog.secrets().map(|(digest, key, until)| (&key.id, digest, until)).collect();
     keys.sort_unstable();
@@ -159,36 +166,37 @@ fn of_secrets(catalog: &Catalog) -> String {
         sha.update(Sha256::digest(until.map(rfc3339).unwrap_or_default()));
     }
     let first: [u8; 32] = sha.finalize().into();
-    let slow =
-        (0..ROUNDS).fold(first, |last, _| Sha256::new().chain_update(last).chain_update(first).finalize().into());
-    short(slow)
+    short(slow(first))
 }
 
-/// Returns the digest of an account's secrets, for use in this module only.
-fn of_account(account: &Account) -> [u8; 32] {
-    let mut sha = Sha256::new();
-    // Each part is hashed with its length, so that no two lists of parts are one text.
-    let mut add = |part: &[u8]| {
-        sha.update((part.len() as u64).to_be_bytes());
-        sha.update(part);
-    };
-    add(account.key.as_ref().map_or("", |key| key.expose()).as_bytes());
-    for (name, value) in &account.headers {
-        add(name.as_str().as_bytes());
-        add(value.as_bytes());
-    }
+/// Returns the digest of each kind of an account's secrets, for use in this module only.
+fn of_account(account: &Account) -> [(&'static str, [u8; 32]); 4] {
+    let mut credential = vec![account.key.as_ref()];
     match &account.signer {
         Some(Signer::Aws(keys)) => {
-            add(keys.access_key_id.expose().as_bytes());
-            add(keys.secret_access_key.expose().as_bytes());
-            add(keys.session_token.as_ref().map_or("", |token| token.expose()).as_bytes());
+            let AwsKeys { access_key_id, secret_access_key, session_token, .. } = keys;
+            credential.extend([Some(access_key_id), Some(secret_access_key), session_token.as_ref()]);
         }
-        Some(Signer::Google(google, _)) => add(google.key.expose().as_bytes()),
-        None => add(&[]),
+        Some(Signer::Google(google, _)) => credential.push(Some(&google.key)),
+        None => {}
     }
-    add(account.network.ca.as_deref().unwrap_or_default());
-    for mark in account.network.proxy.marks() {
-        add(mark.unwrap_or_default().as_bytes());
+    let credential = credential.into_iter().map(|secret| secret.map_or("", Secret::expose).as_bytes());
+    let headers = account.headers.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    let proxy = account.network.proxy.marks().map(|mark| mark.unwrap_or_default().as_bytes());
+    [
+        ("credential", digest(credential)),
+        ("headers", digest(headers)),
+        ("ca", digest([account.network.ca.as_deref().unwrap_or_default()])),
+        ("proxy", digest(proxy)),
+    ]
+}
+
+/// Hashes each part with its length, so that no two lists of parts are one text.
+fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
+    let mut sha = Sha256::new();
+    for part in parts {
+        sha.update((part.len() as u64).to_be_bytes());
+        sha.update(part);
     }
     sha.finalize().into()
 }

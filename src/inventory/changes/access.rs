@@ -60,13 +60,21 @@ impl<'i> Access<'i> {
 
     /// Returns who may use a model.
     pub(super) fn whom(&self, id: &str, is_pattern: bool) -> Whom {
-        let mut callers = BTreeSet::new();
-        let mut all = 0;
-        for (_, of, keys) in self.groups.iter().filter(|(permissions, ..)| permissions.reach(id, is_pattern)) {
+        self.holders(|permissions| permissions.reach(id, is_pattern))
+    }
+
+    /// Returns who may use at least one of these models.
+    pub(super) fn whom_of_any(&self, models: &[(&String, &ModelItem)]) -> Whom {
+        self.holders(|permissions| models.iter().any(|(id, model)| permissions.reach(id, model.pattern)))
+    }
+
+    fn holders(&self, may: impl Fn(&Permissions) -> bool) -> Whom {
+        let (mut callers, mut keys) = (BTreeSet::new(), 0);
+        for (_, of, count) in self.groups.iter().filter(|(permissions, ..)| may(permissions)) {
             callers.extend(of.iter().copied());
-            all += keys;
+            keys += count;
         }
-        Whom { callers: callers.into_iter().map(str::to_owned).collect(), keys: all }
+        Whom { callers: callers.into_iter().map(str::to_owned).collect(), keys }
     }
 
     /// Returns the model that a name means, as requests find it: written, or else by the glob or

@@ -285,11 +285,33 @@ fn accounts_targets_and_prices_are_told() {
     );
     check(
         &[("sk-canary-eu-0123456789", "sk-canary-other-0123456789"), ("canary-team", "canary-other")],
-        &["Changed:", "  accounts eu, us: another secret: its credential, a header or its `ca` differs"],
+        &["Changed:", "  account eu: other secrets: credential", "  account us: other secrets: headers"],
     );
     check(
         &[("key: sk-canary-eu-0123456789", "key: sk-canary-eu-0123456789, concurrency: 3, timeouts: { idle: 7s }")],
-        &["Tighter:", "  account eu: concurrency not set → 3, timeouts.idle 60s → 7s; 2 models go there"],
+        &[
+            "Tighter:",
+            "  account eu: concurrency not set → 3, timeouts.idle 60s → 7s; 2 models go there (callers acme, beta; 3 keys)",
+        ],
+    );
+    // Only the account `us` serves `far`. Conversations are translated into each other.
+    check(
+        &[("headers: { X-Team", "serves: [responses], headers: { X-Team")],
+        &[
+            "Tighter:",
+            "  model far: no target serves completions, embeddings, image_edits, images, moderations, rerank, speech, transcriptions, translations any more (caller beta; 1 key)",
+            "Changed:",
+            "  account us: serves chat, completions, embeddings, rerank, moderations, images, image_edits, speech, transcriptions, translations → responses; 2 models go there",
+        ],
+    );
+    check(
+        &[("headers: { X-Team", "serves: [embeddings], headers: { X-Team")],
+        &[
+            BREAKS,
+            "  model far: no target serves completions, conversations, image_edits, images, moderations, rerank, speech, transcriptions, translations any more (caller beta; 1 key)",
+            "Changed:",
+            "  account us: serves chat, completions, embeddings, rerank, moderations, images, image_edits, speech, transcriptions, translations → embeddings; 2 models go there",
+        ],
     );
     check(
         &[("{ account: us, model: big-1 }]", "{ account: us, model: big-1, weight: 3 }], strategy: weighted")],

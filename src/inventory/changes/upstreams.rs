@@ -1,13 +1,17 @@
 //! What changes at accounts and at models.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::access::{Access, is_served};
-use super::{Effect, Found, by_effect, settings};
+use super::{Effect, Found, Whom, by_effect, settings};
 use crate::inventory::{Inventory, ModelItem, Settings, TargetItem};
+use dialects::Endpoint;
+
+/// All kinds of endpoint for conversations together.
+const CONVERSATIONS: &str = "conversations";
 
 /// Finds what changes at accounts. What follows for models is found with the models.
-pub(super) fn accounts(found: &mut Found, before: &Inventory, after: &Inventory) {
+pub(super) fn accounts(found: &mut Found, [before, after]: [&Inventory; 2], [old, _]: &[Access<'_>; 2]) {
     for id in before.accounts.keys().filter(|id| !after.accounts.contains_key(*id)) {
         found.add(Effect::Changes, ("account", id), "gone");
     }
@@ -17,8 +21,10 @@ pub(super) fn accounts(found: &mut Found, before: &Inventory, after: &Inventory)
             found.add(Effect::Changes, at, "new");
             continue;
         };
-        let models = after.models.values().filter(|model| model.targets.iter().any(|target| target.account == *id));
-        let models = match models.count() {
+        let goes_there = |model: &ModelItem| model.targets.iter().any(|target| target.account == *id);
+        let models: Vec<_> = after.models.iter().filter(|(_, model)| goes_there(model)).collect();
+        let whom = || old.whom_of_any(&models);
+        let models = match models.len() {
             1 => "1 model goes there".to_owned(),
             many => format!("{many} models go there"),
         };
@@ -35,7 +41,8 @@ pub(super) fn accounts(found: &mut Found, before: &Inventory, after: &Inventory)
             found.add(Effect::Changes, at, format!("address {} → {}; {models}", was.address, now.address));
         }
         for (effect, what) in by_effect(settings(&was.settings, &now.settings)) {
-            found.add(effect, at, format!("{}; {models}", what.join(", ")));
+            let whom = if effect == Effect::Tightens { whom() } else { Whom::default() };
+            found.of_model(effect, at, format!("{}; {models}", what.join(", ")), whom);
         }
     }
 }
@@ -66,6 +73,14 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
             }
             (false, true) => found.of_model(Effect::Widens, at, "served again", new.whom(id, now.pattern)),
             (true, true) | (false, false) => {}
+        }
+        let (old_kinds, new_kinds) = (kinds(before, was), kinds(after, now));
+        let lost: Vec<&str> = old_kinds.difference(&new_kinds).copied().collect();
+        if !lost.is_empty() && is_served(after, now) {
+            // Most models are asked for conversations, whatever else their accounts serve.
+            let is_only_beside = old_kinds.contains(CONVERSATIONS) && !lost.contains(&CONVERSATIONS);
+            let effect = if is_only_beside { Effect::Tightens } else { Effect::Breaks };
+            found.of_model(effect, at, format!("no target serves {} any more", lost.join(", ")), whom());
         }
         if was == now {
             continue;
@@ -114,6 +129,16 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
             found.of_model(Effect::Widens, ("name", name), format!("new; it means {id}"), new.whom(id, *pattern));
         }
     }
+}
+
+/// Returns the kinds of requests that a model's targets take. Conversations are one: each is
+/// translated into the others.
+fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem) -> BTreeSet<&'i str> {
+    let accounts = model.targets.iter().filter_map(|target| inventory.accounts.get(&target.account));
+    let serves = accounts.filter(|account| account.enabled).filter_map(|account| account.settings.get("serves"));
+    let is_conversation = |kind: &str| Endpoint::find(kind).is_some_and(Endpoint::is_conversation);
+    let each = serves.flat_map(|list| list.split(", ")).filter(|kind| !kind.is_empty());
+    each.map(|kind| if is_conversation(kind) { CONVERSATIONS } else { kind }).collect()
 }
 
 /// Names the accounts of a model's targets, and says whether it is one.
@@ -190,7 +215,7 @@ fn words(old: &Settings, new: &Settings) -> String {
 }
 
 /// Finds prices that differ.
-fn prices(found: &mut Found, (id, was, now): (&str, &ModelItem, &ModelItem), whom: impl Fn() -> super::Whom) {
+fn prices(found: &mut Found, (id, was, now): (&str, &ModelItem, &ModelItem), whom: impl Fn() -> Whom) {
     let (old, new) = (named(was), named(now));
     let nothing = BTreeMap::new();
     for ((name, _), target, target_now) in old.iter().filter_map(|(key, target)| Some((key, target, new.get(key)?))) {

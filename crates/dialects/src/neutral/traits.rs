@@ -7,6 +7,8 @@
 //! `structured` decide if it can be sent at all, `input_type` is added to a request for vectors,
 //! and the other traits have no effect.
 
+use std::fmt;
+
 use super::field::Field;
 use super::purpose::Purpose;
 use super::refused::FieldRefused;
@@ -163,7 +165,7 @@ pub enum Thinking {
 }
 
 /// A set of words for the effort.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Efforts(u8);
 
 impl Efforts {
@@ -186,9 +188,27 @@ impl Efforts {
     /// weakest one.
     pub fn nearest(self, meant: Effort) -> Option<Effort> {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
-        let known =
-            || [Minimal, Low, Medium, High, Xhigh, Max].into_iter().filter(|word| self.0 & 1 << *word as u8 != 0);
+        let known = || [Minimal, Low, Medium, High, Xhigh, Max].into_iter().filter(|word| self.has(*word));
         known().rfind(|word| *word <= meant).or_else(|| known().next())
+    }
+
+    fn has(self, word: Effort) -> bool {
+        self.0 & 1 << word as u8 != 0
+    }
+}
+
+/// Lists the words.
+impl fmt::Debug for Efforts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
+        match *self {
+            Efforts::ALL => f.write_str("all"),
+            Efforts::NO => f.write_str("none"),
+            some => f
+                .debug_list()
+                .entries([Minimal, Low, Medium, High, Xhigh, Max].into_iter().filter(|word| some.has(*word)))
+                .finish(),
+        }
     }
 }
 
