@@ -438,7 +438,8 @@ fn end(process: &Process, code: i32) -> ! {
     let patience = if code == 0 { LAST_SPANS } else { LAST_LINES };
     let unsent = process.books.traces.as_ref().map_or(0, |traces| traces.finish(patience));
     if unsent > 0 {
-        say(log::Level::Warn, format!("{unsent} spans were not sent, because the process ended"));
+        let were = if unsent == 1 { "span was" } else { "spans were" };
+        say(log::Level::Warn, format!("{unsent} {were} not sent, because the process ended"));
     }
     if let Some(store) = &process.backends.store {
         store.leave();

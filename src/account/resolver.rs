@@ -262,6 +262,23 @@ mod tests {
         assert!(names.of(Hop::to_account(&account)).await.is_ok());
     }
 
+    #[tokio::test]
+    async fn a_name_is_looked_up_again_when_it_is_time() {
+        let (account, names) = (account("localhost"), Addresses::default());
+        let (hop, old) = (Hop::to_account(&account), SocketAddr::from(([10, 0, 0, 1], 1)));
+        let before = Instant::now().checked_sub(REFRESH).expect("the clock runs for longer");
+        for (at, is_kept) in [(Instant::now(), true), (before, false)] {
+            names.known.store(known(&account, &[old], at));
+            assert_eq!(names.renew(hop).await, Ok(()));
+            assert_eq!(names.of(hop).await.is_ok_and(|addresses| addresses == [old]), is_kept);
+        }
+        // While it cannot be looked up, the old ones are kept.
+        let lost = self::account("nowhere.invalid");
+        names.known.store(known(&lost, &[old], before));
+        assert!(names.renew(Hop::to_account(&lost)).await.is_err());
+        assert_eq!(names.of(Hop::to_account(&lost)).await, Ok(vec![old]));
+    }
+
     #[test]
     fn the_addresses_of_another_host_are_not_used_while_this_one_is_not_found() {
         let (one, names) = (account("one.test"), Addresses::default());
