@@ -5,7 +5,7 @@
 //! it was made for.
 
 use super::attempt::Attempt;
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, own_id};
 use super::upstream::Upstream;
 use crate::account::failure::Failure;
 use crate::account::token::Turn;
@@ -139,8 +139,9 @@ pub async fn fetch(
     let form = account.form(now).map_err(|why| Failure::Unsigned(why.to_owned()))?;
     let body = [Bytes::copy_from_slice(form.expose().as_bytes())];
     let due = total.min(Instant::now() + issuer.account.timeouts.connect * 2);
+    let request_id = own_id();
     let outgoing = Outgoing {
-        request_id: "token",
+        request_id: &request_id,
         path: "",
         headers: &[],
         body: &body,

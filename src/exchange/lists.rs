@@ -6,7 +6,7 @@
 
 use super::attempt::Attempt;
 use super::backends::Backends;
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, own_id};
 use super::upstream::Upstream;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
@@ -159,10 +159,10 @@ pub async fn get(
     (most, due): (usize, Instant),
     date: &mut Option<SystemTime>,
 ) -> Result<Vec<u8>, Failure> {
-    let timeouts = place.account.timeouts;
+    let (timeouts, request_id) = (place.account.timeouts, own_id());
     // A list is fetched about once an hour: no old connection would still be open.
     let outgoing = Outgoing {
-        request_id: "models",
+        request_id: &request_id,
         path,
         headers: &[],
         body: &[],

@@ -10,6 +10,13 @@ use pingora::BError;
 use pingora::http::RequestHeader;
 use std::borrow::Cow;
 use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Returns the id of a request that the gateway sends for itself. Some servers refuse an id that is
+/// no UUID.
+pub fn own_id() -> String {
+    Uuid::now_v7().to_string()
+}
 
 /// The request that an attempt sends.
 pub struct Outgoing<'a> {

@@ -197,7 +197,10 @@ fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
     let list = serde_json::json!({ "object": "list", "data": data });
     mock.by(move |request| {
         // A free look asks for nothing that anybody charges for.
-        assert!(matches!((&*request.method, request.body.as_slice()), ("GET", b"") | ("POST", b"{}")), "{request:?}");
+        assert!(matches!((&*request.method, request.body.as_slice()), ("GET", b"") | ("POST", b"[]")), "{request:?}");
+        // Some servers refuse any other id.
+        let id = request.field("x-request-id").expect("an id");
+        assert!(uuid::Uuid::try_parse(id).is_ok(), "{id}");
         let date = httpdate::fmt_http_date(std::time::SystemTime::now() + ahead);
         if request.target == "/v1/models" && !has_key(request) {
             Script::error(401, "no key").with("date", &date)
@@ -209,6 +212,12 @@ fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
             Script::error(404, "not here").with("date", &date)
         }
     });
+}
+
+/// Checks that a free look finds a list of models and chat at a server that needs no key.
+pub async fn serves_chat(base_url: &str) {
+    let said = Clinic::new(&catalog(&account(base_url, ""))).look().await;
+    said.has(("skip", "a", "credential"), &["is public"]).has(("ok", "a", "endpoints"), &["chat"]);
 }
 
 const HEALTHY: &str = "\

@@ -18,7 +18,10 @@ use crate::support::{Catalog, Gateway, chat, chat_stream, eventually, run_within
 #[ignore = "needs llama.cpp's server, which takes minutes to build: make test-real"]
 fn real_llama_cpp() {
     run_within(Duration::from_secs(240), async {
-        let (_llama, address) = llama().await;
+        let (llama, address) = llama().await;
+        // A free look makes the model say nothing.
+        crate::doctor::serves_chat(&format!("http://{address}/v1")).await;
+        assert!(!llama.stderr().contains("llama_perf"), "{}", llama.stderr());
         let catalog = Catalog::new().account_at("llama", &format!("http://{address}/v1"), "key: none");
         let gateway =
             Gateway::with(catalog.model_with("tiny", &["llama=tiny"], "")).upstream(address.port()).start().await;
@@ -27,6 +30,7 @@ fn real_llama_cpp() {
         streams(&gateway).await;
         passes_errors_on(&gateway).await;
         cancels(&gateway).await;
+        assert!(llama.stderr().contains("llama_perf"), "{}", llama.stderr());
 
         let outcomes: Vec<_> = gateway.access_lines(6).await.iter().map(|line| line["outcome"].clone()).collect();
         assert_eq!(outcomes[..3], ["ok", "ok", "ok"]);

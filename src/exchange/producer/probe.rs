@@ -12,6 +12,7 @@ use crate::base::memory::{Budget, Held};
 use crate::catalog::{Model, Target};
 use crate::exchange::advice;
 use crate::exchange::backends::Backends;
+use crate::exchange::outgoing::own_id;
 use crate::live::{Live, Route, Snapshot};
 use crate::metrics::Metrics;
 use crate::plan::{Candidate, Reach};
@@ -87,7 +88,7 @@ fn due(
         candidates: vec![candidate],
         timeout: None,
         debug: None,
-        request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
+        request_id: own_id(),
         key: "probe".into(),
         caller: "probe".into(),
         permissions: Arc::default(),

@@ -386,7 +386,7 @@ fn a_service_account_whose_token_is_refused() {
         ));
         let words = ["gave no token", "Invalid JWT Signature", "accounts.a.service_account"];
         clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
-        assert!(mock.requests().iter().all(|request| request.method == "GET" || request.body.as_slice() == b"{}"));
+        assert!(mock.requests().iter().all(|request| request.method == "GET" || request.body.as_slice() == b"[]"));
     });
 }
 
@@ -405,7 +405,7 @@ fn a_signature_that_the_provider_refuses() {
         said.is_well("clock", "time");
         let posts = mock.requests();
         let posts: Vec<_> = posts.iter().filter(|request| request.method == "POST").collect();
-        assert!(!posts.is_empty() && posts.iter().all(|request| has_key(request) && request.body.as_slice() == b"{}"));
+        assert!(!posts.is_empty() && posts.iter().all(|request| has_key(request) && request.body.as_slice() == b"[]"));
         mock.always(Script::error(403, "The security token included in the request is invalid."));
         let words = ["is refused (HTTP 403)", "security token", "valid keys into accounts.a.aws"];
         clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);

@@ -32,11 +32,11 @@ fn answers(mock: &Mock, wrong: impl Fn(&Value) -> Option<Script> + Send + Sync +
     });
 }
 
-/// Returns the requests for an answer. Those of a free look are empty.
+/// Returns the requests for an answer. Those of a free look ask for nothing.
 fn asked(mock: &Mock) -> Vec<Value> {
     let posts = mock.requests();
     let posts = posts.iter().filter(|request| request.method == "POST").map(|request| request.json());
-    posts.filter(|body| *body != json!({})).collect()
+    posts.filter(|body| *body != json!([])).collect()
 }
 
 const ALL: &str = "answers: streams with usage, tools, a system message in the middle, JSON schema";

@@ -7,12 +7,13 @@ use super::{Dialect, Outbound};
 use crate::neutral::{Losses, Undo};
 
 impl Dialect {
-    /// Returns a request whose body is an empty object, at the path for this model.
+    /// Returns a request at the path for this model. Its body is an empty list, where every server
+    /// wants an object.
     pub fn empty(&self, model: &str) -> Outbound {
         let protocol = self.protocol.for_model(model);
         Outbound {
             path: (protocol.path)(&self.settings, model, false),
-            body: vec![Bytes::from_static(b"{}")],
+            body: vec![Bytes::from_static(b"[]")],
             headers: Vec::new(),
             copied: 0,
             losses: Losses::default(),

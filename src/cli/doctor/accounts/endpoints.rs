@@ -1,5 +1,6 @@
-//! Whether a server has each endpoint that the catalog may ask it for. Each gets one empty request
-//! (`{}`): a server that has the endpoint finds fault with it, and charges for nothing.
+//! Whether a server has each endpoint that the catalog may ask it for. Each gets one request that
+//! asks for nothing (`[]`): a server that has the endpoint finds fault with it, and charges for
+//! nothing. An empty object would not do: some servers answer it.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,7 @@ use crate::base::alarm::Alarm;
 use crate::base::problem::shown;
 use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::some;
-use crate::exchange::outgoing::Outgoing;
+use crate::exchange::outgoing::{Outgoing, own_id};
 use crate::exchange::upstream::Upstream;
 use crate::exchange::{credential, lists};
 use dialects::Endpoint;
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of an answer.
 const MOST: usize = 64 << 10;
 
-/// What a server says to empty requests.
+/// What a server says to requests for nothing.
 pub(super) struct EndpointAnswers(Vec<EndpointAnswer>);
 
 /// What it says to one.
@@ -46,7 +47,7 @@ enum Verdict {
     Unknown,
 }
 
-/// Sends an empty request to each endpoint. The time that the server tells is noted in `date`.
+/// Sends a request for nothing to each endpoint. The time that the server tells is noted in `date`.
 pub(super) async fn ask(patient: &Patient, upstream: &Upstream, date: &mut Option<SystemTime>) -> EndpointAnswers {
     let account = patient.account();
     let (due, mut answers) = (Instant::now() + PATIENCE, Vec::new());
@@ -62,8 +63,9 @@ pub(super) async fn ask(patient: &Patient, upstream: &Upstream, date: &mut Optio
         let answer = match headers {
             Err(failure) => Err(failure),
             Ok(headers) => {
+                let request_id = own_id();
                 let outgoing = Outgoing {
-                    request_id: "doctor",
+                    request_id: &request_id,
                     path: &outbound.path,
                     headers: &headers,
                     body: &outbound.body,
@@ -189,7 +191,7 @@ mod tests {
     use dialects::UpstreamError;
 
     #[test]
-    fn what_an_answer_to_an_empty_request_means() {
+    fn what_an_answer_to_a_request_for_nothing_means() {
         let check = |seen: u16, code: Option<&str>, expected: Verdict| {
             let error = UpstreamError { code: code.map(Into::into), ..UpstreamError::default() };
             let failure = Failure::Status { status: seen, seen, error: Box::new(error), retry_after: None };

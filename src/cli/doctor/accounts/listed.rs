@@ -1,6 +1,6 @@
 //! What an account's credential is good for, as far as that is told for free: the provider's list
-//! of models, a token, and the answers to empty requests. A request for an answer would be charged
-//! for.
+//! of models, a token, and the answers to requests for nothing. A request for an answer would be
+//! charged for.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -15,7 +15,7 @@ use crate::account::quota;
 use crate::base::alarm::Alarm;
 use crate::error::scrub;
 use crate::exchange::attempt::Attempt;
-use crate::exchange::outgoing::Outgoing;
+use crate::exchange::outgoing::{Outgoing, own_id};
 use crate::exchange::upstream::Upstream;
 use crate::exchange::{advice, credential};
 use crate::plan::Candidate;
@@ -127,8 +127,9 @@ impl Asker<'_> {
         let (candidate, mut alarm) = (self.candidate, Alarm::default());
         let (place, total) = (&candidate.place, Instant::now() + PATIENCE.min(candidate.timeouts.total));
         let headers = credential::headers(self.upstream, candidate, said, total, &mut alarm).await?;
+        let request_id = own_id();
         let outgoing = Outgoing {
-            request_id: "doctor",
+            request_id: &request_id,
             path: &said.path,
             headers: &headers,
             body: &said.body,
