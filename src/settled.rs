@@ -154,7 +154,14 @@ pub struct Attempts {
     pub shed: bool,
     /// True if an upstream may charge for an answer that the caller did not get.
     pub maybe_billed: bool,
+    /// True if these are the attempts of a request that was cut into slices.
+    pub is_sliced: bool,
+    /// The number of attempts of slices that may still be kept each of its own.
+    pub room: usize,
 }
+
+/// The most attempts of slices that are kept each of its own, for traces.
+pub const PARTS: usize = 256;
 
 /// One attempt, as the access line shows it.
 #[derive(Debug, Clone, Default)]
@@ -192,7 +199,8 @@ pub struct Tried {
     pub is_paid: bool,
     /// The attempt's span, if its account was told.
     pub span: Option<SpanId>,
-    /// The attempts of slices that these were, if there was more than one.
+    /// The attempts of slices that these were, if there was more than one and they are kept. The
+    /// last may stand for several: those for which there was no room.
     pub parts: Vec<Tried>,
 }
 
@@ -201,34 +209,52 @@ impl Tried {
     pub fn often(&self, before: &str) -> String {
         if self.times == 1 { String::new() } else { format!("{before}{} times", self.times) }
     }
+
+    /// Adds another attempt that ended in the same way.
+    fn sum(&mut self, other: &Tried) {
+        let sum =
+            |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0))).or(other);
+        self.times = self.times.saturating_add(other.times);
+        (self.at_ms, self.ms) = (self.at_ms.min(other.at_ms), self.ms.max(other.ms));
+        (self.connect_ms, self.first_ms) = (self.connect_ms.max(other.connect_ms), self.first_ms.max(other.first_ms));
+        self.prompt_tokens = sum(self.prompt_tokens, other.prompt_tokens);
+        self.completion_tokens = sum(self.completion_tokens, other.completion_tokens);
+        self.is_paid |= other.is_paid;
+        self.cost = match (self.cost, other.cost) {
+            (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.plus(other))),
+            (one, other) => one.or(other),
+        };
+    }
 }
 
 impl Attempts {
+    /// Begins the attempts of a request that is cut into slices. With traces, the first of them are
+    /// kept each of its own.
+    pub fn of_slices(is_traced: bool) -> Attempts {
+        Attempts { is_sliced: true, room: if is_traced { PARTS } else { 0 }, ..Attempts::default() }
+    }
+
     /// Adds an attempt of a slice: to those that ended in the same way, if there are some.
     pub fn add(&mut self, tried: Tried) {
         let facts = |one: &Tried| (one.account.clone(), one.model.clone(), one.outcome, one.status);
         let Some(same) = self.trail.iter_mut().find(|one| facts(one) == facts(&tried)) else {
             return self.trail.push(tried);
         };
-        if same.parts.is_empty() {
+        if same.parts.is_empty() && self.room > 1 {
             same.parts.push(same.clone());
+            self.room -= 1;
         }
-        let sum =
-            |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0))).or(other);
-        same.times = same.times.saturating_add(tried.times);
-        (same.at_ms, same.ms) = (same.at_ms.min(tried.at_ms), same.ms.max(tried.ms));
-        (same.connect_ms, same.first_ms) = (same.connect_ms.max(tried.connect_ms), same.first_ms.max(tried.first_ms));
-        same.prompt_tokens = sum(same.prompt_tokens, tried.prompt_tokens);
-        same.completion_tokens = sum(same.completion_tokens, tried.completion_tokens);
-        same.is_paid |= tried.is_paid;
-        same.cost = match (same.cost, tried.cost) {
-            (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.plus(other))),
-            (one, other) => one.or(other),
-        };
-        same.parts.push(tried);
+        same.sum(&tried);
+        let Some(last) = same.parts.last_mut() else { return };
+        if self.room > 0 {
+            same.parts.push(tried);
+            self.room -= 1;
+        } else {
+            last.sum(&tried);
+        }
     }
 
-    /// Returns the attempts, each of its own.
+    /// Returns the attempts, each of its own as far as they are kept so.
     pub fn each(&self) -> impl Iterator<Item = &Tried> {
         let own = |tried: &Tried| tried.parts.is_empty();
         self.trail.iter().flat_map(move |tried| {
@@ -345,7 +371,7 @@ mod tests {
         let failed = Tried { outcome: "cut", prompt_tokens: Some(5), cost: Some(Some(Usd(2))), ..one.clone() };
         let unpriced = Tried { cost: Some(None), account: "b".into(), ..failed.clone() };
         let slow = Tried { at_ms: 2, ms: 9, connect_ms: Some(1), first_ms: None, ..one.clone() };
-        let mut attempts = Attempts::default();
+        let mut attempts = Attempts::of_slices(true);
         for tried in [&one, &failed, &slow, &failed, &unpriced, &one] {
             attempts.add(tried.clone());
         }
@@ -362,5 +388,24 @@ mod tests {
         assert_eq!(Unused::of(&attempts.trail[..2]), Unused { tokens: 10, cost: Some(Usd(4)) });
         assert_eq!(Unused::of(&attempts.trail), Unused { tokens: 15, cost: None });
         assert_eq!((&*attempts.trail[0].often(";"), &*attempts.trail[2].often(";")), (";3 times", ""));
+    }
+
+    #[test]
+    fn attempts_of_slices_are_kept_each_of_its_own_for_traces_only_and_not_without_end() {
+        let slice = |at_ms| Tried { times: 1, at_ms, prompt_tokens: Some(1), ..Tried::default() };
+        let all = |is_traced, times| {
+            let mut attempts = Attempts::of_slices(is_traced);
+            (0..times).for_each(|at_ms| attempts.add(slice(at_ms)));
+            // Those that ended in another way have no room of their own.
+            (0..2).for_each(|at_ms| attempts.add(Tried { outcome: "cut", ..slice(at_ms) }));
+            let parts: usize = attempts.trail.iter().map(|tried| tried.parts.capacity().min(1)).sum();
+            let each: Vec<_> = attempts.each().map(|tried| (tried.times, tried.prompt_tokens)).collect();
+            (attempts.count(), parts, each)
+        };
+        assert_eq!(all(false, 2_048), (2_050, 0, vec![(2_048, Some(2_048)), (2, Some(2))]));
+        let (count, _, each) = all(true, 2_048);
+        assert_eq!((count, each.len()), (2_050, PARTS + 1));
+        assert_eq!(each[PARTS - 2..], [(1, Some(1)), (1_793, Some(1_793)), (2, Some(2))]);
+        assert_eq!(each.iter().map(|(times, _)| times).sum::<u32>(), count);
     }
 }

@@ -4,17 +4,16 @@
 use super::post::Posted;
 use std::time::{Duration, Instant};
 
-/// The time without a lost span after which it is over, if only some of the spans were lost: their
-/// batches come between others, and each would be an outage of its own.
+/// The time without a lost span after which it is over: a receiver that takes one batch and not the
+/// next would be an outage each time.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// What is known of an outage.
 #[derive(Default)]
 pub(super) struct Outage {
-    /// The spans that were lost since it began; `None` if there is none.
-    lost: Option<usize>,
-    /// The time at which spans were lost last, if only some were.
-    partly: Option<Instant>,
+    /// The spans that were lost since it began, and the time at which some were lost last; `None`
+    /// if there is none.
+    lost: Option<(usize, Instant)>,
 }
 
 impl Outage {
@@ -27,39 +26,37 @@ impl Outage {
         full: usize,
         now: Instant,
     ) -> Option<(log::Level, String)> {
-        let (lost, is_partly, what) = match posted {
+        let (lost, what) = match posted {
             // The end of the process has a line of its own.
             Posted::Ended => return None,
             Posted::Taken { rejected: 0 } if full == 0 => return self.good(now),
             Posted::Taken { rejected: 0 } => {
                 let what = "more spans come than the receiver at `traces.endpoint` takes: those that find no room in the queue are \
                             dropped";
-                (0, true, what.to_owned())
+                (0, what.to_owned())
             }
             Posted::Taken { rejected } => {
+                let lost = (*rejected).min(count);
                 let what = format!(
-                    "the receiver at `traces.endpoint` takes spans and rejects {rejected} of {count}: these are dropped"
+                    "the receiver at `traces.endpoint` takes spans and rejects {lost} of {count}: these are dropped"
                 );
-                ((*rejected).min(count), true, what)
+                (lost, what)
             }
             Posted::Later { why, .. } | Posted::Refused(why) | Posted::Failed(why) => {
                 let what =
                     format!("spans cannot be sent to `traces.endpoint` ({why}): they are dropped until they can be");
-                (count, false, what)
+                (count, what)
             }
         };
-        self.partly = is_partly.then_some(now);
-        let is_new = self.lost.is_none();
-        *self.lost.get_or_insert(0) += lost + full;
-        is_new.then_some((log::Level::Warn, what))
+        let before = self.lost.map_or(0, |(lost, _)| lost);
+        let was = self.lost.replace((before + lost + full, now));
+        was.is_none().then_some((log::Level::Warn, what))
     }
 
     fn good(&mut self, now: Instant) -> Option<(log::Level, String)> {
-        if self.partly.is_some_and(|last| now.duration_since(last) < QUIET) {
-            return None;
-        }
-        let lost = self.lost.take()?;
-        Some((log::Level::Info, format!("spans can be sent again; {lost} spans were dropped")))
+        let (lost, _) = self.lost.take_if(|(_, last)| now.duration_since(*last) >= QUIET)?;
+        let were = if lost == 1 { "was" } else { "were" };
+        Some((log::Level::Info, format!("no more spans are lost; {lost} {were} dropped")))
     }
 }
 
@@ -79,14 +76,40 @@ mod tests {
         (0..).zip(batches).filter_map(&mut note).collect()
     }
 
+    const BEGINS: &str = "spans cannot be sent to `traces.endpoint` (the connection was refused): they are dropped until they \
+                          can be";
+
+    fn failed() -> (Posted, usize) {
+        (Posted::Failed("the connection was refused".to_owned()), 0)
+    }
+
+    fn good(times: usize) -> impl Iterator<Item = (Posted, usize)> {
+        (0..times).map(|_| (GOOD, 0))
+    }
+
     #[test]
     fn an_outage_has_two_lines() {
-        let failed = || (Posted::Failed("the connection was refused".to_owned()), 0);
-        let lines = said(&[(GOOD, 0), failed(), failed(), (GOOD, 0), (GOOD, 0), failed(), (Posted::Ended, 0)]);
-        let begins = "spans cannot be sent to `traces.endpoint` (the connection was refused): they are dropped until they \
-                      can be";
-        let ends = "spans can be sent again; 20 spans were dropped";
-        assert_eq!(lines, [(1, begins.to_owned()), (3, ends.to_owned()), (5, begins.to_owned())]);
+        let batches = good(1).chain([failed(), failed()]).chain(good(70)).chain([failed(), (Posted::Ended, 0)]);
+        let ends = "no more spans are lost; 20 were dropped";
+        let lines = said(&batches.collect::<Vec<_>>());
+        assert_eq!(lines, [(1, BEGINS.to_owned()), (62, ends.to_owned()), (73, BEGINS.to_owned())]);
+    }
+
+    #[test]
+    fn a_receiver_that_fails_now_and_then_is_one_outage() {
+        let batches = (0..300).flat_map(|_| [failed()].into_iter().chain(good(1))).chain(good(70));
+        let lines = said(&batches.collect::<Vec<_>>());
+        let ends = "no more spans are lost; 3000 were dropped";
+        assert_eq!(lines, [(0, BEGINS.to_owned()), (658, ends.to_owned())]);
+    }
+
+    #[test]
+    fn no_more_is_lost_than_there_was() {
+        let batches = [(Posted::Taken { rejected: usize::MAX }, 0)].into_iter().chain(good(70));
+        let lines = said(&batches.collect::<Vec<_>>());
+        assert!(lines[0].1.contains("rejects 10 of 10:") && lines[1].1.ends_with("; 10 were dropped"), "{lines:?}");
+        let one = [(Posted::Taken { rejected: 1 }, 0)].into_iter().chain(good(70));
+        assert!(said(&one.collect::<Vec<_>>())[1].1.ends_with("; 1 was dropped"));
     }
 
     #[test]
@@ -104,7 +127,7 @@ mod tests {
             let lines = said(&batches);
             assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [0, 81], "{lines:?}");
             assert!(lines[0].1.contains(words), "{lines:?}");
-            assert!(lines[1].1.ends_with(&format!("; {lost} spans were dropped")), "{lines:?}");
+            assert!(lines[1].1.ends_with(&format!("; {lost} were dropped")), "{lines:?}");
         }
     }
 }

@@ -64,8 +64,8 @@ impl<'r> Receiver<'r> {
         Receiver { backends, settings, place }
     }
 
-    /// Tries once to post this body. No error has a part of the address, or anything that the
-    /// receiver said.
+    /// Tries once to post this body. Of the address and of what the receiver says, an error has the
+    /// host, the status and the names in the certificate at most.
     pub(super) async fn post(&self, body: Bytes) -> Posted {
         // The name may have moved. If it cannot be looked up, the post says so, or does without.
         drop(self.place.state.addresses.renew(self.place.hop()).await);

@@ -3,6 +3,7 @@
 
 use super::Unsent;
 use crate::base::lock::{self, Lock};
+use crate::settled::PARTS;
 use std::collections::VecDeque;
 use std::sync::Condvar;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use tokio::sync::Notify;
 const MOST: usize = 2_048;
 /// The most spans that are sent together, but for those of one exchange.
 pub(super) const BATCH: usize = 512;
+// Beside the attempts of slices that are kept, there is room for those that ended in other ways.
+const _: () = assert!(PARTS <= MOST / 2, "an exchange of many slices does not fit");
 /// The longest time that a span waits before it is sent.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -164,7 +167,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settled::{Settled, Tried};
+    use crate::settled::{Attempts, Settled, Tried};
 
     fn kept(attempts: usize) -> Unsent {
         let mut settled = Settled::default();
@@ -190,6 +193,15 @@ mod tests {
         assert_eq!((queue.put(kept(BATCH + 100)), queue.put(kept(0))), (0, 0));
         let sizes = [0, 1, 2].map(|_| spans(&queue.state.lock().take()));
         assert_eq!(sizes, [BATCH + 101, 1, 0]);
+        // One of many slices fits, too.
+        let mut sliced = kept(0);
+        sliced.settled.attempts = Attempts::of_slices(true);
+        for number in 0..4_096 {
+            let outcome = if number % 2 == 0 { "ok" } else { "status" };
+            sliced.settled.attempts.add(Tried { outcome, times: 1, ..Tried::default() });
+        }
+        assert!(sliced.spans() > PARTS && sliced.spans() < BATCH, "{}", sliced.spans());
+        assert_eq!(SpanQueue::default().put(sliced), 0);
     }
 
     #[tokio::test]

@@ -74,14 +74,13 @@ fn of_exchange(traces: &Traces, kept: &Unsent, ids: &mut dyn FnMut() -> SpanId, 
     // With slices of a request, several attempts are paid for: the first has the usage of all. They
     // are no retries.
     let paid = settled.attempts.each().position(|tried| tried.is_paid);
-    let is_sliced = begun.len() > settled.attempts.trail.len();
     for (nth, (place, tried)) in begun.into_iter().enumerate() {
         let accounts = kept.snapshot.iter().flat_map(|snapshot| snapshot.catalog.accounts());
         let one = OfAttempt {
             settled,
             tried,
             account: accounts.into_iter().find(|account| account.id == tried.account),
-            resends: if is_sliced { 0 } else { nth },
+            resends: if settled.attempts.is_sliced { 0 } else { nth },
             is_paid: paid == Some(place),
         };
         let mut span = one.span(traces.settings.gen_ai);
@@ -181,6 +180,7 @@ impl OfAttempt<'_> {
         attributes.text("portcullis.account", &tried.account);
         attributes.text("portcullis.outcome", tried.outcome);
         attributes.number("portcullis.connect_ms", tried.connect_ms);
+        attributes.number("portcullis.attempts", Some(tried.times.into()).filter(|times| *times > 1));
         let is_error = is_failure(tried.outcome);
         if is_error {
             attributes.text(http_::ERROR, tried.outcome);

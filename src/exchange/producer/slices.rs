@@ -141,6 +141,7 @@ impl<'x> Producer<'x> {
         self.sliced.slices = slices;
         if slices.is_some() {
             self.request.meter.sums();
+            self.sliced.ended.lock().attempts = Attempts::of_slices(self.request.trace.is_some());
         }
     }
 

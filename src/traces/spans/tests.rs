@@ -6,6 +6,7 @@ use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::live::Snapshot;
 use crate::metrics::Metrics;
+use crate::settled::Attempts;
 use dialects::neutral::Finish;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -227,7 +228,7 @@ fn a_stream_and_a_conversation_are_shown_without_what_the_caller_calls_them() {
 #[test]
 fn slices_that_ended_alike_have_a_span_each_and_no_span_is_lost() {
     let mut sliced = settled();
-    sliced.attempts.trail.clear();
+    sliced.attempts = Attempts::of_slices(true);
     for (number, outcome) in [(1, "ok"), (2, "status"), (3, "ok"), (4, "status"), (6, "ok")] {
         let is_paid = outcome == "ok";
         let span = Some([number; 8]);
@@ -246,6 +247,28 @@ fn slices_that_ended_alike_have_a_span_each_and_no_span_is_lost() {
     let used: Vec<_> = spans.iter().filter_map(|span| attribute(span, "gen_ai.usage.input_tokens")).collect();
     assert_eq!(used, ["50"]);
     assert!(spans.iter().all(|span| attribute(span, "http.request.resend_count").is_none()), "{spans:?}");
+}
+
+#[test]
+fn slices_are_no_retries_also_if_no_two_ended_alike() {
+    let mut sliced = settled();
+    sliced.attempts = Attempts::of_slices(true);
+    for (at_ms, outcome) in [(0, "ok"), (5, "status")] {
+        sliced.attempts.add(tried("main", outcome, at_ms));
+    }
+    let spans = shown(&traces(""), sliced);
+    assert_eq!(spans.len(), 3);
+    assert!(spans.iter().all(|span| attribute(span, "http.request.resend_count").is_none()), "{spans:?}");
+}
+
+#[test]
+fn without_parts_one_span_stands_for_all_slices_that_ended_alike() {
+    let mut sliced = settled();
+    sliced.attempts = Attempts::of_slices(false);
+    (0..3).for_each(|at_ms| sliced.attempts.add(tried("main", "ok", at_ms)));
+    let spans = shown(&traces(""), sliced);
+    let times: Vec<_> = spans.iter().map(|span| attribute(span, "portcullis.attempts")).collect();
+    assert_eq!(times, [Some("3"), Some("3")]);
 }
 
 #[test]
