@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::env::VarError;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
-use super::{Catalog, PUBLISHED_KEY};
+use super::{Account, Catalog, PUBLISHED_KEY};
 use crate::base::problem::{self, Problem, Problems, in_column, nearest, quoted};
 use crate::conf::config::{self, Server};
 use crate::conf::secret_ref::{ASSUMED, Reference};
@@ -108,12 +109,19 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
 
 /// Warns of accounts that are to be told traces which there are not.
 fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
-    let account = catalog.accounts().iter().find(|account| account.added.trace && server.traces.is_none())?;
+    const SHOWN: usize = 8;
+    let is_to_be_told = |account: &&Arc<Account>| account.enabled && account.added.trace && server.traces.is_none();
+    let mut names = catalog.accounts().iter().filter(is_to_be_told).map(|account| problem::shown(&account.id));
+    let mut shown: Vec<String> = names.by_ref().take(SHOWN).collect();
+    let more = names.count();
+    if more > 0 {
+        shown.push(format!("{more} more"));
+    }
     let what = format!(
-        "is not written, or switched off, so `trace: true` of account {} has no effect: it gets no `traceparent`",
-        problem::shown(&account.id)
+        "is not written, or switched off, so `trace: true` has no effect, and these accounts get no `traceparent`: {}",
+        shown.join(", ")
     );
-    Some(Problem { path: "traces".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
+    (!shown.is_empty()).then(|| Problem { path: "traces".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 
 /// Returns the folder's name for messages. The name of a folder that is not there is not shown: it

@@ -12,6 +12,7 @@ use crate::account::token::Turn;
 use crate::base::alarm::Alarm;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, AwsKeys, Signer};
+use crate::error::scrub;
 use crate::live::place::{Place, bearer};
 use crate::plan::Candidate;
 use crate::signers::google::{self, ServiceAccount};
@@ -115,6 +116,7 @@ async fn token(
                 place.state.tokens.failed(&failure, fingerprint);
                 let old = old.ok_or(&failure).map_err(Clone::clone)?;
                 let why = failure.detail().unwrap_or_else(|| failure.name().into());
+                let why: String = scrub(&why, &place.secrets(Some(&old))).chars().take(200).collect();
                 log::warn!(
                     "account {}: could not get a new token ({why}); the gateway still uses the old token",
                     place.account.id
@@ -169,7 +171,8 @@ pub async fn fetch(
     match google::token(seen, None, &answer) {
         Ok(token) => Ok((token.access_token, token.expires_in)),
         Err(error) if status.is_success() => {
-            Err(Failure::Nonsense(format!("the answer of the token server: {}", error.message)))
+            // These are words of the gateway.
+            Err(Failure::Nonsense(error.message))
         }
         Err(error) => Err(Failure::Status {
             status: error.status.unwrap_or(seen),

@@ -70,7 +70,8 @@ pub(super) fn inside(proxy: &Proxy, base: &Base, failure: Failure) -> Failure {
         return Failure::Unreachable(through(why));
     }
     if failure == Failure::ConnectTimeout {
-        return failed(proxy, false, &format!("made a tunnel to {}, and no TLS connection came in time", goal(base)));
+        let does = format!("made a tunnel to {}, and no connection to the server came in time", goal(base));
+        return failed(proxy, false, &does);
     }
     failure
 }
@@ -213,7 +214,8 @@ mod tests {
         check(tls("it expired"), tls("it expired (through the proxy http://p:1)"));
         let unreachable = |why: &str| Failure::Unreachable(why.to_owned());
         check(unreachable("no"), unreachable("no (through the proxy http://p:1)"));
-        let why = "the proxy http://p:1 made a tunnel to a.test:443, and no TLS connection came in time".to_owned();
+        let why =
+            "the proxy http://p:1 made a tunnel to a.test:443, and no connection to the server came in time".to_owned();
         check(Failure::ConnectTimeout, Failure::Proxy { why, lasts: false });
         check(Failure::Reset, Failure::Reset);
     }

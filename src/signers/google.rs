@@ -143,6 +143,10 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
         let message = "the answer of the token server holds no token".to_owned();
         return Err(UpstreamError { status: Some(502), message, ..UpstreamError::default() });
     }
+    if (201..=299).contains(&status) {
+        let message = format!("the answer of the token server has the status {status}, and not 200");
+        return Err(UpstreamError { status: Some(502), message, ..UpstreamError::default() });
+    }
     let mut error = openai::error(body, content_type);
     let denied: Denied = serde_json::from_str(text).unwrap_or_default();
     if let Some(code) = filled(denied.error) {

@@ -210,6 +210,11 @@ fn refusals_are_read() {
     for body in ["", "{}", "null", r#"{"access_token":""}"#, r#"{"access_token":7}"#, r#"{"access_token":"a\r\nb"}"#] {
         check(200, body, none);
     }
+    // No sentence of the server's, and no token.
+    let other = (Some(502), None, "the answer of the token server has the status 201, and not 200");
+    for body in ["", r#"{"access_token":"ya29.x"}"#, r#"{"error":"no","error_description":"ya29.x is spent"}"#] {
+        check(201, body, other);
+    }
 }
 
 proptest! {
