@@ -1,4 +1,13 @@
-//! A table is text in columns, for people. Pure.
+//! Text for people, on a terminal: tables in columns, and what no reader sees. Pure.
+
+/// Returns whether a character cannot be seen: it joins, parts or turns others. With it, a text can
+/// look like another one.
+pub fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+    )
+}
 
 /// Writes rows of cells below each other. The cells of the first `left` columns begin at the same
 /// place; the other cells, numbers, end at the same place.

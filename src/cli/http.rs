@@ -137,10 +137,9 @@ fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
         return Err(Instead::Other(what.to_owned()));
     }
     if status != b"200" {
-        return Err(Instead::Other(format!(
-            "answers with HTTP {}, not 200",
-            String::from_utf8_lossy(status.get(..3).unwrap_or(status))
-        )));
+        let number = std::str::from_utf8(status).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number = number.filter(|text| text.len() == 3).ok_or_else(silent)?;
+        return Err(Instead::Other(format!("answers with HTTP {number}, not 200")));
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())
 }

@@ -123,11 +123,13 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
     // What a variable may say does not count: the variables of another process may differ.
     let traces = server.traces.as_ref();
     let traces = traces.map(|traces| {
-        let config::Traces { endpoint, written, sampling, gen_ai, .. } = traces;
+        let config::Traces { endpoint, written, sampling, gen_ai, headers, ca, .. } = traces;
         // The rest of the address may hold a secret.
         let endpoint = written.endpoint.then_some((endpoint.tls, &endpoint.host, endpoint.port));
         let share = written.sample.then_some(sampling.share);
-        (endpoint, share, gen_ai, sampling.slow, sampling.extra_per_second)
+        let headers: Vec<_> = headers.iter().filter(|_| written.headers).map(|(name, _)| name).collect();
+        let more = (headers, ca.is_some(), &written.resource);
+        (endpoint, share, gen_ai, sampling.slow, sampling.extra_per_second, more)
     });
     let sections: [(&str, &dyn Debug); 17] = [
         ("admin", &server.admin),

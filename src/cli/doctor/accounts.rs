@@ -19,11 +19,12 @@ use super::report::{CheckState, Finding, Findings, Subject};
 use crate::account::failure::Failure;
 use crate::catalog::{Account, Signer};
 use crate::conf::secret_ref::ASSUMED;
-use crate::error::scrub;
+use crate::error::{redacted, scrub};
 use crate::exchange::advice;
 use crate::exchange::upstream::Upstream;
 use crate::live::Snapshot;
 use crate::live::place::Place;
+use dialects::neutral::ModelKind;
 
 /// The accounts that are looked at side by side.
 const AT_ONCE: usize = 16;
@@ -38,8 +39,8 @@ pub(super) struct Looked {
 /// An account, and what the catalog asks it for.
 pub(super) struct Patient {
     pub(super) place: Arc<Place>,
-    /// Its names for models, without those of patterns.
-    pub(super) models: BTreeSet<Arc<str>>,
+    /// Its names for models, without those of patterns, and what each is for.
+    pub(super) models: BTreeMap<Arc<str>, ModelKind>,
     /// Its names for the models of patterns; each has a `*`.
     pub(super) patterns: BTreeSet<Arc<str>>,
 }
@@ -50,7 +51,10 @@ impl Patient {
     }
 
     fn finding(&self, state: CheckState, check: &'static str, seen: impl Into<String>) -> Finding {
-        Finding::new(state, subject(self.account()), check, seen)
+        // A server may name its models as it likes. A key that is a short word says nothing.
+        let (seen, mut secrets) = (seen.into(), self.place.secrets(None));
+        secrets.retain(|secret| secret.len() >= 8);
+        Finding::new(state, subject(self.account()), check, redacted(&seen, &secrets))
     }
 }
 
@@ -73,13 +77,13 @@ pub(super) async fn look(snapshot: &Snapshot, due: Instant, clocks: &mut Clocks,
         });
     }
     // They are told in the order of the catalog.
-    let (mut looked, mut next) = (BTreeMap::new(), 0);
+    let (mut looked, mut next, mut hosts) = (BTreeMap::new(), 0, BTreeSet::new());
     while let Ok(Some(ended)) = timeout_at(due, running.join_next()).await {
         looked.extend(ended.ok());
         while let Some(Looked { findings, clock }) = looked.remove(&next) {
             findings.into_iter().for_each(|finding| report.add(finding));
             let name = accounts.get(next).map(|account| account.base.host.to_string()).unwrap_or_default();
-            if let Some((before, told)) = clock {
+            if let Some((before, told)) = clock.filter(|_| hosts.insert(name.clone())) {
                 clocks.add(name, before, millis(told));
             }
             next += 1;
@@ -117,16 +121,25 @@ fn subject(account: &Account) -> Subject {
 /// Lists the accounts, each with the names of its models.
 pub(super) fn patients(snapshot: &Snapshot) -> Vec<Patient> {
     let none =
-        |place: &Arc<Place>| Patient { place: place.clone(), models: BTreeSet::new(), patterns: BTreeSet::new() };
+        |place: &Arc<Place>| Patient { place: place.clone(), models: BTreeMap::new(), patterns: BTreeSet::new() };
     let mut patients: Vec<Patient> = snapshot.places.iter().map(none).collect();
     for model in snapshot.catalog.models() {
         for target in &model.targets {
             let Some(patient) = patients.get_mut(target.account.index) else { continue };
-            let names = if model.is_pattern() { &mut patient.patterns } else { &mut patient.models };
-            names.insert(target.model.clone());
+            if model.is_pattern() {
+                patient.patterns.insert(target.model.clone());
+            } else {
+                patient.models.insert(target.model.clone(), made_for(model.kind, &target.model));
+            }
         }
     }
     patients
+}
+
+/// Returns what a model is for: what the catalog says, or else its name.
+pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
+    let usual = if name.contains("embed") { ModelKind::Embedding } else { ModelKind::Chat };
+    written.or_else(|| ModelKind::of_name(name)).unwrap_or(usual)
 }
 
 async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {

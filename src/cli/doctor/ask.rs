@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::accounts::lacks_secret;
+use super::accounts::{lacks_secret, made_for};
 use super::report::{CheckState, Finding, Findings, Subject};
 use crate::catalog::Target;
 use crate::conf::price::Usd;
@@ -136,20 +136,18 @@ fn candidates(snapshot: &Snapshot, report: &mut Findings) -> Vec<(Candidate, Tar
 fn endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
     let serves = |kind: Endpoint| target.account.serves.iter().any(|(served, _)| *served == kind);
     let vectors = Some(Endpoint::Embeddings).filter(|kind| serves(*kind));
-    match kind {
-        Some(ModelKind::Embedding) => vectors,
-        Some(ModelKind::Chat) | None => {
+    match made_for(kind, &target.model) {
+        ModelKind::Embedding => vectors,
+        ModelKind::Chat => {
             let mut kinds = Endpoint::ALL.into_iter().filter(|kind| kind.is_conversation() && serves(*kind));
-            if kind.is_none() && target.model.contains("embed") { vectors } else { kinds.next().or(vectors) }
+            kinds.next().or(vectors)
         }
-        Some(
-            ModelKind::Completion
-            | ModelKind::Image
-            | ModelKind::Moderation
-            | ModelKind::Rerank
-            | ModelKind::Speech
-            | ModelKind::Transcription,
-        ) => None,
+        ModelKind::Completion
+        | ModelKind::Image
+        | ModelKind::Moderation
+        | ModelKind::Rerank
+        | ModelKind::Speech
+        | ModelKind::Transcription => None,
     }
 }
 

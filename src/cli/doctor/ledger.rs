@@ -14,7 +14,8 @@ use crate::ledger::read;
 
 /// The bytes that are written to see whether the disk has room: the rows of some days.
 const ROOM: u64 = 16 << 20;
-/// What is little room: a spool of large bodies, and the rows of a busy month.
+/// What is little room: a spool of large bodies, and the rows of a busy month. Of a small disk, a
+/// tenth is enough.
 const LITTLE: u64 = 1 << 30;
 /// The bytes that are written at once.
 const PIECE: usize = 256 << 10;
@@ -52,7 +53,7 @@ pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
         }
     };
     report.add(match why {
-        None => roomy(written, free(&folder), &folder),
+        None => roomy(written, room(&folder), &folder),
         Some(why) => {
             let seen = format!("only {} could be written in {}: {why}", size(written), folder.display());
             let remedy = if why.kind() == ErrorKind::FileTooLarge {
@@ -67,20 +68,22 @@ pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
 
 /// Returns the finding for a disk that took what was written. The free space is not known of every
 /// disk.
-fn roomy(written: u64, free: Option<u64>, folder: &Path) -> Finding {
-    let free_too = free.map(|free| format!("; {} are free", size(free))).unwrap_or_default();
+fn roomy(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Finding {
+    let free_too = room.map(|(free, _)| format!("; {} are free", size(free))).unwrap_or_default();
     let seen = format!("{} could be written in {}{free_too}", size(written), folder.display());
     let finding = |state| Finding::new(state, Subject::of("ledger"), "disk", seen.as_str());
-    if free.is_none_or(|free| free >= LITTLE) {
+    if room.is_none_or(|(free, all)| free >= LITTLE.min(all / 10)) {
         return finding(CheckState::Ok);
     }
     finding(CheckState::Warn).with("free some space on the disk, or set `ledger.path` in server.yaml")
 }
 
-/// Returns the free bytes of a folder's disk. Some file systems do not know their size, and say 0.
-fn free(folder: &Path) -> Option<u64> {
+/// Returns the free bytes of a folder's disk, and all its bytes. Some file systems do not know
+/// their size, and say 0.
+fn room(folder: &Path) -> Option<(u64, u64)> {
     let disk = statvfs(folder).ok().filter(|disk| disk.blocks() > 0)?;
-    Some(disk.blocks_available().saturating_mul(disk.fragment_size()))
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
+    Some((bytes(disk.blocks_available()), bytes(disk.blocks())))
 }
 
 /// Returns the folder of a file, or the nearest folder above it that is there.
@@ -116,15 +119,19 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_nearly_full_is_a_warning() {
-        let told = |free| {
+        let told = |room| {
             let mut report = Findings::new(true);
-            report.add(roomy(ROOM, free, Path::new("data")));
+            report.add(roomy(ROOM, room, Path::new("data")));
             let one = serde_json::to_value(&report.all()[0]).expect("JSON");
             (one["state"].clone(), one["seen"].clone())
         };
-        assert_eq!(told(None), ("ok".into(), "16 MiB could be written in data".into()));
-        assert_eq!(told(Some(1 << 30)), ("ok".into(), "16 MiB could be written in data; 1 GiB are free".into()));
-        assert_eq!(told(Some(700 << 20)), ("warn".into(), "16 MiB could be written in data; 700 MiB are free".into()));
-        assert!(free(Path::new("/")).is_some_and(|free| free > 0));
+        let says = |state: &str, more: &str| (state.into(), format!("16 MiB could be written in data{more}").into());
+        assert_eq!(told(None), says("ok", ""));
+        assert_eq!(told(Some((1 << 30, 1 << 40))), says("ok", "; 1 GiB are free"));
+        assert_eq!(told(Some((700 << 20, 1 << 40))), says("warn", "; 700 MiB are free"));
+        // A small disk of its own.
+        assert_eq!(told(Some((200 << 20, 1 << 30))), says("ok", "; 200 MiB are free"));
+        assert_eq!(told(Some((90 << 20, 1 << 30))), says("warn", "; 90 MiB are free"));
+        assert!(room(Path::new("/")).is_some_and(|(free, all)| free > 0 && all > free));
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use crate::base::table::is_unseen;
 use crate::cli::write;
 
 /// The column at which a line is broken, so that it is readable everywhere.
@@ -106,7 +107,7 @@ impl Finding {
 /// Returns a text in one line, without control characters, and without marks that turn the
 /// direction of what follows: a server may have written a part of it.
 fn plain(text: &str) -> String {
-    let text: String = text.chars().filter(|c| !turns(*c)).collect();
+    let text: String = text.chars().filter(|c| !is_unseen(*c)).collect();
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     let line = words.join(" ");
@@ -137,12 +138,6 @@ fn wrapped(head: &str, indent: usize, text: &str) -> String {
     }
     lines.push('\n');
     lines
-}
-
-/// Returns whether a character only sets the direction of others: with it, a text can look like
-/// another one.
-fn turns(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// All findings so far.

@@ -45,12 +45,16 @@ pub struct Traces {
 }
 
 /// Which settings are written in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FromFile {
     /// `endpoint`.
     pub endpoint: bool,
     /// `sample`.
     pub sample: bool,
+    /// `headers`.
+    pub headers: bool,
+    /// `resource`.
+    pub resource: BTreeMap<String, String>,
 }
 
 /// Which requests are sent.
@@ -82,7 +86,13 @@ pub(super) fn resolve(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Tra
         return None;
     }
     let gen_ai = raw.gen_ai.unwrap_or_default() == raw::GenAi::Attempts;
-    let written = FromFile { endpoint: raw.endpoint.is_some(), sample: raw.sample.is_some() };
+    let pairs = raw.resource.iter().flat_map(|resource| &resource.0);
+    let written = FromFile {
+        endpoint: raw.endpoint.is_some(),
+        sample: raw.sample.is_some(),
+        headers: raw.headers.is_some(),
+        resource: pairs.filter_map(|(name, value)| Some((name.clone(), value.clone()?))).collect(),
+    };
     Some(Traces { endpoint: endpoint?, written, headers, ca, sampling, gen_ai, resource })
 }
 

@@ -345,6 +345,25 @@ fn accounts_targets_and_prices_are_told() {
     );
 }
 
+/// What a model is for, as the catalog says it, decides what it can lose.
+#[test]
+fn a_model_loses_only_what_it_is_for() {
+    let before = BEFORE.replace("far: { targets:", "far: { kind: embedding, targets:");
+    let serving = |kinds: &str| {
+        let text = before.replace("headers: { X-Team", &format!("serves: [{kinds}], headers: {{ X-Team"));
+        render(&found(&before, &text))
+    };
+    let text = serving("chat");
+    assert!(
+        text.starts_with(&format!(
+            "{BREAKS}\n  model far: no target serves embeddings any more (caller beta; 1 key)\n"
+        )),
+        "{text}"
+    );
+    let text = serving("embeddings");
+    assert!(!text.contains("model far"), "{text}");
+}
+
 #[test]
 fn sections_of_server_yaml_wait_for_a_restart() {
     let marks = |limits: &str| [("limits".to_owned(), limits.to_owned())].into_iter().collect();

@@ -6,6 +6,7 @@ use super::access::{Access, is_served};
 use super::{Effect, Found, Whom, by_effect, settings};
 use crate::inventory::{Inventory, ModelItem, Settings, TargetItem};
 use dialects::Endpoint;
+use dialects::neutral::ModelKind;
 
 /// All kinds of endpoint for conversations together.
 const CONVERSATIONS: &str = "conversations";
@@ -138,6 +139,12 @@ fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem) -> BTreeSet<&'i str> {
     let serves = accounts.filter(|account| account.enabled).filter_map(|account| account.settings.get("serves"));
     let is_conversation = |kind: &str| Endpoint::find(kind).is_some_and(Endpoint::is_conversation);
     let each = serves.flat_map(|list| list.split(", ")).filter(|kind| !kind.is_empty());
+    // A model that the catalog says is for one thing is asked for nothing else.
+    let made_for = model.settings.get("kind");
+    let is_for = |kind: &str| {
+        Endpoint::find(kind).is_some_and(|one| made_for.is_none_or(|made| ModelKind::of_endpoint(one).name() == made))
+    };
+    let each = each.filter(|kind| is_for(kind));
     each.map(|kind| if is_conversation(kind) { CONVERSATIONS } else { kind }).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Changes in words, for people: a part for each effect, and a line for each change.
 
 use super::{Change, Effect};
+use crate::base::table::is_unseen;
 
 /// The most names of one list.
 const NAMES: usize = 5;
@@ -37,9 +38,7 @@ pub fn render(changes: &[Change]) -> String {
 /// and cuts it. The text may come from another machine.
 pub fn plain(text: &str) -> String {
     const MOST: usize = 1_000;
-    let is_odd = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-    };
+    let is_odd = |c: char| c.is_control() || is_unseen(c);
     text.chars().map(|c| if is_odd(c) { '\u{fffd}' } else { c }).take(MOST).collect()
 }
 

@@ -21,7 +21,10 @@ async fn breaks(broken: Script, line: (&str, &str), state: &str, words: &[&str])
 #[test]
 fn a_wrong_key_is_named_and_nothing_that_quotes_it_is_printed() {
     run(async {
-        let said = format!("Incorrect API key pro\u{202e}vided: {ACCOUNT_KEY}. \u{1b}[31m");
+        // Some characters cannot be seen, and could hide the key.
+        let (half, rest) = ACCOUNT_KEY.split_at(ACCOUNT_KEY.len() / 2);
+        let said =
+            format!("Incorrect API key pro\u{202e}vided: {ACCOUNT_KEY} or {half}\u{200b}{rest}\u{202e}. \u{1b}[31m");
         let words = ["is refused (HTTP 401)", "Incorrect API key provided", "accounts.a.key names"];
         breaks(Script::error(401, &said), KEY_LINE, "fail", &words).await;
     });
@@ -95,17 +98,40 @@ fn an_endpoint_that_the_server_does_not_have() {
             .write("catalog.yaml", catalog(&account(&mock.base_url(), ", serves: [chat, embeddings, responses]")));
         let said = clinic.look().await;
         said.exits(2).has(("ok", "a", "endpoints"), &["chat: the server has"]);
-        for kind in ["embeddings", "responses"] {
-            let there = format!("{kind}: there is nothing at POST \"/v1/{kind}\" (HTTP 404)");
-            said.has(("fail", "a", "endpoints"), &[&there, &format!("take {kind} out of accounts.a.serves")]);
-        }
-        // A list that everybody may read hides a wrong key, and a request without a model does not.
-        mock.by(|request| match &*request.method {
-            "GET" => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
+        let there = "responses, embeddings: there is nothing at POST /v1/responses, /v1/embeddings (HTTP 404)";
+        said.has(("fail", "a", "endpoints"), &[there, "take responses, embeddings out of accounts.a.serves"]);
+        // A list that everybody may read hides a wrong key, and a request for nothing does not.
+        let public = Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] }));
+        mock.by(move |request| match &*request.method {
+            "GET" => public.clone(),
             _ => Script::error(401, "no such key"),
         });
-        let words = ["chat: the credential may not ask POST \"/v1/chat/completions\" (HTTP 401)", "no such key"];
-        clinic.look().await.exits(1).has(("warn", "a", "endpoints"), &words);
+        let said = clinic.look().await;
+        said.exits(2).has(("fail", "a", "credential"), &["is refused (HTTP 401)", "no such key", "accounts.a.key"]);
+        assert!(said.all().iter().all(|one| one["check"] != "endpoints"), "{}", said.text);
+        // What a model of the catalog is for is missing, whatever else there is.
+        lists(&mock, &["gpt-test"]);
+        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), "")));
+        mock.by(|request| match (&*request.method, &*request.target) {
+            ("GET", _) if !has_key(request) => Script::error(401, "no key"),
+            ("GET", _) => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
+            (_, "/v1/embeddings") => Script::error(400, "you must provide a model parameter"),
+            _ => Script::error(404, "not here"),
+        });
+        let said = clinic.look().await;
+        said.exits(2).has(("fail", "a", "endpoints"), &["chat: there is nothing at POST /v1/chat/completions"]);
+        said.has(("ok", "a", "endpoints"), &["embeddings: the server has", "does not have completions, rerank"]);
+        // A key may be good for some of them only.
+        lists(&mock, &["gpt-test"]);
+        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), ", serves: [chat, embeddings]")));
+        mock.by(|request| match (&*request.method, &*request.target) {
+            ("GET", _) if !has_key(request) => Script::error(401, "no key"),
+            ("GET", _) => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
+            (_, "/v1/chat/completions") => Script::error(400, "you must provide a model parameter"),
+            _ => Script::error(403, "missing scope"),
+        });
+        let words = ["embeddings: the credential may not ask POST /v1/embeddings (HTTP 403)", "missing scope"];
+        clinic.look().await.exits(1).is_well("a", "credential").has(("warn", "a", "endpoints"), &words);
     });
 }
 
@@ -380,6 +406,13 @@ fn a_service_account_whose_token_is_refused() {
         clinic.folder.write("sa.json", service.to_string());
         tokens.always(Script::json(200, &serde_json::json!({ "access_token": "CaNaRy-token-abcdefghijklmnop", "expires_in": 3600, "token_type": "Bearer" })));
         clinic.look().await.exits(0).has(("ok", "a", "credential"), &["gave a token for 60 min"]);
+        // Google says so of a model, and also of a wrong project.
+        mock.always(Script::json(
+            404,
+            &serde_json::json!({ "error": { "code": 404, "status": "NOT_FOUND", "message": "was not found" } }),
+        ));
+        let words = ["there is nothing at POST", "\"gpt-test\" and the rest of the path"];
+        clinic.look().await.exits(1).has(("warn", "a", "endpoints"), &words);
         tokens.always(Script::json(
             400,
             &serde_json::json!({ "error": "invalid_grant", "error_description": "Invalid JWT Signature." }),
@@ -397,7 +430,8 @@ fn a_signature_that_the_provider_refuses() {
         let keys = "aws: { access_key_id: { env: DOCTOR_KEY }, secret_access_key: { env: DOCTOR_KEY } }";
         let base = mock.base_url();
         let line = format!("  a: {{ dialect: bedrock, base_url: \"{base}\", region: eu-west-1, {keys} }}");
-        let clinic = Clinic::new(&catalog(&line));
+        let vectors = "models:\n  v: { targets: [{ account: a, model: amazon.titan-embed-text-v2, price: { input: 1, output: 0 } }] }\n";
+        let clinic = Clinic::new(&catalog(&line).replace("models:\n", vectors));
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());
         mock.always(Script::error(400, "messages: may not be empty").with("date", &date));
         let said = clinic.look().await;
@@ -406,6 +440,21 @@ fn a_signature_that_the_provider_refuses() {
         let posts = mock.requests();
         let posts: Vec<_> = posts.iter().filter(|request| request.method == "POST").collect();
         assert!(!posts.is_empty() && posts.iter().all(|request| has_key(request) && request.body.as_slice() == b"[]"));
+        // The keys are good, and one model is not theirs.
+        mock.by(|request| match request.target.contains("titan") {
+            true => Script::error(403, "You don't have access to the model with the specified model ID.")
+                .with("x-amzn-errortype", "AccessDeniedException"),
+            false => Script::error(400, "messages: may not be empty"),
+        });
+        let words = ["embeddings: the credential may not ask POST", "titan", "access to the model"];
+        let said = clinic.look().await;
+        said.exits(1).has(("ok", "a", "credential"), &["takes the signature"]).is_well("a", "endpoints");
+        said.has(("warn", "a", "endpoints"), &words);
+        // Nothing of this shows that the signature was looked at.
+        for script in [Script::error(500, "oops"), Script::error(404, "no such operation")] {
+            mock.always(script);
+            clinic.look().await.has(("skip", "a", "credential"), &["--ask"]);
+        }
         mock.always(Script::error(403, "The security token included in the request is invalid."));
         let words = ["is refused (HTTP 403)", "security token", "valid keys into accounts.a.aws"];
         clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);

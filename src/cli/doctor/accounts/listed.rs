@@ -46,11 +46,11 @@ pub(super) async fn look(
         let due = Instant::now() + PATIENCE;
         let fetched = credential::fetch(upstream, &patient.place, service, due).await;
         findings.push(match fetched {
-            Ok((_, lasts)) => patient.finding(
-                CheckState::Ok,
-                CREDENTIAL,
-                format!("the token server gave a token for {}", span(lasts)),
-            ),
+            Ok((token, lasts)) => {
+                patient.place.state.tokens.put(token, lasts, account.fingerprint);
+                let seen = format!("the token server gave a token for {}", span(lasts));
+                patient.finding(CheckState::Ok, CREDENTIAL, seen)
+            }
             Err(failure) => failed(patient, &failure, "the token server gave no token"),
         });
         findings.push(patient.finding(
@@ -67,8 +67,16 @@ pub(super) async fn look(
         let fetched = timeout(PATIENCE, lists::fetch(upstream, &patient.place, &mut date)).await;
         match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
             Ok(names) => {
-                findings.push(listed_for(patient, upstream).await);
+                let (credential, is_proved) = listed_for(patient, upstream).await;
+                let asked = endpoints::ask(patient, upstream, &mut date).await;
+                let refusal = asked.refusal().filter(|_| !is_proved);
+                findings.push(refusal.map_or(credential, |failure| refused(patient, failure)));
                 models(patient, &names, findings);
+                // Whoever is refused hears nothing else.
+                if refusal.is_none() {
+                    asked.tell(patient, findings);
+                }
+                return Some((before, date?));
             }
             Err(failure) => findings.push(no_list(patient, upstream, &failure).await),
         }
@@ -84,9 +92,9 @@ pub(super) async fn look(
 fn without_list(patient: &Patient, answers: &EndpointAnswers) -> Finding {
     let account = patient.account();
     if let Some(failure) = answers.refusal() {
-        return failed(patient, failure, "is refused").with(advice::act(failure, account));
+        return refused(patient, failure);
     }
-    match (&account.signer, answers.pass_the_door()) {
+    match (&account.signer, answers.is_let_in()) {
         (Some(_), true) => patient.finding(CheckState::Ok, CREDENTIAL, "its provider takes the signature"),
         _ => patient.finding(
             CheckState::Skip,
@@ -96,12 +104,17 @@ fn without_list(patient: &Patient, answers: &EndpointAnswers) -> Finding {
     }
 }
 
-/// Returns the finding for a server that gives a list. The key is proved only if the list does not
-/// come without it.
-async fn listed_for(patient: &Patient, upstream: &Upstream) -> Finding {
+fn refused(patient: &Patient, failure: &Failure) -> Finding {
+    failed(patient, failure, "is refused")
+}
+
+/// Returns the finding for a server that gives a list, and whether it proves the credential. The
+/// key is proved only if the list does not come without it.
+async fn listed_for(patient: &Patient, upstream: &Upstream) -> (Finding, bool) {
     let account = patient.account();
+    let ok = |seen: &str| patient.finding(CheckState::Ok, CREDENTIAL, seen);
     if account.key.is_none() {
-        return patient.finding(CheckState::Ok, CREDENTIAL, "its list of models comes without a key");
+        return (ok("its list of models comes without a key"), false);
     }
     let mut stranger = Place::apart(keyless(account), &Proxies::default());
     stranger.proxy.clone_from(&patient.place.proxy);
@@ -109,12 +122,15 @@ async fn listed_for(patient: &Patient, upstream: &Upstream) -> Finding {
     let fetched = timeout(PATIENCE, lists::fetch(upstream, &stranger, &mut None)).await;
     let skip = |seen: &str| patient.finding(CheckState::Skip, CREDENTIAL, seen);
     match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
-        Ok(_) => skip("its list of models is public, so it says nothing of the key: --ask tells"),
+        Ok(_) => (skip("its list of models is public, so it says nothing of the key: --ask tells"), false),
         Err(failure) if matches!(failure.facts().status, Some(400 | 401 | 403 | 404)) => {
-            patient.finding(CheckState::Ok, CREDENTIAL, "its list of models comes with this key")
+            (ok("its list of models comes with this key"), true)
         }
-        Err(_) => skip(
-            "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: --ask tells",
+        Err(_) => (
+            skip(
+                "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: --ask tells",
+            ),
+            false,
         ),
     }
 }
@@ -209,7 +225,7 @@ fn models(patient: &Patient, listed: &ListedNames, findings: &mut Vec<Finding>) 
     let has = |name: &str| listed.names.binary_search_by(|listed| (**listed).cmp(name)).is_ok();
     // Ollama lists a model without a tag as the latest.
     let is_listed = |name: &str| has(name) || has(&format!("{name}:latest"));
-    let missing: Vec<&Arc<str>> = patient.models.iter().filter(|name| !is_listed(name)).collect();
+    let missing: Vec<&Arc<str>> = patient.models.keys().filter(|name| !is_listed(name)).collect();
     let (all, of) = (patient.models.len(), listed.names.len());
     if missing.len() < all {
         let seen = format!("{} of {all} models of the catalog are in the provider's list of {of}", all - missing.len());
