@@ -18,14 +18,14 @@ import parts
 
 # Licences that may be inside the program. Of `A OR B` one is enough, of `A AND B` both are needed.
 ALLOWED = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "MIT-0", "Unicode-3.0", "Unlicense", "Zlib"}
-# C inside crates: the crate, then the library, its licence, its homepage, the file with its version and how it is written there,
-# and the files with its licence.
+# C inside crates: the crate, then the library, its licence, its homepage, the file with its version
+# and how it is written there, and the files with its licence.
 C_LIBRARIES = {
     "libsqlite3-sys": ("sqlite", "blessing", "https://sqlite.org", "sqlite3/sqlite3.h", r'#define SQLITE_VERSION +"(.+?)"', []),
     "tikv-jemalloc-sys": ("jemalloc", "BSD-2-Clause", "https://jemalloc.net", "Cargo.toml", r'^version = ".+?\+(.+?)"', ["jemalloc/COPYING"]),
     "libz-ng-sys": ("zlib-ng", "Zlib", "https://github.com/zlib-ng/zlib-ng", "src/zlib-ng/zlib-ng.h.in", r'#define ZLIBNG_VERSION "(.+?)"', ["src/zlib-ng/LICENSE.md"]),
     "zstd-sys": ("zstd", "BSD-3-Clause", "https://facebook.github.io/zstd", "Cargo.toml", r'^version = ".+?\+zstd\.(.+?)"', ["zstd/LICENSE"]),
-    # Its C and assembly are taken from BoringSSL, with changes of its own: the version is the crate's.
+    # Its C and assembly are BoringSSL's, with changes of its own: the crate's version counts.
     "ring": ("boringssl-in-ring", "Apache-2.0 AND ISC", "https://github.com/briansmith/ring", "Cargo.toml", r'^version = "(.+?)"', ["LICENSE-BoringSSL", "LICENSE-other-bits"]),
 }
 SQLITE = "The authors of SQLite disclaim copyright to its source code: it is in the public domain (https://sqlite.org/copyright.html).\n"

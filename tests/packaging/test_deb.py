@@ -150,7 +150,8 @@ class DebTest(unittest.TestCase):
         self.assertIn("# of the next version", (conf / "server.yaml.dpkg-dist").read_text())
         self.assertIn("acme", json.dumps(usage()))
 
-        # Removed, it leaves what the administrator and the service wrote; installed again, it goes on.
+        # Removed, it leaves what the administrator and the service wrote. Installed again, it
+        # goes on.
         self.inside("dpkg", "--remove", "portcullis")
         self.assertFalse((self.root / "usr/bin/portcullis").exists())
         self.assertEqual(self.modes(), before)

@@ -108,7 +108,8 @@ class UnitTest(unittest.TestCase):
         calls = {match.group(1) for line in lines if (match := re.match(r"\d+ +(?:<\.\.\. )?(\w+)[( ]", line))}
         self.assertGreater(len(calls), 30)
         self.assertEqual(calls - allowed(), set())
-        # ProcSubset=pid hides all of /proc but the processes. These two have another way: /etc/hostname, and a guess of jemalloc's.
+        # ProcSubset=pid hides all of /proc but the processes. These two have another way:
+        # /etc/hostname, and a guess of jemalloc's.
         hidden = {path for line in lines for path in re.findall(r'"(/proc/[^"]+)"', line) if not re.match(r"/proc/(self|thread-self|\d+)(/|$)", path)}
         self.assertLessEqual(hidden, {"/proc/sys/kernel/hostname", "/proc/sys/vm/overcommit_memory"})
         # MemoryDenyWriteExecute, RestrictAddressFamilies.
