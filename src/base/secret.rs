@@ -29,11 +29,15 @@ impl Secret {
 /// The most bytes of a text that are looked through, and shown.
 const MOST_SHOWN: usize = 256;
 
-/// Cuts a text at the value of its first parameter `key`, however the name is written: no line may
-/// show what a client has put together wrongly. Of a long text only the beginning is left.
+/// Cuts a text at the value of its first parameter `key`, however the name is written, and at a
+/// part of a path that begins as keys do: no line may show what a client has put together wrongly.
+/// Of a long text only the beginning is left.
 pub fn cut_keys(text: &str) -> Cow<'_, str> {
     let end = if text.len() <= MOST_SHOWN { text.len() } else { text.floor_char_boundary(MOST_SHOWN) };
     let start = text.get(..end).unwrap_or_default();
+    if let Some(at) = memchr::memmem::find(start.as_bytes(), b"/sk-") {
+        return Cow::Owned(format!("{}/[cut]", cut_keys(start.get(..at).unwrap_or_default())));
+    }
     // Most paths have neither.
     if memchr::memchr2(b'=', b'%', start.as_bytes()).is_none() {
         return Cow::Borrowed(start);
@@ -95,6 +99,9 @@ mod tests {
             ("api_key=s", "api_key=[cut]"),
             ("/v1/mod%65ls/a=b", "/v1/mod%65ls/a=b"),
             ("/é%", "/é%"),
+            ("/v1/sk-1/chat/completions", "/v1/[cut]"),
+            ("/key=a/sk-1", "/key=[cut]/[cut]"),
+            ("/v1/task-sk-1", "/v1/task-sk-1"),
         ] {
             assert_eq!(cut_keys(path), shown);
         }
