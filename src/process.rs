@@ -74,8 +74,6 @@ impl Process {
         let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
         let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
         let catalog = std::mem::take(&mut loaded.catalog);
-        // Here it holds up nobody.
-        catalog.hash();
         let snapshot =
             Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(calendar::now(), Some(&limits)), 1);
         remember_uses(&snapshot, &ledger);

@@ -9,11 +9,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::base::address::Cidr;
-use crate::base::hash;
 use crate::base::lock::Lock;
 use crate::base::problem::Problem;
 use crate::limits::{KeyLimits, Limited, Limits};
@@ -44,9 +43,8 @@ pub use risk::{PUBLISHED_KEY, gone, has, names, published_key_problem, shrinks};
 /// All callers, keys, accounts and models at one moment.
 #[derive(Default)]
 pub struct Catalog {
-    /// A hash of everything that was read, files and secrets. It is not for showing.
-    pub digest: [u8; 32],
-    shown: OnceLock<String>,
+    /// The first 16 hex digits of a SHA-256 of everything that was read, files and secrets.
+    pub hash: String,
     /// Warnings: things that are allowed but should not stay so.
     pub warnings: Vec<Problem>,
     keys: HashMap<[u8; 32], rotation::KeySecret>,
@@ -137,13 +135,6 @@ impl Catalog {
         self.keys.values().map(|secret| &secret.key)
     }
 
-    /// Returns a hash of everything that was read, files and secrets, in 16 digits. It is for
-    /// showing: it takes a while, once, and as long to try a secret.
-    pub fn hash(&self) -> &str {
-        let slow = || hash::slow(self.digest).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        self.shown.get_or_init(slow)
-    }
-
     /// Returns the number of hashes of all keys. A key with several hashes counts once for each.
     pub fn key_count(&self) -> usize {
         self.keys.len()
@@ -154,6 +145,7 @@ impl Catalog {
 impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Catalog")
+            .field("hash", &self.hash)
             .field("accounts", &self.accounts.len())
             .field("models", &self.models.len())
             .field("callers", &self.callers.len())

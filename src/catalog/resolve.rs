@@ -6,7 +6,7 @@
 //! reported as missing.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
@@ -64,8 +64,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     // The longest beginning counts; of one model's globs it does not matter which.
     globs.sort_by_key(|(glob, _)| std::cmp::Reverse(name::literal_prefix(glob).len()));
     Ok(Catalog {
-        digest: digest_of(files, accounts.values().flatten()),
-        shown: OnceLock::new(),
+        hash: hash(files, accounts.values().flatten()),
         names: names.collect(),
         globs,
         rotating: rotating(&served.keys),
@@ -111,7 +110,7 @@ type Models<'r> = BTreeMap<&'r str, Option<Arc<Model>>>;
 /// The entries of one section of all files: from a name to its file and to what is written.
 type Merged<'r, T> = BTreeMap<&'r str, (usize, Option<&'r T>)>;
 
-fn digest_of<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<Account>>) -> [u8; 32] {
+fn hash<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<Account>>) -> String {
     let mut sha = Sha256::new();
     for text in files.iter().flat_map(|(name, text)| [name, text]) {
         sha.update(text.len().to_be_bytes());
@@ -119,7 +118,7 @@ fn digest_of<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a 
     }
     // The hash covers secrets too, through another hash: a rotated secret makes another catalog.
     accounts.for_each(|account| sha.update(account.fingerprint.to_be_bytes()));
-    sha.finalize().into()
+    sha.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The callers and their keys, as far as they could be resolved.

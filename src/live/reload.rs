@@ -125,8 +125,6 @@ impl Publisher {
     /// of it when it drops it.
     pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
         let Publisher { live, ledger, metrics } = self;
-        // Here it holds up nobody.
-        catalog.hash();
         let old = live.load_full();
         let left = catalog::gone(&old.catalog, &catalog).map(|(label, name)| (label, name.clone())).collect();
         let past = &mut || ledger.past(calendar::now(), Some(&live.limits));

@@ -143,15 +143,14 @@ fn it_asks_once_a_second() {
         assert_eq!(ask(&gateway, ONE, "/portcullis/usage").await.status, 200);
         assert_eq!(ask(&gateway, "sk-wrong", "/portcullis/usage").await.status, 401);
         let lines = gateway.access_lines(before + 6).await;
-        let (first, second) = (&lines[before], &lines[before + 1]);
+        // A caller has its answer before the line is written: the lines may have another order.
+        let limited: Vec<_> = lines.iter().filter(|line| line["outcome"] == "limited").collect();
+        assert_eq!(limited.len(), 1, "{lines:#?}");
         // A question that came too often is no request of callers that failed.
         let failed = lines.iter().filter(|line| line["outcome"] != "ok" && line["outcome"] != "limited").count();
         let live: Value = serde_json::from_str(&gateway.admin("/live?show=figures").1).expect("JSON");
         assert_eq!((failed, &live["figures"]["now"]["failed_caller"]), (1, &json!(1)), "{live:#}");
-        assert_eq!(
-            (&first["door"], &second["door"], &second["outcome"]),
-            (&json!("key"), &json!("usage"), &json!("limited"))
-        );
+        assert_eq!(limited[0]["door"], "usage");
     });
 }
 

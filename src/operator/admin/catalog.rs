@@ -122,7 +122,7 @@ fn read(
         Ok(catalog) => published_key_problem(catalog, &addresses).into_iter().collect(),
         Err(problems) => problems.0.iter().take(REASONS).map(ToString::to_string).collect(),
     };
-    let found = catalog.ok().map(|catalog| match catalog.digest == served.digest {
+    let found = catalog.ok().map(|catalog| match catalog.hash == served.hash {
         true => (marks.clone(), SecretChanges::default()),
         false => {
             let marks = Marks::of(&catalog, &Inventory::of(&catalog), settings.admin.is_guarded());
