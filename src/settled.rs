@@ -157,11 +157,11 @@ pub struct Attempts {
     /// True if these are the attempts of a request that was cut into slices.
     pub is_sliced: bool,
     /// The number of attempts of slices that may still be kept each of its own.
-    pub room: usize,
+    pub room: u16,
 }
 
 /// The most attempts of slices that are kept each of its own, for traces.
-pub const PARTS: usize = 256;
+pub const PARTS: u16 = 256;
 
 /// One attempt, as the access line shows it.
 #[derive(Debug, Clone, Default)]
@@ -404,8 +404,9 @@ mod tests {
         };
         assert_eq!(all(false, 2_048), (2_050, 0, vec![(2_048, Some(2_048)), (2, Some(2))]));
         let (count, _, each) = all(true, 2_048);
-        assert_eq!((count, each.len()), (2_050, PARTS + 1));
-        assert_eq!(each[PARTS - 2..], [(1, Some(1)), (1_793, Some(1_793)), (2, Some(2))]);
+        let most = usize::from(PARTS);
+        assert_eq!((count, each.len()), (2_050, most + 1));
+        assert_eq!(each[most - 2..], [(1, Some(1)), (1_793, Some(1_793)), (2, Some(2))]);
         assert_eq!(each.iter().map(|(times, _)| times).sum::<u32>(), count);
     }
 }

@@ -14,7 +14,7 @@ const MOST: usize = 2_048;
 /// The most spans that are sent together, but for those of one exchange.
 pub(super) const BATCH: usize = 512;
 // Beside the attempts of slices that are kept, there is room for those that ended in other ways.
-const _: () = assert!(PARTS <= MOST / 2, "an exchange of many slices does not fit");
+const _: () = assert!(PARTS as usize <= MOST / 2, "an exchange of many slices does not fit");
 /// The longest time that a span waits before it is sent.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -200,7 +200,7 @@ mod tests {
             let outcome = if number % 2 == 0 { "ok" } else { "status" };
             sliced.settled.attempts.add(Tried { outcome, times: 1, ..Tried::default() });
         }
-        assert!(sliced.spans() > PARTS && sliced.spans() < BATCH, "{}", sliced.spans());
+        assert!(sliced.spans() > usize::from(PARTS) && sliced.spans() < BATCH, "{}", sliced.spans());
         assert_eq!(SpanQueue::default().put(sliced), 0);
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{end, with};
 use crate::support::spans::Receiver;
-use crate::support::{Catalog, Gateway, Mock, Script, eventually, join_all, run_within};
+use crate::support::{Catalog, Gateway, Mock, Script, eventually, eventually_within, join_all, run_within};
 
 const LONG: Duration = Duration::from_secs(180);
 
@@ -61,13 +61,15 @@ async fn fails(mock: &Mock, (case, script, reason, why): (&str, Script, &str, &s
     receiver.mock.always(script);
     let gateway = receiver.of(Gateway::with(Catalog::over(mock)), "").start().await;
     ask(&gateway, 2).await;
-    drops(&gateway, reason).await;
+    // The second may wait for the next batch.
+    let all = || (dropped(&gateway, reason) == 4.0).then_some(());
+    eventually_within(LONG / 4, "both are dropped", all).await;
     let line = gateway.logged("spans cannot be sent to `traces.endpoint`").await;
     assert!(line.contains(why), "{case}: {line}");
     receiver.mock.always(Script::text(200, "application/json", "{\"partialSuccess\":{}}"));
     ask(&gateway, 1).await;
     let exported = || gateway.metrics().sum("portcullis_spans_exported_total", &[]);
-    eventually("the others are taken", || (exported() == 2.0).then_some(())).await;
+    eventually_within(LONG / 4, "the others are taken", || (exported() == 2.0).then_some(())).await;
     // What was dropped is not sent again.
     assert_eq!(dropped(&gateway, reason), 4.0, "{case}");
     let log = gateway.log();

@@ -12,7 +12,7 @@ use super::shown::shown;
 pub struct Losses<F = Cow<'static, str>> {
     names: Vec<F>,
     /// The index in `names` of the first field that was left out or weakened.
-    first: Option<usize>,
+    first: Option<u8>,
 }
 
 /// The fields that a dialect left out, weakened or added to.
@@ -34,14 +34,16 @@ impl<F: PartialEq> Losses<F> {
     }
 
     /// Notes a field, or `rest` if there are too many. Returns the index of the field in the list.
-    fn note(&mut self, name: F, rest: F) -> usize {
+    fn note(&mut self, name: F, rest: F) -> u8 {
+        // There are at most `MOST` of them.
+        let index = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
         if let Some(place) = self.names.iter().position(|known| *known == name) {
-            return place;
+            return index(place);
         }
         if self.names.len() < MOST {
             self.names.push(if self.names.len() + 1 < MOST { name } else { rest });
         }
-        self.names.len() - 1
+        index(self.names.len() - 1)
     }
 }
 
@@ -68,7 +70,7 @@ impl LostFields {
     /// Names the fields in other words.
     pub(crate) fn in_words(self, name: impl Fn(&Field) -> Cow<'static, str>) -> Losses {
         let mut losses = Losses::default();
-        for (place, field) in self.names.iter().enumerate() {
+        for (place, field) in (0..).zip(&self.names) {
             let place_of_name = losses.name(name(field));
             if self.first == Some(place) {
                 losses.first = Some(place_of_name);
@@ -86,7 +88,7 @@ impl Losses {
     }
 
     /// Notes a name, and returns its index in the list.
-    fn name(&mut self, name: Cow<'static, str>) -> usize {
+    fn name(&mut self, name: Cow<'static, str>) -> u8 {
         let known = OPTIONAL.iter().find(|known| **known == name);
         self.note(known.map_or(name, |known| Cow::Borrowed(*known)), "other".into())
     }
@@ -99,7 +101,7 @@ impl Losses {
 
     /// Returns the first field that is left out or weakened.
     pub fn first(&self) -> Option<&str> {
-        self.names.get(self.first?).map(AsRef::as_ref)
+        self.names.get(usize::from(self.first?)).map(AsRef::as_ref)
     }
 }
 
