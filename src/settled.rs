@@ -8,7 +8,7 @@ use crate::limits::{Kind, Level};
 use crate::series::Sums;
 use dialects::neutral::Losses;
 use dialects::usage::{Source, Usage};
-use dialects::{EndReasons, Flaws};
+use dialects::{EndReasons, Flaws, Labels};
 use http::HeaderValue;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -199,6 +199,8 @@ pub struct Tried {
     pub is_paid: bool,
     /// The attempt's span, if its account was told.
     pub span: Option<SpanId>,
+    /// What the upstream calls its answer, if the exchange is traced.
+    pub labels: Option<Box<Labels>>,
     /// The attempts of slices that these were, if there was more than one and they are kept. The
     /// last may stand for several: those for which there was no room.
     pub parts: Vec<Tried>,

@@ -206,6 +206,7 @@ fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>, secre
         detail: failure.and_then(Failure::detail).map(|detail| scrub(&detail, secrets).chars().take(200).collect()),
         is_paid: false,
         span: None,
+        labels: None,
         parts: Vec::new(),
     }
 }

@@ -209,6 +209,12 @@ impl OfAttempt<'_> {
         attributes.optional(gen_ai::OUTPUT, operation.output.or(json));
         attributes.optional(gen_ai::OPENAI_TYPE, operation.openai.filter(|_| server == Some("openai")));
         attributes.optional(gen_ai::CONVERSATION, conversation(self.settled).as_deref());
+        if let Some(labels) = &tried.labels {
+            attributes.optional(gen_ai::ANSWER, labels.id.as_deref());
+            attributes.optional(gen_ai::ANSWERED, labels.model.as_deref());
+            let tier = labels.tier.as_deref().filter(|_| server == Some("openai"));
+            attributes.optional(gen_ai::OPENAI_TIER, tier);
+        }
         if request.stream {
             attributes.add(gen_ai::STREAM, Value::BoolValue(true));
             attributes.seconds(gen_ai::FIRST, tried.first_ms);

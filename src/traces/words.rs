@@ -14,6 +14,8 @@ pub(super) mod gen_ai {
     pub(crate) const OPERATION: &str = "gen_ai.operation.name";
     pub(crate) const PROVIDER: &str = "gen_ai.provider.name";
     pub(crate) const MODEL: &str = "gen_ai.request.model";
+    pub(crate) const ANSWERED: &str = "gen_ai.response.model";
+    pub(crate) const ANSWER: &str = "gen_ai.response.id";
     pub(crate) const STREAM: &str = "gen_ai.request.stream";
     pub(crate) const OUTPUT: &str = "gen_ai.output.type";
     pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
@@ -27,6 +29,7 @@ pub(super) mod gen_ai {
     /// It is in no convention, but several receivers read it: US dollars.
     pub(crate) const COST: &str = "gen_ai.usage.cost";
     pub(crate) const OPENAI_TYPE: &str = "openai.api.type";
+    pub(crate) const OPENAI_TIER: &str = "openai.response.service_tier";
     /// The word of OpenInference by which a span is told from that of a model.
     pub(crate) const KIND: &str = "openinference.span.kind";
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::support::canary::KEY;
 use crate::support::folder::{Folder, Ran};
+use crate::support::script::completion;
 use crate::support::spans::{Got, Receiver, attributes, decode};
 use crate::support::tls::Ca;
 use crate::support::{Catalog, Gateway, Mock, Proxy, Script, chat, chat_stream, client, eventually, run, run_within};
@@ -194,6 +195,42 @@ fn a_sample_keeps_what_failed_and_callers_ask_for_no_more_than_they_may() {
         assert_eq!(gateway.raw(traced("01")).await.status, 200);
         end(gateway);
         assert_eq!(receiver.mock.count(), 0);
+    });
+}
+
+#[test]
+fn what_a_provider_calls_its_answer_is_on_its_attempt() {
+    run(async {
+        let (openai, anthropic, receiver) = (Mock::start().await, Mock::start().await, Receiver::start().await);
+        let mut whole = completion("hello");
+        whole["service_tier"] = json!("flex");
+        let mut odd = whole.clone();
+        (odd["id"], odd["model"]) = (json!("two words"), json!(7));
+        let cut = Script::sse().words(0..2).close();
+        openai.push(Script::json(200, &whole)).push(Script::stream(2)).push(cut).push(Script::json(200, &odd));
+        let start = json!({"type": "message_start", "message": {"id": "msg_1", "model": "claude-x-2026", "usage": {}}});
+        let text = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hello"}});
+        anthropic.always(Script::sse().named(&start).named(&text).close());
+        let catalog = Catalog::new().account("a", &openai).account_with("b", &anthropic, "dialect: anthropic");
+        let gateway = receiver.of(Gateway::with(catalog.model("m", &["a"]).model("n", &["b"])), "").start().await;
+        for request in [chat("m"), chat_stream("m"), chat_stream("m"), chat("m"), chat_stream("n")] {
+            let answer = gateway.post(&request).await;
+            gateway.line_of(&answer).await;
+        }
+        let log = end(gateway);
+        let spans = receiver.spans();
+        let names = ["gen_ai.response.id", "gen_ai.response.model", "openai.response.service_tier"];
+        let told =
+            |span: &Got| names.map(|name| if span.has(name) { span.of_name(name).to_owned() } else { String::new() });
+        let attempts: Vec<_> = spans.iter().filter(|span| !span.is_server()).map(told).collect();
+        let expected = [
+            ["chatcmpl-mock", "mock-model", "flex"],
+            ["chatcmpl-mock", "mock-model", ""],
+            ["chatcmpl-mock", "mock-model", ""],
+            ["", "", "flex"],
+            ["msg_1", "claude-x-2026", ""],
+        ];
+        assert_eq!(attempts, expected, "{log}");
     });
 }
 

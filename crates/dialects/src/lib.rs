@@ -27,4 +27,5 @@ pub use neutral::{
     Answer, AnswerFault, AnswerHeader, EndReasons, Endpoint, ErrorHead, Family, Flaws, StreamFault, UpstreamError,
     price, traits, usage,
 };
+pub use upstream::labels::Labels;
 pub use upstream::{Framing, Protocol, Settings};

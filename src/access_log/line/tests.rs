@@ -99,7 +99,7 @@ prop_compose! {
         let outcome = "failed";
         Tried {
             account, model, endpoint, outcome, times, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
-            completion_tokens, cost, detail, is_paid: false, span: None, parts: Vec::new(),
+            completion_tokens, cost, detail, is_paid: false, span: None, labels: None, parts: Vec::new(),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
-use dialects::{AnswerFault, AnswerHeader, EndReasons, Flaws, Framing, Outbound, Recipient, Stream};
+use dialects::{AnswerFault, AnswerHeader, EndReasons, Flaws, Framing, Labels, Outbound, Recipient, Stream};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -146,7 +146,8 @@ impl Opening<'_> {
                 let stream = Stream::bytes(kind, usage, self.shared.server.limits.event);
                 self.progress.lock().content_type = content_type;
                 held.shrink(copied);
-                let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
+                let (out, idle) = (Vec::new(), timeouts.idle);
+                let reading = Reading { attempt, stream, out, held, idle, total, start: None };
                 self.begin(reading, &mut alarm).await
             }
             ContentKind::Stream(framing) if stream && framing == dialect.protocol.framing => {
@@ -155,7 +156,9 @@ impl Opening<'_> {
                 let to = Recipient { front: self.request.envelope.front, header: &face, options: manner };
                 let stream = dialect.stream(&self.candidate.upstream_model, to, limit);
                 held.shrink(copied);
-                let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
+                let (out, idle) = (Vec::new(), timeouts.idle);
+                let start = self.request.trace.is_some().then(Box::default);
+                let reading = Reading { attempt, stream, out, held, idle, total, start };
                 self.begin(reading, &mut alarm).await
             }
             ContentKind::Json => Ok(self.gather(attempt, manner, held, &mut alarm).await?),
@@ -266,6 +269,9 @@ impl Opening<'_> {
         let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
         let face = &*self.request.face_of(self.candidate);
         let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
+        if self.request.trace.is_some() {
+            self.label(Labels::of_answer(&body, &self.candidate.place.account.secrets()));
+        }
         let read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (self.estimated(answer.usage), answer.declined);
@@ -280,6 +286,11 @@ impl Opening<'_> {
         Ok(Opened { gained, declined, held: Some(held) })
     }
 
+    /// Notes what the upstream calls its answer.
+    fn label(&self, labels: Option<Labels>) {
+        self.progress.lock().labels = labels.map(Box::new);
+    }
+
     /// Reads the first events of a stream, until one counts.
     async fn begin(&self, mut reading: Reading, alarm: &mut Alarm) -> Result<Opened, FailedAttempt> {
         loop {
@@ -287,6 +298,11 @@ impl Opening<'_> {
             let first = self.first_token(reading.attempt.sent).filter(|_| !reading.stream.opened());
             let fed = reading.feed(soonest(reading.due(), [first]), alarm).await;
             self.progress.lock().usage = reading.stream.usage_so_far();
+            if (reading.stream.opened() || fed != Ok(false))
+                && let Some(start) = reading.start.take()
+            {
+                self.label(start.labels(&self.candidate.place.account.secrets()));
+            }
             let whole = match fed {
                 Ok(whole) => whole,
                 // Only the end of the connection was missing.

@@ -2,6 +2,7 @@
 
 use crate::base::lock::Lock;
 use crate::base::trace_context::SpanId;
+use dialects::Labels;
 use dialects::usage::{Source, Usage};
 use http::HeaderValue;
 use std::sync::MutexGuard;
@@ -28,6 +29,8 @@ pub(super) struct Facts {
     pub(super) usage: Usage,
     /// The attempt's span, if its account was told.
     pub(super) span: Option<SpanId>,
+    /// What the upstream calls its answer, if the exchange is traced.
+    pub(super) labels: Option<Box<Labels>>,
 }
 
 impl Progress {
@@ -47,6 +50,12 @@ impl Progress {
     pub(super) fn timing(&self) -> (Option<Duration>, Option<Duration>) {
         let facts = self.lock();
         (facts.connected, facts.begun)
+    }
+
+    /// Takes what a trace shows of the attempt: its span, and what the upstream calls its answer.
+    pub(super) fn told(&self) -> (Option<SpanId>, Option<Box<Labels>>) {
+        let mut facts = self.lock();
+        (facts.span, facts.labels.take())
     }
 
     /// Returns the usage for which the upstream may charge, if the request was sent.

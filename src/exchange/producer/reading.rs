@@ -4,6 +4,7 @@ use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
 use crate::exchange::attempt::Attempt;
+use dialects::upstream::labels::Start;
 use dialects::{Stream, StreamFault};
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -27,6 +28,8 @@ pub(super) struct Reading {
     pub(super) held: Held,
     pub(super) idle: Duration,
     pub(super) total: Instant,
+    /// The start of the stream as it comes, while somebody wants it.
+    pub(super) start: Option<Box<Start>>,
 }
 
 /// A time at which something is due, and the failure if it has not come. (It is made only then,
@@ -61,6 +64,9 @@ impl Reading {
             waited = true;
             let Some(read) = read else { return Err(late()) };
             let Some(chunk) = read? else { return Ok(true) };
+            if let Some(start) = &mut self.start {
+                start.take(&chunk);
+            }
             match self.stream.feed(&chunk, &mut self.out) {
                 Err(fault) => return Err(failure_of(fault)),
                 Ok(()) if self.stream.done() => return Ok(true),

@@ -243,6 +243,7 @@ impl<'x> Producer<'x> {
         let (connect, first) = attempt.progress.timing();
         let took = attempt.began.elapsed();
         self.count(attempt, unused.unwrap_or(self.usage), first, took);
+        let (span, labels) = attempt.progress.told();
         self.attempts.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
@@ -259,7 +260,8 @@ impl<'x> Producer<'x> {
             cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),
             detail: None,
             is_paid: used.is_some(),
-            span: attempt.progress.lock().span,
+            span,
+            labels,
             parts: Vec::new(),
         });
         self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);

@@ -7,6 +7,7 @@ use crate::error::Outcome;
 use crate::live::Snapshot;
 use crate::metrics::Metrics;
 use crate::settled::Attempts;
+use dialects::Labels;
 use dialects::neutral::Finish;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -304,6 +305,23 @@ fn how_an_answer_ended_is_on_the_span_that_answered() {
     // What was cut has no reason of its own.
     one.attempts.trail[1].outcome = "cut";
     assert_eq!(attribute(&shown(&traces(""), one)[2], names[0]), None);
+}
+
+#[test]
+fn what_a_provider_calls_its_answer_is_on_its_attempt() {
+    let mut one = settled();
+    let label = |label: &str| Some(label.to_owned());
+    let labels = Labels { id: label("chatcmpl-1"), model: label("gpt-4o-mini-2024"), tier: label("flex") };
+    // The first account is no account at OpenAI.
+    one.attempts.trail.iter_mut().for_each(|tried| tried.labels = Some(Box::new(labels.clone())));
+    let spans = shown(&traces(""), one.clone());
+    let names = ["gen_ai.response.id", "gen_ai.response.model", "openai.response.service_tier"];
+    let told = |place: usize| names.map(|name| attribute(&spans[place], name));
+    assert_eq!(told(0), [None; 3]);
+    assert_eq!(told(1), [Some("chatcmpl-1"), Some("gpt-4o-mini-2024"), None]);
+    assert_eq!(told(2), [Some("chatcmpl-1"), Some("gpt-4o-mini-2024"), Some("flex")]);
+    let plain = shown(&traces("gen_ai: off"), one);
+    assert!(plain.iter().all(|span| names.iter().all(|name| attribute(span, name).is_none())), "{plain:?}");
 }
 
 #[test]

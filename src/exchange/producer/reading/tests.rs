@@ -67,7 +67,7 @@ async fn reading(over: Over, pieces: Vec<Paced>, total: Instant) -> Reading {
     let attempt = answered(over, pieces).await;
     let stream = DIALECT.stream("m", recipient(&face()), 1 << 20);
     let held = Arc::new(Budget::new(1 << 20, 1 << 20)).open(&Arc::default());
-    Reading { attempt, stream, out: Vec::new(), held, idle: Duration::from_secs(30), total }
+    Reading { attempt, stream, out: Vec::new(), held, idle: Duration::from_secs(30), total, start: None }
 }
 
 #[tokio::test]
