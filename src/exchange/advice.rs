@@ -29,6 +29,7 @@ pub fn said(failure: &Failure, secrets: &[&str]) -> String {
     let error = failure.error();
     let said = match (failure, error) {
         (Failure::Unsigned(why), _) => sentence(why, secrets),
+        (_, Some(error)) if error.is_silent() => String::new(),
         (_, error) => error.map(|error| sentence(&error.message, secrets)).unwrap_or_default(),
     };
     let words = failure
@@ -36,6 +37,10 @@ pub fn said(failure: &Failure, secrets: &[&str]) -> String {
         .filter(|_| error.is_some())
         .map(|words| format!(" ({})", scrub(&words, secrets)))
         .unwrap_or_default();
+    if let Some(body) = error.and_then(|error| error.excerpt.as_ref()) {
+        // The sentence is the gateway's own, since the body has none.
+        return format!("{said}; its answer begins with \"{}\"", sentence(body, secrets));
+    }
     match (said.is_empty(), error.is_some()) {
         (true, _) => format!("the provider gave no reason{words}"),
         (false, true) => format!("the provider says \"{said}\"{words}"),
@@ -137,6 +142,13 @@ mod tests {
             &["no request could be signed: the path", "accounts.aws.aws"],
             &[],
         );
+        let known = "{\"s3cret-of-ours\": 1}";
+        let error = UpstreamError { excerpt: Some(known.into()), ..UpstreamError::default() };
+        let error = UpstreamError { message: "the upstream's reason is not in a known format".into(), ..error };
+        let odd = Failure::Status { status: 401, seen: 401, error: Box::new(error), retry_after: None };
+        let expected = "the upstream's reason is not in a known format; its answer begins with \"{\"[redacted]\": 1}\"";
+        check("keyed", odd, &[expected], &["the provider says"]);
+        check("keyed", status(401, "the upstream gave no reason", None), &["the provider gave no reason."], &["says"]);
         check("keyed", status(401, &"é".repeat(5000), None), &["é…\""], &[]);
         check(
             "keyed",

@@ -214,6 +214,8 @@ fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
         let text = |of: Option<&serde_json::Value>| match of {
             None => "no limit".to_owned(),
             Some(serde_json::Value::String(word)) => word.clone(),
+            // Money is written as in the catalog: `10`, not `10.0`.
+            Some(serde_json::Value::Number(money)) if money.is_f64() => money.as_f64().unwrap_or_default().to_string(),
             Some(other) => other.to_string(),
         };
         // `reserve` is a rule, and has a usual value.

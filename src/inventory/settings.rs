@@ -73,7 +73,10 @@ pub(super) fn of_model(model: &Model) -> Settings {
     let written = [
         ("created", Some(model.created.to_string())),
         ("fallbacks", list(&model.fallbacks)),
-        ("hedge", model.hedge.map(|hedge| format!("after {}, at most {}", hedge.after, hedge.at_most))),
+        (
+            "hedge",
+            model.hedge.map(|hedge| format!("after p{}, at most {}%", percent(hedge.after), percent(hedge.at_most))),
+        ),
         ("kind", model.kind.map(|kind| format!("{kind:?}").to_lowercase())),
         ("max_tokens", model.max_tokens.map(|most| most.to_string())),
         ("on_broken_call", flag(model.refuse_broken_calls)),
@@ -87,6 +90,11 @@ pub(super) fn of_model(model: &Model) -> Settings {
         ("strategy", Some(model.strategy.name().to_owned())),
     ];
     collected(written)
+}
+
+/// Returns a share as a number of hundredths.
+fn percent(share: f64) -> f64 {
+    (share * 1e4).round() / 1e2
 }
 
 /// Lists the settings of a target that have no field of their own.

@@ -235,9 +235,11 @@ impl Distrust {
     fn of(error: &io::Error) -> Distrust {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             Some(error) => Distrust::by_tls(error),
-            None if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Distrust { why: "the server closed the connection during the TLS handshake".to_owned(), lasts: false }
-            }
+            None if error.kind() == io::ErrorKind::UnexpectedEof => Distrust {
+                why: "the server closed the connection during the TLS handshake: does it speak TLS, or plain http:?"
+                    .to_owned(),
+                lasts: false,
+            },
             None => Distrust { why: error.to_string(), lasts: false },
         }
     }

@@ -215,6 +215,11 @@ fn who_may_ask_and_what_is_said_if_nobody_answers() {
         assert_eq!((code, says.as_str()), (Some(1), ""), "{error}");
         assert!(error.contains("http://127.0.0.1:1 does not answer") && error.contains("--diff=DIR"), "{error}");
         let (code, _, error) = check(&folder, &["--diff=./nowhere"]);
+        assert!(code == Some(1) && error.contains("--diff: there is no folder ./nowhere"), "{error}");
+        assert!(!error.contains("--conf"), "{error}");
+        let broken = copy(&gateway, "broken", &Catalog::over(&mock));
+        std::fs::write(broken.join("catalog.yaml"), "accounts: 7\n").expect("written");
+        let (code, _, error) = check(&folder, &[&format!("--diff={}", broken.display())]);
         assert!(
             code == Some(1) && error.contains("--diff: with these errors the folder cannot be compared"),
             "{error}"

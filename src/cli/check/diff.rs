@@ -144,6 +144,12 @@ fn of_its_folder(loaded: &Loaded, folder: &Path, live: &Marks) -> Option<SecretC
 
 /// Reads another folder.
 fn folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before, String> {
+    if !other.exists() {
+        let name = plain(&other.display().to_string());
+        return Err(format!(
+            "--diff: there is no folder {name}. Write --diff=DIR with a folder, or --diff=URL with a gateway"
+        ));
+    }
     let wrong = |problems: Problems| format!("{problems}\n--diff: with these errors the folder cannot be compared");
     let before = load(other, secrets).map_err(wrong)?;
     let changed = match secrets {

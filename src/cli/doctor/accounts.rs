@@ -16,11 +16,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::clock::Clocks;
 use super::report::{CheckState, Finding, Findings, Subject};
+use super::words;
 use crate::account::failure::Failure;
 use crate::catalog::{Account, Signer};
 use crate::conf::secret_ref::ASSUMED;
-use crate::error::{redacted, scrub};
-use crate::exchange::advice;
+use crate::error::redacted;
 use crate::exchange::upstream::Upstream;
 use crate::live::Snapshot;
 use crate::live::place::Place;
@@ -161,12 +161,7 @@ async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
 
 /// Returns what is known of a failure, without secrets.
 fn said(patient: &Patient, failure: &Failure) -> String {
-    let secrets = patient.place.secrets(None);
-    if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
-        return advice::said(failure, &secrets);
-    }
-    let detail = failure.detail().map(|detail| format!(": {}", scrub(&detail, &secrets))).unwrap_or_default();
-    format!("{}{detail}", failure.name())
+    words::failed(failure, &patient.place.secrets(None))
 }
 
 /// Returns whether a secret of the account is only a stand-in, since it could not be read.

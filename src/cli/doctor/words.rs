@@ -1,6 +1,34 @@
-//! Words for amounts and times.
+//! Words for amounts, times and failures.
 
 use std::time::Duration;
+
+use crate::account::failure::Failure;
+use crate::error::scrub;
+use crate::exchange::advice;
+
+/// Says why there is no answer: in the provider's words, or else in plain ones. `secrets` must not
+/// appear in it.
+pub(super) fn failed(failure: &Failure, secrets: &[&str]) -> String {
+    if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
+        return advice::said(failure, secrets);
+    }
+    let why = match failure {
+        Failure::Unreachable(_) | Failure::Unsigned(_) | Failure::Status { .. } | Failure::InAnswer(_) => "",
+        Failure::Tls { .. } => "no secure connection: ",
+        Failure::Proxy { .. } => "the proxy gave no connection: ",
+        Failure::Nonsense(_) => "the answer cannot be used: ",
+        Failure::ConnectTimeout => "no connection was open in time",
+        Failure::Reset | Failure::Stale => "the server closed the connection without an answer",
+        Failure::SendTimeout => "the server stopped reading the request",
+        Failure::FirstByteTimeout | Failure::FirstTokenTimeout => "the server did not begin to answer in time",
+        Failure::IdleTimeout => "the server stopped sending before its answer was complete",
+        Failure::TotalTimeout => "no whole answer came in time",
+        Failure::NoRoom => "the answer needs more memory than the limits allow",
+        Failure::BrokenCall(_) => "the answer calls a tool with arguments that nobody can read",
+        Failure::Cut => "the server ended its answer before it was complete",
+    };
+    format!("{why}{}", failure.detail().map(|detail| scrub(&detail, secrets)).unwrap_or_default())
+}
 
 /// Writes a number of bytes: `512 KiB`, `1.5 GiB`.
 pub(super) fn size(bytes: u64) -> String {
@@ -39,6 +67,15 @@ pub(super) fn some<T: AsRef<str>>(texts: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_are_told_in_plain_words() {
+        let told = |failure: Failure| failed(&failure, &["s3cret"]);
+        assert_eq!(told(Failure::TotalTimeout), "no whole answer came in time");
+        assert_eq!(told(Failure::Nonsense("no s3cret".to_owned())), "the answer cannot be used: no [redacted]");
+        assert_eq!(told(Failure::Unreachable("cannot resolve x.test".to_owned())), "cannot resolve x.test");
+        assert_eq!(told(Failure::Unsigned("no key".to_owned())), "no request could be signed: no key");
+    }
 
     #[test]
     fn amounts_have_the_unit_that_fits() {

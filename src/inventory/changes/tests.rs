@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use super::words::render;
-use super::{Besides, Change, Effect, changes};
+use super::{Besides, Change, Effect, amounts, changes};
 use crate::base::calendar::rfc3339;
 use crate::catalog::Catalog;
 use crate::catalog::resolve::resolve;
-use crate::inventory::{Inventory, Marks, SecretChanges};
+use crate::inventory::{Amounts, Inventory, Marks, SecretChanges};
 
 const BEFORE: &str = r#"
 accounts:
@@ -437,4 +437,11 @@ fn each_trait_of_a_model_is_compared() {
         let text = render(&found(BEFORE, &with));
         assert!(text.contains(&format!("traits.{name} ")), "{name}: {text}");
     }
+}
+
+#[test]
+fn money_is_written_as_in_the_catalog() {
+    let limits = |money: f64| Amounts::from([("usd_per_day".to_owned(), serde_json::json!(money))]);
+    let expected = [(Effect::Tightens, "usd_per_day 10 → 0.5".to_owned())];
+    assert_eq!(amounts(&limits(10.0), &limits(0.5)), expected);
 }

@@ -153,7 +153,13 @@ fn a_provider_that_takes_no_more_requests() {
 fn a_page_in_place_of_a_list() {
     run(async {
         let page = Script::text(200, "text/html", "<html>hello</html>");
-        breaks(page, ("account", "address"), "fail", &["no such server", "path of `base_url`"]).await;
+        breaks(
+            page,
+            ("account", "address"),
+            "fail",
+            &["no such server", "it sent an answer that is no list", "path of `base_url`"],
+        )
+        .await;
     });
 }
 
@@ -356,7 +362,7 @@ fn a_silent_server_takes_a_bounded_time_and_an_interrupt_ends_it_at_once() {
         let clinic = Clinic::over(&mock);
         clinic.look().await.exits(0);
         mock.always(Script::silent());
-        clinic.look().await.exits(2).has(("fail", "a", "credential"), &["total_timeout"]);
+        clinic.look().await.exits(2).has(("fail", "a", "credential"), &["did not come: no whole answer came in time"]);
         let asked = mock.count();
         let mut process = clinic.start(&[]);
         eventually("the silent server is asked", || (mock.count() > asked).then_some(())).await;

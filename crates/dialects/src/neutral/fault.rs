@@ -68,6 +68,9 @@ pub struct UpstreamError {
     pub retry_after: Option<Duration>,
 }
 
+/// The message of an error that has none.
+pub(crate) const NO_REASON: &str = "the upstream gave no reason";
+
 /// What upstreams say of a thought that another account has signed, or that was changed.
 const BAD_THOUGHT: [&str; 5] = [
     "invalid `signature` in `thinking` block",
@@ -78,6 +81,11 @@ const BAD_THOUGHT: [&str; 5] = [
 ];
 
 impl UpstreamError {
+    /// Returns whether the upstream said nothing at all: then the message is ours.
+    pub fn is_silent(&self) -> bool {
+        self.message == NO_REASON && self.excerpt.is_none()
+    }
+
     /// Returns whether the upstream refuses the thoughts of an earlier answer.
     pub fn refuses_thoughts(&self) -> bool {
         let message = self.message.to_ascii_lowercase();

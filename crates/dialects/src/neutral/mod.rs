@@ -43,6 +43,7 @@ pub use answer::{Answer, AnswerHeader};
 pub use echo::{CallKind, CallersTool, Echo};
 pub use endpoint::Endpoint;
 pub use event::{Emit, Event, Finish, Reader, Tokens};
+pub(crate) use fault::NO_REASON;
 pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
 pub use field::Field;
 pub use flaws::Flaws;

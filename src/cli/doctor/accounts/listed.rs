@@ -17,6 +17,7 @@ use crate::catalog::{Account, Signer, globs};
 use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::{some, span};
 use crate::conf::proxy::Proxies;
+use crate::error::scrub;
 use crate::exchange::upstream::Upstream;
 use crate::exchange::{advice, credential, lists};
 use crate::live::place::{Place, beside};
@@ -192,7 +193,9 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
             finding.with("wait, and run this again")
         }
         _ if matches!(failure, Failure::Nonsense(_)) => {
-            let seen = format!("what answers is no such server: {}", said(patient, failure));
+            let sent = failure.detail().unwrap_or_default();
+            let seen =
+                format!("what answers is no such server: it sent {}", scrub(&sent, &patient.place.secrets(None)));
             let finding = patient.finding(CheckState::Fail, "address", seen);
             finding.with("are the host, the port and the path of `base_url` right?")
         }

@@ -13,7 +13,7 @@ use super::Ability;
 use crate::account::failure::{Class, Failure};
 use crate::account::quota;
 use crate::base::alarm::Alarm;
-use crate::error::scrub;
+use crate::cli::doctor::words;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::outgoing::{Outgoing, own_id};
 use crate::exchange::upstream::Upstream;
@@ -186,14 +186,7 @@ impl Asker<'_> {
         let account = &self.candidate.place.account;
         let token = self.candidate.place.state.tokens.present();
         let secrets = self.candidate.place.secrets(token.as_ref());
-        let said = match failure.error() {
-            Some(_) => advice::said(failure, &secrets),
-            None => {
-                let detail =
-                    failure.detail().map(|detail| format!(": {}", scrub(&detail, &secrets))).unwrap_or_default();
-                format!("{}{detail}", failure.name())
-            }
-        };
+        let said = words::failed(failure, &secrets);
         let status = failure.facts().status.filter(|_| failure.error().is_some());
         let said = status.map(|status| format!("HTTP {status}, {said}")).unwrap_or(said);
         let act = match failure.class() {

@@ -1,6 +1,6 @@
 //! This module reads Cohere's errors: `{"message": …}`, and statuses that only Cohere has.
 
-use crate::neutral::{Field, UpstreamError};
+use crate::neutral::{Field, NO_REASON, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::is_overflow;
 use crate::wire::json::Writer;
@@ -13,7 +13,7 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
     match status {
         // The token is invalid. Or, as Cohere's documentation says, the request is against the
         // guidelines for usage. A key must not rest because of a caller's text.
-        498 if error.message == openai::NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
+        498 if error.message == NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
         498 => error.set(400, "content_filter"),
         400 if words.starts_with("blocked input") || words.starts_with("blocked output") => {
             error.set(400, "content_filter");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::finish::{self, Finish};
-use crate::neutral::UpstreamError;
+use crate::neutral::{NO_REASON, UpstreamError};
 use crate::upstream::quirks::Quirks;
 
 /// Reads an answer whose status is that of an error. The server's quirks may change the status.
@@ -72,8 +72,6 @@ pub(super) fn without_reason() -> UpstreamError {
 /// The largest body in which an error is looked for. Errors are small, and reading takes ten times
 /// a body's size in memory.
 const MAX_HIDDEN: usize = 256 * 1024;
-/// The message of an error that has none.
-pub(crate) const NO_REASON: &str = "the upstream gave no reason";
 /// The longest message of an upstream that is kept. Some messages quote the whole request.
 const MAX_MESSAGE: usize = 1024;
 /// The longest type, code, or name of a field.
