@@ -1,10 +1,11 @@
 //! Which models a key, a team or a user may use. Here an empty list means none, in LiteLLM all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::models::{GroupDraft, Made};
 use super::node::At;
 use crate::catalog::Catalog;
+use crate::catalog::globs::Globs;
 use crate::import::notes::{Finding, Grade};
 
 /// What is known about models.
@@ -13,6 +14,8 @@ pub(super) struct Known<'k, 'a> {
     catalog: Option<&'k Catalog>,
     /// The id of each model, by its id and by its aliases.
     ids: HashMap<&'k str, &'k str>,
+    /// Each name of a model, under each name that a budget for it may have.
+    by_budget: HashMap<&'k str, Vec<&'k str>>,
 }
 
 impl<'k, 'a> Known<'k, 'a> {
@@ -20,7 +23,13 @@ impl<'k, 'a> Known<'k, 'a> {
         let of_group = |group: &'k GroupDraft<'a>| group.aliases.iter().map(move |alias| (&**alias, &*group.name));
         let mut ids: HashMap<&str, &str> = made.groups.iter().flat_map(of_group).collect();
         ids.extend(made.groups.iter().map(|group| (&*group.name, &*group.name)));
-        Self { made, catalog, ids }
+        let mut by_budget: HashMap<&str, Vec<&str>> = HashMap::new();
+        for name in ids.keys().filter(|name| !name.contains('*')) {
+            for budget in budget_names(name) {
+                by_budget.entry(budget).or_default().push(name);
+            }
+        }
+        Self { made, catalog, ids, by_budget }
     }
 
     /// Returns the id of a model by its id or its alias.
@@ -28,20 +37,35 @@ impl<'k, 'a> Known<'k, 'a> {
         self.ids.get(name).copied()
     }
 
-    /// Returns the id of a model that may have a limit of its own.
-    pub(super) fn limited(&self, name: &str) -> Option<&str> {
-        self.id(name).filter(|id| !id.contains('*'))
+    /// Returns the models that a limit of requests or tokens under this name counts.
+    pub(super) fn limited(&self, name: &str) -> BTreeSet<&'k str> {
+        match self.id(name) {
+            Some(id) => BTreeSet::from([id]),
+            None => self.patterns().filter(|pattern| serves(pattern, name)).collect(),
+        }
     }
 
-    /// Returns whether a pattern may serve a model of this name.
-    pub(super) fn is_served(&self, name: &str) -> bool {
-        let serves = |pattern: &str| match pattern.split_once('*') {
-            Some((begin, end)) => {
-                name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end)
-            }
-            None => pattern == name,
+    /// Returns the models that a budget under this name counts: those that may be used, by a name
+    /// for which no nearer budget counts.
+    pub(super) fn budgeted(
+        &self,
+        budget: &str,
+        may: &[Globs; 2],
+        is_nearer: impl Fn(&str) -> bool,
+    ) -> BTreeSet<&'k str> {
+        let names = self.by_budget.get(budget).into_iter().flatten();
+        let counted = names.filter(|name| **name == budget || !is_nearer(name)).filter_map(|name| self.id(name));
+        let counted = counted.filter(|id| may.iter().all(|globs| globs.matches(id)));
+        let may_count = |pattern: &&str| {
+            let is_own = self.id(budget).is_some();
+            (!is_own && serves(pattern, budget)) || (!budget.contains('/') && may_end(pattern, budget))
         };
-        self.made.groups.iter().any(|group| serves(&group.name))
+        let patterns = self.patterns().filter(may_count);
+        counted.chain(patterns.filter(|pattern| may.iter().all(|globs| globs.may_match(pattern)))).collect()
+    }
+
+    fn patterns(&self) -> impl Iterator<Item = &'k str> {
+        self.made.groups.iter().map(|group| &*group.name).filter(|name| name.contains('*'))
     }
 
     /// Returns the models of an enabled account without a price, patterns excepted.
@@ -124,4 +148,35 @@ fn is_glob(text: &str) -> bool {
     crate::catalog::name::of_alias_glob(text).is_ok()
         && !text.contains('?')
         && crate::base::problem::unless_secret(text) == text
+}
+
+/// Returns whether a pattern may serve a model of this name.
+fn serves(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((begin, end)) => name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end),
+        None => pattern == name,
+    }
+}
+
+/// Returns whether a pattern may serve a model for which a budget under this name counts.
+fn may_end(pattern: &str, budget: &str) -> bool {
+    let end = pattern.rsplit('*').next().unwrap_or_default();
+    end.is_empty() || budget.ends_with(end) || budget_names(end).any(|name| name == budget)
+}
+
+/// Returns the names under which a budget may stand that counts a model, in LiteLLM: its own, that
+/// without the provider, and that without the region and the vendor of Bedrock. LiteLLM looks in
+/// its list of models whether Bedrock has it. Without the list some names are here that never count.
+fn budget_names(model: &str) -> impl Iterator<Item = &str> {
+    let last = model.rsplit('/').next().unwrap_or(model);
+    // A size may stand at the end, such as `:51k` or `[1m]`.
+    let plain = last.split_once('[').map_or(last, |(plain, _)| plain);
+    let of = |name| std::iter::successors(Some(name), |name: &&str| name.split_once('.').map(|(_, rest)| rest)).take(3);
+    let short = [last, plain].map(|name| match name.rsplit_once(':') {
+        Some((short, size)) if size.ends_with('k') => short,
+        Some(_) | None => name,
+    });
+    let all: BTreeSet<&str> =
+        std::iter::once(model).chain([last, plain].into_iter().chain(short).flat_map(of)).collect();
+    all.into_iter()
 }

@@ -6,6 +6,7 @@ use super::limits::LimitsOut;
 use super::loosen::{Bound, Loosen};
 use super::node::At;
 use super::rows::Rows;
+use crate::conf::yaml::Value;
 use crate::import::notes::{Finding, Grade};
 
 /// The kinds of rows.
@@ -17,7 +18,7 @@ pub(super) enum RowKind {
 }
 
 /// Fields that other code reads.
-const READ: [&str; 26] = [
+const READ: [&str; 27] = [
     "token",
     "key_alias",
     "team_id",
@@ -41,13 +42,14 @@ const READ: [&str; 26] = [
     "model_tpm_limit",
     "budget_id",
     "litellm_budget_table",
+    "team_memberships",
     "metadata",
     "api_key",
     "key_name",
 ];
 
 /// Fields that bound nobody here: information, and what concerns things that Portcullis has not.
-const INFORMATION: [&str; 66] = [
+const INFORMATION: [&str; 60] = [
     "access_group_ids",
     "admins",
     "agent_caller",
@@ -71,13 +73,11 @@ const INFORMATION: [&str; 66] = [
     "last_breach_check_at",
     "last_refreshed_at",
     "last_rotation_at",
-    "litellm_model_table",
     "litellm_organization_table",
     "litellm_changed_by",
     "members",
     "members_count",
     "members_with_roles",
-    "model_id",
     "model_spend",
     "object_permission",
     "object_permission_id",
@@ -109,12 +109,72 @@ const INFORMATION: [&str; 66] = [
     "user_email",
     "user_role",
     "via_virtual_key",
-    "aliases",
-    "model_aliases",
-    "team_model_aliases",
-    "deleted_at",
     "organization_metadata",
 ];
+
+/// Fields of a budget that bound nobody: information, and what widens.
+const OF_BUDGET: [&str; 16] = [
+    "budget_id",
+    "max_budget",
+    "budget_duration",
+    "budget_reset_at",
+    "rpm_limit",
+    "tpm_limit",
+    "tpd_limit",
+    "max_parallel_requests",
+    "model_max_budget",
+    "soft_budget",
+    "temp_budget_increase",
+    "temp_budget_expiry",
+    "created_at",
+    "created_by",
+    "updated_at",
+    "updated_by",
+];
+
+/// Returns whether a value of a field that is known here has the type that it has in LiteLLM. A
+/// text may be empty where something else is expected, since some ways to save rows write null so.
+fn is_readable(field: &str, at: &At<'_>) -> bool {
+    let is_text = matches!(at.node.value, Value::Quoted(_));
+    let is_empty_text = is_text && at.is_empty();
+    match field {
+        "team_id" | "user_id" | "org_id" | "organization_id" | "project_id" | "agent_id" | "budget_id"
+        | "budget_duration" | "key_type" => is_text,
+        "rpm_limit" | "tpm_limit" | "tpd_limit" | "max_parallel_requests" | "max_budget" => at.text().is_some(),
+        "blocked" => is_empty_text || at.flag().is_some(),
+        "expires" | "budget_reset_at" => is_empty_text || at.time().is_some(),
+        "models" | "budget_limits" | "allowed_routes" | "policies" | "team_memberships" => {
+            is_empty_text || at.is_list()
+        }
+        "metadata"
+        | "model_max_budget"
+        | "rpm_limit_per_model"
+        | "tpm_limit_per_model"
+        | "model_rpm_limit"
+        | "model_tpm_limit"
+        | "litellm_budget_table"
+        | "litellm_model_table"
+        | "aliases"
+        | "model_aliases"
+        | "team_model_aliases" => is_empty_text || at.is_map(),
+        _ => true,
+    }
+}
+
+/// Adds what bounds the keys of a budget beside its limits.
+pub(super) fn of_budget(budget: &At<'_>, became: &str, limits: &mut LimitsOut, findings: &mut Vec<Finding>) {
+    for (field, at) in budget.entries() {
+        let bound = if !is_readable(field, &at) {
+            Bound::unreadable(field)
+        } else if OF_BUDGET.contains(&field) || at.is_empty() || is_off(field, &at) {
+            continue;
+        } else {
+            Bound::new(Loosen::UnknownFields, "its budget has a field that Portcullis does not know")
+        };
+        findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+        limits.stop(bound);
+    }
+}
 
 /// Beginnings of fields that repeat what the row of the team, the user or the organization says.
 const REPEATED: [&str; 4] = ["team_", "user_", "end_user_", "organization_"];
@@ -122,6 +182,12 @@ const REPEATED: [&str; 4] = ["team_", "user_", "end_user_", "organization_"];
 /// Adds what bounds the keys of a row and cannot be carried.
 pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut LimitsOut, findings: &mut Vec<Finding>) {
     for (field, at) in row.entries() {
+        if !is_readable(field, &at) {
+            let bound = Bound::unreadable(field);
+            findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+            limits.stop(bound);
+            continue;
+        }
         if at.is_empty() || is_off(field, &at) || READ.contains(&field) && field != "metadata" {
             continue;
         }
@@ -150,8 +216,16 @@ pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut Lim
             "project_id" => Bound::new(Loosen::Projects, "a project bounds it, too"),
             "agent_id" => Bound::new(Loosen::Agents, "an agent bounds it, too"),
             "policies" => Bound::new(Loosen::Guardrails, "policies check its requests"),
-            "team_memberships" if kind == RowKind::Team => {
-                Bound::new(Loosen::TeamMembers, "each member of its team has a budget")
+            "aliases" | "model_aliases" | "team_model_aliases" => Bound::new(Loosen::Aliases, ALIASES),
+            // The team's row names the table of its aliases, and may hold it.
+            "litellm_model_table" | "model_id" => {
+                let table = row.get("litellm_model_table").filter(At::is_map);
+                let names = ["aliases", "model_aliases"];
+                let is_none = |table: At<'_>| names.iter().all(|name| table.get(name).is_none_or(|at| at.is_empty()));
+                if table.is_some_and(is_none) {
+                    continue;
+                }
+                Bound::new(Loosen::Aliases, ALIASES)
             }
             "team_member_tpm_limit" | "team_member_rpm_limit" => {
                 Bound::new(Loosen::TeamMembers, "each member of its team has limits")
@@ -165,8 +239,14 @@ pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut Lim
     }
 }
 
-/// Returns whether a value switches nothing on.
+/// Why aliases bound a key.
+const ALIASES: &str = "models have other names for it alone (`aliases`): write `aliases` at the models";
+
+/// Returns whether a value switches nothing on. A text may be an id.
 fn is_off(field: &str, at: &At<'_>) -> bool {
+    if !matches!(at.node.value, Value::Plain(_)) {
+        return false;
+    }
     // A limit of nothing forbids everything.
     let is_limit = ["limit", "budget", "max"].iter().any(|part| field.contains(part));
     matches!(at.text(), Some("false")) || (!is_limit && matches!(at.text(), Some("0" | "0.0")))
@@ -243,9 +323,6 @@ pub(super) fn summary(rows: &Rows, is_spend_carried: bool, findings: &mut Vec<Fi
             }
             "spend" | "total_spend" | "model_spend" | "team_member_spend" | "team_spend" => {
                 "what was spent so far is not carried: Portcullis counts from its own ledger, so budgets begin at zero"
-            }
-            "aliases" | "model_aliases" | "team_model_aliases" => {
-                "aliases of a single key or team have no counterpart: write `aliases` at the model"
             }
             "access_group_ids" => "these groups are in LiteLLM's database: their models are not added",
             "soft_budget" => "a soft budget only warns, in LiteLLM",

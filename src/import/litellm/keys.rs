@@ -1,13 +1,14 @@
 //! Virtual keys: each becomes a key with the same hash, at the caller that its team or its user
 //! becomes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::access::Known;
 use super::fields::{self, RowKind};
 use super::limits::{LimitRow, LimitsOut};
 use super::loosen::{Bound, Loosen};
+use super::member;
 use super::models::Made;
 use super::names::{Taken, entry as entry_name};
 use super::node::At;
@@ -80,10 +81,6 @@ pub(super) fn import(
     }
     for row in &rows.keys {
         importer.key(&row.at(), imported);
-    }
-    for row in &rows.doubles {
-        const WHAT: &str = "is in the files twice: the first one counts";
-        imported.findings.push(row.at().finding(Grade::Manual, "", WHAT));
     }
     if let Some(total) = rows.total.filter(|total| *total > rows.keys.len() as u64) {
         let what = format!(
@@ -224,7 +221,8 @@ impl Importer<'_, '_> {
             findings.push(row.finding(Grade::Manual, "", WHAT));
             return;
         };
-        let index = self.caller(&Owner::of(row), findings);
+        let owner = Owner::of(row);
+        let index = self.caller(&owner, findings);
         let Some(caller) = self.callers.get_mut(index) else { return };
         let end: String = hash.trim_start_matches("sha256:").chars().take(8).collect();
         let alias = row.get("key_alias").and_then(|at| entry_name(at.text()?, 50));
@@ -242,6 +240,9 @@ impl Importer<'_, '_> {
         let has_budget = row.get("budget_id").is_some_and(|at| !at.is_empty());
         let source = LimitRow { row: row.clone(), budget, became: became.clone(), spent_at: self.inputs.spent_at };
         let mut limits = LimitsOut::of(&source, findings);
+        if let Some(budget) = &source.budget {
+            fields::of_budget(budget, &became, &mut limits, findings);
+        }
         if has_budget && source.budget.is_none() {
             limits.stop(Bound::new(
                 Loosen::Budgets,
@@ -256,6 +257,9 @@ impl Importer<'_, '_> {
             }
         };
         fields::bounds(row, RowKind::Key, &became, &mut limits, findings);
+        if let Owner::Team(team) = &owner {
+            member::bounds(row, team, (self.rows, self.common), &mut limits);
+        }
         let mut works = true;
         if let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) {
             match at.flag() {
@@ -274,12 +278,15 @@ impl Importer<'_, '_> {
                 None => limits.stop(Bound::unreadable("expires")),
             }
         }
-        drop_unknown_models(&mut limits, &self.known, row, &became, findings);
-        // Money cannot be counted where a price is unknown.
         let globs = [&caller.models, &models].map(|models| match models {
             None => Globs::everything(),
             Some(list) => Globs::new(list.iter().map(|glob| Arc::from(glob.as_str()))),
         });
+        if limits.place(&self.known, &globs) {
+            const WHAT: &str = "limits of models that are not here are left out: the key cannot use those models";
+            findings.push(row.finding(Grade::Approximate, &became, WHAT));
+        }
+        // Money cannot be counted where a price is unknown.
         let may = |id: &str| globs.iter().all(|globs| globs.matches(id));
         let lacks = if limits.has_money() || caller.limits.has_money() {
             // Many keys may use the same models.
@@ -371,37 +378,6 @@ impl Importer<'_, '_> {
             EntryOut { name: caller.name, from: caller.from, fields, below: Some(("keys", caller.keys)) }
         };
         self.callers.into_iter().map(one).collect()
-    }
-}
-
-/// Takes away the limits of models that are not here, which the key cannot use.
-fn drop_unknown_models(
-    limits: &mut LimitsOut,
-    known: &Known<'_, '_>,
-    row: &At<'_>,
-    became: &str,
-    findings: &mut Vec<Finding>,
-) {
-    let before = limits.models.len();
-    let all: BTreeMap<_, _> = std::mem::take(&mut limits.models);
-    for (model, fields) in all {
-        match known.limited(&model) {
-            Some(id) => {
-                let into = limits.models.entry(id.to_owned()).or_default();
-                for (field, number) in fields {
-                    into.entry(field).and_modify(|limit| *limit = number.min(*limit)).or_insert(number);
-                }
-            }
-            None if known.is_served(&model) => {
-                let why = "a limit of a single model that only a pattern serves cannot be written";
-                limits.stop(Bound::new(Loosen::Budgets, why));
-            }
-            None => {}
-        }
-    }
-    if limits.models.len() < before {
-        const WHAT: &str = "limits of models that are not here are left out: the key cannot use those models";
-        findings.push(row.finding(Grade::Approximate, became, WHAT));
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::access::Known;
 use super::loosen::{Bound, Loosen};
 use super::node::At;
 use crate::base::calendar::{day_of, month_of, start_of};
+use crate::catalog::globs::Globs;
 use crate::conf::price::Usd;
 use crate::conf::yaml::edit::New;
 use crate::import::amount::Amount;
@@ -45,7 +47,8 @@ pub(super) struct LimitRow<'a> {
 
 impl<'a> LimitRow<'a> {
     fn get(&self, field: &str) -> Option<At<'a>> {
-        self.row.get(field).or_else(|| self.budget.as_ref()?.get(field)).filter(|at| !at.is_empty())
+        let written = |row: &At<'a>| row.get(field).filter(|at| !at.is_empty());
+        written(&self.row).or_else(|| self.budget.as_ref().and_then(written))
     }
 }
 
@@ -85,6 +88,7 @@ impl LimitsOut {
                 limits.stop(Bound::unreadable("budget_limits"));
             }
             for window in windows {
+                limits.of_entry(&window, &["max_budget", "budget_duration", "reset_at"], "budget_limits");
                 let usd = window.get("max_budget").unwrap_or_else(|| window.clone());
                 let period = window.get("budget_duration");
                 let bound = budget(&usd, period.as_ref().and_then(At::text), "budget_limits");
@@ -160,6 +164,8 @@ impl LimitsOut {
         for (model, at) in at.entries() {
             let usd = at.get("budget_limit").or_else(|| at.get("max_budget"));
             let period = at.get("time_period").or_else(|| at.get("budget_duration"));
+            let known = ["budget_limit", "max_budget", "time_period", "budget_duration", "rpm_limit", "tpm_limit"];
+            self.of_entry(&at, &known, "model_max_budget");
             let fields = self.models.entry(model.to_owned()).or_default();
             let mut bound = Ok(());
             if let Some(usd) = &usd {
@@ -179,6 +185,42 @@ impl LimitsOut {
                 (Grade::Approximate, "budgets count by the day or the calendar month in UTC, and begin at zero")
             });
             self.note(&at, told, ("model_max_budget", &source.became), findings);
+        }
+    }
+
+    /// Writes the limits of single models under the ids of the models that they count. Returns
+    /// whether one of them counts no model that is here.
+    pub(super) fn place(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) -> bool {
+        let all = std::mem::take(&mut self.models);
+        let has_money =
+            |name: &str| all.get(name).is_some_and(|fields| fields.keys().any(|field| MONEY.contains(field)));
+        let mut is_left_out = false;
+        for (name, fields) in &all {
+            for (field, number) in fields {
+                let counted = match MONEY.contains(field) {
+                    true => known.budgeted(name, may, has_money),
+                    false => known.limited(name),
+                };
+                match counted.first() {
+                    None => is_left_out = true,
+                    Some(id) if counted.len() == 1 && !id.contains('*') => {
+                        tighten(self.models.entry((*id).to_owned()).or_default(), field, *number);
+                    }
+                    Some(_) => {
+                        const WHY: &str = "a limit of a single model counts several models, or those of a pattern";
+                        self.stop(Bound::new(Loosen::Budgets, WHY));
+                    }
+                }
+            }
+        }
+        is_left_out
+    }
+
+    /// Adds what a single budget says beside the fields that are known.
+    fn of_entry(&mut self, entry: &At<'_>, known: &[&str], field: &str) {
+        if entry.entries().iter().any(|(name, at)| !known.contains(name) && !at.is_empty()) {
+            let why = format!("`{field}` has a field that Portcullis does not know");
+            self.stop(Bound::new(Loosen::UnknownFields, why));
         }
     }
 

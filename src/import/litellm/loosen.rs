@@ -3,7 +3,8 @@
 /// A kind of bound that can be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loosen {
-    /// A budget without a period, or with another period than a day or a month.
+    /// A budget without a period, or with another period than a day or a month, or that several
+    /// models share.
     Budgets,
     /// A budget of models that have no price.
     Prices,
@@ -29,13 +30,15 @@ pub enum Loosen {
     Tags,
     /// Fields that each request must have.
     RequiredFields,
+    /// Other names of models, for one key or team.
+    Aliases,
     /// Fields of the key that Portcullis does not know.
     UnknownFields,
 }
 
 impl Loosen {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Budgets,
         Self::Prices,
         Self::ProxyBudget,
@@ -49,6 +52,7 @@ impl Loosen {
         Self::Guardrails,
         Self::Tags,
         Self::RequiredFields,
+        Self::Aliases,
         Self::UnknownFields,
     ];
 
@@ -68,6 +72,7 @@ impl Loosen {
             Self::Guardrails => "guardrails",
             Self::Tags => "tags",
             Self::RequiredFields => "required-fields",
+            Self::Aliases => "aliases",
             Self::UnknownFields => "unknown-fields",
         }
     }
@@ -75,11 +80,11 @@ impl Loosen {
     /// Returns what is dropped.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Budgets => "budgets for life, or for another time than a day or a month",
+            Self::Budgets => "budgets for life, for another time than a day or a month, or of several models together",
             Self::Prices => "budgets of keys that may use a model without a known price",
             Self::ProxyBudget => "the budget of the whole proxy (`litellm_settings.max_budget`)",
             Self::Users => {
-                "what a user may use, for keys without a team, if /user/list was not saved or cannot be carried"
+                "what a user may use, also with keys of a team, if /user/list was not saved or cannot be carried"
             }
             Self::Teams => "what a team may use, if /team/list was not saved",
             Self::TeamMembers => "what each member of a team may use",
@@ -90,7 +95,10 @@ impl Loosen {
             Self::Guardrails => "guardrails and policies",
             Self::Tags => "tags, which can have budgets and choose deployments",
             Self::RequiredFields => "`enforced_params`",
-            Self::UnknownFields => "fields of keys, teams and users that Portcullis does not know",
+            Self::Aliases => {
+                "other names of models for one key or team, which can put another model in the place of one"
+            }
+            Self::UnknownFields => "fields of keys, teams, users and budgets that Portcullis does not know",
         }
     }
 

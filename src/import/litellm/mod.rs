@@ -26,6 +26,7 @@ mod fields;
 mod keys;
 mod limits;
 mod loosen;
+mod member;
 mod models;
 mod names;
 mod node;

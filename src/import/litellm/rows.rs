@@ -1,24 +1,36 @@
 //! LiteLLM's keys and whom they belong to: saved answers of `/key/list`, `/team/list` and
 //! `/user/list`, or the rows of its database as JSON, one after the other.
+//!
+//! **Invariant:** of two rows about the same thing, none is preferred: rows that differ are an
+//! error. A row of a table that the import does not know is one, too.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::node::{At, of_json};
-use crate::base::problem::Problem;
+use crate::base::problem::{Problem, shown};
+use crate::catalog::resolve::digest;
 use crate::conf::yaml::Node;
 use crate::import::Given;
-use crate::import::notes::step;
+use crate::import::notes::{place, step};
 
 /// A row, with its place.
 pub(super) struct RowIn {
     file: String,
     path: String,
     node: Node<'static>,
+    /// The digest of all that the row says.
+    said: [u8; 32],
 }
 
 impl RowIn {
+    fn new(file: &str, path: String, map: Map<String, Value>) -> Self {
+        let value = Value::Object(map);
+        let said = digest(&value.to_string());
+        Self { file: file.to_owned(), path, node: of_json(value), said }
+    }
+
     pub(super) fn at(&self) -> At<'_> {
         At { path: self.path.clone(), ..At::root(&self.file, &self.node) }
     }
@@ -33,13 +45,13 @@ pub(super) struct Rows {
     pub(super) teams: Vec<(String, RowIn)>,
     pub(super) users: BTreeMap<String, RowIn>,
     pub(super) budgets: BTreeMap<String, RowIn>,
-    /// Keys that were met a second time.
-    pub(super) doubles: Vec<RowIn>,
+    /// What users may use as members of a team, by team and user.
+    pub(super) memberships: BTreeMap<(String, String), RowIn>,
     /// The largest number of keys that an answer says there are.
     pub(super) total: Option<u64>,
     /// The file that says it.
     pub(super) total_in: String,
-    seen: HashSet<String>,
+    key_places: HashMap<String, usize>,
     team_places: HashMap<String, usize>,
 }
 
@@ -51,6 +63,9 @@ impl Rows {
 
 /// The most lists and maps inside each other. Rows need five.
 const DEEPEST: usize = 6;
+
+/// Fields that users have and memberships have not.
+const OF_USERS: [&str; 4] = ["models", "max_budget", "teams", "metadata"];
 
 /// Reads all files. No error shows a value.
 pub(super) fn read(files: &[Given]) -> Result<Rows, Problem> {
@@ -100,58 +115,114 @@ impl Rows {
                 return Err(wrong(&path, "is no row of keys, teams, users or budgets"));
             }
         };
+        if let Some(table) = unread(&map) {
+            let what = format!("is a row of {table}, which is not read: take these rows out of the files");
+            return Err(wrong(&path, &what));
+        }
         let id = |field: &str| map.get(field).and_then(Value::as_str).map(str::to_owned);
         let (token, user, team, budget) = (id("token"), id("user_id"), id("team_id"), id("budget_id"));
         let is_key = map.contains_key("token");
-        for list in ["keys", "teams", "users", "budgets"] {
-            if !is_key
-                && user.is_none()
-                && team.is_none()
-                && budget.is_none()
-                && map.get(list).is_some_and(Value::is_array)
-            {
+        if !is_key && user.is_none() && team.is_none() && budget.is_none() {
+            let mut is_answer = false;
+            for list in ["keys", "teams", "users", "budgets"] {
+                let Some(inner @ Value::Array(_)) = map.remove(list) else { continue };
+                is_answer = true;
                 if let Some(total) = map.get("total_count").and_then(Value::as_u64).filter(|_| list == "keys")
                     && self.total.is_none_or(|before| before < total)
                 {
                     self.total = Some(total);
                     file.clone_into(&mut self.total_in);
                 }
-                let inner = map.remove(list).unwrap_or_default();
-                return self.take(file, step(&path, list), inner, depth + 1);
+                self.take(file, step(&path, list), inner, depth + 1)?;
+            }
+            if is_answer {
+                return Ok(());
             }
         }
-        let row = |map| RowIn { file: file.to_owned(), path: path.clone(), node: of_json(Value::Object(map)) };
+        let is_user = OF_USERS.iter().any(|field| map.contains_key(*field));
+        let row = RowIn::new(file, path, map);
         match (is_key, user, team, budget) {
             (true, ..) => {
-                let token = token.ok_or_else(|| wrong(&path, "`token` must be a text"))?;
-                if self.seen.insert(token) {
-                    self.keys.push(row(map));
-                } else {
-                    self.doubles.push(row(map));
+                let token = token.ok_or_else(|| wrong(&row.path, "`token` must be a text"))?;
+                let known = self.key_places.get(&token).and_then(|place| self.keys.get(*place));
+                if is_new(known, &row, || "a key".to_owned())? {
+                    self.key_places.insert(token, self.keys.len());
+                    self.keys.push(row);
+                }
+            }
+            (false, Some(user), Some(team), _) if !is_user => {
+                let id = (team, user);
+                let what = || format!("user {} of team {}", shown(&id.1), shown(&id.0));
+                if is_new(self.memberships.get(&id), &row, what)? {
+                    self.memberships.insert(id, row);
                 }
             }
             // A user's row names teams too, and a team's row no user.
             (false, Some(user), ..) => {
-                self.users.insert(user, row(map));
+                if is_new(self.users.get(&user), &row, || format!("user {}", shown(&user)))? {
+                    self.users.insert(user, row);
+                }
             }
             (false, None, Some(team), _) => {
-                let row = row(map);
-                match self.team_places.get(&team).and_then(|place| self.teams.get_mut(*place)) {
-                    Some((_, known)) => *known = row,
-                    None => {
-                        self.team_places.insert(team.clone(), self.teams.len());
-                        self.teams.push((team, row));
-                    }
+                if is_new(self.team(&team), &row, || format!("team {}", shown(&team)))? {
+                    self.team_places.insert(team.clone(), self.teams.len());
+                    self.teams.push((team, row));
                 }
             }
             (false, None, None, Some(budget)) => {
-                self.budgets.insert(budget, row(map));
+                if is_new(self.budgets.get(&budget), &row, || format!("budget {}", shown(&budget)))? {
+                    self.budgets.insert(budget, row);
+                }
             }
             (false, None, None, None) => {
                 const WHAT: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
-                return Err(wrong(&path, WHAT));
+                return Err(wrong(&row.path, WHAT));
             }
         }
         Ok(())
+    }
+}
+
+/// Returns whether a row says something new. Two rows that differ are an error, since only one of
+/// them can be right.
+fn is_new(known: Option<&RowIn>, row: &RowIn, whose: impl Fn() -> String) -> Result<bool, Problem> {
+    match known {
+        None => Ok(true),
+        Some(known) if known.said == row.said => Ok(false),
+        Some(known) => {
+            let what = format!(
+                "is {}, of which {} says something else: give the newest files only, and each row once",
+                whose(),
+                place(&known.file, None, &known.path)
+            );
+            Err(Problem { path: row.path.clone(), ..Problem::of_file(row.file.clone(), what) })
+        }
+    }
+}
+
+/// Returns the name of a table that the import does not read, if a row is one of it.
+fn unread(map: &Map<String, Value>) -> Option<&'static str> {
+    let has = |field: &str| map.contains_key(field);
+    let is_set = |field: &str| map.get(field).is_some_and(|value| !value.is_null() && value != "");
+    let is_key = has("token");
+    if is_set("deleted_at") {
+        return Some("deleted keys or teams");
+    }
+    if is_key {
+        return None;
+    }
+    let of_user = is_set("user_id") && !OF_USERS.iter().any(|field| has(field));
+    match () {
+        () if has("tag_name") => Some("LiteLLM_TagTable"),
+        () if has("project_id") => Some("LiteLLM_ProjectTable"),
+        () if has("agent_id") => Some("LiteLLM_AgentsTable"),
+        () if has("access_group_name") => Some("LiteLLM_ModelAccessGroupBudgetTable"),
+        () if has("request_id") => Some("LiteLLM_SpendLogs"),
+        () if has("allowed_model_region") || has("default_model") => Some("LiteLLM_EndUserTable"),
+        () if of_user && !is_set("team_id") && is_set("organization_id") => Some("LiteLLM_OrganizationMembership"),
+        () if !is_set("user_id") && !is_set("team_id") && is_set("organization_id") => {
+            Some("LiteLLM_OrganizationTable")
+        }
+        () => None,
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Common {
     pub(super) bounds: Vec<Bound>,
     /// `allowed_ips`, for every key.
     pub(super) addresses: Vec<String>,
+    /// Whether the budget of a user bounds the user's keys of a team, too.
+    pub(super) is_user_budget_for_teams: bool,
     /// `store.redis` of server.yaml.
     pub(super) redis: Option<New>,
 }
@@ -97,6 +99,11 @@ fn setting(
                 common.bounds.push(Bound { loosen: None, why: "`allowed_ips` of the file cannot be read".to_owned() });
                 findings.push(at.finding(Grade::Manual, "", "must be a list of addresses: keys stay switched off"));
             }
+        }
+        "apply_user_budget_to_team_keys" => {
+            common.is_user_budget_for_teams = at.flag() != Some(false);
+            const WHAT: &str = "a key of a team whose user has a budget is switched off";
+            findings.push(at.finding(Grade::Approximate, "", WHAT));
         }
         "guardrails" => {
             let why = "guardrails of the file check requests".to_owned();

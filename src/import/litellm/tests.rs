@@ -116,6 +116,257 @@ fn what_bounds_all_keys_switches_them_off() {
     }
 }
 
+/// A configuration with these models, whose prices are known.
+fn config(names: &[&str]) -> String {
+    let entry = |name: &&str| {
+        format!(
+            "  - {{ model_name: \"{name}\", litellm_params: {{ model: \"openai/{}\", api_key: os.environ/K, \
+             input_cost_per_token: 0, output_cost_per_token: 0 }} }}\n",
+            name.rsplit('/').next().unwrap_or(name)
+        )
+    };
+    format!("model_list:\n{}", names.iter().map(entry).collect::<String>())
+}
+
+/// A row of a key.
+fn key(fields: &str) -> String {
+    format!("{{\"token\": \"{:064x}\", {fields}}}", 1)
+}
+
+/// Returns the names of what switches the keys off, and the file of the keys.
+fn stopped(config: &str, rows: &[&str]) -> (Vec<String>, String) {
+    let imported = import(config, &[&rows.join("\n")]).unwrap_or_else(|problem| panic!("{problem}: {rows:?}"));
+    assert_eq!(imported.check.errors, [], "{rows:?}");
+    let mut names: Vec<String> =
+        imported.stopped.iter().map(|stopped| stopped.bound.unwrap_or(&stopped.why).to_owned()).collect();
+    names.sort();
+    names.dedup();
+    (names, imported.files.last().map(|(_, text)| text.clone()).unwrap_or_default())
+}
+
+#[test]
+fn an_empty_field_of_a_key_does_not_hide_its_budget() {
+    let budget = r#"{"budget_id": "b", "rpm_limit": 7, "max_budget": 3, "budget_duration": "1d",
+        "model_max_budget": {"m": {"budget_limit": 2, "time_period": "1d"}}}"#;
+    for own in [r#""model_max_budget": {}"#, r#""model_max_budget": null, "max_budget": null, "rpm_limit": null"#] {
+        let (names, text) = stopped(&config(&["m"]), &[&key(&format!("\"budget_id\": \"b\", {own}")), budget]);
+        assert_eq!(names, [""; 0], "{own}");
+        for part in ["model_limits:", "usd_per_day: 2", "usd_per_day: 3", "requests_per_minute: 7"] {
+            assert!(text.contains(part), "{own}: {text}");
+        }
+    }
+    // What the key says itself counts.
+    let own = key(r#""budget_id": "b", "model_max_budget": {"m": {"budget_limit": 9, "time_period": "1d"}}"#);
+    assert!(stopped(&config(&["m"]), &[&own, budget]).1.contains("usd_per_day: 9"));
+}
+
+#[test]
+fn a_user_bounds_the_keys_of_a_team_too() {
+    const TEAM: &str = r#"{"team_id": "t", "models": [], "team_memberships": []}"#;
+    let of_team = key(r#""team_id": "t", "user_id": "u""#);
+    let all_teams = config(&["m"]) + "general_settings: { apply_user_budget_to_team_keys: true }\n";
+    for (config, user, expected) in [
+        (
+            &config(&["m"]),
+            r#""models": ["x"], "max_budget": 5, "max_parallel_requests": 2, "model_max_budget": {}"#,
+            None,
+        ),
+        (&config(&["m"]), r#""models": [], "rpm_limit": 5"#, Some("users")),
+        (&config(&["m"]), r#""models": [], "tpm_limit": 5"#, Some("users")),
+        (&config(&["m"]), r#""models": [], "model_max_budget": {"m": {"budget_limit": 1}}"#, Some("users")),
+        (&all_teams, r#""models": [], "max_budget": 5"#, Some("users")),
+        (&all_teams, r#""models": []"#, None),
+        (&config(&["m"]), r#""models": [], "metadata": {"scim_active": false}"#, Some("its user is not active")),
+        (&config(&["m"]), r#""models": [], "metadata": {"scim_active": true}"#, None),
+    ] {
+        let user = format!("{{\"user_id\": \"u\", {user}}}");
+        assert_eq!(stopped(config, &[&of_team, TEAM, &user]).0, Vec::from_iter(expected), "{user}");
+    }
+    // A user that the files do not have may have any of it.
+    assert_eq!(stopped(&config(&["m"]), &[&of_team, TEAM]).0, ["users"]);
+    assert_eq!(stopped(&config(&["m"]), &[&of_team, TEAM, r#"{"user_id": "v", "models": []}"#]).0, ["users"]);
+    assert_eq!(stopped(&config(&["m"]), &[&key(r#""team_id": "t""#), TEAM]).0, [""; 0]);
+}
+
+#[test]
+fn what_a_member_of_a_team_may_use_bounds_the_keys_of_this_member() {
+    const USER: &str = r#"{"user_id": "u", "models": []}"#;
+    const BARE: &str = r#"{"team_id": "t", "models": []}"#;
+    let of_team = key(r#""team_id": "t", "user_id": "u""#);
+    let listed = |members: &str| format!("{{\"team_id\": \"t\", \"models\": [], \"team_memberships\": [{members}]}}");
+    for (member, expected) in [
+        (r#"{"user_id": "u", "team_id": "t", "spend": 3.0, "budget_id": null, "litellm_budget_table": null}"#, None),
+        (r#"{"user_id": "u", "team_id": "t", "spend": 3.0, "budget_id": "b"}"#, Some("team-members")),
+        (
+            r#"{"user_id": "u", "team_id": "t", "litellm_budget_table": {"allowed_models": ["m"]}}"#,
+            Some("team-members"),
+        ),
+        (r#"{"user_id": "v", "team_id": "t", "budget_id": "b"}"#, None),
+    ] {
+        let expected = Vec::from_iter(expected);
+        assert_eq!(stopped(&config(&["m"]), &[&of_team, USER, &listed(member)]).0, expected, "{member}");
+        // A row of LiteLLM_TeamMembership says the same.
+        assert_eq!(stopped(&config(&["m"]), &[&of_team, USER, BARE, member]).0, expected, "{member}");
+    }
+    assert_eq!(stopped(&config(&["m"]), &[&of_team, USER, &listed("")]).0, [""; 0]);
+    assert_eq!(stopped(&config(&["m"]), &[&of_team, USER, BARE]).0, ["team-members"]);
+    assert_eq!(stopped(&config(&["m"]), &[&key(r#""team_id": "t""#), BARE]).0, [""; 0]);
+}
+
+#[test]
+fn a_budget_of_a_model_counts_for_the_names_that_litellm_knows() {
+    for (models, of_key, budget, expected) in [
+        (&["openai/gpt-4o"][..], "", "gpt-4o", Some("openai/gpt-4o")),
+        (&["us.anthropic.claude-x-v1:0"], "", "claude-x-v1:0", Some("us.anthropic.claude-x-v1:0")),
+        (&["bedrock/us.anthropic.claude-x"], "", "anthropic.claude-x", Some("bedrock/us.anthropic.claude-x")),
+        (&["eu.anthropic.claude-x:0:51k"], "", "anthropic.claude-x:0", Some("eu.anthropic.claude-x:0:51k")),
+        (&["gpt-4o"], "", "gpt-4o", Some("gpt-4o")),
+        (&["gpt-4o"], "", "openai/gpt-4o", Some("")),
+        (&["gpt-4o", "openai/gpt-4o"], "", "gpt-4o", None),
+        (&["gpt-4o", "openai/gpt-4o"], "\"gpt-4o\"", "gpt-4o", Some("gpt-4o")),
+        (&["openai/*"], "", "gpt-4o", None),
+        (&["openai/*"], "", "openai/gpt-4o", None),
+        (&["gpt-4o", "openai/*"], "", "gpt-4o", None),
+        (&["gpt-4o", "openai/*"], "\"gpt-4o\"", "gpt-4o", Some("gpt-4o")),
+        (&["openai/gpt-*-mini"], "", "gpt-4o", Some("")),
+        (&["gpt-4o", "openai/*"], "", "openai/gpt-4.1", None),
+        (&["gpt-4o", "anthropic/*"], "", "openai/gpt-4.1", Some("")),
+    ] {
+        let of_key = format!(
+            "\"models\": [{of_key}], \"model_max_budget\": {{\"{budget}\": {{\"budget_limit\": 2, \"time_period\": \"1d\"}}}}"
+        );
+        let (names, text) = stopped(&config(models), &[&key(&of_key)]);
+        match expected {
+            None => assert_eq!(names, ["budgets"], "{models:?} {of_key}"),
+            Some(model) => {
+                assert_eq!(names, [""; 0], "{models:?} {of_key}");
+                let limited = text.split("model_limits:").nth(1).unwrap_or_default();
+                let is_right = if model.is_empty() { limited.is_empty() } else { limited.contains(model) };
+                assert!(is_right, "{models:?} {of_key}: {text}");
+            }
+        }
+    }
+    // The nearest budget counts.
+    let two = r#""model_max_budget": {"gpt-4o": {"budget_limit": 2, "time_period": "1d"},
+        "openai/gpt-4o": {"budget_limit": 3, "time_period": "1d"}}"#;
+    let (names, text) = stopped(&config(&["gpt-4o", "openai/gpt-4o"]), &[&key(two)]);
+    assert_eq!(names, [""; 0]);
+    assert!(text.contains("usd_per_day: 2") && text.contains("usd_per_day: 3"), "{text}");
+    // A limit of requests counts for its own name alone, and stays if the budget is dropped.
+    let (names, text) =
+        stopped(&config(&["openai/gpt-4o"]), &[&key(r#""metadata": {"model_rpm_limit": {"gpt-4o": 3}}"#)]);
+    assert_eq!((names, text.contains("model_limits:")), (Vec::new(), false), "{text}");
+}
+
+#[test]
+fn rows_of_one_thing_that_differ_are_refused() {
+    for (one, other, whose) in [
+        (&*key(r#""blocked": false"#), &*key(r#""blocked": true"#), "a key"),
+        (r#"{"team_id": "t", "models": ["m"]}"#, r#"{"team_id": "t", "models": []}"#, "team \"t\""),
+        (r#"{"user_id": "u", "max_budget": 1}"#, r#"{"user_id": "u", "max_budget": 2}"#, "user \"u\""),
+        (r#"{"budget_id": "b", "max_budget": 1}"#, r#"{"budget_id": "b", "max_budget": 2}"#, "budget \"b\""),
+        (
+            r#"{"user_id": "u", "team_id": "t", "budget_id": null}"#,
+            r#"{"user_id": "u", "team_id": "t", "budget_id": "b"}"#,
+            "user \"u\" of team \"t\"",
+        ),
+    ] {
+        assert_eq!(
+            import("model_list: []", &[one, one]).map(|imported| imported.keys.0).ok(),
+            Some(usize::from(whose == "a key"))
+        );
+        let told = import("model_list: []", &[one, other]).map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains(&format!("is {whose}, of which keys.json says something else")), "{told}");
+    }
+}
+
+#[test]
+fn rows_of_other_tables_are_refused_and_no_list_is_passed_over() {
+    for (row, table) in [
+        (r#"{"tag_name": "x", "budget_id": "b", "models": []}"#, "LiteLLM_TagTable"),
+        (
+            r#"{"organization_id": "o", "budget_id": "b", "models": [], "teams": [], "users": []}"#,
+            "LiteLLM_OrganizationTable",
+        ),
+        (
+            r#"{"user_id": "u", "organization_id": "o", "user_role": "r", "budget_id": "b"}"#,
+            "LiteLLM_OrganizationMembership",
+        ),
+        (r#"{"project_id": "p", "team_id": "t", "budget_id": "b", "models": []}"#, "LiteLLM_ProjectTable"),
+        (
+            r#"{"user_id": "u", "alias": null, "allowed_model_region": null, "models": [], "blocked": false}"#,
+            "LiteLLM_EndUserTable",
+        ),
+        (r#"{"access_group_name": "g", "budget_id": "b"}"#, "LiteLLM_ModelAccessGroupBudgetTable"),
+        (&*key(r#""deleted_at": "2026-01-01T00:00:00Z""#), "deleted keys"),
+    ] {
+        let told = import("model_list: []", &[row]).map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains(table), "{told}");
+    }
+    let both =
+        format!("{{\"keys\": [{}], \"teams\": [{{\"team_id\": \"t\", \"blocked\": true}}]}}", key(r#""team_id": "t""#));
+    assert_eq!(import("model_list: []", &[&both]).unwrap_or_else(|problem| panic!("{problem}")).keys, (1, 0));
+}
+
+#[test]
+fn other_names_and_unknown_fields_bound_a_key() {
+    const NAMES: &str = r#"{"team_id": "t", "models": [], "model_id": 4"#;
+    let of_team = key(r#""team_id": "t""#);
+    for (rows, expected) in [
+        (&[&*key(r#""aliases": {"m": "mini"}"#)][..], Some("aliases")),
+        (&[&*key(r#""aliases": {}"#)], None),
+        (&[&of_team, &format!("{NAMES}}}")], Some("aliases")),
+        (&[&of_team, &format!("{NAMES}, \"litellm_model_table\": {{\"model_aliases\": \"{{}}\", \"id\": 4}}}}")], None),
+        (
+            &[&of_team, &format!("{NAMES}, \"litellm_model_table\": {{\"model_aliases\": {{\"m\": \"n\"}}}}}}")],
+            Some("aliases"),
+        ),
+        (&[&key(r#""budget_id": "b""#), r#"{"budget_id": "b", "new_limit": 0}"#], Some("unknown-fields")),
+        (&[&key(r#""litellm_budget_table": {"allowed_models": ["m"]}"#)], Some("unknown-fields")),
+        (&[&key(r#""litellm_budget_table": {"soft_budget": 3, "created_by": "u"}"#)], None),
+        (
+            &[&key(r#""model_max_budget": {"m": {"budget_limit": 2, "time_period": "1d", "tokens": 3}}"#)],
+            Some("unknown-fields"),
+        ),
+        (
+            &[&key(r#""budget_limits": [{"max_budget": 2, "budget_duration": "1d", "tokens": 3}]"#)],
+            Some("unknown-fields"),
+        ),
+        (&[&key(r#""budget_limits": [{"max_budget": 2, "budget_duration": "1d", "reset_at": "x"}]"#)], None),
+    ] {
+        assert_eq!(stopped(&config(&["m"]), rows).0, Vec::from_iter(expected), "{rows:?}");
+    }
+}
+
+#[test]
+fn a_known_field_of_another_type_switches_a_key_off() {
+    for (field, value) in [
+        ("team_id", r#"["t1"]"#),
+        ("user_id", "5"),
+        ("organization_id", "0"),
+        ("expires", "[]"),
+        ("expires", "{}"),
+        ("blocked", "{}"),
+        ("blocked", "[]"),
+        ("rpm_limit", "[]"),
+        ("max_budget", "{}"),
+        ("models", "{}"),
+        ("metadata", "[]"),
+        ("model_max_budget", "[]"),
+        ("budget_limits", "{}"),
+        ("litellm_budget_table", "[]"),
+        ("aliases", "[]"),
+        ("budget_id", "{}"),
+        ("allowed_routes", "{}"),
+    ] {
+        let (names, text) = stopped(&config(&["m"]), &[&key(&format!("\"{field}\": {value}"))]);
+        assert!(names.iter().any(|name| name.contains("cannot be read")), "{field}: {names:?}");
+        assert!(text.contains("enabled: false"), "{field}: {text}");
+    }
+    // An id may be any text.
+    assert_eq!(stopped(&config(&["m"]), &[&key(r#""organization_id": "0""#)]).0, ["organizations"]);
+}
+
 #[test]
 fn a_large_file_ends_soon() {
     const MODELS: usize = 2_000;
