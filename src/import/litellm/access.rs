@@ -166,7 +166,7 @@ fn may_end(pattern: &str, budget: &str) -> bool {
 
 /// Returns the names under which a budget may stand that counts a model, in LiteLLM: its own, that
 /// without the provider, and that without the region and the vendor of Bedrock. LiteLLM looks in
-/// its list of models whether Bedrock has it. Without the list some names are here that never count.
+/// its list of models whether Bedrock has it. Without the list, some of these names never count.
 fn budget_names(model: &str) -> impl Iterator<Item = &str> {
     let last = model.rsplit('/').next().unwrap_or(model);
     // A size may stand at the end, such as `:51k` or `[1m]`.

@@ -134,7 +134,7 @@ const OF_BUDGET: [&str; 16] = [
 
 /// Returns whether a value of a field that is known here has the type that it has in LiteLLM. A
 /// text may be empty where something else is expected, since some ways to save rows write null so.
-fn is_readable(field: &str, at: &At<'_>) -> bool {
+pub(super) fn is_readable(field: &str, at: &At<'_>) -> bool {
     let is_text = matches!(at.node.value, Value::Quoted(_));
     let is_empty_text = is_text && at.is_empty();
     match field {

@@ -258,7 +258,7 @@ impl Importer<'_, '_> {
         };
         fields::bounds(row, RowKind::Key, &became, &mut limits, findings);
         if let Owner::Team(team) = &owner {
-            member::bounds(row, team, (self.rows, self.common), &mut limits);
+            member::bounds(row, team, (self.rows, self.common), &mut limits, findings);
         }
         let mut works = true;
         if let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) {

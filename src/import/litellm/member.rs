@@ -1,21 +1,29 @@
 //! What bounds a key of a team beside its own row and its team's: its user, and what the user may
 //! use as a member of the team. None of it can be carried, since a key here has one caller.
 
+use super::fields::is_readable;
 use super::limits::LimitsOut;
 use super::loosen::{Bound, Loosen};
 use super::node::At;
 use super::rows::{RowIn, Rows};
 use super::settings::Common;
+use crate::import::notes::{Finding, Grade};
 
 /// Fields of a membership that bound nothing.
 const FREE: [&str; 4] = ["user_id", "team_id", "spend", "total_spend"];
 
 /// Adds what bounds a key of a team because of its user.
-pub(super) fn bounds(key: &At<'_>, team: &str, (rows, common): (&Rows, &Common), limits: &mut LimitsOut) {
+pub(super) fn bounds(
+    key: &At<'_>,
+    team: &str,
+    (rows, common): (&Rows, &Common),
+    limits: &mut LimitsOut,
+    findings: &mut Vec<Finding>,
+) {
     let user = key.get("user_id").filter(|at| !at.is_empty());
     let Some(user) = user.as_ref().and_then(At::text) else { return };
     match rows.users.get(user).map(RowIn::at) {
-        Some(row) => of_user(&row, common, limits),
+        Some(row) => of_user(&row, common, limits, findings),
         None => {
             limits.stop(Bound::new(Loosen::Users, "the files do not say what its user may use: save /user/list"));
         }
@@ -41,14 +49,22 @@ pub(super) fn bounds(key: &At<'_>, team: &str, (rows, common): (&Rows, &Common),
 }
 
 /// Adds what a user's row says about keys of teams.
-fn of_user(user: &At<'_>, common: &Common, limits: &mut LimitsOut) {
-    if user.get("metadata").and_then(|metadata| metadata.get("scim_active")).is_some_and(|at| at.flag() == Some(false))
-    {
-        limits.stop(Bound { loosen: None, why: "its user is not active".to_owned() });
-    }
-    let budget = common.is_user_budget_for_teams.then_some("max_budget");
-    for field in ["rpm_limit", "tpm_limit", "model_max_budget"].into_iter().chain(budget) {
-        if user.get(field).is_some_and(|at| !at.is_empty()) {
+fn of_user(user: &At<'_>, common: &Common, limits: &mut LimitsOut, findings: &mut Vec<Finding>) {
+    for field in ["metadata", "rpm_limit", "tpm_limit", "model_max_budget", "max_budget"] {
+        let Some(at) = user.get(field) else { continue };
+        if !is_readable(field, &at) {
+            limits.stop(Bound::unreadable(field));
+        } else if field == "metadata" {
+            if at.get("scim_active").is_some_and(|at| at.flag() == Some(false)) {
+                limits.stop(Bound { loosen: None, why: "its user is not active".to_owned() });
+            }
+        } else if at.is_empty() {
+            continue;
+        } else if field == "max_budget" && !common.is_user_budget_for_teams {
+            const WHAT: &str =
+                "bounds no key of a team, since `apply_user_budget_to_team_keys` of `general_settings` is not set";
+            findings.push(at.finding(Grade::Approximate, "", WHAT));
+        } else {
             let why = format!("its user has `{field}`, which bounds keys of teams, too");
             limits.stop(Bound::new(Loosen::Users, why));
         }

@@ -178,6 +178,8 @@ fn a_user_bounds_the_keys_of_a_team_too() {
         (&all_teams, r#""models": []"#, None),
         (&config(&["m"]), r#""models": [], "metadata": {"scim_active": false}"#, Some("its user is not active")),
         (&config(&["m"]), r#""models": [], "metadata": {"scim_active": true}"#, None),
+        (&config(&["m"]), r#""models": [], "rpm_limit": []"#, Some("`rpm_limit` cannot be read")),
+        (&config(&["m"]), r#""models": [], "metadata": []"#, Some("`metadata` cannot be read")),
     ] {
         let user = format!("{{\"user_id\": \"u\", {user}}}");
         assert_eq!(stopped(config, &[&of_team, TEAM, &user]).0, Vec::from_iter(expected), "{user}");
