@@ -279,7 +279,11 @@ fn metadata(at: &At<'_>, became: &str, limits: &mut LimitsOut, findings: &mut Ve
             _ if field.starts_with("team_member_") => {
                 Bound::new(Loosen::TeamMembers, "each member of its team has limits or a budget")
             }
-            _ if ["_limit", "budget", "guardrail", "polic", "allowed"].iter().any(|part| field.contains(part)) => {
+            "password_reset_required" => Bound::new(Loosen::UnknownFields, "it may only set a password, in LiteLLM"),
+            _ if ["_limit", "budget", "guardrail", "polic", "allowed", "max_iterations"]
+                .iter()
+                .any(|part| field.contains(part)) =>
+            {
                 Bound::new(Loosen::UnknownFields, "its `metadata` has a limit that Portcullis does not know")
             }
             _ => continue,

@@ -145,7 +145,10 @@ impl Rows {
             (true, ..) => {
                 let token = token.ok_or_else(|| wrong(&row.path, "`token` must be a text"))?;
                 let known = self.key_places.get(&token).and_then(|place| self.keys.get(*place));
-                if is_new(known, &row, || "a key".to_owned())? {
+                // The name of a key without an alias has these digits, too.
+                let is_hash = token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit());
+                let begin = token.get(..8).filter(|_| is_hash).map(|begin| format!("the key with the hash {begin}…"));
+                if is_new(known, &row, || begin.clone().unwrap_or_else(|| "a key".to_owned()))? {
                     self.key_places.insert(token, self.keys.len());
                     self.keys.push(row);
                 }
