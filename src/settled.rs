@@ -11,6 +11,7 @@ use dialects::usage::{Source, Usage};
 use dialects::{EndReasons, Flaws, Labels};
 use http::HeaderValue;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,6 +105,10 @@ pub struct Incoming {
     pub stream: bool,
     /// True if the answer must be JSON.
     pub wants_json: bool,
+    /// The number of answers that are asked for, if it is known.
+    pub choices: u16,
+    /// The most tokens that an answer may have, if the request says so.
+    pub most_tokens: Option<NonZeroU32>,
     /// The size of the request's body.
     pub bytes: u64,
 }

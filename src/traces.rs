@@ -1,33 +1,45 @@
 //! Traces of exchanges, for OpenTelemetry: what is known of a settled exchange becomes spans, and
 //! the spans are posted to a receiver.
 //!
-//! An exchange pays for it with one push into a bounded queue when it settles, if it is kept. A
-//! task makes the spans, and sends them. No request waits for it, and nothing of it fails a
-//! request. **Invariant:** no text of a prompt or an answer, no query string, no credential and no
-//! sentence of an upstream is ever part of a span.
+//! If an exchange is kept, its spans are written when it settles, and put into a bounded queue. A
+//! task sends them. No request waits for it, and nothing of it fails a request.
+//!
+//! **Invariant:** no text of a prompt or an answer, no query string, no credential and no sentence
+//! of an upstream is ever part of a span.
 
+mod attributes;
 mod export;
 mod outage;
 mod post;
+mod protobuf;
 mod queue;
 mod sampling;
 mod spans;
 mod words;
 
 use crate::base::calendar;
-use crate::base::trace_context::{self, TRACEPARENT, TRACESTATE, TraceContext};
+use crate::base::trace_context::{self, SpanId, TRACEPARENT, TRACESTATE, TraceContext};
 use crate::conf::config::{self, Listen};
 use crate::live::Snapshot;
 use crate::metrics::SpanMetrics;
 use crate::settled::Settled;
 pub use export::keep;
 use http::HeaderMap;
+use protobuf::Message;
 use queue::{SpanQueue, Unfinished};
 use sampling::Sampler;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
+
+/// The most memory that a thread keeps for writing spans. Nearly all exchanges need less.
+const MEMORY: usize = 16 * 1024;
+
+thread_local! {
+    static SPANS: Cell<Message> = Cell::default();
+}
 
 /// The traces of a process.
 pub struct Traces {
@@ -37,19 +49,6 @@ pub struct Traces {
     sampler: Sampler,
     queue: SpanQueue,
     metrics: SpanMetrics,
-}
-
-/// A settled exchange that is to be sent, with the catalog that it began with.
-struct Unsent {
-    settled: Settled,
-    snapshot: Option<Arc<Snapshot>>,
-}
-
-impl Unsent {
-    /// Returns the number of its spans.
-    fn spans(&self) -> usize {
-        1 + self.settled.attempts.each().count()
-    }
 }
 
 impl Traces {
@@ -65,11 +64,18 @@ impl Traces {
     }
 
     /// Takes a settled exchange, if it is to be sent.
-    pub fn take(&self, settled: &Settled, snapshot: Option<Arc<Snapshot>>) {
+    pub fn take(&self, settled: &Settled, snapshot: Option<&Snapshot>) {
         if !words::is_traced(settled.request.door) || !self.sampler.keeps(settled, calendar::now()) {
             return;
         }
-        let dropped = self.queue.put(Unsent { settled: settled.clone(), snapshot });
+        let catalog = snapshot.map(|snapshot| &snapshot.catalog);
+        let mut id = || -> SpanId { fastrand::u64(1..).to_be_bytes() };
+        let mut spans = SPANS.try_with(Cell::take).unwrap_or_default();
+        let count = spans::of_exchange(self, settled, catalog, &mut id, &mut spans);
+        let dropped = self.queue.put(count, spans.written());
+        spans.again(MEMORY);
+        // At the end of the thread there is no place for it, and it is freed.
+        SPANS.try_with(|kept| kept.set(spans)).ok();
         self.metrics.dropped("queue_full", dropped);
     }
 

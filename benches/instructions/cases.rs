@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::gateway::{FREE, Gateway, LIMITED};
 use super::rows::PORTION;
-use super::wire::End;
+use super::wire::{End, Receiver};
 use super::{counted, total};
 
 /// A function that only the thread that serves callers runs.
@@ -31,7 +31,7 @@ enum Kind {
     Own { key: &'static str, request: &'static str, status: &'static str },
     /// A stream. The parts are its beginning, a chunk, and its end.
     Stream { body: &'static str, parts: [&'static str; 3] },
-    /// A whole answer to a plain request, of a gateway that sends a trace of each.
+    /// A whole answer to a plain request, of a gateway that sends a trace of each to a receiver.
     Traced,
     /// A row of the ledger.
     Row,
@@ -205,7 +205,10 @@ impl Case {
             let status = command.status().map_err(|e| e.to_string())?;
             return if status.success() { total(folder, WRITES) } else { Err("the rows are not written".to_owned()) };
         }
-        let mut gateway = Gateway::start(folder, self.kind.settings())?;
+        let receiver = matches!(self.kind, Kind::Traced).then(Receiver::start);
+        let traces =
+            receiver.as_ref().map(|receiver| format!("traces: {{ endpoint: \"http://{}\" }}\n", receiver.address));
+        let mut gateway = Gateway::start(folder, &traces.unwrap_or_default())?;
         // Everything that is made once is made by this, and it uses the limit up.
         for key in [FREE, LIMITED] {
             PLAIN.once(&mut gateway, key)?;
@@ -214,20 +217,16 @@ impl Case {
             self.kind.once(&mut gateway, FREE)?;
         }
         gateway.end()?;
-        total(folder, SERVES)
+        let Some(receiver) = receiver else { return total(folder, SERVES) };
+        // The two at the beginning have traces, too.
+        match receiver.end() {
+            traces if traces == times + 2 => total(folder, SERVES),
+            traces => Err(format!("the receiver has {traces} traces of {} requests", times + 2)),
+        }
     }
 }
 
 impl Kind {
-    /// Returns what is added to the gateway's settings.
-    fn settings(&self) -> &'static str {
-        match self {
-            // Nobody listens there. The thread that sends spans is not counted.
-            Kind::Traced => "traces: { endpoint: \"http://127.0.0.1:9\" }\n",
-            Kind::Whole { .. } | Kind::Own { .. } | Kind::Stream { .. } | Kind::Row => "",
-        }
-    }
-
     /// Plays one exchange.
     fn once(&self, gateway: &mut Gateway, key: &str) -> Result<(), String> {
         // The gateway waits for the next request: what it does after an answer is over.

@@ -4,8 +4,9 @@
 //! `cargo bench --bench instructions [-- --gate | --accept] [NAME …]`. The gateway runs under
 //! valgrind's callgrind, once with few and once with many exchanges over one connection. The
 //! difference, divided, is the count. One thread plays the caller and the upstream, step by step,
-//! so that no count depends on who is faster. Only the thread that serves callers counts; the
-//! ledger's thread works by time, so its row is counted apart, by the number of rows.
+//! so that no count depends on who is faster. Only the thread that serves callers counts. It writes
+//! the bytes of spans, too; the thread that sends them works by batches of 512. The ledger's thread
+//! works by time, so its row is counted apart, by the number of rows.
 //!
 //! `--gate` compares with `figures.txt` and fails if a count has grown by more than 2 %. A request
 //! with a trace is compared with one without: it may have a tenth more. The gate

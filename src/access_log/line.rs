@@ -1,12 +1,12 @@
 //! The line of an exchange in JSON. Every exchange writes one, so it is written straight into its
 //! bytes: the keys with their commas are constants, and numbers and texts take no detour.
 
+use crate::base::address::put_address;
 use crate::base::calendar::stamp;
-use crate::base::trace_context::{TraceId, hexadecimal};
+use crate::base::trace_context::{TraceId, digits_of};
 use crate::conf::price::Usd;
 use crate::settled::{Settled, Tried, micros, millis};
 use dialects::wire::json::escape_into;
-use std::io::Write;
 use std::net::IpAddr;
 
 /// Writes the line. Its field names are a contract: other programs parse them.
@@ -139,26 +139,16 @@ impl Line {
     }
 
     fn address(&mut self, before: &'static str, address: IpAddr) {
-        match address {
-            IpAddr::V4(four) => {
-                let [a, b, c, d] = four.octets().map(u64::from);
-                self.put(before);
-                self.number("\"", a);
-                [b, c, d].into_iter().for_each(|part| self.number(".", part));
-            }
-            IpAddr::V6(six) => {
-                self.put(before);
-                // Anything can be written to a buffer.
-                let _written = write!(self.0, "\"{six}");
-            }
-        }
+        self.put(before);
+        self.0.push(b'"');
+        put_address(&mut self.0, address);
         self.0.push(b'"');
     }
 
     fn hexadecimal(&mut self, before: &'static str, bytes: &TraceId) {
         self.put(before);
         self.0.push(b'"');
-        self.0.extend_from_slice(hexadecimal(bytes).as_bytes());
+        self.0.extend_from_slice(&digits_of(bytes));
         self.0.push(b'"');
     }
 

@@ -5,6 +5,7 @@
 //! address, so that no rule can be passed by writing an address differently.
 
 use std::fmt;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -16,6 +17,36 @@ pub fn reachable(mut address: SocketAddr) -> SocketAddr {
         address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
     }
     address
+}
+
+/// Returns how many bytes [`put_address`] writes.
+pub fn address_length(address: IpAddr) -> usize {
+    let digits = |part: u8| 1 + usize::from(part >= 10) + usize::from(part >= 100);
+    match address {
+        IpAddr::V4(four) => four.octets().into_iter().fold(3, |length, part| length + digits(part)),
+        IpAddr::V6(six) => six.to_string().len(),
+    }
+}
+
+/// Writes an address at the end of these bytes.
+pub fn put_address(bytes: &mut Vec<u8>, address: IpAddr) {
+    let IpAddr::V4(four) = address else {
+        // Anything can be written to a buffer.
+        let _written = write!(bytes, "{address}");
+        return;
+    };
+    for (place, part) in four.octets().into_iter().enumerate() {
+        if place > 0 {
+            bytes.push(b'.');
+        }
+        if part >= 100 {
+            bytes.push(b'0' + part / 100);
+        }
+        if part >= 10 {
+            bytes.push(b'0' + part / 10 % 10);
+        }
+        bytes.push(b'0' + part % 10);
+    }
 }
 
 /// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or one bare address.
@@ -95,6 +126,17 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_written_as_the_standard_library_writes_it() {
+        let fours = (0..=255).map(|part| IpAddr::from([part, 0, 255 - part, 100]));
+        for address in fours.chain(["::1", "fd00::1:2", "::ffff:10.0.0.1"].map(ip)) {
+            let mut bytes = b"at ".to_vec();
+            put_address(&mut bytes, address);
+            assert_eq!(String::from_utf8_lossy(&bytes), format!("at {address}"));
+            assert_eq!(address_length(address), bytes.len() - 3);
+        }
     }
 
     #[test]

@@ -117,11 +117,24 @@ impl TraceContext {
     }
 }
 
-/// Writes bytes as hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |half: u8| DIGITS.get(usize::from(half)).copied().unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes.iter().flat_map(|byte| digits(*byte)).map(char::from).collect()
+}
+
+/// Returns the hexadecimal digits of a trace's id.
+pub fn digits_of(trace: &TraceId) -> [u8; 32] {
+    let mut text = [0; 32];
+    for (place, byte) in text.as_chunks_mut().0.iter_mut().zip(trace) {
+        *place = digits(*byte);
+    }
+    text
+}
+
+#[inline]
+fn digits(byte: u8) -> [u8; 2] {
+    let digit = |half: u8| if half < 10 { b'0' + half } else { b'a' - 10 + half };
+    [digit(byte >> 4), digit(byte & 15)]
 }
 
 #[cfg(test)]

@@ -125,6 +125,12 @@ impl Catalog {
         &self.accounts
     }
 
+    /// Finds an account by its id.
+    pub fn account(&self, id: &str) -> Option<&Account> {
+        let place = self.accounts.binary_search_by(|account| (*account.id).cmp(id)).ok()?;
+        self.accounts.get(place).map(|account| &**account)
+    }
+
     /// Returns all callers, sorted by id.
     pub fn callers(&self) -> &[Arc<Caller>] {
         &self.callers

@@ -62,6 +62,8 @@ pub(super) fn model(
     record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)));
     record.facts.request.stream = envelope.stream;
     record.facts.request.wants_json = envelope.wants_json;
+    record.facts.request.choices = u16::try_from(envelope.choices).unwrap_or(u16::MAX);
+    record.facts.request.most_tokens = envelope.most_tokens.and_then(|most| u32::try_from(most).ok()?.try_into().ok());
     let model = snapshot.catalog.visible(key, &envelope.model);
     let model = model.ok_or_else(|| unknown_model(snapshot, key, &envelope.model))?;
     record.facts.request.model = Some(model.id.clone());
@@ -120,6 +122,7 @@ impl Desk {
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
             // The account that will answer, and so its price, is not known yet.
             wants_json: envelope.wants_json,
+            wants_labels: self.books.traces.is_some(),
             cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
         };
         let bounds = scopes.bounds(key, model.index);

@@ -239,7 +239,7 @@ impl Drop for Record {
             }
             self.books.access_log.write(&settled);
             if let Some(traces) = &self.books.traces {
-                traces.take(&settled, self.snapshot.take());
+                traces.take(&settled, self.snapshot.as_deref());
             }
             if let Some(row) = Row::of(settled, self.run) {
                 self.books.figures.callers.spent(&row.caller, row.at, &row.of_caller());

@@ -5,12 +5,9 @@
 
 use super::outage::Outage;
 use super::post::{Posted, Receiver};
-use super::{Traces, Unsent, spans};
-use crate::base::trace_context::SpanId;
+use super::{Traces, spans};
 use crate::exchange::backends::Backends;
 use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use prost::Message;
 use std::time::{Duration, Instant};
 
 /// The most tries for one batch.
@@ -26,9 +23,10 @@ pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
     let mut outage = Outage::default();
     loop {
         let batch = traces.queue.batch().await;
-        let count = batch.iter().map(Unsent::spans).sum();
-        let posted = send(traces, &receiver, encoded(traces, &batch, instance)).await;
-        drop(batch);
+        let count = batch.count;
+        let body = [spans::preamble(traces, instance, batch.bytes.len()).into(), batch.bytes.into()];
+        let posted = send(traces, &receiver, &body).await;
+        drop(body);
         let given_up = if posted == Posted::Ended { count } else { 0 };
         if !traces.queue.sent(given_up) {
             continue;
@@ -47,19 +45,12 @@ pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
     }
 }
 
-/// Writes the message for a batch.
-fn encoded(traces: &Traces, batch: &[Unsent], instance: &str) -> Bytes {
-    let mut id = || -> SpanId { fastrand::u64(1..).to_be_bytes() };
-    let resource_spans = vec![spans::message(traces, batch, instance, &mut id)];
-    ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
-}
-
 /// Posts a batch, and again as long as the receiver says when.
-async fn send(traces: &Traces, receiver: &Receiver<'_>, body: Bytes) -> Posted {
+async fn send(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) -> Posted {
     let mut tries = 0;
     loop {
         let posted = tokio::select! {
-            posted = receiver.post(body.clone()) => posted,
+            posted = receiver.post(body) => posted,
             () = late(traces) => return Posted::Ended,
         };
         tries += 1;

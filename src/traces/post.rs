@@ -14,7 +14,6 @@ use crate::live::place::{Place, TELLING, told};
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use std::pin::pin;
 use std::sync::Arc;
@@ -66,16 +65,15 @@ impl<'r> Receiver<'r> {
 
     /// Tries once to post this body. Of the address and of what the receiver says, an error has the
     /// host, the status and the names in the certificate at most.
-    pub(super) async fn post(&self, body: Bytes) -> Posted {
+    pub(super) async fn post(&self, body: &[Bytes]) -> Posted {
         // The name may have moved. If it cannot be looked up, the post says so, or does without.
         drop(self.place.state.addresses.renew(self.place.hop()).await);
         let due = Instant::now() + TELLING;
-        let body = [body];
         let mut posted = Err(Failure::Stale);
         // A connection that was kept may be gone.
         for fresh in [false, true] {
             if posted.as_ref().is_err_and(|failure| *failure == Failure::Stale) {
-                posted = self.once(&body, fresh, due).await;
+                posted = self.once(body, fresh, due).await;
             }
         }
         posted.unwrap_or_else(|failure| Posted::Failed(words(&failure)))
@@ -119,10 +117,24 @@ impl<'r> Receiver<'r> {
     }
 }
 
+/// What a receiver answers, as far as it is read.
+#[derive(Clone, PartialEq, Message)]
+struct ReceiverAnswer {
+    #[prost(message, optional, tag = "1")]
+    partial: Option<PartialSuccess>,
+}
+
+/// What a receiver says if it did not take all.
+#[derive(Clone, PartialEq, Message)]
+struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    rejected: i64,
+}
+
 /// Returns how many spans a receiver did not take, as it says.
 fn rejected(body: &[u8]) -> usize {
-    let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
-    answer.partial_success.and_then(|partial| usize::try_from(partial.rejected_spans).ok()).unwrap_or(0)
+    let answer = ReceiverAnswer::decode(body).unwrap_or_default();
+    answer.partial.and_then(|partial| usize::try_from(partial.rejected).ok()).unwrap_or(0)
 }
 
 /// Returns the receiver as an account: it is called like any other.
@@ -159,7 +171,7 @@ fn words(failure: &Failure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
+    use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 
     #[test]
     fn what_a_receiver_says_is_read_with_care() {

@@ -1,7 +1,6 @@
 //! The queue between exchanges, which settle, and the task that sends them. It holds a bounded
 //! number of spans. What does not fit is dropped and counted: no request waits for a receiver.
 
-use super::Unsent;
 use crate::base::lock::{self, Lock};
 use crate::settled::PARTS;
 use std::collections::VecDeque;
@@ -37,9 +36,18 @@ pub(super) struct Unfinished {
     pub(super) before: usize,
 }
 
+/// Spans that are sent together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// The number of spans.
+    pub(super) count: usize,
+    /// Each span as a field of the message that has them all.
+    pub(super) bytes: Vec<u8>,
+}
+
 #[derive(Default)]
 struct Waiting {
-    kept: VecDeque<Unsent>,
+    batches: VecDeque<Batch>,
     /// The number of their spans.
     spans: usize,
     /// The number of spans that are being sent.
@@ -53,18 +61,17 @@ struct Waiting {
 }
 
 impl SpanQueue {
-    /// Puts an exchange in. Returns the number of spans that were dropped: all of its own, if there
-    /// is no room.
-    pub(super) fn put(&self, kept: Unsent) -> usize {
-        let spans = kept.spans();
+    /// Puts the spans of an exchange in. Returns the number of spans that were dropped: all of
+    /// them, if there is no room.
+    pub(super) fn put(&self, count: usize, bytes: &[u8]) -> usize {
         let mut state = self.state.lock();
-        if state.spans + spans > MOST {
-            state.overflown += spans;
-            return spans;
+        if state.spans + count > MOST {
+            state.overflown += count;
+            return count;
         }
         let was = state.spans;
-        state.spans += spans;
-        state.kept.push_back(kept);
+        state.spans += count;
+        state.add(count, bytes);
         let is_due = state.is_hurried || (was < BATCH && state.spans >= BATCH);
         drop(state);
         if is_due {
@@ -75,7 +82,7 @@ impl SpanQueue {
 
     /// Waits until there is something to send. What is returned counts as being sent until
     /// [`SpanQueue::sent`] is called.
-    pub(super) async fn batch(&self) -> Vec<Unsent> {
+    pub(super) async fn batch(&self) -> Batch {
         loop {
             let is_due = {
                 let state = self.state.lock();
@@ -85,8 +92,7 @@ impl SpanQueue {
                 // Nobody waits longer than this, whatever wakes the task.
                 drop(tokio::time::timeout(WAIT, self.wake.notified()).await);
             }
-            let batch = self.state.lock().take();
-            if !batch.is_empty() {
+            if let Some(batch) = self.state.lock().take() {
                 return batch;
             }
             if self.is_hurried() {
@@ -137,96 +143,94 @@ impl SpanQueue {
         self.hurry();
         let due = Instant::now() + patience;
         let mut state = self.state.lock();
-        while (state.sending > 0 || !state.kept.is_empty())
+        while (state.sending > 0 || !state.batches.is_empty())
             && let Some(left) = due.checked_duration_since(Instant::now())
         {
             state = lock::wait_for(&self.over, state, left);
         }
         let left = std::mem::take(&mut state.sending) + std::mem::take(&mut state.spans);
-        state.kept.clear();
+        state.batches.clear();
         Unfinished { left, before: state.given_up }
     }
 }
 
 impl Waiting {
-    /// Takes out what is sent together.
-    fn take(&mut self) -> Vec<Unsent> {
-        let (mut batch, mut spans) = (Vec::new(), 0);
-        while self.kept.front().is_some_and(|next| spans == 0 || spans + next.spans() <= BATCH)
-            && let Some(next) = self.kept.pop_front()
-        {
-            spans += next.spans();
-            batch.push(next);
+    /// Adds the spans of an exchange to the last batch, or begins another one. An exchange is never
+    /// cut.
+    fn add(&mut self, count: usize, bytes: &[u8]) {
+        match self.batches.back_mut().filter(|batch| batch.count + count <= BATCH) {
+            Some(batch) => {
+                batch.count += count;
+                batch.bytes.extend_from_slice(bytes);
+            }
+            None => self.batches.push_back(Batch { count, bytes: bytes.to_vec() }),
         }
-        self.spans -= spans;
-        self.sending = spans;
-        batch
+    }
+
+    /// Takes out what is sent together.
+    fn take(&mut self) -> Option<Batch> {
+        let batch = self.batches.pop_front()?;
+        self.spans -= batch.count;
+        self.sending = batch.count;
+        Some(batch)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settled::{Attempts, Settled, Tried};
 
-    fn kept(attempts: usize) -> Unsent {
-        let mut settled = Settled::default();
-        settled.attempts.trail.resize(attempts, Tried::default());
-        Unsent { settled, snapshot: None }
+    /// Puts an exchange with so many spans in.
+    fn put(queue: &SpanQueue, count: usize) -> usize {
+        queue.put(count, &vec![7; count])
     }
 
-    fn spans(batch: &[Unsent]) -> usize {
-        batch.iter().map(Unsent::spans).sum()
+    fn take(queue: &SpanQueue) -> usize {
+        queue.state.lock().take().map_or(0, counted)
+    }
+
+    fn counted(batch: Batch) -> usize {
+        assert_eq!(batch.bytes, vec![7; batch.count]);
+        batch.count
     }
 
     #[test]
     fn what_does_not_fit_is_dropped_whole() {
         let queue = SpanQueue::default();
-        assert_eq!((0..MOST).map(|_| queue.put(kept(1))).sum::<usize>(), MOST);
-        assert_eq!(queue.put(kept(0)), 1);
-        let batch = queue.state.lock().take();
-        assert_eq!(spans(&batch), BATCH);
-        assert_eq!((queue.put(kept(BATCH - 1)), queue.put(kept(0))), (0, 1));
+        assert_eq!((0..MOST).map(|_| put(&queue, 2)).sum::<usize>(), MOST);
+        assert_eq!(put(&queue, 1), 1);
+        assert_eq!(take(&queue), BATCH);
+        assert_eq!((put(&queue, BATCH), put(&queue, 1)), (0, 1));
         assert_eq!([queue.overflown(), queue.overflown()], [MOST + 2, 0]);
         // An exchange is never cut, however many attempts it has.
         let queue = SpanQueue::default();
-        assert_eq!((queue.put(kept(BATCH + 100)), queue.put(kept(0))), (0, 0));
-        let sizes = [0, 1, 2].map(|_| spans(&queue.state.lock().take()));
-        assert_eq!(sizes, [BATCH + 101, 1, 0]);
-        // One of many slices fits, too.
-        let mut sliced = kept(0);
-        sliced.settled.attempts = Attempts::of_slices(true);
-        for number in 0..4_096 {
-            let outcome = if number % 2 == 0 { "ok" } else { "status" };
-            sliced.settled.attempts.add(Tried { outcome, times: 1, ..Tried::default() });
-        }
-        assert!(sliced.spans() > usize::from(PARTS) && sliced.spans() < BATCH, "{}", sliced.spans());
-        assert_eq!(SpanQueue::default().put(sliced), 0);
+        assert_eq!((put(&queue, BATCH + 101), put(&queue, 1)), (0, 0));
+        assert_eq!([0, 1, 2].map(|_| take(&queue)), [BATCH + 101, 1, 0]);
     }
 
     #[tokio::test]
     async fn a_full_batch_waits_for_nothing_and_less_waits_for_its_time_or_the_end() {
         let queue = SpanQueue::default();
-        let lost: usize = (0..BATCH + 1).map(|_| queue.put(kept(0))).sum();
+        let lost: usize = (0..BATCH + 1).map(|_| put(&queue, 1)).sum();
         assert_eq!(lost, 0);
         let begun = Instant::now();
-        assert_eq!(spans(&queue.batch().await), BATCH);
+        assert_eq!(counted(queue.batch().await), BATCH);
         queue.sent(0);
         assert!(begun.elapsed() < WAIT);
         // A full batch was announced, and is taken: the next one waits all the same.
-        assert_eq!(spans(&queue.batch().await), 1);
+        assert_eq!(counted(queue.batch().await), 1);
         queue.sent(0);
-        queue.put(kept(2));
+        put(&queue, 3);
         queue.hurry();
-        assert_eq!(spans(&queue.batch().await), 3);
+        assert_eq!(counted(queue.batch().await), 3);
     }
 
     #[test]
     fn the_end_waits_for_what_is_being_sent_and_not_for_ever() {
         let queue = SpanQueue::default();
         assert_eq!(queue.finish(Duration::from_secs(60)), Unfinished { left: 0, before: 0 });
-        queue.put(kept(0));
-        assert_eq!(queue.state.lock().take().len(), 1);
+        put(&queue, 1);
+        assert_eq!(take(&queue), 1);
         std::thread::scope(|scope| {
             let end = scope.spawn(|| queue.finish(Duration::from_secs(60)));
             assert!(queue.sent(1));
@@ -238,10 +242,10 @@ mod tests {
     fn what_the_end_leaves_is_counted_once() {
         let queue = SpanQueue::default();
         for attempts in [0, 2] {
-            queue.put(kept(attempts));
+            put(&queue, 1 + attempts);
         }
-        assert_eq!(spans(&queue.state.lock().take()), 4);
-        queue.put(kept(1));
+        assert_eq!(take(&queue), 4);
+        put(&queue, 2);
         let begun = Instant::now();
         let unfinished = queue.finish(Duration::from_millis(20));
         assert!(begun.elapsed() >= Duration::from_millis(20));

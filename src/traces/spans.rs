@@ -1,26 +1,22 @@
 //! The spans of a settled exchange: one of the gateway's own, and below it one for each attempt.
-//! Pure: the ids are passed in.
+//! They are written at once as the bytes that are sent. Pure: the ids are passed in.
 //!
 //! **Invariant:** the usage of an answer, and its cost, are on one span only, that of the attempt
 //! that is paid for. A receiver sums over spans, and would count it twice.
 
+use super::Traces;
+use super::attributes::{Attributes, put_text};
+use super::protobuf::{Message, field_length};
 use super::sampling::is_failure;
-use super::words::{self, gen_ai, http_};
-use super::{Traces, Unsent};
+use super::words::{self, gen_ai, http_, own};
 use crate::access_log::end_user_hash;
 use crate::base::trace_context::{SpanId, TraceContext};
-use crate::catalog::Account;
+use crate::catalog::{Account, Catalog};
+use crate::conf::price::Usd;
 use crate::error::Blame;
 use crate::settled::{Settled, Tried, micros, millis};
 use dialects::usage::{Source, Usage};
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue};
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 /// The nanoseconds of a millisecond.
 const MILLI: u64 = 1_000_000;
@@ -29,117 +25,198 @@ const FLAGS: u32 = 0x101;
 /// The same, and its parent is in another process.
 const REMOTE: u32 = 0x301;
 
-/// Puts the spans of exchanges together, as they are sent. `instance` is the name of this gateway.
-pub(super) fn message(
-    traces: &Traces,
-    batch: &[Unsent],
-    instance: &str,
-    ids: &mut dyn FnMut() -> SpanId,
-) -> ResourceSpans {
-    let mut resource = Attributes::default();
-    for (name, value) in &traces.settings.resource {
-        resource.text(name, value);
-    }
-    let known = |name: &str| traces.settings.resource.contains_key(name);
-    for (name, value) in [("service.version", env!("CARGO_PKG_VERSION")), ("service.instance.id", instance)] {
-        if !known(name) {
-            resource.text(name, value);
-        }
-    }
-    let mut spans = Vec::with_capacity(batch.iter().map(Unsent::spans).sum());
-    for kept in batch {
-        of_exchange(traces, kept, ids, &mut spans);
-    }
-    let scope = InstrumentationScope {
-        name: "portcullis".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..InstrumentationScope::default()
-    };
-    ResourceSpans {
-        resource: Some(Resource { attributes: resource.0, ..Resource::default() }),
-        scope_spans: vec![ScopeSpans { scope: Some(scope), spans, schema_url: words::SCHEMA.to_owned() }],
-        schema_url: words::SCHEMA.to_owned(),
-    }
+/// The numbers of the fields of OpenTelemetry's messages.
+mod field {
+    /// Of the request that is sent.
+    pub(super) const RESOURCE_SPANS: u8 = 1;
+    /// Of a resource and its spans.
+    pub(super) const RESOURCE: u8 = 1;
+    pub(super) const SCOPE_SPANS: u8 = 2;
+    pub(super) const RESOURCE_SCHEMA: u8 = 3;
+    /// Of a resource.
+    pub(super) const RESOURCE_ATTRIBUTES: u8 = 1;
+    /// Of a scope and its spans.
+    pub(super) const SCOPE: u8 = 1;
+    pub(super) const SPANS: u8 = 2;
+    pub(super) const SCOPE_SCHEMA: u8 = 3;
+    /// Of a scope.
+    pub(super) const SCOPE_NAME: u8 = 1;
+    pub(super) const SCOPE_VERSION: u8 = 2;
+    /// Of a span.
+    pub(super) const TRACE_ID: u8 = 1;
+    pub(super) const SPAN_ID: u8 = 2;
+    pub(super) const TRACE_STATE: u8 = 3;
+    pub(super) const PARENT: u8 = 4;
+    pub(super) const NAME: u8 = 5;
+    pub(super) const KIND: u8 = 6;
+    pub(super) const START: u8 = 7;
+    pub(super) const END: u8 = 8;
+    pub(super) const STATUS: u8 = 15;
+    pub(super) const FLAGS: u8 = 16;
+    /// Of a status.
+    pub(super) const CODE: u8 = 3;
 }
 
-fn of_exchange(traces: &Traces, kept: &Unsent, ids: &mut dyn FnMut() -> SpanId, spans: &mut Vec<Span>) {
-    let settled = &kept.settled;
-    let Some(context) = &settled.trace else { return };
-    let server = server(traces, settled, context, ids());
-    let parent = server.span_id.clone();
-    spans.push(server);
+/// The kind of a span.
+#[derive(Clone, Copy)]
+enum SpanKind {
+    Server = 2,
+    Client = 3,
+}
+
+/// The code of a status that is an error.
+const ERROR: u64 = 2;
+
+/// Writes what comes before the spans of a batch, if they have this many bytes: which gateway they
+/// come from. `instance` is the gateway's name.
+pub(super) fn preamble(traces: &Traces, instance: &str, spans: usize) -> Vec<u8> {
+    let [mut gateway, mut scope, mut preamble] = [(); 3].map(|()| Message::default());
+    gateway.short(field::RESOURCE, |resource| {
+        let mut add = |name: &str, value: &str| put_text(resource, field::RESOURCE_ATTRIBUTES, name, value);
+        let settings = &traces.settings.resource;
+        settings.iter().for_each(|(name, value)| add(name, value));
+        for (name, value) in [("service.version", env!("CARGO_PKG_VERSION")), ("service.instance.id", instance)] {
+            if !settings.contains_key(name) {
+                add(name, value);
+            }
+        }
+    });
+    gateway.bytes(field::RESOURCE_SCHEMA, words::SCHEMA.as_bytes());
+    scope.short(field::SCOPE, |scope| {
+        scope.bytes(field::SCOPE_NAME, b"portcullis");
+        scope.bytes(field::SCOPE_VERSION, env!("CARGO_PKG_VERSION").as_bytes());
+    });
+    scope.bytes(field::SCOPE_SCHEMA, words::SCHEMA.as_bytes());
+    let (gateway, scope) = (gateway.written(), scope.written());
+    let scoped = scope.len() + spans;
+    preamble.begin(field::RESOURCE_SPANS, gateway.len() + field_length(scoped));
+    preamble.put(gateway);
+    preamble.begin(field::SCOPE_SPANS, scoped);
+    preamble.put(scope);
+    preamble.written().to_vec()
+}
+
+/// Writes the spans of an exchange: each as a field of the message that has all spans. Returns how
+/// many they are. The catalog is the one that the exchange began with, if it has one.
+pub(super) fn of_exchange(
+    traces: &Traces,
+    settled: &Settled,
+    catalog: Option<&Catalog>,
+    ids: &mut dyn FnMut() -> SpanId,
+    all: &mut Message,
+) -> usize {
+    let Some(context) = &settled.trace else { return 0 };
+    let id = ids();
+    all.long(field::SPANS, |span| server(traces, settled, context, id, span));
+    let mut attempt = |tried: &Tried, nth, is_paid| {
+        let account = catalog.and_then(|catalog| catalog.account(&tried.account));
+        // Slices of a request are no retries.
+        let resends = if settled.attempts.is_sliced { 0 } else { nth };
+        let one = OfAttempt { settled, tried, account, resends, is_paid };
+        let ids = (tried.span.unwrap_or_else(&mut *ids), id);
+        all.long(field::SPANS, |span| one.write(traces.settings.gen_ai, context, ids, span));
+    };
+    // Nearly all exchanges have one attempt.
+    if let [only] = &*settled.attempts.trail
+        && only.parts.is_empty()
+    {
+        attempt(only, 0, only.is_paid);
+        return 2;
+    }
     // The trail lists the attempts as they ended.
     let mut begun: Vec<(usize, &Tried)> = settled.attempts.each().enumerate().collect();
     begun.sort_by_key(|(_, tried)| tried.at_ms);
-    // With slices of a request, several attempts are paid for: the first has the usage of all. They
-    // are no retries.
+    // With slices of a request, several attempts are paid for: the first has the usage of all.
     let paid = settled.attempts.each().position(|tried| tried.is_paid);
-    for (nth, (place, tried)) in begun.into_iter().enumerate() {
-        let accounts = kept.snapshot.iter().flat_map(|snapshot| snapshot.catalog.accounts());
-        let one = OfAttempt {
-            settled,
-            tried,
-            account: accounts.into_iter().find(|account| account.id == tried.account),
-            resends: if settled.attempts.is_sliced { 0 } else { nth },
-            is_paid: paid == Some(place),
-        };
-        let mut span = one.span(traces.settings.gen_ai);
-        span.trace_id = context.trace.to_vec();
-        span.trace_state = context.state().unwrap_or_default().to_owned();
-        span.span_id = tried.span.unwrap_or_else(&mut *ids).to_vec();
-        span.parent_span_id.clone_from(&parent);
-        spans.push(span);
+    for (nth, (place, tried)) in begun.iter().enumerate() {
+        attempt(tried, nth, paid == Some(*place));
+    }
+    1 + begun.len()
+}
+
+/// What each span begins with.
+struct Beginning<'s> {
+    context: &'s TraceContext,
+    id: SpanId,
+    parent: Option<SpanId>,
+    flags: u32,
+    /// The parts of the name.
+    name: [&'s str; 3],
+    kind: SpanKind,
+    /// The time at which it began, in nanoseconds of Unix time.
+    start: u64,
+    /// The time that it took, in nanoseconds.
+    took: u64,
+    is_error: bool,
+}
+
+impl Beginning<'_> {
+    fn write(&self, span: &mut Message) {
+        span.bytes(field::TRACE_ID, &self.context.trace);
+        span.bytes(field::SPAN_ID, &self.id);
+        if let Some(state) = self.context.state() {
+            span.bytes(field::TRACE_STATE, state.as_bytes());
+        }
+        if let Some(parent) = &self.parent {
+            span.bytes(field::PARENT, parent);
+        }
+        span.begin(field::NAME, self.name.iter().map(|part| part.len()).sum());
+        self.name.iter().for_each(|part| span.put(part.as_bytes()));
+        span.number(field::KIND, self.kind as u64);
+        span.fixed64(field::START, self.start);
+        span.fixed64(field::END, self.start.saturating_add(self.took));
+        span.fixed32(field::FLAGS, self.flags);
+        if self.is_error {
+            span.short(field::STATUS, |status| status.number(field::CODE, ERROR));
+        }
     }
 }
 
-/// Makes the span of the gateway itself.
-fn server(traces: &Traces, settled: &Settled, context: &TraceContext, id: SpanId) -> Span {
+/// Writes the span of the gateway itself.
+fn server(traces: &Traces, settled: &Settled, context: &TraceContext, id: SpanId, span: &mut Message) {
     let Settled { sender, request, answer, served, attempts, times, spending, outcome, total, .. } = settled;
     let (method, route) = (words::method(&request.method), words::route(request.door, &request.path));
-    let port = context.at.map(|at| at.port());
-    let is_secure = context.at.is_some_and(|at| speaks_tls(&traces.listeners, at));
-    let mut attributes = Attributes::default();
+    // What is the caller's own doing is no error of this server.
+    let is_error = settled.blame().is_some_and(|blame| blame != Blame::Caller) || answer.status >= 500;
+    let parent = context.parent.as_ref().map(|parent| parent.span);
+    let beginning = Beginning {
+        context,
+        id,
+        parent,
+        flags: if parent.is_some() { REMOTE } else { FLAGS },
+        name: [method, if route.is_some() { " " } else { "" }, route.unwrap_or_default()],
+        kind: SpanKind::Server,
+        start: settled.began_at.saturating_mul(MILLI),
+        took: u64::try_from(total.as_nanos()).unwrap_or(u64::MAX),
+        is_error,
+    };
+    beginning.write(span);
+    let mut attributes = Attributes(span);
     attributes.text(http_::METHOD, method);
     attributes.optional(http_::ROUTE, route);
     attributes.text(http_::PATH, &request.path);
+    let is_secure = context.at.is_some_and(|at| speaks_tls(&traces.listeners, at));
     attributes.text(http_::SCHEME, if is_secure { "https" } else { "http" });
     attributes.number(http_::STATUS, Some(answer.status.into()).filter(|status| *status > 0));
-    attributes.optional(http_::SERVER, context.at.map(|at| at.ip().to_string()).as_deref());
-    attributes.number(http_::PORT, port.map(u64::from));
-    attributes.optional(http_::CLIENT, sender.address.map(|address| address.to_string()).as_deref());
-    attributes.text("portcullis.request_id", &request.id);
-    attributes.optional("portcullis.caller", sender.caller.as_deref());
-    attributes.optional("portcullis.key", sender.key.as_deref());
-    attributes.optional("portcullis.model", request.model.as_deref());
-    attributes.text("portcullis.outcome", outcome.name());
-    attributes.number("portcullis.attempts", Some(attempts.count().into()));
-    attributes.number("portcullis.own_us", Some(micros(times.own)));
-    attributes.number("portcullis.queued_ms", Some(millis(times.queued)).filter(|_| !times.queued.is_zero()));
+    attributes.address(http_::SERVER, context.at.map(|at| at.ip()));
+    attributes.number(http_::PORT, context.at.map(|at| at.port().into()));
+    attributes.address(http_::CLIENT, sender.address);
+    attributes.text(own::REQUEST_ID, &request.id);
+    attributes.optional(own::CALLER, sender.caller.as_deref());
+    attributes.optional(own::KEY, sender.key.as_deref());
+    attributes.optional(own::MODEL, request.model.as_deref());
+    attributes.text(own::OUTCOME, outcome.name());
+    attributes.number(own::ATTEMPTS, Some(attempts.count().into()));
+    attributes.number(own::OWN_TIME, Some(micros(times.own)));
+    attributes.number(own::QUEUED, Some(millis(times.queued)).filter(|_| !times.queued.is_zero()));
     let limited = spending.limited.map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
-    attributes.optional("portcullis.limited_by", limited.as_deref());
-    attributes.texts("portcullis.dropped", served.losses.names().iter().map(|name| &**name));
+    attributes.optional(own::LIMITED_BY, limited.as_deref());
+    attributes.texts(own::DROPPED, served.losses.names().iter().map(|name| &**name));
     if traces.settings.gen_ai {
         attributes.text(gen_ai::KIND, "CHAIN");
     }
-    // What is the caller's own doing is no error of this server.
-    let is_error = settled.blame().is_some_and(|blame| blame != Blame::Caller) || answer.status >= 500;
     if is_error {
         attributes.text(http_::ERROR, outcome.name());
-    }
-    let start = settled.began_at.saturating_mul(MILLI);
-    Span {
-        trace_id: context.trace.to_vec(),
-        span_id: id.to_vec(),
-        trace_state: context.state().unwrap_or_default().to_owned(),
-        parent_span_id: context.parent.as_ref().map(|parent| parent.span.to_vec()).unwrap_or_default(),
-        flags: if context.parent.is_some() { REMOTE } else { FLAGS },
-        name: [Some(method), route].into_iter().flatten().collect::<Vec<_>>().join(" "),
-        kind: SpanKind::Server.into(),
-        start_time_unix_nano: start,
-        end_time_unix_nano: start.saturating_add(u64::try_from(total.as_nanos()).unwrap_or(u64::MAX)),
-        attributes: attributes.0,
-        status: status(is_error),
-        ..Span::default()
     }
 }
 
@@ -148,7 +225,7 @@ struct OfAttempt<'k> {
     settled: &'k Settled,
     tried: &'k Tried,
     /// The account, unless it is not in the catalog.
-    account: Option<&'k Arc<Account>>,
+    account: Option<&'k Account>,
     /// The number of attempts that began before, unless they are of other slices.
     resends: usize,
     /// True if the usage of the exchange is that of this attempt.
@@ -156,18 +233,28 @@ struct OfAttempt<'k> {
 }
 
 impl OfAttempt<'_> {
-    fn span(&self, gen_ai: bool) -> Span {
+    /// Writes the span. Its ids are its own, and that of its parent.
+    fn write(&self, gen_ai: bool, context: &TraceContext, (id, parent): (SpanId, SpanId), span: &mut Message) {
         let tried = self.tried;
-        let mut attributes = Attributes::default();
         // A count of tokens asks no model for anything.
         let operation = (gen_ai && self.settled.request.door != "count").then(|| words::operation(tried));
-        let name = match &operation {
-            Some(operation) => {
-                self.model(operation, &mut attributes);
-                format!("{} {}", operation.name, tried.model)
-            }
-            None => "POST".to_owned(),
+        let is_error = is_failure(tried.outcome);
+        let beginning = Beginning {
+            context,
+            id,
+            parent: Some(parent),
+            flags: FLAGS,
+            name: operation.as_ref().map_or(["POST", "", ""], |operation| [operation.name, " ", &tried.model]),
+            kind: SpanKind::Client,
+            start: self.settled.began_at.saturating_add(tried.at_ms).saturating_mul(MILLI),
+            took: tried.ms.saturating_mul(MILLI),
+            is_error,
         };
+        beginning.write(span);
+        let mut attributes = Attributes(span);
+        if let Some(operation) = &operation {
+            self.model(operation, &mut attributes);
+        }
         attributes.text(http_::METHOD, "POST");
         let resends = u64::try_from(self.resends).ok().filter(|resends| *resends > 0);
         attributes.number(http_::RESENDS, resends);
@@ -177,34 +264,24 @@ impl OfAttempt<'_> {
             attributes.text(http_::SERVER, &base.host);
             attributes.number(http_::PORT, Some(base.port.into()));
         }
-        attributes.text("portcullis.account", &tried.account);
-        attributes.text("portcullis.outcome", tried.outcome);
-        attributes.number("portcullis.connect_ms", tried.connect_ms);
-        attributes.number("portcullis.attempts", Some(tried.times.into()).filter(|times| *times > 1));
-        let is_error = is_failure(tried.outcome);
+        attributes.text(own::ACCOUNT, &tried.account);
+        attributes.text(own::OUTCOME, tried.outcome);
+        attributes.number(own::CONNECT, tried.connect_ms);
+        attributes.number(own::ATTEMPTS, Some(tried.times.into()).filter(|times| *times > 1));
         if is_error {
             attributes.text(http_::ERROR, tried.outcome);
-        }
-        let start = self.settled.began_at.saturating_add(tried.at_ms).saturating_mul(MILLI);
-        Span {
-            flags: FLAGS,
-            name,
-            kind: SpanKind::Client.into(),
-            start_time_unix_nano: start,
-            end_time_unix_nano: start.saturating_add(tried.ms.saturating_mul(MILLI)),
-            attributes: attributes.0,
-            status: status(is_error),
-            ..Span::default()
         }
     }
 
     /// Adds what is known of the model, and of what the attempt used.
-    fn model(&self, operation: &words::Operation, attributes: &mut Attributes) {
+    fn model(&self, operation: &words::Operation, attributes: &mut Attributes<'_>) {
         let (tried, request) = (self.tried, &self.settled.request);
         attributes.text(gen_ai::OPERATION, operation.name);
         let server = self.account.map(|account| words::server(&account.dialect));
         attributes.optional(gen_ai::PROVIDER, server.map(words::provider));
         attributes.text(gen_ai::MODEL, &tried.model);
+        attributes.number(gen_ai::MOST_TOKENS, request.most_tokens.map(|most| most.get().into()));
+        attributes.number(gen_ai::CHOICES, Some(request.choices.into()).filter(|choices| *choices > 1));
         let json = Some("json").filter(|_| request.wants_json);
         attributes.optional(gen_ai::OUTPUT, operation.output.or(json));
         attributes.optional(gen_ai::OPENAI_TYPE, operation.openai.filter(|_| server == Some("openai")));
@@ -216,32 +293,32 @@ impl OfAttempt<'_> {
             attributes.optional(gen_ai::OPENAI_TIER, tier);
         }
         if request.stream {
-            attributes.add(gen_ai::STREAM, Value::BoolValue(true));
-            attributes.seconds(gen_ai::FIRST, tried.first_ms);
+            attributes.truth(gen_ai::STREAM);
+            attributes.double(gen_ai::FIRST, tried.first_ms.map(|first| first as f64 / 1e3));
         }
         if self.is_paid && tried.outcome == "ok" {
             attributes.texts(gen_ai::REASONS, self.settled.served.reasons.words());
         }
         let spending = &self.settled.spending;
         if self.is_paid && spending.usage.source != Source::None {
-            self.usage(&spending.usage, attributes);
-            attributes.dollars(spending.cost);
+            usage(&spending.usage, attributes);
+            attributes.double(gen_ai::COST, spending.cost.map(Usd::dollars));
         } else if let Some(cost) = tried.cost {
             attributes.number(gen_ai::INPUT_TOKENS, tried.prompt_tokens);
             attributes.number(gen_ai::OUTPUT_TOKENS, tried.completion_tokens);
-            attributes.dollars(cost);
+            attributes.double(gen_ai::COST, cost.map(Usd::dollars));
         }
     }
+}
 
-    fn usage(&self, usage: &Usage, attributes: &mut Attributes) {
-        let some = |tokens: u64| Some(tokens).filter(|tokens| *tokens > 0);
-        attributes.number(gen_ai::INPUT_TOKENS, Some(usage.prompt));
-        attributes.number(gen_ai::OUTPUT_TOKENS, Some(usage.completion));
-        attributes.number(gen_ai::CACHE_READ, some(usage.cached));
-        attributes.number(gen_ai::CACHE_CREATION, some(usage.cache_write));
-        attributes.number(gen_ai::REASONING, some(usage.reasoning));
-        attributes.text("portcullis.usage", usage.source.name());
-    }
+fn usage(usage: &Usage, attributes: &mut Attributes<'_>) {
+    let some = |tokens: u64| Some(tokens).filter(|tokens| *tokens > 0);
+    attributes.number(gen_ai::INPUT_TOKENS, Some(usage.prompt));
+    attributes.number(gen_ai::OUTPUT_TOKENS, Some(usage.completion));
+    attributes.number(gen_ai::CACHE_READ, some(usage.cached));
+    attributes.number(gen_ai::CACHE_CREATION, some(usage.cache_write));
+    attributes.number(gen_ai::REASONING, some(usage.reasoning));
+    attributes.text(own::USAGE, usage.source.name());
 }
 
 /// Returns the hash of a caller and its own name for the conversation. Another caller may use the
@@ -261,58 +338,6 @@ fn speaks_tls(listeners: &[(SocketAddr, bool)], at: SocketAddr) -> bool {
     };
     let fitting = listeners.iter().filter(|(address, _)| fits(address));
     fitting.max_by_key(|(address, _)| rank(address.ip())).is_some_and(|(_, tls)| *tls)
-}
-
-fn status(is_error: bool) -> Option<Status> {
-    is_error.then(|| Status { message: String::new(), code: StatusCode::Error.into() })
-}
-
-/// The attributes of a span.
-#[derive(Default)]
-struct Attributes(Vec<KeyValue>);
-
-impl Attributes {
-    fn add(&mut self, name: &str, value: Value) {
-        let value = Some(AnyValue { value: Some(value) });
-        self.0.push(KeyValue { key: name.to_owned(), value, ..KeyValue::default() });
-    }
-
-    fn text(&mut self, name: &str, text: &str) {
-        self.add(name, Value::StringValue(text.to_owned()));
-    }
-
-    fn optional(&mut self, name: &str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.text(name, text);
-        }
-    }
-
-    fn number(&mut self, name: &str, number: Option<u64>) {
-        if let Some(number) = number {
-            self.add(name, Value::IntValue(i64::try_from(number).unwrap_or(i64::MAX)));
-        }
-    }
-
-    fn seconds(&mut self, name: &str, millis: Option<u64>) {
-        if let Some(millis) = millis {
-            self.add(name, Value::DoubleValue(millis as f64 / 1e3));
-        }
-    }
-
-    fn dollars(&mut self, cost: Option<crate::conf::price::Usd>) {
-        if let Some(cost) = cost {
-            self.add(gen_ai::COST, Value::DoubleValue(cost.dollars()));
-        }
-    }
-
-    /// Adds a list, unless it is empty.
-    fn texts<'t>(&mut self, name: &str, texts: impl Iterator<Item = &'t str>) {
-        let value = |text: &str| AnyValue { value: Some(Value::StringValue(text.to_owned())) };
-        let values: Vec<_> = texts.map(value).collect();
-        if !values.is_empty() {
-            self.add(name, Value::ArrayValue(ArrayValue { values }));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,41 +11,66 @@ pub(super) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.1";
 
 /// The names of attributes of models.
 pub(super) mod gen_ai {
-    pub(crate) const OPERATION: &str = "gen_ai.operation.name";
-    pub(crate) const PROVIDER: &str = "gen_ai.provider.name";
-    pub(crate) const MODEL: &str = "gen_ai.request.model";
-    pub(crate) const ANSWERED: &str = "gen_ai.response.model";
-    pub(crate) const ANSWER: &str = "gen_ai.response.id";
-    pub(crate) const STREAM: &str = "gen_ai.request.stream";
-    pub(crate) const OUTPUT: &str = "gen_ai.output.type";
-    pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
-    pub(crate) const REASONS: &str = "gen_ai.response.finish_reasons";
-    pub(crate) const FIRST: &str = "gen_ai.response.time_to_first_chunk";
-    pub(crate) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
-    pub(crate) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
-    pub(crate) const CACHE_READ: &str = "gen_ai.usage.cache_read.input_tokens";
-    pub(crate) const CACHE_CREATION: &str = "gen_ai.usage.cache_creation.input_tokens";
-    pub(crate) const REASONING: &str = "gen_ai.usage.reasoning.output_tokens";
+    use super::super::attributes::{AttributeName, name};
+
+    pub(crate) const OPERATION: AttributeName = name!("gen_ai.operation.name");
+    pub(crate) const PROVIDER: AttributeName = name!("gen_ai.provider.name");
+    pub(crate) const MODEL: AttributeName = name!("gen_ai.request.model");
+    pub(crate) const ANSWERED: AttributeName = name!("gen_ai.response.model");
+    pub(crate) const ANSWER: AttributeName = name!("gen_ai.response.id");
+    pub(crate) const MOST_TOKENS: AttributeName = name!("gen_ai.request.max_tokens");
+    pub(crate) const CHOICES: AttributeName = name!("gen_ai.request.choice.count");
+    pub(crate) const STREAM: AttributeName = name!("gen_ai.request.stream");
+    pub(crate) const OUTPUT: AttributeName = name!("gen_ai.output.type");
+    pub(crate) const CONVERSATION: AttributeName = name!("gen_ai.conversation.id");
+    pub(crate) const REASONS: AttributeName = name!("gen_ai.response.finish_reasons");
+    pub(crate) const FIRST: AttributeName = name!("gen_ai.response.time_to_first_chunk");
+    pub(crate) const INPUT_TOKENS: AttributeName = name!("gen_ai.usage.input_tokens");
+    pub(crate) const OUTPUT_TOKENS: AttributeName = name!("gen_ai.usage.output_tokens");
+    pub(crate) const CACHE_READ: AttributeName = name!("gen_ai.usage.cache_read.input_tokens");
+    pub(crate) const CACHE_CREATION: AttributeName = name!("gen_ai.usage.cache_creation.input_tokens");
+    pub(crate) const REASONING: AttributeName = name!("gen_ai.usage.reasoning.output_tokens");
     /// It is in no convention, but several receivers read it: US dollars.
-    pub(crate) const COST: &str = "gen_ai.usage.cost";
-    pub(crate) const OPENAI_TYPE: &str = "openai.api.type";
-    pub(crate) const OPENAI_TIER: &str = "openai.response.service_tier";
+    pub(crate) const COST: AttributeName = name!("gen_ai.usage.cost");
+    pub(crate) const OPENAI_TYPE: AttributeName = name!("openai.api.type");
+    pub(crate) const OPENAI_TIER: AttributeName = name!("openai.response.service_tier");
     /// The word of OpenInference by which a span is told from that of a model.
-    pub(crate) const KIND: &str = "openinference.span.kind";
+    pub(crate) const KIND: AttributeName = name!("openinference.span.kind");
 }
 
 /// The names of attributes of requests.
 pub(super) mod http_ {
-    pub(crate) const METHOD: &str = "http.request.method";
-    pub(crate) const ROUTE: &str = "http.route";
-    pub(crate) const STATUS: &str = "http.response.status_code";
-    pub(crate) const RESENDS: &str = "http.request.resend_count";
-    pub(crate) const PATH: &str = "url.path";
-    pub(crate) const SCHEME: &str = "url.scheme";
-    pub(crate) const SERVER: &str = "server.address";
-    pub(crate) const PORT: &str = "server.port";
-    pub(crate) const CLIENT: &str = "client.address";
-    pub(crate) const ERROR: &str = "error.type";
+    use super::super::attributes::{AttributeName, name};
+
+    pub(crate) const METHOD: AttributeName = name!("http.request.method");
+    pub(crate) const ROUTE: AttributeName = name!("http.route");
+    pub(crate) const STATUS: AttributeName = name!("http.response.status_code");
+    pub(crate) const RESENDS: AttributeName = name!("http.request.resend_count");
+    pub(crate) const PATH: AttributeName = name!("url.path");
+    pub(crate) const SCHEME: AttributeName = name!("url.scheme");
+    pub(crate) const SERVER: AttributeName = name!("server.address");
+    pub(crate) const PORT: AttributeName = name!("server.port");
+    pub(crate) const CLIENT: AttributeName = name!("client.address");
+    pub(crate) const ERROR: AttributeName = name!("error.type");
+}
+
+/// The names of attributes that only this gateway has: the words of the access line.
+pub(super) mod own {
+    use super::super::attributes::{AttributeName, name};
+
+    pub(crate) const REQUEST_ID: AttributeName = name!("portcullis.request_id");
+    pub(crate) const CALLER: AttributeName = name!("portcullis.caller");
+    pub(crate) const KEY: AttributeName = name!("portcullis.key");
+    pub(crate) const MODEL: AttributeName = name!("portcullis.model");
+    pub(crate) const OUTCOME: AttributeName = name!("portcullis.outcome");
+    pub(crate) const ATTEMPTS: AttributeName = name!("portcullis.attempts");
+    pub(crate) const OWN_TIME: AttributeName = name!("portcullis.own_us");
+    pub(crate) const QUEUED: AttributeName = name!("portcullis.queued_ms");
+    pub(crate) const LIMITED_BY: AttributeName = name!("portcullis.limited_by");
+    pub(crate) const DROPPED: AttributeName = name!("portcullis.dropped");
+    pub(crate) const ACCOUNT: AttributeName = name!("portcullis.account");
+    pub(crate) const CONNECT: AttributeName = name!("portcullis.connect_ms");
+    pub(crate) const USAGE: AttributeName = name!("portcullis.usage");
 }
 
 /// Returns whether exchanges at this door have spans. Lists, and what a key or a browser asks, are

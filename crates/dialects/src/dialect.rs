@@ -325,8 +325,8 @@ impl Dialect {
         draft.progress.tally.count_again(&standard.usage);
         let read = |emit: Emit<'_>| openai::read_answer(&standard.body, emit);
         let (answer, kept) = draft.whole(|emit| read(emit).map_err(AnswerFault::Nonsense))?;
-        let Answer { usage, declined, flaws, reasons, .. } = standard;
-        Ok((Answer { usage, declined, flaws, reasons, ..answer }, kept))
+        let Answer { usage, declined, flaws, reasons, labels, .. } = standard;
+        Ok((Answer { usage, declined, flaws, reasons, labels, ..answer }, kept))
     }
 
     /// Begins to read one stream of this model; no event may be longer than `event_limit` bytes.

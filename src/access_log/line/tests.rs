@@ -128,7 +128,7 @@ prop_compose! {
             began_at,
             sender: Sender { caller, key, address, end_user },
             request: Incoming {
-                id, door: "chat", method, path, model, pattern: None, session, stream, wants_json: false, bytes: bytes_in,
+                id, door: "chat", method, path, model, pattern: None, session, stream, bytes: bytes_in, ..Incoming::default()
             },
             answer: Delivery { status, bytes: bytes_out, error, limited_by: Blame::Ours },
             served: Served {

@@ -157,7 +157,7 @@ impl Opening<'_> {
                 let stream = dialect.stream(&self.candidate.upstream_model, to, limit);
                 held.shrink(copied);
                 let (out, idle) = (Vec::new(), timeouts.idle);
-                let start = self.request.trace.is_some().then(Box::default);
+                let start = self.request.face.wants_labels.then(Box::default);
                 let reading = Reading { attempt, stream, out, held, idle, total, start };
                 self.begin(reading, &mut alarm).await
             }
@@ -269,10 +269,11 @@ impl Opening<'_> {
         let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
         let face = &*self.request.face_of(self.candidate);
         let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
-        if self.request.trace.is_some() {
-            self.label(Labels::of_answer(&body, &self.candidate.place.account.secrets()));
+        let mut read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
+        if face.wants_labels {
+            let met = read.as_mut().ok().and_then(|(answer, _)| answer.labels.take());
+            self.label(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
         }
-        let read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (self.estimated(answer.usage), answer.declined);
         let (flaws, reasons) = (answer.flaws, answer.reasons);
@@ -287,8 +288,12 @@ impl Opening<'_> {
     }
 
     /// Notes what the upstream calls its answer.
-    fn label(&self, labels: Option<Labels>) {
-        self.progress.lock().labels = labels.map(Box::new);
+    fn label(&self, labels: Option<Box<Labels>>) {
+        let labels = labels.map(|mut labels| {
+            labels.remove(&self.candidate.place.account.secrets());
+            labels
+        });
+        self.progress.lock().labels = labels;
     }
 
     /// Reads the first events of a stream, until one counts.
@@ -301,7 +306,7 @@ impl Opening<'_> {
             if (reading.stream.opened() || fed != Ok(false))
                 && let Some(start) = reading.start.take()
             {
-                self.label(start.labels(&self.candidate.place.account.secrets()));
+                self.label(start.labels().map(Box::new));
             }
             let whole = match fed {
                 Ok(whole) => whole,

@@ -4,7 +4,7 @@ use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
 use crate::exchange::attempt::Attempt;
-use dialects::upstream::labels::Start;
+use dialects::neutral::labels::Start;
 use dialects::{Stream, StreamFault};
 use std::future::Future;
 use std::pin::{Pin, pin};

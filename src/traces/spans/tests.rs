@@ -6,10 +6,18 @@ use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::live::Snapshot;
 use crate::metrics::Metrics;
-use crate::settled::Attempts;
+use crate::settled::{Attempts, PARTS};
+use crate::traces::queue::BATCH;
 use dialects::Labels;
 use dialects::neutral::Finish;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
+use prost::Message as _;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 const CATALOG: &str = "accounts:\n  gpu: { dialect: openai, preset: vllm, base_url: 'https://gpu.example.com:8000/v1', key: k }\n  \
@@ -70,9 +78,11 @@ fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
         next += 1;
         [next; 8]
     };
-    let batch = [Unsent { settled, snapshot: snapshot() }];
-    let mut sent = message(traces, &batch, "gw-1", &mut ids);
-    let spans = sent.scope_spans.pop().unwrap().spans;
+    let snapshot = snapshot();
+    let (catalog, mut bytes) = (snapshot.as_ref().map(|snapshot| &snapshot.catalog), Message::default());
+    let count = of_exchange(traces, &settled, catalog, &mut ids, &mut bytes);
+    let spans = read(traces, bytes.written()).scope_spans.pop().unwrap().spans;
+    assert_eq!(spans.len(), count);
     let text = |value: &AnyValue| match value.value.as_ref().unwrap() {
         Value::StringValue(text) => text.clone(),
         Value::BoolValue(truth) => truth.to_string(),
@@ -82,7 +92,8 @@ fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
         Value::KvlistValue(_) | Value::BytesValue(_) | Value::StringValueStrindex(_) => panic!("no such value"),
     };
     let one = |span: &Span| {
-        assert_eq!(hexadecimal(&span.trace_id), "09".repeat(16));
+        assert_eq!((hexadecimal(&span.trace_id), &*span.trace_state), ("09".repeat(16), "a=1"));
+        assert_eq!(span.flags, if span.kind == 2 { 0x301 } else { 0x101 });
         let took = (span.end_time_unix_nano - span.start_time_unix_nano) / 1_000;
         let from = (span.start_time_unix_nano - 1_800_000_000_000 * MILLI) / MILLI;
         let error = if span.status.as_ref().is_some_and(|status| status.code == 2) { " error" } else { "" };
@@ -92,6 +103,20 @@ fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
         (head, attributes.collect())
     };
     spans.iter().map(one).collect()
+}
+
+/// Reads what is sent, with the messages of OpenTelemetry's authors. They must have a field for all
+/// of it.
+fn read(traces: &Traces, spans: &[u8]) -> ResourceSpans {
+    let sent = [&preamble(traces, "gw-1", spans.len()), spans].concat();
+    let read = ExportTraceServiceRequest::decode(&*sent).unwrap();
+    assert_eq!(read.encoded_len(), sent.len(), "{read:?}");
+    let [one] = <[ResourceSpans; 1]>::try_from(read.resource_spans).unwrap();
+    let scope = &one.scope_spans[0];
+    let named = scope.scope.as_ref().map(|scope| (&*scope.name, &*scope.version));
+    assert_eq!(named, Some(("portcullis", env!("CARGO_PKG_VERSION"))));
+    assert_eq!([&*one.schema_url, &*scope.schema_url], [words::SCHEMA; 2]);
+    one
 }
 
 fn attribute<'s>(span: &'s (String, Vec<String>), name: &str) -> Option<&'s str> {
@@ -236,9 +261,7 @@ fn slices_that_ended_alike_have_a_span_each_and_no_span_is_lost() {
         sliced.attempts.add(Tried { is_paid, span, ..tried("main", outcome, u64::from(number)) });
     }
     assert_eq!(sliced.attempts.trail.len(), 2, "the access line has them together");
-    let unsent = Unsent { settled: sliced.clone(), snapshot: None };
     let spans = shown(&traces(""), sliced);
-    assert_eq!(unsent.spans(), spans.len());
     let heads: Vec<_> = spans[1..].iter().map(|(head, _)| head.split_once("kind=3 ").unwrap().1).collect();
     let expected = [(1, ""), (2, " error"), (3, ""), (4, " error"), (6, "")].map(|(number, error)| {
         let id = hexadecimal(&[number; 8]);
@@ -248,6 +271,17 @@ fn slices_that_ended_alike_have_a_span_each_and_no_span_is_lost() {
     let used: Vec<_> = spans.iter().filter_map(|span| attribute(span, "gen_ai.usage.input_tokens")).collect();
     assert_eq!(used, ["50"]);
     assert!(spans.iter().all(|span| attribute(span, "http.request.resend_count").is_none()), "{spans:?}");
+}
+
+#[test]
+fn a_request_of_many_slices_has_few_spans() {
+    let mut sliced = settled();
+    sliced.attempts = Attempts::of_slices(true);
+    for number in 0..4_096 {
+        sliced.attempts.add(tried("main", if number % 2 == 0 { "ok" } else { "status" }, number));
+    }
+    let count = of_exchange(&traces(""), &sliced, None, &mut || [1; 8], &mut Message::default());
+    assert!(count > usize::from(PARTS) && count < BATCH, "{count}");
 }
 
 #[test]
@@ -294,6 +328,7 @@ fn the_scheme_is_that_of_the_listener_at_the_address() {
 fn how_an_answer_ended_is_on_the_span_that_answered() {
     let mut one = settled();
     one.request.wants_json = true;
+    (one.request.most_tokens, one.request.choices) = (NonZeroU32::new(256), 2);
     one.served.reasons = [Finish::Length, Finish::Calls].into_iter().collect();
     let spans = shown(&traces(""), one.clone());
     let names = ["gen_ai.response.finish_reasons", "gen_ai.output.type"];
@@ -302,6 +337,10 @@ fn how_an_answer_ended_is_on_the_span_that_answered() {
     assert!(reasons.contains("length") && reasons.contains("tool_calls") && !reasons.contains("stop"), "{reasons}");
     assert_eq!((output, attribute(&spans[1], names[0])), (Some("json"), None));
     assert_eq!(attribute(&spans[1], names[1]), Some("json"));
+    let settings = ["gen_ai.request.max_tokens", "gen_ai.request.choice.count"];
+    assert_eq!(settings.map(|name| attribute(&spans[2], name)), [Some("256"), Some("2")]);
+    one.request.choices = 1;
+    assert_eq!(attribute(&shown(&traces(""), one.clone())[2], settings[1]), None);
     // What was cut has no reason of its own.
     one.attempts.trail[1].outcome = "cut";
     assert_eq!(attribute(&shown(&traces(""), one)[2], names[0]), None);
@@ -353,8 +392,7 @@ fn sentences_of_upstreams_and_odd_methods_are_not_shown() {
 #[test]
 fn the_resource_says_which_gateway_it_is() {
     let resource = |more: &str| {
-        let sent = message(&traces(more), &[], "gw-1", &mut || [1; 8]);
-        let names = sent.resource.unwrap().attributes.into_iter().map(|one| {
+        let names = read(&traces(more), &[]).resource.unwrap().attributes.into_iter().map(|one| {
             let Some(Value::StringValue(value)) = one.value.and_then(|value| value.value) else { panic!("no text") };
             format!("{}={value}", one.key)
         });

@@ -102,7 +102,8 @@ fn vectors<'t>(
 }
 
 fn answer(body: Vec<u8>, usage: Usage) -> Answer {
-    Answer { body, usage, declined: false, flaws: Flaws::default(), reasons: EndReasons::default() }
+    let (flaws, reasons) = (Flaws::default(), EndReasons::default());
+    Answer { body, usage, declined: false, flaws, reasons, labels: None }
 }
 
 /// The most bytes of a request that is cut, besides its texts: each slice has them too.

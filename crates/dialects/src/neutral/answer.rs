@@ -22,6 +22,7 @@ pub(crate) use writer::{AnswerWriter, Carries, NewCall, Nothing, TextKind, is_pi
 pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};
 
 use super::flaws::Flaws;
+use super::labels::Labels;
 use super::price::ShowCost;
 use super::reasons::EndReasons;
 use super::seal::AnswerSeal;
@@ -52,6 +53,8 @@ pub struct AnswerHeader {
     pub wants_json: bool,
     /// True if the caller did not ask for thinking to be shown.
     pub hide_thoughts: bool,
+    /// True if somebody wants to know what the provider calls its answer.
+    pub wants_labels: bool,
 }
 
 /// The options by which the events of one exchange become an answer.
@@ -81,4 +84,6 @@ pub struct Answer {
     pub flaws: Flaws,
     /// The reasons for which its choices ended.
     pub reasons: EndReasons,
+    /// What the provider calls it, if that is wanted, and if it was met by the way.
+    pub labels: Option<Box<Labels>>,
 }

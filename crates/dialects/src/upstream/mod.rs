@@ -9,7 +9,6 @@ mod cloud;
 pub mod cohere;
 pub mod demo;
 pub mod gemini;
-pub mod labels;
 mod listing;
 pub mod ollama;
 pub mod openai;

@@ -62,7 +62,7 @@ impl Draft {
         tell(&mut |event| self.take(event))?;
         let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
         let (declined, flaws, reasons) = (self.progress.declined(), self.progress.flaws, self.progress.reasons);
-        let answer = Answer { body: std::mem::take(self.out()), usage, declined, flaws, reasons };
+        let answer = Answer { body: std::mem::take(self.out()), usage, declined, flaws, reasons, labels: None };
         Ok((answer, self.progress.kept()))
     }
 }

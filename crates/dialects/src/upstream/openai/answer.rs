@@ -46,14 +46,14 @@ pub fn converted(
     show_reasoning: bool,
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {
-    let Answer { body, usage, declined, flaws, reasons } = answer(header, quirks, show_reasoning, body)?;
+    let Answer { body, usage, declined, flaws, reasons, labels } = answer(header, quirks, show_reasoning, body)?;
     let mut chunks = Chunks::new(header, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.asked = 0;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events, None).map_err(fault)?;
-    Ok(Answer { body: events, usage, declined, flaws, reasons })
+    Ok(Answer { body: events, usage, declined, flaws, reasons, labels })
 }
 
 impl Chunks {
@@ -85,7 +85,8 @@ impl Chunks {
         set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
         let mut body = Vec::new();
         edits.apply_into(&mut body);
-        Ok(Answer { body, usage, declined: self.declined(), flaws: self.flaws(), reasons: self.reasons() })
+        let (flaws, reasons) = (self.flaws(), self.reasons());
+        Ok(Answer { body, usage, declined: self.declined(), flaws, reasons, labels: None })
     }
 }
 

@@ -9,7 +9,7 @@ use super::meter::Counts;
 use super::names::{SHORT, STANDARD};
 use super::shape::MAX_CHOICES;
 use crate::neutral::price::ShowCost;
-use crate::neutral::{Answer, AnswerHeader, EndReasons, Finish, Flaws};
+use crate::neutral::{Answer, AnswerHeader, EndReasons, Finish, Flaws, Labels};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{Broken, Cursor, Kind, Span, put_text, slice};
 
@@ -32,7 +32,8 @@ pub(super) fn answer(
     if header.wants_json || header.cost != ShowCost::No {
         return None;
     }
-    let (model, counts, reasons) = Plain { show_reasoning, ..Plain::default() }.read(text)?;
+    let Plain { model, id, tier, counts, reasons, .. } = Plain { show_reasoning, ..Plain::default() }.read(text)?;
+    let counts = counts.filter(Counts::are_believed)?;
     // Counts that say the usage are all there. None of them is estimated from the text.
     let usage = counts.settle(quirks, header.prompt_bytes, 0);
     if !counts.say(&usage) {
@@ -42,7 +43,9 @@ pub(super) fn answer(
     body.extend_from_slice(slice(text, &(0..model.start)));
     put_text(&mut body, "", &header.model);
     body.extend_from_slice(slice(text, &(model.end..text.len())));
-    Some(Answer { body, usage, declined: false, flaws: Flaws::default(), reasons })
+    let of_values = || Labels::of_values(slice(text, &id), slice(text, &model), slice(text, &tier));
+    let labels = header.wants_labels.then(|| Box::new(of_values()));
+    Some(Answer { body, usage, declined: false, flaws: Flaws::default(), reasons, labels })
 }
 
 /// What the scan of a plain answer has met so far.
@@ -50,7 +53,9 @@ pub(super) fn answer(
 struct Plain {
     show_reasoning: bool,
     met: Met,
+    id: Span,
     model: Span,
+    tier: Span,
     counts: Option<Counts>,
     reasons: EndReasons,
 }
@@ -74,15 +79,13 @@ impl Met {
 }
 
 impl Plain {
-    /// Reads a plain answer. Returns the place of the model's name, the counts, and the reasons of
-    /// its end.
-    fn read(mut self, text: &[u8]) -> Option<(Span, Counts, EndReasons)> {
+    /// Reads a plain answer.
+    fn read(mut self, text: &[u8]) -> Option<Plain> {
         let mut cursor = Cursor::new(text);
         cursor.object(|cursor, key| self.member(cursor, &key)).ok()?;
         cursor.end().ok()?;
         self.met.all(0b11_1111).ok()?;
-        let counts = self.counts.filter(Counts::are_believed)?;
-        Some((self.model, counts, self.reasons))
+        Some(self)
     }
 
     /// Consumes the value of a member of the answer.
@@ -91,7 +94,8 @@ impl Plain {
         match slice(text, key) {
             br#""id""# => {
                 self.met.once(0b1)?;
-                let id = slice(text, &cursor.value()?);
+                self.id = cursor.value()?;
+                let id = slice(text, &self.id);
                 plain_if(id.starts_with(b"\"") && (3..=MAX_ID).contains(&id.len()))
             }
             br#""object""# => {
@@ -120,6 +124,11 @@ impl Plain {
             br#""usage""# => {
                 self.met.once(0b10_0000)?;
                 self.counts = Counts::next(cursor)?;
+                Ok(())
+            }
+            br#""service_tier""# => {
+                self.met.once(0b100_0000)?;
+                self.tier = cursor.value()?;
                 Ok(())
             }
             br#""error""# | br#""x_groq""# => Err(NOT_PLAIN),

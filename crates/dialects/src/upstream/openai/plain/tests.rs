@@ -44,6 +44,9 @@ fn what_servers_write_is_plain_and_only_the_models_name_changes() {
             let answer = answer(&header, &Quirks::NONE, true, came.as_bytes()).expect("a plain answer");
             assert_eq!(String::from_utf8_lossy(&answer.body), named(model));
             assert_eq!(of_any_form(&header, &Quirks::NONE, true, came.as_bytes()), Ok(answer), "{came}");
+            let header = AnswerHeader { wants_labels: true, ..header };
+            let labels = super::answer(&header, &Quirks::NONE, true, came.as_bytes()).and_then(|answer| answer.labels);
+            assert_eq!(labels.as_deref(), Labels::of_answer(came.as_bytes()).as_ref(), "{came}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The labels of an answer are what its provider calls it: for traces. They are read beside the
 //! answer, and only if somebody wants them.
 
-use crate::wire::json::{Broken, Cursor, Span, slice};
+use crate::wire::json::{Broken, Cursor, slice};
 
 /// The longest label that is taken for one.
 const MAX_LABEL: usize = 128;
@@ -20,16 +20,29 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Reads the labels of a whole answer, in whichever format. What is in `secrets` is no label.
-    pub fn of_answer(body: &[u8], secrets: &[&str]) -> Option<Labels> {
+    /// Reads the labels of a whole answer, in whichever format.
+    pub fn of_answer(body: &[u8]) -> Option<Labels> {
         let mut labels = Labels::default();
         // What stands before a fault still counts.
-        labels.object(&mut Cursor::new(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)), secrets, true).ok();
+        labels.object(&mut Cursor::new(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)), true).ok();
         Some(labels).filter(|labels| *labels != Labels::default())
     }
 
+    /// Makes labels of the values of an answer, as they stand in it.
+    pub(crate) fn of_values(id: &[u8], model: &[u8], tier: &[u8]) -> Labels {
+        Labels { id: label(id), model: label(model), tier: label(tier) }
+    }
+
+    /// Removes each label that has one of these secrets in it.
+    pub fn remove(&mut self, secrets: &[&str]) {
+        let is_secret = |label: &mut String| secrets.iter().any(|one| !one.is_empty() && label.contains(one));
+        for label in [&mut self.id, &mut self.model, &mut self.tier] {
+            label.take_if(is_secret);
+        }
+    }
+
     /// Consumes an object. If it is `outer`, it may be an event that has the answer inside.
-    fn object(&mut self, cursor: &mut Cursor<'_>, secrets: &[&str], outer: bool) -> Result<(), Broken> {
+    fn object(&mut self, cursor: &mut Cursor<'_>, outer: bool) -> Result<(), Broken> {
         let text = cursor.text();
         cursor.object(|cursor, key| {
             let place = match slice(text, &key) {
@@ -41,14 +54,14 @@ impl Labels {
                     let inner = cursor.value()?;
                     let mut inner = Cursor::new(slice(text, &inner));
                     // It may be no object at all.
-                    self.object(&mut inner, secrets, false).ok();
+                    self.object(&mut inner, false).ok();
                     return Ok(());
                 }
                 _ => return cursor.value().map(drop),
             };
             let value = cursor.value()?;
             if place.is_none() {
-                *place = label(text, &value, secrets);
+                *place = label(slice(text, &value));
             }
             Ok(())
         })?;
@@ -56,12 +69,24 @@ impl Labels {
     }
 }
 
-/// Returns a label, if it looks like one.
-fn label(text: &[u8], value: &Span, secrets: &[&str]) -> Option<String> {
-    let label: String = serde_json::from_slice(slice(text, value)).ok()?;
-    let is_label = (1..=MAX_LABEL).contains(&label.len()) && label.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_secret = secrets.iter().any(|secret| !secret.is_empty() && label.contains(secret));
-    (is_label && !is_secret).then_some(label)
+/// Returns the label that a value is, if it looks like one.
+fn label(value: &[u8]) -> Option<String> {
+    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if has_escapes(inner) {
+        let label: String = serde_json::from_slice(value).ok()?;
+        return is_label(label.as_bytes()).then_some(label);
+    }
+    is_label(inner).then(|| str::from_utf8(inner).ok().map(str::to_owned)).flatten()
+}
+
+// Without an early end, the two look at many bytes together.
+
+fn is_label(text: &[u8]) -> bool {
+    (1..=MAX_LABEL).contains(&text.len()) && text.iter().fold(true, |is_good, byte| is_good & byte.is_ascii_graphic())
+}
+
+fn has_escapes(text: &[u8]) -> bool {
+    text.len() <= 6 * MAX_LABEL && text.iter().fold(false, |has, byte| has | (*byte == b'\\'))
 }
 
 /// The start of a stream, as it came.
@@ -76,12 +101,12 @@ impl Start {
     }
 
     /// Reads the labels: those of the first event that has some.
-    pub fn labels(&self, secrets: &[&str]) -> Option<Labels> {
+    pub fn labels(&self) -> Option<Labels> {
         let lines = self.0.split(|byte| matches!(byte, b'\n' | b'\r'));
         lines
             .map(|line| line.strip_prefix(b"data:").unwrap_or(line).trim_ascii())
             .filter(|line| line.starts_with(b"{"))
-            .find_map(|line| Labels::of_answer(line, secrets))
+            .find_map(Labels::of_answer)
     }
 }
 
@@ -96,7 +121,7 @@ mod tests {
 
     #[test]
     fn each_format_has_its_own_words() {
-        let check = |body: &str, expected| assert_eq!(Labels::of_answer(body.as_bytes(), &[]), expected, "{body}");
+        let check = |body: &str, expected| assert_eq!(Labels::of_answer(body.as_bytes()), expected, "{body}");
         let openai = r#"{"id":"chatcmpl-1","model":"gpt-4o-2024-08-06","choices":[{"id":"x"}],"service_tier":"flex"}"#;
         check(openai, labels("chatcmpl-1", "gpt-4o-2024-08-06", "flex"));
         let anthropic = r#"{"type":"message","id":"msg_1","model":"claude-x","usage":{"service_tier":"batch"}}"#;
@@ -111,13 +136,29 @@ mod tests {
     #[test]
     fn what_is_no_label_is_not_taken_for_one() {
         let long = "x".repeat(MAX_LABEL + 1);
-        for id in ["", "two words", "line\nbreak", "ünïcode", "my-s3cret-key", &long] {
+        for id in ["", "two words", "line\nbreak", "ünïcode", &long] {
             let body = serde_json::json!({ "id": id, "model": "m", "service_tier": null }).to_string();
-            assert_eq!(Labels::of_answer(body.as_bytes(), &["", "s3cret"]), labels("", "m", ""), "{id}");
+            assert_eq!(Labels::of_answer(body.as_bytes()), labels("", "m", ""), "{id}");
         }
+        let written = |id: &str| Labels::of_values(id.as_bytes(), b"", b"null").id;
+        assert_eq!(
+            [written(r#""a\u002d\/b""#), written(r#""a\u0020b""#), written(r#""a\"#)],
+            [Some("a-/b".into()), None, None]
+        );
         for body in [r#"{"id":1,"model":"m"}"#, r#"{"model":"m","id":"#, r#"{"model":"m","model":"n"}"#] {
-            assert_eq!(Labels::of_answer(body.as_bytes(), &[]), labels("", "m", ""), "{body}");
+            assert_eq!(Labels::of_answer(body.as_bytes()), labels("", "m", ""), "{body}");
         }
+    }
+
+    #[test]
+    fn a_label_with_a_secret_in_it_is_none() {
+        let without = |secrets: &[&str]| {
+            let mut labels = labels("my-s3cret-key", "m", "s3cret")?;
+            labels.remove(secrets);
+            Some(labels)
+        };
+        assert_eq!(without(&["", "s3cret"]), labels("", "m", ""));
+        assert_eq!(without(&[""]), labels("my-s3cret-key", "m", "s3cret"));
     }
 
     #[test]
@@ -132,7 +173,7 @@ mod tests {
             for cut in [1, 7, stream.len()] {
                 let mut start = Start::default();
                 stream.as_bytes().chunks(cut).for_each(|bytes| start.take(bytes));
-                assert_eq!(start.labels(&[]), expected, "{stream} in pieces of {cut}");
+                assert_eq!(start.labels(), expected, "{stream} in pieces of {cut}");
             }
         }
     }
@@ -142,6 +183,6 @@ mod tests {
         let mut start = Start::default();
         (0..10).for_each(|_| start.take(&vec![b'.'; MAX_START / 4]));
         start.take(b"\n{\"id\":\"1\"}\n");
-        assert_eq!((start.0.len(), start.labels(&[])), (MAX_START, None));
+        assert_eq!((start.0.len(), start.labels()), (MAX_START, None));
     }
 }
