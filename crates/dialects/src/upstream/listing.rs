@@ -34,8 +34,11 @@ const LONGEST_NEXT: usize = 2048;
 /// A page as servers write it.
 #[derive(Default, Deserialize)]
 struct WrittenPage {
-    #[serde(alias = "models")]
-    data: Names,
+    /// Says `list`, if anything.
+    object: Option<String>,
+    data: Option<Names>,
+    /// What some servers have in place of `data`. llama.cpp has both.
+    models: Option<Names>,
     #[serde(default)]
     has_more: bool,
     last_id: Option<String>,
@@ -92,10 +95,13 @@ impl ModelListing {
         } else {
             serde_json::from_slice(body).ok()?
         };
+        // Ollama without models has `null` in place of the names.
+        let none = || (page.object.as_deref() == Some("list")).then(Names::default);
+        let names = page.data.or(page.models).or_else(none)?;
         let name = |name: String| name.strip_prefix(self.before).map(str::to_owned).unwrap_or(name);
         let next = page.last_id.filter(|_| page.has_more).or(page.next_page_token);
         Some(ModelPage {
-            names: page.data.0.into_iter().map(name).collect(),
+            names: names.0.into_iter().map(name).collect(),
             next: next.filter(|next| !self.next.is_empty() && (1..=LONGEST_NEXT).contains(&next.len())),
         })
     }
@@ -160,11 +166,20 @@ mod tests {
         let ollama = r#"{"models":[{"name":"llama3:latest","model":"llama3:latest","size":1},{}]}"#;
         assert_eq!(page(&ollama::PROTOCOL, ollama), is(&["llama3:latest"], None));
         assert_eq!(page(&openai::PROTOCOL, r#"[{"id":"org/x"},{"id":"org/y"}]"#), is(&["org/x", "org/y"], None));
+        let llama_cpp = r#"{"models":[{"name":"a.gguf","model":"a.gguf"}],"object":"list","data":[{"id":"a.gguf","object":"model"}]}"#;
+        assert_eq!(page(&openai::PROTOCOL, llama_cpp), is(&["a.gguf"], None));
+        assert_eq!(page(&openai::PROTOCOL, r#"{"object":"list","data":null}"#), is(&[], None));
         let long = format!(r#"{{"models":[],"next_page_token":"{}"}}"#, "x".repeat(LONGEST_NEXT + 1));
         assert_eq!(page(&cohere::PROTOCOL, &long), is(&[], None));
-        for none in
-            ["", "{}", r#"{"data":{}}"#, r#"{"data":[{"id":7}]}"#, r#"{"error":{"message":"no"}}"#, r#"{"data":["x"]}"#]
-        {
+        for none in [
+            "",
+            "{}",
+            r#"{"data":{}}"#,
+            r#"{"data":null}"#,
+            r#"{"data":[{"id":7}]}"#,
+            r#"{"error":{"message":"no"}}"#,
+            r#"{"data":["x"]}"#,
+        ] {
             assert_eq!(page(&openai::PROTOCOL, none), None, "{none}");
         }
     }
