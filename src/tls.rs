@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -100,9 +100,15 @@ impl ResolvesServerCert for Certificate {
 }
 
 fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(cert)
-        .and_then(Iterator::collect)
-        .map_err(|e| format!("the certificate {} cannot be read: {e}", cert.display()))?;
+    let chain: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_file_iter(cert).and_then(Iterator::collect).map_err(|e| {
+            let why = if matches!(e, pem::Error::MissingSectionEnd { .. }) {
+                "it is cut off in the middle of a certificate".to_owned()
+            } else {
+                e.to_string()
+            };
+            format!("the certificate {} cannot be read: {why}", cert.display())
+        })?;
     if chain.is_empty() {
         return Err(format!("{} holds no certificate", cert.display()));
     }

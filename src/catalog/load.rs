@@ -155,7 +155,9 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     let text = utf8(SERVER, bytes).map_err(Problems::one)?;
     let mut references = ReferenceReader::new(conf, secrets, Texts::default());
     let mut server = config::read(SERVER, &text, &mut |reference| references.look_up(reference))?;
-    server.warnings.extend(open_to_all(conf, &references.private));
+    let mut private = references.private;
+    private.extend(server.listen.iter().filter_map(|listen| Some(conf.join(&listen.tls.as_ref()?.key))));
+    server.warnings.extend(open_to_all(conf, &private));
     let mut problems = Vec::new();
     for (index, tls) in
         server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?)))
@@ -322,7 +324,11 @@ impl<'c> ReferenceReader<'c> {
         match self.secrets {
             Secrets::Resolve => self.find(reference),
             Secrets::Assume => Ok(stand_in.to_owned()),
-            Secrets::IfThere => self.find(reference).or_else(|_| Ok(stand_in.to_owned())),
+            Secrets::IfThere => {
+                let is_absent =
+                    |text: &str| matches!(reference, Reference::Env(_) | Reference::File(_)) && text.trim().is_empty();
+                Ok(self.find(reference).ok().filter(|text| !is_absent(text)).unwrap_or_else(|| stand_in.to_owned()))
+            }
         }
     }
 

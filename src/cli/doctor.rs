@@ -12,6 +12,7 @@ mod configuration;
 mod instance;
 mod ledger;
 mod listeners;
+mod logs;
 mod process;
 mod report;
 mod store;
@@ -22,12 +23,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{ConfArgs, tell};
 use crate::explain::apart;
 use configuration::Read;
 use report::Findings;
 
+/// The signal SIGXFSZ: a file would be larger than a limit of the system allows. With a handler it
+/// ends nobody, and the write fails.
+const LARGE_FILE: i32 = 25;
 /// The longest time for all checks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -67,7 +72,10 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
         }
     };
     let mut report = Findings::new(args.json);
-    runtime.block_on(examine(args, &mut report));
+    runtime.block_on(async {
+        let _large_files = signal(SignalKind::from_raw(LARGE_FILE));
+        examine(args, &mut report).await;
+    });
     // A look-up of a name that hangs is left behind.
     runtime.shutdown_background();
     report.end()
@@ -80,6 +88,7 @@ async fn examine(args: &DoctorArgs, report: &mut Findings) {
     if let Some(server) = &server {
         process::look(server, report);
         listeners::look(&conf, server, report);
+        logs::look(&server.log.access, report);
         ledger::look(&server.ledger, report);
     }
     let mut clocks = clock::Clocks::default();

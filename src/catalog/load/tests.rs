@@ -238,7 +238,9 @@ fn what_was_read_changes_with_every_file_that_counts() {
 }
 
 #[test]
+#[cfg(unix)]
 fn certificates_of_listeners_are_looked_at() {
+    use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("tls");
     folder.write("server.yaml", "listen: [{address: '127.0.0.1:1', tls: {cert: c.pem, key: k.pem}}]");
     folder.check(&[
@@ -248,7 +250,12 @@ fn certificates_of_listeners_are_looked_at() {
     assert!(load(&folder.0, Secrets::Assume).is_ok());
     folder.write("c.pem", "-----BEGIN CERTIFICATE-----").write("k.pem", "-----BEGIN CERTIFICATE-----");
     folder.check(&["server.yaml:1 listen[0].tls.key: the file is not PEM with a `-----BEGIN … PRIVATE KEY-----`"]);
-    folder.write("k.pem", "-----BEGIN EC PRIVATE KEY-----").check(&[]);
+    folder.write("k.pem", "-----BEGIN EC PRIVATE KEY-----");
+    let mode = |mode: u32| fs::set_permissions(folder.0.join("k.pem"), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o644);
+    folder.check(&["warning k.pem: holds a secret, and every user of this machine can read it"]);
+    mode(0o600);
+    folder.check(&[]);
     let server = server(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(server.listen[0].tls.as_ref().unwrap().cert, folder.0.join("c.pem"));
 }

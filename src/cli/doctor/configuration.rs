@@ -69,7 +69,7 @@ fn rest(conf: &Path, report: &mut Findings) -> Read {
     let server = load::server(conf, Secrets::IfThere).ok();
     let catalog = load::catalog(conf, Secrets::IfThere).catalog.ok();
     if server.is_none() {
-        let why = "server.yaml cannot be read: process, listeners, ledger and store are not checked";
+        let why = "server.yaml cannot be read: process, listeners, access log, ledger and store are not checked";
         report.skip(subject(), "server.yaml", why);
     }
     if catalog.is_none() {

@@ -17,6 +17,11 @@ const ROOM: u64 = 16 << 20;
 /// What is little room: a spool of large bodies, and the rows of a busy month. Of a small disk, a
 /// tenth is enough.
 const LITTLE: u64 = 1 << 30;
+/// What to do where no ledger can be.
+const OTHERWISE: &str =
+    "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
+/// What to do about a file that this user may not use.
+const RIGHT: &str = "give the user that runs the gateway the right to read and write it, and the folders above it";
 /// The bytes that are written at once.
 const PIECE: usize = 256 << 10;
 
@@ -27,21 +32,15 @@ pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
         report.skip(subject(), "file", "`ledger.enabled` is false");
         return;
     }
-    let path = ledger.path.display();
-    let finding = match read::is_there(&ledger.path) {
-        Err(why) => Finding::new(CheckState::Fail, subject(), "file", why)
-            .with("until it is mended, use is counted in memory only"),
-        Ok(true) => match OpenOptions::new().append(true).open(&ledger.path) {
-            Ok(_) => Finding::new(CheckState::Ok, subject(), "file", format!("{path} can be read and written")),
-            Err(why) => Finding::new(CheckState::Fail, subject(), "file", format!("{path} cannot be written: {why}"))
-                .with("give the user that runs the gateway the right to write it"),
-        },
-        Ok(false) => {
-            Finding::new(CheckState::Ok, subject(), "file", format!("{path} is not there yet: `serve` makes it"))
+    let folder = match folder_of(&ledger.path) {
+        Ok(folder) => folder,
+        Err(why) => {
+            let seen = format!("{} cannot be made: {why}", ledger.path.display());
+            report.add(Finding::new(CheckState::Fail, subject(), "file", seen).with(OTHERWISE));
+            return;
         }
     };
-    report.add(finding);
-    let folder = existing(&ledger.path);
+    report.add(file(&ledger.path));
     let (written, why) = match probe(&folder) {
         Ok(room) => room,
         Err(why) => {
@@ -66,6 +65,34 @@ pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
     });
 }
 
+/// Returns the finding for the file. Only a file is opened: a pipe would not open until somebody
+/// reads it.
+fn file(path: &Path) -> Finding {
+    let finding = |state, seen: String| Finding::new(state, Subject::of("ledger"), "file", seen);
+    let (fail, shown) = (|seen| finding(CheckState::Fail, seen), path.display());
+    match fs::metadata(path) {
+        Err(why) if why.kind() == ErrorKind::NotFound => {
+            return finding(CheckState::Ok, format!("{shown} is not there yet: `serve` makes it"));
+        }
+        Err(why) => return fail(format!("{shown} cannot be read: {why}")).with(RIGHT),
+        Ok(there) if !there.is_file() => {
+            return fail(format!("{shown} is no file")).with(
+                "write the path of a file as `ledger.path` in server.yaml: until then use is counted in memory only",
+            );
+        }
+        Ok(there) if there.len() == 0 => {}
+        Ok(_) => {
+            if let Err(why) = read::is_there(path) {
+                return fail(why).with("until it is mended, use is counted in memory only");
+            }
+        }
+    }
+    match OpenOptions::new().append(true).open(path) {
+        Ok(_) => finding(CheckState::Ok, format!("{shown} can be read and written")),
+        Err(why) => fail(format!("{shown} cannot be written: {why}")).with(RIGHT),
+    }
+}
+
 /// Returns the finding for a disk that took what was written. The free space is not known of every
 /// disk.
 fn roomy(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Finding {
@@ -86,19 +113,37 @@ fn room(folder: &Path) -> Option<(u64, u64)> {
     Some((bytes(disk.blocks_available()), bytes(disk.blocks())))
 }
 
-/// Returns the folder of a file, or the nearest folder above it that is there.
-fn existing(path: &Path) -> PathBuf {
+/// Returns the folder of a file, or the nearest folder above it that is there. If something else is
+/// in its place, such as a link to nothing, no folder can be made there.
+fn folder_of(path: &Path) -> Result<PathBuf, String> {
     // The folder of a bare name is the empty path.
-    let above = path.ancestors().skip(1).find(|folder| folder.is_dir());
-    above.map_or_else(|| PathBuf::from("."), Path::to_owned)
+    let above = path.ancestors().skip(1).map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    for above in above {
+        match fs::metadata(above) {
+            Ok(there) if there.is_dir() => return Ok(above.to_owned()),
+            Ok(_) => return Err(format!("{} is no folder", above.display())),
+            Err(_) if fs::symlink_metadata(above).is_ok_and(|there| there.is_symlink()) => {
+                return Err(format!("{} is a link to nothing that can be reached", above.display()));
+            }
+            // It is not there, or what is above it is no folder, which is seen next.
+            Err(why) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&why.kind()) => {}
+            Err(why) => return Err(format!("{} cannot be read: {why}", above.display())),
+        }
+    }
+    Err("no folder above it is there".to_owned())
 }
 
-/// Writes to a file without a name, which is gone however the process ends. Returns how much could
-/// be written, and why it was not all.
-fn probe(folder: &Path) -> io::Result<(u64, Option<io::Error>)> {
+/// Makes a file without a name, which is gone however the process ends.
+pub(super) fn nameless(folder: &Path) -> io::Result<File> {
     let name = folder.join(format!(".portcullis-doctor-{:016x}", fastrand::u64(..)));
-    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
     fs::remove_file(&name)?;
+    Ok(file)
+}
+
+/// Writes to a file without a name. Returns how much could be written, and why it was not all.
+fn probe(folder: &Path) -> io::Result<(u64, Option<io::Error>)> {
+    let mut file = nameless(folder)?;
     let piece = vec![0; PIECE];
     let mut written = 0;
     while written < ROOM {

@@ -2,9 +2,10 @@
 //! folder; their certificates; and who can reach the one for operators.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
@@ -45,12 +46,18 @@ const LONG: Duration = Duration::from_secs(30 * 86_400);
 /// Looks at all listeners.
 pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
     let addresses = server.listen.iter().map(|listen| listen.address).chain([server.admin.address]);
-    let bound: Vec<_> = addresses.map(|address| (address, bind(address))).collect();
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let bound: Vec<_> = addresses.iter().map(|address| (*address, bind(*address))).collect();
     let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
     let holder = bound.iter().any(|(_, bound)| bound.as_ref().is_err_and(is_taken)).then(|| holder(conf, server));
     for (nth, (address, bound)) in bound.into_iter().enumerate() {
         let subject = Subject::named("listener", address);
+        let twice = addresses.iter().take(nth).find(|other| is_in(address, **other) || is_in(**other, address));
         report.add(match (bound, &holder) {
+            (Ok(()), _) if let Some(other) = twice => {
+                let seen = format!("is free, but the gateway cannot listen on it beside {other}");
+                Finding::new(CheckState::Fail, subject, "address", seen).with("give one of the two another port")
+            }
             (Ok(()), _) => Finding::new(CheckState::Ok, subject, "address", "is free"),
             (Err(why), Some(holder)) if is_taken(&why) => taken(subject, holder, nth == server.listen.len()),
             (Err(why), _) => {
@@ -129,10 +136,17 @@ fn taken(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
         }
         Holder::Unknown(what) => {
             let seen = format!("is in use, and it is not known whether by the gateway on this folder: {what}");
-            finding(CheckState::Warn, seen)
-                .with("set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again")
+            finding(CheckState::Warn, seen).with(
+                    "set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again; or find out which program has \
+                     the address (`ss -ltnp`)",
+                )
         }
     }
+}
+
+/// Returns whether whoever listens on `all` has this address, too.
+fn is_in(address: SocketAddr, all: SocketAddr) -> bool {
+    all.ip().is_unspecified() && all.is_ipv4() == address.is_ipv4() && all.port() == address.port() && all.port() != 0
 }
 
 /// Finds out whether an address could be listened on. Nothing listens meanwhile, so that a gateway
@@ -156,8 +170,14 @@ fn advice(why: &io::Error) -> &'static str {
 fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     let subject = Subject::named("listener", listen.address);
     let finding = |state, seen: String| Finding::new(state, subject.clone(), "certificate", seen);
-    let terms = match Certificate::read(&tls.cert, &tls.key) {
-        Ok(certificate) => certificate.terms(),
+    // A pipe would not open until somebody writes to it.
+    let is_odd = |path: &&PathBuf| fs::metadata(path).is_ok_and(|there| !there.is_file());
+    let read = match [&tls.cert, &tls.key].into_iter().find(is_odd) {
+        Some(odd) => Err(format!("{} is no file", odd.display())),
+        None => Certificate::read(&tls.cert, &tls.key).map(|certificate| certificate.terms()),
+    };
+    let terms = match read {
+        Ok(terms) => terms,
         Err(why) => {
             report.add(finding(CheckState::Fail, why).with("write a certificate and its own key into `listen[].tls`"));
             return;
@@ -233,6 +253,19 @@ mod tests {
     fn term(lived: u64, left: u64, now: SystemTime) -> Term {
         let (begins, ends) = (now - Duration::from_secs(lived), now + Duration::from_secs(left));
         Term { begins, ends, names: Vec::new() }
+    }
+
+    #[test]
+    fn an_address_is_in_that_of_all_addresses_of_its_version() {
+        let check = |address: &str, all: &str, expected| {
+            assert_eq!(is_in(address.parse().unwrap(), all.parse().unwrap()), expected, "{address} {all}");
+        };
+        check("127.0.0.1:80", "0.0.0.0:80", true);
+        check("[::1]:80", "[::]:80", true);
+        check("127.0.0.1:81", "0.0.0.0:80", false);
+        check("127.0.0.1:80", "10.0.0.1:80", false);
+        check("127.0.0.1:80", "[::]:80", false);
+        check("127.0.0.1:0", "0.0.0.0:0", false);
     }
 
     #[test]

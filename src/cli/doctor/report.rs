@@ -56,7 +56,7 @@ impl Subject {
 
     /// Names one of several things.
     pub(super) fn named(kind: impl Into<Cow<'static, str>>, name: impl ToString) -> Subject {
-        Subject { kind: kind.into(), name: plain(&name.to_string()) }
+        Subject { kind: plain_name(kind.into()), name: plain(&name.to_string()) }
     }
 }
 
@@ -79,7 +79,7 @@ impl Finding {
         check: impl Into<Cow<'static, str>>,
         seen: impl Into<String>,
     ) -> Finding {
-        Finding { state, subject, check: check.into(), seen: plain(&seen.into()), remedy: None }
+        Finding { state, subject, check: plain_name(check.into()), seen: plain(&seen.into()), remedy: None }
     }
 
     /// Returns whether the check failed.
@@ -101,6 +101,14 @@ impl Finding {
             text.push_str(&wrapped(&format!("{:indent$}-> ", ""), indent + 3, remedy));
         }
         text
+    }
+}
+
+/// Returns a name that is written here as it is, and one that a server wrote in plain characters.
+fn plain_name(name: Cow<'static, str>) -> Cow<'static, str> {
+    match name {
+        Cow::Borrowed(ours) => Cow::Borrowed(ours),
+        Cow::Owned(theirs) => Cow::Owned(plain(&theirs)),
     }
 }
 
@@ -224,6 +232,9 @@ mod tests {
         let subject = || Subject::named("account", "openai");
         let finding = Finding::new(CheckState::Ok, subject(), "name", "a\u{1b}[31m\nb");
         assert_eq!(finding.text(), "ok    openai           name           a [31m b\n");
+        let said =
+            Finding::new(CheckState::Ok, Subject::named("k\u{1b}[1m".to_owned(), "n"), "r\u{1b}[1m".to_owned(), "");
+        assert_eq!((&*said.subject.kind, &*said.check), ("k [1m", "r [1m"));
         let turned = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e\u{2069}";
         let finding = Finding::new(CheckState::Ok, Subject::named("model", turned), "ask", turned).with(turned);
         assert_eq!(

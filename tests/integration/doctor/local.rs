@@ -24,6 +24,11 @@ fn an_error_in_the_configuration_hides_nothing_else() {
         let said = clinic.look().await;
         said.exits(2).has(("fail", "configuration", "files"), &["environment variable"]);
         said.is_well("a", "tcp").has(("skip", "a", "credential"), &["could not be read"]);
+        // Nor does an empty one, as `-e NAME` of docker makes it.
+        clinic.env.push(("DOCTOR_KEY".to_owned(), String::new()));
+        let said = clinic.look().await;
+        said.exits(2).has(("fail", "configuration", "files"), &["the environment variable is empty"]);
+        said.is_well("a", "tcp").has(("skip", "a", "credential"), &["could not be read"]);
     });
 }
 
@@ -47,9 +52,13 @@ fn a_secret_that_everybody_can_read() {
         clinic.folder.write("catalog.yaml", text);
         clinic.folder.write("key", crate::support::canary::ACCOUNT_KEY);
         clinic.look().await.exits(0);
-        std::fs::set_permissions(clinic.folder.path().join("key"), PermissionsExt::from_mode(0o644)).unwrap();
+        open_to_all(&clinic, "key");
         clinic.look().await.exits(1).has(("warn", "configuration", "files"), &["key: holds a secret", "chmod o-r"]);
     });
+}
+
+fn open_to_all(clinic: &Clinic, file: &str) {
+    std::fs::set_permissions(clinic.folder.path().join(file), PermissionsExt::from_mode(0o644)).unwrap();
 }
 
 #[test]
@@ -96,6 +105,11 @@ fn a_listener_that_is_taken_and_one_that_this_machine_does_not_have() {
         clinic.server("", &format!("listen: [{{ address: \"{taken}\" }}]"));
         let words = ["is in use, and no gateway on this folder was found", "ss -ltnp", "write another address"];
         clinic.look().await.exits(2).has(("fail", &taken.to_string(), "address"), &words);
+        let port = free_port().port();
+        let (all, one) = (format!("0.0.0.0:{port}"), format!("127.0.0.1:{port}"));
+        clinic.server("", &format!("listen: [{{ address: \"{all}\" }}]\nadmin: {{ address: \"{one}\" }}"));
+        let words = ["cannot listen on it beside 0.0.0.0:", "another port"];
+        clinic.look().await.exits(2).has(("ok", &all, "address"), &[]).has(("fail", &one, "address"), &words);
         clinic.server("", "listen: [{ address: \"192.0.2.1:8080\" }]");
         clinic.look().await.exits(2).has(("fail", "192.0.2.1:8080", "address"), &["this machine has no such address"]);
     });
@@ -198,6 +212,14 @@ fn certificates_of_listeners() {
             .await
             .exits(2)
             .has(("fail", "listener", "certificate"), &["do not belong together", "its own key"]);
+        let cut = &good.cert[..good.cert.len() / 2];
+        clinic.folder.write("cert.pem", cut);
+        let words = ["is cut off in the middle of a certificate"];
+        clinic.look().await.exits(2).has(("fail", "listener", "certificate"), &words);
+        with(&good, &good);
+        open_to_all(&clinic, "key.pem");
+        let words = ["key.pem: holds a secret", "chmod o-r"];
+        clinic.look().await.exits(1).has(("warn", "configuration", "files"), &words);
         let expired = ca.expired();
         with(&expired, &expired);
         clinic
@@ -247,6 +269,66 @@ fn a_ledger_that_cannot_be_read_or_made() {
         clinic.look().await.exits(2).has(("fail", "ledger", "disk"), &["no file can be made in /proc", "ledger.path"]);
         clinic.server("", "ledger: { enabled: false }");
         clinic.look().await.exits(0).has(("skip", "ledger", "file"), &["ledger.enabled"]);
+    });
+}
+
+/// A pipe would hold the command until somebody reads it.
+#[test]
+fn a_ledger_in_whose_place_something_else_is() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        let file = ("fail", "ledger", "file");
+        let at = |path: &str| clinic.server("", &format!("ledger: {{ path: {:?} }}", clinic.folder.path().join(path)));
+        // `serve` takes an empty file for a new one.
+        clinic.folder.write("empty.sqlite", "");
+        at("empty.sqlite");
+        clinic.look().await.exits(0).has(("ok", "ledger", "file"), &["can be read and written"]);
+        std::os::unix::fs::symlink("/nowhere/at/all", clinic.folder.path().join("link")).unwrap();
+        at("link/ledger.sqlite");
+        clinic.look().await.exits(2).has(file, &["cannot be made", "is a link to nothing"]);
+        at("empty.sqlite/ledger.sqlite");
+        clinic.look().await.exits(2).has(file, &["cannot be made", "empty.sqlite is no folder"]);
+        at("pipe");
+        assert!(Command::new("mkfifo").arg(clinic.folder.path().join("pipe")).status().unwrap().success());
+        clinic.look().await.exits(2).has(file, &["pipe is no file", "`ledger.path`"]);
+    });
+}
+
+/// The system would end the command with a signal.
+#[test]
+fn a_limit_of_the_size_of_files() {
+    run(async {
+        let mock = Mock::start().await;
+        let mut clinic = Clinic::over(&mock);
+        clinic.before = "ulimit -f 100; ".to_owned();
+        let words = ["could be written", "File too large", "`ulimit -f`, `LimitFSIZE=`"];
+        clinic.look().await.exits(2).has(("fail", "ledger", "disk"), &words).is_well("a", "credential");
+    });
+}
+
+/// The gateway does not start without its access log.
+#[test]
+fn an_access_log_that_cannot_be_opened() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        assert!(clinic.look().await.all().iter().all(|one| one["subject"]["kind"] != "access log"));
+        let at = |path: &str| {
+            clinic.server("", &format!("log: {{ access: {:?} }}", clinic.folder.path().join(path)));
+        };
+        at("access.log");
+        clinic.look().await.exits(0).has(("ok", "access log", "file"), &["is not there yet: `serve` makes it"]);
+        assert!(!clinic.folder.path().join("access.log").exists(), "nothing is made");
+        clinic.folder.write("access.log", "");
+        clinic.look().await.exits(0).has(("ok", "access log", "file"), &["can be written"]);
+        for (path, why) in [("nowhere/access.log", "No such file or directory"), ("access.log/x", "Not a directory")] {
+            at(path);
+            let words = ["cannot be opened", why, "does not start without it", "`log.access`"];
+            clinic.look().await.exits(2).has(("fail", "access log", "file"), &words);
+        }
+        at(".");
+        clinic.look().await.exits(2).has(("fail", "access log", "file"), &["it is a folder"]);
     });
 }
 
