@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::base::secret::Secret;
 use crate::conf::price::{Origin, Price, list};
-use crate::conf::proxy::ProxyChoice;
+use crate::conf::proxy::{Proxies, Proxy, ProxyChoice};
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use dialects::front::references::AllowedReferences;
@@ -121,6 +121,14 @@ impl Account {
     /// Returns the wire format of a kind of endpoint.
     pub fn speaks(&self, endpoint: Endpoint) -> &Dialect {
         self.serves.iter().find(|(kind, _)| *kind == endpoint).map_or(&self.dialect, |(_, dialect)| dialect)
+    }
+
+    /// Returns the proxy through which the account is reached, if there is one.
+    pub fn proxy(&self, proxies: &Proxies) -> Option<Arc<Proxy>> {
+        let Base { tls, host, port, .. } = &self.base;
+        // A proxy could read plain HTTP, and so could others on the way to it and past it.
+        let is_direct = self.dialect.protocol.calls_nobody() || (!*tls && !self.network.insecure);
+        proxies.to(&self.network.proxy, *tls, host, *port).filter(|_| !is_direct)
     }
 
     /// Returns the price that is known of the provider's model.

@@ -86,7 +86,7 @@ async fn examine(args: &DoctorArgs, report: &mut Findings) {
     let due = tokio::time::Instant::now() + PATIENCE;
     let Read { server, catalog } = configuration::read(&conf, report);
     if let Some(server) = &server {
-        process::look(server, report);
+        process::look(server, catalog.as_ref(), report);
         listeners::look(&conf, server, report);
         logs::look(&server.log.access, report);
         ledger::look(&server.ledger, report);

@@ -40,10 +40,7 @@ impl Place {
         let head = head(&account, |_| true);
         let trust = account.base.tls.then(|| trust(account.network.ca.as_deref()));
         let issuer = issuer(&account).map(|issuer| Arc::new(Place::apart(issuer, proxies)));
-        let Base { tls, host, port, .. } = &account.base;
-        // A proxy could read plain HTTP, and so could others on the way to it and past it.
-        let is_direct = account.dialect.protocol.calls_nobody() || (!*tls && !account.network.insecure);
-        let proxy = proxies.to(&account.network.proxy, *tls, host, *port).filter(|_| !is_direct);
+        let proxy = account.proxy(proxies);
         Place { account, state, head, issuer, trust, proxy }
     }
 

@@ -21,7 +21,7 @@ use crate::support::{Mock, Script, mock::Request};
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// The variables that the surroundings of a test may have set.
-const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 /// A folder with a configuration, and what `doctor` is started with.
 struct Clinic {

@@ -1,20 +1,31 @@
-//! What the system gives a process that is started from here: open files, memory and proxies.
+//! What the system gives a process that is started from here: open files, memory, time to stop, and
+//! proxies.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::report::{CheckState, Finding, Findings, Subject};
-use super::words::size;
-use crate::conf::config::Server;
+use super::words::{size, span};
+use crate::catalog::{Account, Catalog};
+use crate::conf::config::{Drain, Server};
+use crate::conf::proxy::Proxies;
+use crate::conf::secret_ref::ASSUMED;
 
 /// The files that a process has open besides its connections: logs, the ledger, listeners.
 const OTHER_FILES: u64 = 64;
-/// The environment variables that name a proxy for other programs.
-const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+/// The environment variables that name a proxy for other programs. Those that can be read here come
+/// first.
+const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+/// The time that the gateway may take to end after its drain.
+const END: Duration = Duration::from_secs(8);
+/// The time after which Kubernetes ends a pod by force, if nothing else is written.
+const USUAL_IN_KUBERNETES: Duration = Duration::from_secs(30);
 
-/// Looks at the process.
-pub(super) fn look(server: &Server, report: &mut Findings) {
+/// Looks at the process. The catalog is missing if it could not be read.
+pub(super) fn look(server: &Server, catalog: Option<&Catalog>, report: &mut Findings) {
     let limits = &server.limits;
     if let Some(most) = number(&read("limits"), "Max open files") {
         report.add(open_files(most, limits.connections as u64));
@@ -27,39 +38,65 @@ pub(super) fn look(server: &Server, report: &mut Findings) {
     if let Some(finding) = memory.judge(limits.buffered_total as u64) {
         report.add(finding);
     }
-    let set: Vec<&str> =
-        PROXIES.into_iter().filter(|name| env::var_os(name).is_some_and(|value| !value.is_empty())).collect();
-    match set.first() {
-        None => report.ok(subject(), "proxy", "no variable names a proxy"),
-        Some(_) if !server.proxies.is_empty() => {
-            report.ok(subject(), "proxy", "the proxies of the environment are used, as `upstream_proxy` says");
-        }
-        // Those that are read come first.
-        Some(name) if name.eq_ignore_ascii_case("ALL_PROXY") => {
-            let finding = Finding::new(
-                CheckState::Warn,
-                subject(),
-                "proxy",
-                format!("{name} is set, which the gateway never reads"),
-            );
-            report.add(finding.with(
-                "where providers are reached through a proxy only, write it into HTTPS_PROXY, and `upstream_proxy: environment` in server.yaml; \
-                 or `proxy` at the accounts; else unset the variable",
-            ));
-        }
-        Some(name) => {
-            let finding = Finding::new(
-                CheckState::Warn,
-                subject(),
-                "proxy",
-                format!("{name} is set, and the gateway does not use it"),
-            );
-            report.add(finding.with(
-                "where providers are reached through a proxy only, write `upstream_proxy: environment` in server.yaml, or `proxy` at the \
-                 accounts; else unset the variable",
-            ));
-        }
+    if env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        report.add(stop(&server.drain));
     }
+    report.add(proxy(server, catalog));
+}
+
+/// Judges the time that a stop takes, in a pod. How long Kubernetes waits is not seen from inside.
+fn stop(drain: &Drain) -> Finding {
+    let longest = drain.delay + drain.grace + END;
+    let seen = format!("a stop takes up to {}", span(longest));
+    if longest <= USUAL_IN_KUBERNETES {
+        return Finding::new(CheckState::Ok, subject(), "stop", seen);
+    }
+    let usual = span(USUAL_IN_KUBERNETES);
+    let seen =
+        format!("{seen}, and Kubernetes waits for {usual} unless the pod says more, which is not seen from here");
+    Finding::new(CheckState::Skip, subject(), "stop", seen).with(format!(
+        "does `terminationGracePeriodSeconds` of the pod say more than {}? Else requests are cut off, and rows of the ledger are lost",
+        longest.as_secs()
+    ))
+}
+
+/// Judges the variables that name a proxy for other programs.
+fn proxy(server: &Server, catalog: Option<&Catalog>) -> Finding {
+    let ok = |seen: &str| Finding::new(CheckState::Ok, subject(), "proxy", seen);
+    if !server.proxies.is_empty() {
+        return ok("the proxies of the environment are used, as `upstream_proxy` says");
+    }
+    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let Some(name) = PROXIES.into_iter().find(is_set) else { return ok("no variable names a proxy") };
+    let proxies = assumed_proxies(is_set(&"ALL_PROXY") || is_set(&"all_proxy"));
+    let mut accounts = catalog.map(|catalog| catalog.accounts().iter()).into_iter().flatten();
+    let is_meant = |account: &Arc<Account>| {
+        account.enabled && account.network.proxy.own().is_none() && account.proxy(&proxies).is_some()
+    };
+    if catalog.is_some() && !accounts.any(is_meant) {
+        return ok(&format!("{name} is set, and no account would be reached through it"));
+    }
+    let finding = |seen: String| Finding::new(CheckState::Warn, subject(), "proxy", seen);
+    if name.eq_ignore_ascii_case("ALL_PROXY") {
+        return finding(format!("{name} is set, which the gateway never reads")).with(
+            "where providers are reached through a proxy only, write it into HTTPS_PROXY, and `upstream_proxy: environment` in server.yaml; \
+             or `proxy` at the accounts; else unset the variable",
+        );
+    }
+    finding(format!("{name} is set, and the gateway does not use it")).with(
+        "where providers are reached through a proxy only, write `upstream_proxy: environment` in server.yaml, or `proxy` at the \
+         accounts; else `proxy: none` at the accounts, or unset the variable",
+    )
+}
+
+/// Returns what the variables would be good for, whatever their URLs are. `ALL_PROXY` is for all.
+fn assumed_proxies(is_all: bool) -> Proxies {
+    let variable = |name: &str| {
+        let value = env::var(name).unwrap_or_default();
+        let is_proxy = !name.eq_ignore_ascii_case("NO_PROXY") && (is_all || !value.is_empty());
+        Ok(if is_proxy { ASSUMED.to_owned() } else { value })
+    };
+    Proxies::of_environment(variable).map(|(proxies, _)| proxies).unwrap_or_default()
 }
 
 fn subject() -> Subject {
@@ -90,11 +127,22 @@ fn open_files(most: u64, connections: u64) -> Finding {
             "a process started from here may have {most} files open; `limits.connections` {connections} may need {needed}"
         )
     };
-    let finding = Finding::new(if enough { CheckState::Ok } else { CheckState::Warn }, subject(), "open files", seen);
-    if enough {
+    let callers = most.saturating_sub(OTHER_FILES) / 2;
+    let state = match callers {
+        _ if enough => CheckState::Ok,
+        0 => CheckState::Fail,
+        _ => CheckState::Warn,
+    };
+    let finding = Finding::new(state, subject(), "open files", seen);
+    if state == CheckState::Ok {
         return finding;
     }
-    let callers = most.saturating_sub(OTHER_FILES) / 2;
+    if state == CheckState::Fail {
+        return finding.with(
+            "the gateway itself needs most of them. Raise the limit where it is started (`LimitNOFILE=` in a systemd unit, `ulimit -n` \
+             in a shell)",
+        );
+    }
     finding.with(format!(
         "beyond about {callers} callers at once connections fail. Raise the limit where the gateway is started (`LimitNOFILE=` in a \
          systemd unit, `ulimit -n` in a shell), or set `limits.connections` to {callers}"
@@ -126,8 +174,8 @@ impl MemoryBounds {
         Some(match state {
             CheckState::Ok | CheckState::Skip => finding,
             CheckState::Warn | CheckState::Fail => finding.with(format!(
-                "the system ends the process when it needs more. Set `limits.buffered_total` to a third, {}, or give it more memory",
-                size(most / 3)
+                "the system ends the process when it needs more. Set `limits.buffered_total` to a third, {}MiB, or give it more memory",
+                (most / 3) >> 20
             )),
         })
     }
@@ -194,6 +242,8 @@ mod tests {
         const GIB: u64 = 1 << 30;
         let container = || MemoryBounds { of_cgroup: Some(GIB), of_machine: Some(64 * GIB) };
         assert_eq!(state(container(), GIB), "fail");
+        let finding = serde_json::to_value(container().judge(GIB).unwrap()).unwrap();
+        assert!(finding["do"].as_str().unwrap().contains("to a third, 341MiB, or"), "as the file takes it: {finding}");
         assert_eq!(state(container(), GIB * 2 / 3), "warn");
         assert_eq!(state(container(), GIB / 3), "ok");
         assert_eq!(state(MemoryBounds { of_cgroup: Some(128 * GIB), of_machine: Some(2 * GIB) }, 3 * GIB), "fail");

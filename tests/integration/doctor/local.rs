@@ -71,6 +71,9 @@ fn too_few_open_files_and_too_little_memory() {
         clinic.before = "ulimit -n 130; ".to_owned();
         let words = ["130 files open", "may need 164", "beyond about 33 callers", "LimitNOFILE="];
         clinic.look().await.exits(1).has(("warn", "process", "open files"), &words);
+        clinic.before = "ulimit -n 40; ".to_owned();
+        let words = ["40 files open", "the gateway itself needs most of them", "LimitNOFILE="];
+        clinic.look().await.exits(2).has(("fail", "process", "open files"), &words);
         clinic.before.clear();
         clinic.server("", "limits: { connections: 50, buffered_total: 1000GiB }");
         let words = ["`limits.buffered_total` is 1000 GiB", "to a third"];
@@ -78,19 +81,55 @@ fn too_few_open_files_and_too_little_memory() {
     });
 }
 
+/// A proxy that no account would be reached through is nobody's concern.
 #[test]
 fn proxies_of_the_environment() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0).is_well("process", "proxy");
+        clinic.look().await.exits(0).has(("ok", "process", "proxy"), &["no variable names a proxy"]);
+        let outside = |more: &str| {
+            format!(
+                "{}\n  b: {{ dialect: openai, base_url: \"https://nobody.invalid/v1\"{more} }}",
+                account(&mock.base_url(), "")
+            )
+        };
+        let near = catalog(&account(&mock.base_url(), ""));
+        let far = catalog(&outside(""));
+        let unused = |name: &str| format!("{name} is set, and no account would be reached through it");
         let clinic = clinic.env("ALL_PROXY", "http://proxy.test:3128");
+        clinic.look().await.exits(0).has(("ok", "process", "proxy"), &[&unused("ALL_PROXY")]);
+        clinic.folder.write("catalog.yaml", &far);
         let words = ["ALL_PROXY is set, which the gateway never reads", "HTTPS_PROXY"];
-        clinic.look().await.exits(1).has(("warn", "process", "proxy"), &words);
+        clinic.look().await.has(("warn", "process", "proxy"), &words);
         let clinic = clinic.env("HTTPS_PROXY", "http://user:CaNaRy-proxy@proxy.test:3128");
-        clinic.look().await.exits(1).has(("warn", "process", "proxy"), &["HTTPS_PROXY is set", "does not use it"]);
+        clinic
+            .look()
+            .await
+            .has(("warn", "process", "proxy"), &["HTTPS_PROXY is set", "does not use it", "proxy: none"]);
+        clinic.folder.write("catalog.yaml", &near);
+        clinic.look().await.exits(0).has(("ok", "process", "proxy"), &[&unused("HTTPS_PROXY")]);
+        for more in [", proxy: none", ", enabled: false"] {
+            clinic.folder.write("catalog.yaml", catalog(&outside(more)));
+            clinic.look().await.has(("ok", "process", "proxy"), &[&unused("HTTPS_PROXY")]);
+        }
+        clinic.folder.write("catalog.yaml", &near);
         clinic.server("", "upstream_proxy: environment");
-        clinic.look().await.exits(0).is_well("process", "proxy");
+        clinic.look().await.exits(0).has(("ok", "process", "proxy"), &["are used, as `upstream_proxy` says"]);
+    });
+}
+
+#[test]
+fn a_pod_that_may_be_ended_before_its_gateway_has_stopped() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        assert!(clinic.look().await.all().iter().all(|one| one["check"] != "stop"));
+        let clinic = clinic.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+        let words = ["a stop takes up to 33 s", "Kubernetes waits for 30 s", "`terminationGracePeriodSeconds`"];
+        clinic.look().await.exits(0).has(("skip", "process", "stop"), &words);
+        clinic.server("", "drain: { delay: 0s, grace: 20s }");
+        clinic.look().await.exits(0).has(("ok", "process", "stop"), &["a stop takes up to 28 s"]);
     });
 }
 
