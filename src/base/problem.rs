@@ -128,10 +128,11 @@ fn looks_secret(text: &str) -> bool {
 
 /// Finds the allowed name that a wrong one was most likely meant to be.
 pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let most = 1 + wrong.chars().count() / 4;
+    let letters = wrong.chars().count();
+    let most = 1 + letters / 4;
     allowed
         .into_iter()
-        .filter(|name| name.len().abs_diff(wrong.len()) <= most * 4)
+        .filter(|name| name.chars().count().abs_diff(letters) <= most)
         .map(|name| (distance(wrong, name), name))
         .filter(|(distance, name)| *distance <= most && *distance < name.chars().count())
         .min_by_key(|(distance, _)| *distance)

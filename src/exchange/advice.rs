@@ -8,7 +8,6 @@
 use crate::account::failure::Failure;
 use crate::catalog::{Account, Signer};
 use crate::error::scrub;
-use dialects::UpstreamError;
 
 /// The most characters of a sentence.
 const LONGEST: usize = 200;
@@ -48,12 +47,25 @@ pub fn said(failure: &Failure, secrets: &[&str]) -> String {
     }
 }
 
+/// Returns whether a credential failed only since its account is not paid for.
+pub fn is_about_money(failure: &Failure) -> bool {
+    let is_word = |word: &String| ["insufficient_quota", "billing"].iter().any(|mark| word.contains(mark));
+    let words = failure.error().map(|error| [&error.code, &error.kind]).into_iter().flatten().flatten();
+    failure.facts().status == Some(402) || words.into_iter().any(is_word)
+}
+
+/// Returns whether AWS or Google finds a signature too old, or too young.
+fn is_about_time(failure: &Failure) -> bool {
+    const WORDS: [&str; 3] = ["Signature expired", "Signature not yet current", "reasonable timeframe"];
+    failure.error().is_some_and(|error| WORDS.iter().any(|words| error.message.contains(words)))
+}
+
 /// Returns what to do about an account whose credential failed.
 pub fn act(failure: &Failure, account: &Account) -> String {
-    let (id, error) = (&account.id, failure.error());
-    let is_for_money = failure.facts().status == Some(402) || error.is_some_and(is_for_money);
+    let id = &account.id;
     match &account.signer {
-        _ if is_for_money => "pay for the account at its provider, or raise its limit there".to_owned(),
+        Some(_) if is_about_time(failure) => "let NTP set this machine's clock".to_owned(),
+        _ if is_about_money(failure) => "pay for the account at its provider, or raise its limit there".to_owned(),
         Some(Signer::Aws(_)) => format!("write valid keys into accounts.{id}.aws"),
         Some(Signer::Google(..)) => {
             format!("write a valid service account into accounts.{id}.service_account")
@@ -61,11 +73,6 @@ pub fn act(failure: &Failure, account: &Account) -> String {
         None if account.key.is_none() => format!("accounts.{id} has no `key`, so write one"),
         None => format!("write a valid key into the place that accounts.{id}.key names"),
     }
-}
-
-fn is_for_money(error: &UpstreamError) -> bool {
-    let words = [&error.code, &error.kind].into_iter().flatten();
-    words.into_iter().any(|word| ["insufficient_quota", "billing"].iter().any(|mark| word.contains(mark)))
 }
 
 /// Returns the text in one line, without secrets, and cut short.
@@ -82,6 +89,7 @@ fn sentence(text: &str, secrets: &[&str]) -> String {
 mod tests {
     use super::*;
     use crate::catalog::resolve::resolve;
+    use dialects::UpstreamError;
 
     const CATALOG: &str = "accounts:\n  keyed: { dialect: openai, key: s3cret-of-ours }\n  bare: { dialect: openai, base_url: \
                            \"http://127.0.0.1:1/v1\" }\n  aws: { dialect: bedrock, region: eu-west-1, aws: { access_key_id: A, \
@@ -142,6 +150,9 @@ mod tests {
             &["no request could be signed: the path", "accounts.aws.aws"],
             &[],
         );
+        let expired = "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z";
+        check("aws", status(403, expired, None), &["until you act: let NTP set this machine's clock"], &["valid keys"]);
+        check("keyed", status(401, expired, None), &["accounts.keyed.key"], &["NTP"]);
         let known = "{\"s3cret-of-ours\": 1}";
         let error = UpstreamError { excerpt: Some(known.into()), ..UpstreamError::default() };
         let error = UpstreamError { message: "the upstream's reason is not in a known format".into(), ..error };

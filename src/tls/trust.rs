@@ -78,6 +78,33 @@ impl Trust {
     }
 }
 
+/// What a failed handshake is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// The certificate is not valid at this time.
+    Dates,
+    /// Something else in the certificate.
+    Certificate,
+    /// The handshake itself: the server does not speak TLS, or not to us.
+    Handshake,
+}
+
+impl Doubt {
+    /// Tells it from the reason in words.
+    pub fn of(why: &str) -> Doubt {
+        match why.strip_prefix(OF_CERTIFICATE) {
+            Some(rest) if rest.starts_with(EXPIRED) || rest.starts_with(TO_COME) => Doubt::Dates,
+            Some(_) => Doubt::Certificate,
+            None => Doubt::Handshake,
+        }
+    }
+}
+
+/// The beginnings of reasons, by which [`Doubt::of`] knows them.
+const OF_CERTIFICATE: &str = "the certificate ";
+const EXPIRED: &str = "expired at ";
+const TO_COME: &str = "is not valid before ";
+
 /// Returns the certificates of a PEM file that can be read.
 pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     let readable = |der: &CertificateDer<'_>| x509_parser::parse_x509_certificate(der).is_ok();
@@ -267,10 +294,10 @@ impl Distrust {
 fn certificate(wrong: &CertificateError) -> String {
     let since = |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     if let CertificateError::ExpiredContext { not_after, .. } = wrong {
-        return format!("the certificate expired at {}", since(not_after));
+        return format!("{OF_CERTIFICATE}{EXPIRED}{}", since(not_after));
     }
     if let CertificateError::NotValidYetContext { not_before, .. } = wrong {
-        return format!("the certificate is not valid before {}", since(not_before));
+        return format!("{OF_CERTIFICATE}{TO_COME}{}", since(not_before));
     }
     if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
         let names = presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");

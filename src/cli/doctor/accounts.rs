@@ -30,10 +30,21 @@ use dialects::neutral::ModelKind;
 const AT_ONCE: usize = 16;
 
 /// What was seen of an account.
-pub(super) struct Looked {
+#[derive(Default)]
+struct Looked {
     findings: Vec<Finding>,
-    /// The time before its server was asked, and the time that the server told.
+    heard: Heard,
+    /// Whether its server cannot be reached.
+    is_unreached: bool,
+}
+
+/// What was heard from an account's server.
+#[derive(Default)]
+struct Heard {
+    /// The time before it was asked, and the time that it told.
     clock: Option<(SystemTime, SystemTime)>,
+    /// Whether it refuses the credential.
+    is_refused: bool,
 }
 
 /// An account, and what the catalog asks it for.
@@ -59,8 +70,14 @@ impl Patient {
 }
 
 /// Looks at all accounts, and adds the clocks of their servers. What is not known at `due` is told
-/// so.
-pub(super) async fn look(snapshot: &Snapshot, due: Instant, clocks: &mut Clocks, report: &mut Findings) {
+/// so. Returns the indexes of the accounts that cannot be asked: their servers are not reached, or
+/// refuse the credential.
+pub(super) async fn look(
+    snapshot: &Snapshot,
+    due: Instant,
+    clocks: &mut Clocks,
+    report: &mut Findings,
+) -> BTreeSet<usize> {
     let (upstream, gate) = (Arc::new(Upstream::default()), Arc::new(Semaphore::new(AT_ONCE)));
     let patients = patients(snapshot);
     let accounts: Vec<Arc<Account>> = patients.iter().map(|patient| patient.place.account.clone()).collect();
@@ -78,12 +95,15 @@ pub(super) async fn look(snapshot: &Snapshot, due: Instant, clocks: &mut Clocks,
     }
     // They are told in the order of the catalog.
     let (mut looked, mut next, mut hosts) = (BTreeMap::new(), 0, BTreeSet::new());
+    let mut unreached = BTreeSet::new();
     while let Ok(Some(ended)) = timeout_at(due, running.join_next()).await {
         looked.extend(ended.ok());
-        while let Some(Looked { findings, clock }) = looked.remove(&next) {
+        while let Some(Looked { findings, heard, is_unreached }) = looked.remove(&next) {
             findings.into_iter().for_each(|finding| report.add(finding));
+            let index = accounts.get(next).map(|account| account.index);
+            unreached.extend(index.filter(|_| is_unreached || heard.is_refused));
             let name = accounts.get(next).map(|account| account.base.host.to_string()).unwrap_or_default();
-            if let Some((before, told)) = clock.filter(|_| hosts.insert(name.clone())) {
+            if let Some((before, told)) = heard.clock.filter(|_| hosts.insert(name.clone())) {
                 clocks.add(name, before, millis(told));
             }
             next += 1;
@@ -94,7 +114,9 @@ pub(super) async fn look(snapshot: &Snapshot, due: Instant, clocks: &mut Clocks,
         let findings =
             looked.remove(&nth).map_or_else(|| vec![late(account, has_begun)], |looked: Looked| looked.findings);
         findings.into_iter().for_each(|finding| report.add(finding));
+        unreached.extend(has_begun.then_some(account.index));
     }
+    unreached
 }
 
 /// Returns the finding for an account that was not looked at in time. Whoever had to wait for
@@ -144,7 +166,7 @@ pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
 
 async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
     let account = patient.account();
-    let only = |finding| Looked { findings: vec![finding], clock: None };
+    let only = |finding| Looked { findings: vec![finding], ..Looked::default() };
     if !account.enabled {
         return only(patient.finding(CheckState::Skip, "account", "is disabled"));
     }
@@ -152,11 +174,11 @@ async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
         return only(patient.finding(CheckState::Ok, "account", "the gateway itself answers for it"));
     }
     let mut findings = Vec::new();
-    let mut clock = None;
     if reach::look(patient, upstream, &mut findings).await {
-        clock = listed::look(patient, upstream, &mut findings).await;
+        let heard = listed::look(patient, upstream, &mut findings).await;
+        return Looked { findings, heard, is_unreached: false };
     }
-    Looked { findings, clock }
+    Looked { findings, heard: Heard::default(), is_unreached: true }
 }
 
 /// Returns what is known of a failure, without secrets.

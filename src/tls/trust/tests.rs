@@ -257,3 +257,16 @@ async fn who_speaks_no_tls_and_who_hangs_up() {
     let told = trust.connect("localhost", client).await.expect_err("nobody");
     assert!(!told.lasts, "it may be back: {told:?}");
 }
+
+#[test]
+fn what_a_failed_handshake_is_about() {
+    let of = |error: CertificateError| Doubt::of(&certificate(&error));
+    let (time, not_before, not_after) = (UnixTime::now(), UnixTime::now(), UnixTime::now());
+    assert_eq!(of(CertificateError::ExpiredContext { time, not_after }), Doubt::Dates);
+    assert_eq!(of(CertificateError::NotValidYetContext { time, not_before }), Doubt::Dates);
+    for wrong in [CertificateError::UnknownIssuer, CertificateError::BadSignature, CertificateError::BadEncoding] {
+        assert_eq!(of(wrong), Doubt::Certificate);
+    }
+    let plain = Distrust::by_tls(&Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+    assert_eq!(Doubt::of(&plain.why), Doubt::Handshake);
+}

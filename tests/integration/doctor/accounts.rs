@@ -67,18 +67,81 @@ fn a_key_that_may_not_read_the_list() {
     });
 }
 
+/// Its endpoints show that the way to it is right. Where it has none, the way is wrong.
 #[test]
 fn a_server_without_a_list_cannot_be_checked_for_free() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic.look().await.exits(0).is_well("a", KEY_LINE.1).is_well("a", "endpoints");
+        // llama.cpp says 500 to what it cannot read.
+        for status in [400, 500] {
+            mock.by(move |request| match &*request.method {
+                "GET" => Script::error(404, "none"),
+                _ => Script::error(status, "you must provide a model parameter"),
+            });
+            let said = clinic.look().await;
+            said.exits(0).has(("skip", "a", KEY_LINE.1), &["no list of models (HTTP 404)", "--ask"]);
+            said.is_well("a", "endpoints");
+        }
+        // OpenAI quotes the path of each endpoint.
+        mock.by(|request| Script::error(404, &format!("Invalid URL (POST {})", request.target)));
+        let said = clinic.look().await;
+        said.exits(2).has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
+        let words = ["there is nothing at POST /v1/chat/completions", "are host, port and path of `base_url` right?"];
+        said.has(("fail", "a", "endpoints"), &words);
+        assert_eq!(said.all().iter().filter(|one| one["check"] == "endpoints").count(), 1, "{}", said.text);
+        assert!(!said.text.contains(".serves"), "nothing is written there: {}", said.text);
+    });
+}
+
+/// llama.cpp's own server writes the names twice.
+#[test]
+fn a_list_of_llama_cpp() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        let [named, known] = ["name", "id"].map(|field| serde_json::json!([{ field: "gpt-test" }]));
+        let list = Script::json(200, &serde_json::json!({ "models": named, "object": "list", "data": known }));
+        mock.by(move |request| match (&*request.method, &*request.target) {
+            ("GET", _) => list.clone(),
+            (_, "/v1/chat/completions") => Script::error(500, "cannot use operator[]"),
+            _ => Script::error(404, "File Not Found"),
+        });
+        clinic.look().await.exits(0).is_well("a", "models").is_well("a", "endpoints");
+    });
+}
+
+/// OpenAI has keys that may ask models, and not list them.
+#[test]
+fn a_key_that_may_ask_and_not_list() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
         mock.by(|request| match &*request.method {
-            "GET" => Script::error(404, "none"),
+            "GET" => Script::error(403, "Missing scopes: api.model.read"),
             _ => Script::error(400, "you must provide a model parameter"),
         });
+        let words = ["may not read the list of models (HTTP 403)", "the models are not checked", "Missing scopes"];
+        clinic.look().await.exits(0).has(("skip", "a", KEY_LINE.1), &words).is_well("a", "endpoints");
+    });
+}
+
+/// Lists are free also for whoever has not paid.
+#[test]
+fn an_account_that_is_not_paid_for_and_lists_its_models() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0);
+        mock.by(|request| match (&*request.method, has_key(request)) {
+            ("GET", false) => Script::error(401, "no key"),
+            ("GET", true) => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
+            _ => Script::error(402, "Insufficient Balance"),
+        });
         let said = clinic.look().await;
-        said.exits(1).has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]).is_well("a", "endpoints");
+        said.exits(2).has(("fail", "a", KEY_LINE.1), &["HTTP 402", "Insufficient Balance", "pay for the account"]);
+        assert!(!said.text.contains("serves"), "{}", said.text);
     });
 }
 
@@ -238,7 +301,7 @@ fn certificates_that_are_not_believed_or_soon_will_not_be() {
             .exits(0)
             .has(("ok", "a", "tls"), &["is believed: for localhost, 127.0.0.1, which expires in"]);
         let (_mock, clinic) = secured(&ca, &ca.expired()).await;
-        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["expired at 2001-01-01", "tls: { ca: … }"]);
+        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["expired at 2001-01-01", "by this machine's clock"]);
         let (_mock, clinic) = secured(&ca, &ca.leaf_for("other.test")).await;
         clinic.look().await.exits(2).has(("fail", "a", "tls"), &["not valid for name localhost", "other.test"]);
         let own = Ca::own(&["localhost"], 2099, false);
@@ -289,7 +352,22 @@ fn a_server_that_does_not_speak_tls() {
         let address = format!("https://localhost:{}/v1", mock.address().port());
         mock.greet(Script::text(400, "text/plain", "plain HTTP"));
         clinic.folder.write("catalog.yaml", catalog(&account(&address, "")));
-        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["does not speak TLS", "http:"]);
+        let said = clinic.look().await;
+        said.exits(2).has(("fail", "a", "tls"), &["does not speak TLS", "host and port of `base_url`", "write http:"]);
+        assert!(!said.text.contains("certificate"), "{}", said.text);
+    });
+}
+
+#[test]
+fn a_server_that_speaks_tls_at_an_http_address() {
+    run(async {
+        let ca = Ca::named("an authority");
+        let (mock, clinic) = secured(&ca, &ca.leaf()).await;
+        clinic.look().await.exits(0);
+        let plain = format!("http://localhost:{}/v1", mock.address().port());
+        clinic.folder.write("catalog.yaml", catalog(&account(&plain, "")));
+        let words = ["the server speaks TLS", "write https: into accounts.a.base_url"];
+        clinic.look().await.exits(2).is_well("a", "tcp").has(("fail", "a", "address"), &words);
     });
 }
 
@@ -425,6 +503,15 @@ fn a_service_account_whose_token_is_refused() {
         ));
         let words = ["gave no token", "Invalid JWT Signature", "accounts.a.service_account"];
         clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
+        let words = ["reasonable timeframe", "let NTP set this machine's clock"];
+        tokens.always(Script::json(
+            400,
+            &serde_json::json!({ "error": "invalid_grant", "error_description": "Token must be in a reasonable timeframe." }),
+        ));
+        clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
+        let server = format!("the token server {} gave no token", tokens.address());
+        tokens.stop().await;
+        clinic.look().await.exits(2).has(("fail", "a", "credential"), &[&server, "`token_uri`"]);
         assert!(mock.requests().iter().all(|request| request.method == "GET" || request.body.as_slice() == b"[]"));
     });
 }
@@ -463,6 +550,8 @@ fn a_signature_that_the_provider_refuses() {
         }
         mock.always(Script::error(403, "The security token included in the request is invalid."));
         let words = ["is refused (HTTP 403)", "security token", "valid keys into accounts.a.aws"];
-        clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
+        let said = clinic.look().await;
+        said.exits(2).has(("fail", "a", "credential"), &words);
+        assert!(said.all().iter().all(|one| one["check"] != "endpoints"), "{}", said.text);
     });
 }

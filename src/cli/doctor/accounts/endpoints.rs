@@ -16,7 +16,7 @@ use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::some;
 use crate::exchange::outgoing::{Outgoing, own_id};
 use crate::exchange::upstream::Upstream;
-use crate::exchange::{credential, lists};
+use crate::exchange::{advice, credential, lists};
 use dialects::Endpoint;
 use dialects::neutral::ModelKind;
 
@@ -125,18 +125,15 @@ impl EndpointAnswers {
         self.answers.iter().any(|one| one.verdict() == Verdict::There)
     }
 
+    /// Returns whether the server has an endpoint, as far as can be seen.
+    pub(super) fn is_there(&self) -> bool {
+        self.answers.iter().any(|one| one.is_there())
+    }
+
     /// Tells of the endpoints, those with the same answer together.
     pub(super) fn tell(&self, patient: &Patient, findings: &mut Vec<Finding>) {
-        let kinds = |of: &[&EndpointAnswer]| of.iter().map(|one| one.kind.name()).collect::<Vec<_>>().join(", ");
-        let mut alike: BTreeMap<(Verdict, String), Vec<&EndpointAnswer>> = BTreeMap::new();
-        let is_there = |one: &&EndpointAnswer| matches!(one.verdict(), Verdict::There | Verdict::Perhaps);
-        let there: Vec<_> = self.answers.iter().filter(is_there).collect();
-        for one in self.answers.iter().filter(|one| !is_there(one)) {
-            alike.entry((one.verdict(), one.why(patient))).or_default().push(one);
-        }
-        let account = patient.account();
-        // Where no `serves` is written, the list is only what servers of this dialect may have.
-        let is_assumed = !there.is_empty() && is_assumed(patient);
+        let there: Vec<_> = self.answers.iter().filter(|one| one.is_there()).collect();
+        let is_written = !is_assumed(patient);
         // What a model of the catalog is for must be somewhere.
         let made_for = |one: &EndpointAnswer| ModelKind::of_endpoint(one.kind);
         let is_needed = |one: &EndpointAnswer| {
@@ -144,59 +141,23 @@ impl EndpointAnswers {
             is_wanted && !there.iter().any(|other| made_for(other) == made_for(one))
         };
         let is_no_fault = |one: &&EndpointAnswer| {
-            is_assumed && one.verdict() == Verdict::Missing && one.model.is_none() && !is_needed(one)
+            let is_only_assumed = !is_written && !there.is_empty() && one.model.is_none();
+            is_only_assumed && one.verdict() == Verdict::Missing && !is_needed(one)
         };
         let missing: Vec<_> = self.answers.iter().filter(is_no_fault).collect();
         if !there.is_empty() {
-            let seen = format!("{}: the server has what the gateway asks for", kinds(&there));
+            let seen = format!("{}: the server has what the gateway asks for", kinds(&there).join(", "));
             let finding = patient.finding(CheckState::Ok, "endpoints", seen);
-            findings.push(if missing.is_empty() {
-                finding
-            } else {
-                let is_missing = |kind: &Endpoint| missing.iter().any(|one| one.kind == *kind);
-                let rest = account.serves.iter().filter(|(kind, _)| !is_missing(kind)).map(|(kind, _)| kind.name());
-                finding.with(format!(
-                    "it does not have {}: with `serves: [{}]` at accounts.{} it is not asked for them",
-                    kinds(&missing),
-                    rest.collect::<Vec<_>>().join(", "),
-                    account.id
-                ))
-            });
+            findings.push(if missing.is_empty() { finding } else { finding.with(without(patient, &missing)) });
         }
-        for ((verdict, why), mut of) in alike {
-            of.retain(|one| !is_no_fault(one));
-            let Some(first) = of.first() else { continue };
-            let paths: Vec<&str> = of.iter().map(|one| one.path.as_str()).collect();
-            let (kinds, paths) = (kinds(&of), some(&paths));
-            let (state, seen, remedy) = match verdict {
-                Verdict::There | Verdict::Perhaps => continue,
-                Verdict::Refused | Verdict::Forbidden => (
-                    CheckState::Warn,
-                    format!("{kinds}: the credential may not ask POST {paths}{why}"),
-                    format!("allow it at the provider, or take {kinds} out of accounts.{}.serves", account.id),
-                ),
-                Verdict::Missing => match &first.model {
-                    None => (
-                        CheckState::Fail,
-                        format!("{kinds}: there is nothing at POST {paths}{why}"),
-                        format!(
-                            "correct the path of `base_url`, or take {kinds} out of accounts.{}.serves",
-                            account.id
-                        ),
-                    ),
-                    Some(model) => (
-                        CheckState::Warn,
-                        format!("{kinds}: there is nothing at POST {paths}{why}"),
-                        format!("are {} and the rest of the path right? --ask tells", shown(model)),
-                    ),
-                },
-                Verdict::Unknown => (
-                    CheckState::Warn,
-                    format!("{kinds}: it is not known whether the server has POST {paths}{why}"),
-                    "look at the server, or run this again later".to_owned(),
-                ),
-            };
-            findings.push(patient.finding(state, "endpoints", seen).with(remedy));
+        let mut alike: BTreeMap<_, Vec<&EndpointAnswer>> = BTreeMap::new();
+        for one in self.answers.iter().filter(|one| !one.is_there() && !is_no_fault(one)) {
+            let status = one.failure.as_ref().map(|failure| (failure.facts().status, failure.name()));
+            alike.entry((one.verdict(), status, &one.model)).or_default().push(one);
+        }
+        for ((verdict, ..), of) in alike {
+            let told = AlikeAnswers { verdict, of: &of, is_written, is_alone: there.is_empty() };
+            findings.extend(told.finding(patient));
         }
         for (of, why) in [
             (&self.without_model, "the path has a model, and no target names one for it"),
@@ -211,6 +172,88 @@ impl EndpointAnswers {
     }
 }
 
+/// Endpoints at which the server answers alike.
+struct AlikeAnswers<'a> {
+    verdict: Verdict,
+    of: &'a [&'a EndpointAnswer],
+    /// Whether the catalog says that the server has them. Else they are only assumed.
+    is_written: bool,
+    /// Whether the server has no endpoint at all.
+    is_alone: bool,
+}
+
+impl AlikeAnswers<'_> {
+    fn finding(&self, patient: &Patient) -> Option<Finding> {
+        let first = self.of.first()?;
+        let paths: Vec<&str> = self.of.iter().map(|one| one.path.as_str()).collect();
+        let kinds = kinds(self.of);
+        // Of what is only assumed, the names of some are enough.
+        let kinds = if self.is_written { kinds.join(", ") } else { some(&kinds) };
+        let (paths, why, id) = (some(&paths), first.why(patient), &patient.account().id);
+        let told = |state, seen: String, remedy: String| {
+            Some(patient.finding(state, "endpoints", format!("{kinds}: {seen} POST {paths}{why}")).with(remedy))
+        };
+        let nothing = || "there is nothing at".to_owned();
+        match self.verdict {
+            Verdict::There | Verdict::Perhaps => None,
+            Verdict::Refused | Verdict::Forbidden => {
+                let remedy = match &first.failure {
+                    Some(failure) if advice::is_about_money(failure) => advice::act(failure, patient.account()),
+                    _ if self.is_alone => {
+                        "is the credential right, and does the provider let it ask models? --ask tells".to_owned()
+                    }
+                    _ => format!("allow it at the provider, or {}", self.take_out(&kinds, id)),
+                };
+                told(CheckState::Warn, "the credential may not ask".to_owned(), remedy)
+            }
+            Verdict::Missing => match &first.model {
+                Some(model) => {
+                    let remedy = format!("are {} and the rest of the path right? --ask tells", shown(model));
+                    told(CheckState::Warn, nothing(), remedy)
+                }
+                None if self.is_alone => {
+                    told(CheckState::Fail, nothing(), "are host, port and path of `base_url` right?".to_owned())
+                }
+                None => {
+                    let remedy = format!("correct the path of `base_url`, or {}", self.take_out(&kinds, id));
+                    told(CheckState::Fail, nothing(), remedy)
+                }
+            },
+            Verdict::Unknown => told(
+                CheckState::Warn,
+                "it is not known whether the server has".to_owned(),
+                "look at the server, or run this again later".to_owned(),
+            ),
+        }
+    }
+
+    /// Says how the gateway does not ask for these kinds any more.
+    fn take_out(&self, kinds: &str, id: &str) -> String {
+        if self.is_written {
+            format!("take {kinds} out of accounts.{id}.serves")
+        } else {
+            format!("write `serves` without {kinds} at accounts.{id}")
+        }
+    }
+}
+
+fn kinds(of: &[&EndpointAnswer]) -> Vec<&'static str> {
+    of.iter().map(|one| one.kind.name()).collect()
+}
+
+/// Says which endpoints the server does not have, and how the gateway knows.
+fn without(patient: &Patient, missing: &[&EndpointAnswer]) -> String {
+    let account = patient.account();
+    let is_missing = |kind: &Endpoint| missing.iter().any(|one| one.kind == *kind);
+    let rest = account.serves.iter().filter(|(kind, _)| !is_missing(kind)).map(|(kind, _)| kind.name());
+    format!(
+        "it does not have {}: with `serves: [{}]` at accounts.{} it is not asked for them",
+        kinds(missing).join(", "),
+        rest.collect::<Vec<_>>().join(", "),
+        account.id
+    )
+}
+
 /// Returns whether the account serves what its dialect says, and so perhaps more than its server.
 fn is_assumed(patient: &Patient) -> bool {
     let account = patient.account();
@@ -219,6 +262,10 @@ fn is_assumed(patient: &Patient) -> bool {
 }
 
 impl EndpointAnswer {
+    fn is_there(&self) -> bool {
+        matches!(self.verdict(), Verdict::There | Verdict::Perhaps)
+    }
+
     fn verdict(&self) -> Verdict {
         let Some(failure) = &self.failure else { return Verdict::There };
         let Failure::Status { seen, error, .. } = failure else { return Verdict::Unknown };

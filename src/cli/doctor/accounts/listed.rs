@@ -9,7 +9,8 @@ use http::HeaderValue;
 use tokio::time::{Instant, timeout};
 
 use super::endpoints::{self, EndpointAnswers};
-use super::{Patient, lacks_secret, said};
+use super::reach::speaks_tls;
+use super::{Heard, Patient, lacks_secret, said};
 use crate::account::failure::{Class, Failure};
 use crate::base::problem::{nearest, shown};
 use crate::catalog::listing::ListedNames;
@@ -21,6 +22,7 @@ use crate::error::scrub;
 use crate::exchange::upstream::Upstream;
 use crate::exchange::{advice, credential, lists};
 use crate::live::place::{Place, beside};
+use crate::signers::google::ServiceAccount;
 
 /// The longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,80 +31,116 @@ const MOST: usize = 1 << 20;
 /// The check of the credential.
 const CREDENTIAL: &str = "credential";
 
-/// Looks at the credential and the models. Returns the time before the server was asked, and the
-/// time that the server told.
-pub(super) async fn look(
-    patient: &Patient,
-    upstream: &Upstream,
-    findings: &mut Vec<Finding>,
-) -> Option<(SystemTime, SystemTime)> {
-    let (before, mut date) = (SystemTime::now(), None);
+/// Looks at the credential and the models. Whoever is refused, or at the wrong address, hears
+/// nothing else from the endpoints.
+pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut Vec<Finding>) -> Heard {
+    let (before, mut date, mut is_refused) = (SystemTime::now(), None, false);
     let account = patient.account();
     let protocol = account.dialect.protocol;
     if lacks_secret(account) {
         findings.push(patient.finding(CheckState::Skip, CREDENTIAL, "its secret could not be read: see configuration"));
-        return None;
+        return Heard::default();
     }
     if let Some(Signer::Google(service, _)) = &account.signer {
-        let due = Instant::now() + PATIENCE;
-        let fetched = credential::fetch(upstream, &patient.place, service, due).await;
-        findings.push(match fetched {
-            Ok((token, lasts)) => {
-                patient.place.state.tokens.put(token, lasts, account.fingerprint);
-                let seen = format!("the token server gave a token for {}", span(lasts));
-                patient.finding(CheckState::Ok, CREDENTIAL, seen)
-            }
-            Err(failure) => failed(patient, &failure, "the token server gave no token"),
-        });
+        let finding = token(patient, upstream, service).await;
+        let is_given = !finding.is_failure();
+        findings.push(finding);
         findings.push(patient.finding(
             CheckState::Skip,
             "models",
             "its provider has no list of models that is asked here: --ask tells",
         ));
+        if is_given {
+            endpoints::ask(patient, upstream, &mut date).await.tell(patient, findings);
+        }
     } else if account.signer.is_some() || protocol.endpoints.listing.is_none() {
         let answers = endpoints::ask(patient, upstream, &mut date).await;
-        findings.push(without_list(patient, &answers));
-        answers.tell(patient, findings);
-        return Some((before, date?));
+        match answers.refusal() {
+            Some(failure) => {
+                is_refused = true;
+                findings.push(refused(patient, failure));
+            }
+            None => {
+                findings.push(without_list(patient, &answers));
+                answers.tell(patient, findings);
+            }
+        }
     } else {
         let fetched = timeout(PATIENCE, lists::fetch(upstream, &patient.place, &mut date)).await;
         match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
             Ok(names) => {
                 let (credential, is_proved) = listed_for(patient, upstream).await;
-                let asked = endpoints::ask(patient, upstream, &mut date).await;
-                let refusal = asked.refusal().filter(|_| !is_proved);
+                let answers = endpoints::ask(patient, upstream, &mut date).await;
+                // A list is free also for whoever has not paid.
+                let counts = |failure: &&Failure| !is_proved || advice::is_about_money(failure);
+                let refusal = answers.refusal().filter(counts);
+                is_refused = refusal.is_some();
                 findings.push(refusal.map_or(credential, |failure| refused(patient, failure)));
                 models(patient, &names, findings);
-                // Whoever is refused hears nothing else.
                 if refusal.is_none() {
-                    asked.tell(patient, findings);
+                    answers.tell(patient, findings);
                 }
-                return Some((before, date?));
             }
-            Err(failure) => findings.push(no_list(patient, upstream, &failure).await),
+            Err(failure) => {
+                let finding = no_list(patient, upstream, &failure).await;
+                if finding.is_failure() {
+                    is_refused = failure.class() == Class::Credential;
+                    findings.push(finding);
+                } else {
+                    let answers = endpoints::ask(patient, upstream, &mut date).await;
+                    findings.push(unlisted(patient, &failure, &answers).unwrap_or(finding));
+                    answers.tell(patient, findings);
+                }
+            }
         }
     }
-    // Whoever is refused, or at the wrong address, hears nothing else from the endpoints.
-    if findings.iter().all(|finding| !finding.is_failure()) {
-        endpoints::ask(patient, upstream, &mut date).await.tell(patient, findings);
+    Heard { clock: date.map(|told| (before, told)), is_refused }
+}
+
+/// Fetches a token for a service account, and returns the finding.
+async fn token(patient: &Patient, upstream: &Upstream, service: &ServiceAccount) -> Finding {
+    let (place, account) = (&patient.place, patient.account());
+    match credential::fetch(upstream, place, service, Instant::now() + PATIENCE).await {
+        Ok((token, lasts)) => {
+            place.state.tokens.put(token, lasts, account.fingerprint);
+            patient.finding(CheckState::Ok, CREDENTIAL, format!("the token server gave a token for {}", span(lasts)))
+        }
+        Err(failure) => {
+            let server = place.issuer.as_ref().map(|issuer| issuer.account.base.authority.clone()).unwrap_or_default();
+            let finding = failed(patient, &failure, &format!("the token server {server} gave no token"));
+            let is_unheard = failure.facts().status.is_none() && failure.class() == Class::Transient;
+            if is_unheard {
+                finding.with("this machine must reach that server: its address is `token_uri` in the service account")
+            } else {
+                finding
+            }
+        }
     }
-    Some((before, date?))
+}
+
+/// Returns the finding for a server that gives no list, where its endpoints show that the way is
+/// right.
+fn unlisted(patient: &Patient, failure: &Failure, answers: &EndpointAnswers) -> Option<Finding> {
+    let skip = |seen: String| Some(patient.finding(CheckState::Skip, CREDENTIAL, seen));
+    match failure.facts().status? {
+        status @ (404 | 405 | 501) if answers.is_there() => skip(format!(
+            "the server has no list of models (HTTP {status}), so key and models cannot be checked for free: --ask tells"
+        )),
+        403 if answers.is_let_in() => skip(format!(
+            "may not read the list of models (HTTP 403), so the models are not checked: --ask tells; {}",
+            said(patient, failure)
+        )),
+        _ => None,
+    }
 }
 
 /// Returns the finding for a credential that no list is read with.
 fn without_list(patient: &Patient, answers: &EndpointAnswers) -> Finding {
-    let account = patient.account();
-    if let Some(failure) = answers.refusal() {
-        return refused(patient, failure);
+    if patient.account().signer.is_some() && answers.is_let_in() {
+        return patient.finding(CheckState::Ok, CREDENTIAL, "its provider takes the signature");
     }
-    match (&account.signer, answers.is_let_in()) {
-        (Some(_), true) => patient.finding(CheckState::Ok, CREDENTIAL, "its provider takes the signature"),
-        _ => patient.finding(
-            CheckState::Skip,
-            CREDENTIAL,
-            "only a request that is charged for shows whether the provider takes it: --ask makes one",
-        ),
-    }
+    let seen = "only a request that is charged for shows whether the provider takes it: --ask makes one";
+    patient.finding(CheckState::Skip, CREDENTIAL, seen)
 }
 
 fn refused(patient: &Patient, failure: &Failure) -> Finding {
@@ -192,6 +230,11 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
                 patient.finding(CheckState::Warn, CREDENTIAL, "the provider takes no more requests now (HTTP 429)");
             finding.with("wait, and run this again")
         }
+        _ if is_odd(failure) && speaks_tls(patient).await => {
+            let finding =
+                patient.finding(CheckState::Fail, "address", "the server speaks TLS, and its address is http:");
+            finding.with(format!("write https: into accounts.{}.base_url", account.id))
+        }
         _ if matches!(failure, Failure::Nonsense(_)) => {
             let sent = failure.detail().unwrap_or_default();
             let seen =
@@ -201,6 +244,12 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
         }
         _ => failed(patient, failure, "the list of models did not come"),
     }
+}
+
+/// Returns whether the answer is one that a server which speaks TLS may give to plain HTTP.
+fn is_odd(failure: &Failure) -> bool {
+    matches!(failure, Failure::Reset | Failure::Unreachable(_) | Failure::Nonsense(_))
+        || failure.facts().status == Some(400)
 }
 
 /// Returns whether the server has a list of models at another base path.

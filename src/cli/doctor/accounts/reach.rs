@@ -11,12 +11,14 @@ use tokio::time::{Instant, timeout};
 use super::Patient;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
+use crate::base::calendar::rfc3339;
 use crate::cli::doctor::listeners::lasts;
 use crate::cli::doctor::report::{CheckState, Finding};
 use crate::cli::doctor::words::some;
 use crate::conf::proxy::Proxy;
 use crate::exchange::upstream::Upstream;
 use crate::tls::Term;
+use crate::tls::trust::{Doubt, Trust};
 
 /// The longest time for a name, a connection or a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,10 +63,47 @@ pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut 
         Ok(Err(distrust)) => distrust.why,
         Err(_) => format!("the server did not end the TLS handshake within {within:?}"),
     };
-    let remedy = "without a certificate that is believed no request is sent. Mend the server's certificate or the host in `base_url`; `tls: { \
-                  ca: … }` at the account names an authority or a certificate of your own";
+    let untrusted = "without a certificate that is believed no request is sent. Mend the server's certificate or the host in `base_url`; \
+                     `tls: { ca: … }` at the account names an authority or a certificate of your own";
+    let remedy = secure(&why, untrusted);
     findings.push(patient.finding(CheckState::Fail, "tls", why).with(remedy));
     false
+}
+
+/// Returns what to do about a failed handshake, by its reason in words. `untrusted` is for a
+/// certificate that nobody signed whom the gateway trusts, or that is for another name.
+fn secure(why: &str, untrusted: &str) -> String {
+    match Doubt::of(why) {
+        Doubt::Certificate => untrusted.to_owned(),
+        Doubt::Handshake => {
+            "correct host and port of `base_url`; for a server that speaks no TLS write http: there".to_owned()
+        }
+        // If the clock of this machine is wrong, the dates of all certificates are.
+        Doubt::Dates => format!(
+            "it is {} by this machine's clock: if that is wrong, let NTP set the clock; else renew the server's certificate if it is \
+             yours, or tell its provider",
+            rfc3339(SystemTime::now())
+        ),
+    }
+}
+
+/// Returns whether a server of an `http:` address speaks TLS, so that it should be `https:`.
+pub(super) async fn speaks_tls(patient: &Patient) -> bool {
+    let (account, place) = (patient.account(), &patient.place);
+    if account.base.tls || place.proxy.is_some() {
+        return false;
+    }
+    let within = account.timeouts.connect.min(PATIENCE);
+    let said = timeout(within, async {
+        let address = *place.state.addresses.of(place.hop()).await.ok()?.first()?;
+        let stream = TcpStream::connect(address).await.ok()?;
+        Some(Trust::of_the_system(&[]).connect(&account.base.host, stream).await)
+    });
+    match said.await {
+        Ok(Some(Ok(_))) => true,
+        Ok(Some(Err(distrust))) => Doubt::of(&distrust.why) != Doubt::Handshake,
+        Ok(None) | Err(_) => false,
+    }
 }
 
 /// Looks at the way through a proxy, which alone looks the server's name up.
@@ -83,17 +122,15 @@ async fn through(patient: &Patient, proxy: &Proxy, upstream: &Upstream, findings
         }
         return true;
     };
-    let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
-        (
-            "tls",
-            "it is reached through the proxy. Mend the server's certificate, or write the authority of a proxy that \
-             opens TLS into `tls: { ca: … }` at the account",
-        )
-    } else {
-        ("proxy", "mend the proxy, or write another one as `proxy` at the account; `proxy: none` uses none")
-    };
     let seen =
         failure.detail().map_or_else(|| format!("no connection through {proxy} in time"), |why| why.into_owned());
+    let untrusted = "it is reached through the proxy. Mend the server's certificate, or write the authority of a proxy that opens TLS into \
+                     `tls: { ca: … }` at the account";
+    let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
+        ("tls", secure(&seen, untrusted))
+    } else {
+        ("proxy", "mend the proxy, or write another one as `proxy` at the account; `proxy: none` uses none".to_owned())
+    };
     findings.push(patient.finding(CheckState::Fail, check, seen).with(remedy));
     false
 }
