@@ -18,6 +18,7 @@ mod report;
 mod store;
 mod words;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,12 +98,13 @@ async fn examine(args: &DoctorArgs, report: &mut Findings) {
     }
     let proxies = server.as_ref().map(|server| server.proxies.clone()).unwrap_or_default();
     let snapshot = catalog.map(|catalog| Arc::new(apart(catalog, proxies)));
-    if let Some(snapshot) = &snapshot {
-        accounts::look(snapshot, due, &mut clocks, report).await;
-    }
+    let unreached = match &snapshot {
+        Some(snapshot) => accounts::look(snapshot, due, &mut clocks, report).await,
+        None => BTreeSet::new(),
+    };
     clocks.judge(report);
     if let Some(snapshot) = snapshot.filter(|_| args.ask) {
-        ask::look(snapshot, report).await;
+        ask::look(snapshot, &unreached, report).await;
     }
     if let Some(from) = &args.status {
         instance::look(from, &conf, report);

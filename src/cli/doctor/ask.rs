@@ -2,11 +2,14 @@
 //! the only ones of this command that a provider charges for.
 //!
 //! **Invariant:** a target whose first request fails for another reason than what the request asks
-//! for gets no second one. A target gets at most six.
+//! for gets no second one. A target gets at most six. Targets of accounts that cannot be reached
+//! get none.
 
 mod request;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -16,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::accounts::{lacks_secret, made_for};
 use super::report::{CheckState, Finding, Findings, Subject};
+use super::words::some;
 use crate::catalog::Target;
 use crate::conf::price::Usd;
 use crate::exchange::upstream::Upstream;
@@ -26,11 +30,14 @@ use dialects::neutral::ModelKind;
 use request::{Asker, GoodAnswer, NoAnswer};
 
 /// The targets that are asked side by side.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 /// The longest time for all targets.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The most tokens of an answer: enough for a model that thinks before it says a word.
 const TOKENS: u64 = 256;
+
+/// The fields by which usage of a stream is asked for. Old servers refuse them.
+const STREAM_USAGE: [&str; 2] = ["stream_options", "include_usage"];
 
 /// What a target may be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +61,29 @@ impl Ability {
 
     /// Returns what to write into the catalog where a target lacks this, or has it although the
     /// catalog says no.
-    fn proposal(self, target: &Target, has: bool) -> Option<String> {
+    fn proposal(self, target: &Target, has: &Result<(), String>) -> Option<String> {
         let (trait_name, written) = match self {
             Ability::Tools => ("tools", target.traits.tools),
             Ability::Schema => ("structured", target.traits.structured),
-            Ability::Stream | Ability::LateSystem => return None,
+            Ability::LateSystem => return None,
+            Ability::Stream => {
+                let why = has.as_ref().err()?;
+                let is_refused = STREAM_USAGE.iter().any(|field| why.contains(field));
+                let act = || format!("write `stream_usage: false` at accounts.{}", target.account.id);
+                return (is_refused && target.account.added.stream_usage).then(act);
+            }
         };
-        (written != has).then(|| format!("write `traits: {{ {trait_name}: {has} }}` at the target"))
+        (written != has.is_ok()).then(|| format!("write `traits: {{ {trait_name}: {} }}` at the target", has.is_ok()))
+    }
+
+    /// Returns whether the catalog says that a target lacks this.
+    fn is_denied(self, target: &Target) -> bool {
+        match self {
+            Ability::Tools => !target.traits.tools,
+            Ability::Schema => !target.traits.structured,
+            Ability::Stream => !target.account.added.stream_usage,
+            Ability::LateSystem => false,
+        }
     }
 }
 
@@ -73,46 +96,75 @@ struct TargetAnswers {
     is_unpriced: bool,
 }
 
-/// Asks all targets.
-pub(super) async fn look(snapshot: Arc<Snapshot>, report: &mut Findings) {
+/// Asks all targets, except those of accounts that are known to be out of reach, by their indexes.
+/// They are told in the order of the catalog.
+pub(super) async fn look(snapshot: Arc<Snapshot>, unreached: &BTreeSet<usize>, report: &mut Findings) {
     let (upstream, gate) = (Arc::new(Upstream::default()), Arc::new(Semaphore::new(AT_ONCE)));
-    let (due, mut running, mut waiting) = (Instant::now() + PATIENCE, JoinSet::new(), 0_u32);
-    for candidate in candidates(&snapshot, report) {
-        let (upstream, gate) = (upstream.clone(), gate.clone());
-        waiting += 1;
+    let (due, mut running) = (Instant::now() + PATIENCE, JoinSet::new());
+    let candidates = candidates(&snapshot, unreached, report);
+    let names: Vec<String> = candidates.iter().map(|(_, target)| name(target)).collect();
+    let begun: Arc<[AtomicBool]> = names.iter().map(|_| AtomicBool::new(false)).collect();
+    for (nth, (candidate, target)) in candidates.into_iter().enumerate() {
+        let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
         running.spawn(async move {
             let _place = gate.acquire().await;
-            ask(&Asker { upstream: &upstream, candidate: &candidate.0 }, &candidate.1).await
+            if let Some(begun) = begun.get(nth) {
+                begun.store(true, Ordering::Relaxed);
+            }
+            (nth, ask(&Asker { upstream: &upstream, candidate: &candidate }, &target).await)
         });
     }
     let (mut requests, mut cost, mut is_unpriced) = (0, Usd::ZERO, false);
-    while let Ok(Some(ended)) = timeout_at(due, running.join_next()).await {
-        waiting -= 1;
-        let Ok(asked) = ended else { continue };
-        asked.findings.into_iter().for_each(|finding| report.add(finding));
-        (requests, cost, is_unpriced) =
-            (requests + asked.requests, cost.plus(asked.cost), is_unpriced || asked.is_unpriced);
+    let (mut asked, mut late, mut waiting) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for ((nth, name), begun) in names.into_iter().enumerate().zip(begun.iter()) {
+        while !asked.contains_key(&nth)
+            && let Ok(Some(ended)) = timeout_at(due, running.join_next()).await
+        {
+            asked.extend(ended.ok());
+        }
+        let Some(TargetAnswers { findings, requests: more, cost: price, is_unpriced: unpriced }) = asked.remove(&nth)
+        else {
+            if begun.load(Ordering::Relaxed) {
+                late.push(name)
+            } else {
+                waiting.push(name)
+            }
+            continue;
+        };
+        findings.into_iter().for_each(|finding| report.add(finding));
+        (requests, cost, is_unpriced) = (requests + more, cost.plus(price), is_unpriced || unpriced);
     }
-    if waiting > 0 {
-        let late = Finding::new(
-            CheckState::Fail,
-            Subject::of("ask"),
-            "time",
-            format!("{waiting} targets were not done in time"),
-        );
-        report.add(late.with("look at their servers: they answer too slowly"));
+    if !late.is_empty() {
+        // What they were sent may be charged for.
+        is_unpriced = true;
+        let seen = format!("not done in time: {}", some(&late));
+        let finding = Finding::new(CheckState::Fail, Subject::of("ask"), "time", seen);
+        report.add(finding.with("look at their servers: they answer too slowly"));
+    }
+    if !waiting.is_empty() {
+        report.skip(Subject::of("ask"), "time", format!("no time was left for {}", some(&waiting)));
     }
     let known = if is_unpriced { "at least " } else { "" };
-    let seen = format!("{requests} requests were sent; they cost {known}{cost} USD, as far as prices are known");
+    let (sent, it) = if requests == 1 {
+        ("1 request was".to_owned(), "it cost")
+    } else {
+        (format!("{requests} requests were"), "they cost")
+    };
+    let seen = format!("{sent} sent; {it} {known}{cost} USD, as far as prices are known");
     report.ok(Subject::of("ask"), "cost", seen);
 }
 
-/// Lists the targets that are asked, each once.
-fn candidates(snapshot: &Snapshot, report: &mut Findings) -> Vec<(Candidate, Target)> {
-    let (mut found, mut seen) = (Vec::new(), std::collections::HashSet::new());
+/// Lists the targets that are asked, each once. Tells which are not.
+fn candidates(snapshot: &Snapshot, unreached: &BTreeSet<usize>, report: &mut Findings) -> Vec<(Candidate, Target)> {
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut left_out: BTreeMap<usize, (Arc<str>, usize)> = BTreeMap::new();
     for model in snapshot.catalog.models().iter().filter(|model| !model.is_pattern()) {
         for target in model.targets.iter().filter(|target| target.account.enabled) {
             if !seen.insert((target.account.index, target.model.clone())) {
+                continue;
+            }
+            if unreached.contains(&target.account.index) {
+                left_out.entry(target.account.index).or_insert_with(|| (target.account.id.clone(), 0)).1 += 1;
                 continue;
             }
             if lacks_secret(&target.account) {
@@ -128,6 +180,10 @@ fn candidates(snapshot: &Snapshot, report: &mut Findings) -> Vec<(Candidate, Tar
             let candidate = Candidate::of(snapshot, model, target, track, Reach::Any);
             found.extend(candidate.map(|candidate| (candidate, target.clone())));
         }
+    }
+    for (id, targets) in left_out.into_values() {
+        let what = if targets == 1 { "its target is".to_owned() } else { format!("its {targets} targets are") };
+        report.skip(Subject::named("account", id), "ask", format!("{what} not asked: mend the account first"));
     }
     found
 }
@@ -218,14 +274,14 @@ impl TargetAnswers {
         let lists = if can.is_empty() { "answers".to_owned() } else { format!("answers: {}", can.join(", ")) };
         self.findings.push(self.finding(target, CheckState::Ok, format!("{lists}{room}")));
         for (one, has) in abilities {
-            let proposal = one.proposal(target, has.is_ok());
+            let proposal = one.proposal(target, has);
             let seen = match has {
                 Ok(()) if proposal.is_none() => continue,
                 Ok(()) => format!("can do {}, and the catalog says that it cannot", one.name()),
                 Err(why) => format!("cannot do {}: {why}", one.name()),
             };
             // What the catalog says already surprises nobody.
-            let is_known = has.is_err() && proposal.is_none() && matches!(one, Ability::Tools | Ability::Schema);
+            let is_known = has.is_err() && one.is_denied(target);
             let state = if is_known { CheckState::Ok } else { CheckState::Warn };
             let finding = Finding::new(state, subject(target), "ask", seen);
             self.findings.push(match proposal {
@@ -237,7 +293,11 @@ impl TargetAnswers {
 }
 
 fn subject(target: &Target) -> Subject {
-    Subject::named("target", format!("{}/{}", target.account.id, target.model))
+    Subject::named("target", name(target))
+}
+
+fn name(target: &Target) -> String {
+    format!("{}/{}", target.account.id, target.model)
 }
 
 fn failed(target: &Target, why: &NoAnswer) -> Finding {

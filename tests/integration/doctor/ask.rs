@@ -148,3 +148,82 @@ fn a_target_in_another_format_and_one_for_vectors() {
         clinic.examine(&["--ask"]).await.exits(0).has(("ok", "a/text-embed", "ask"), &["gives vectors", "(1 request)"]);
     });
 }
+
+/// llama.cpp without `--jinja` says 500 to a request with tools.
+#[test]
+fn a_server_that_fails_over_tools_answers_without_them() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        answers(&mock, |body| {
+            body["tools"].is_array().then(|| Script::error(500, "tools param requires --jinja flag"))
+        });
+        let said = clinic.examine(&["--ask"]).await;
+        said.exits(1).has(("ok", "a/gpt-test", "ask"), &["streams with usage", "(6 requests)"]);
+        said.has(("warn", "a/gpt-test", "ask"), &["cannot do tools: HTTP 500", "`traits: { tools: false }`"]);
+        answers(&mock, |_| Some(Script::error(500, "oops")));
+        clinic.examine(&["--ask"]).await.exits(2).has(("fail", "a/gpt-test", "ask"), &["does not answer: HTTP 500"]);
+    });
+}
+
+#[test]
+fn a_server_that_refuses_to_tell_the_usage_of_a_stream() {
+    run(async {
+        let mock = Mock::start().await;
+        let clinic = Clinic::over(&mock);
+        answers(&mock, |body| {
+            body["stream_options"].is_object().then(|| Script::error(400, "unknown: stream_options"))
+        });
+        let said = clinic.examine(&["--ask"]).await;
+        let words = ["cannot do streams with usage", "write `stream_usage: false` at accounts.a"];
+        said.exits(1).has(("warn", "a/gpt-test", "ask"), &words);
+        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), ", stream_usage: false")));
+        let words = ["cannot do streams with usage", "costs are estimates"];
+        clinic.examine(&["--ask"]).await.exits(0).has(("ok", "a/gpt-test", "ask"), &words);
+    });
+}
+
+/// What is known of the account is not asked for again, and nothing waits for a dead host.
+#[test]
+fn targets_of_an_account_that_cannot_be_asked_are_not() {
+    run(async {
+        let mock = Mock::start().await;
+        let text = |mock: &Mock| {
+            let more = "  n: { targets: [{ account: a, model: gpt-more, price: { input: 1, output: 2 } }] }\ncallers:";
+            catalog(&account(&mock.base_url(), "")).replace("callers:", more)
+        };
+        let clinic = Clinic::new(&text(&mock));
+        mock.always(Script::error(401, "bad key"));
+        let skipped = ("skip", "a", "ask");
+        let said = clinic.examine(&["--ask"]).await;
+        said.exits(2).has(("fail", "a", "credential"), &["HTTP 401"]);
+        said.has(skipped, &["its 2 targets are not asked"]).has(("ok", "ask", "cost"), &["0 requests were sent"]);
+        assert_eq!(asked(&mock), Vec::<Value>::new());
+        mock.stop().await;
+        let said = clinic.examine(&["--ask"]).await;
+        said.exits(2).has(("fail", "a", "tcp"), &[]).has(skipped, &["its 2 targets are not asked"]);
+    });
+}
+
+#[test]
+fn targets_are_told_in_the_order_of_the_catalog() {
+    run(async {
+        let mock = Mock::start().await;
+        let models: String = (0..20)
+            .map(|nth| format!("  m{nth:02}: {{ targets: [{{ account: a, model: gpt-{nth:02}, price: {{ input: 1, output: 2 }} }}] }}\n"))
+            .collect();
+        let clinic =
+            Clinic::new(&catalog(&account(&mock.base_url(), "")).replace("callers:", &format!("{models}callers:")));
+        answers(&mock, |_| None);
+        let said = clinic.examine(&["--ask"]).await;
+        let told: Vec<&str> = said
+            .all()
+            .iter()
+            .filter(|one| one["subject"]["kind"] == "target")
+            .map(|one| one["subject"]["name"].as_str().unwrap())
+            .collect();
+        let expected: Vec<String> =
+            std::iter::once("a/gpt-test".to_owned()).chain((0..20).map(|nth| format!("a/gpt-{nth:02}"))).collect();
+        assert_eq!(told, expected);
+    });
+}

@@ -193,12 +193,27 @@ impl Asker<'_> {
             Class::Credential => advice::act(failure, account),
             Class::Refused => format!("is `targets[].model` right, and may accounts.{} use it?", account.id),
             Class::Rate => "wait, and ask again".to_owned(),
+            Class::Caller if said.contains("max_completion_tokens") => format!(
+                "the server does not know this field: write the name of the server in `portcullis presets` that is like it as `quirks` at \
+                 accounts.{}",
+                account.id
+            ),
             Class::Caller => {
                 "the provider finds fault with a plain request: is this a model for conversations?".to_owned()
             }
             Class::Transient | Class::Ours => "look at the server, or wait until its provider has mended it".to_owned(),
         };
-        NoAnswer { is_about_the_request: failure.class() == Class::Caller, was_not_sent: false, said, act }
+        // llama.cpp says 500 where it cannot do what is asked for.
+        let has_failed = matches!(failure, Failure::Status { seen: 500 | 501, .. });
+        let was_not_sent = matches!(
+            failure,
+            Failure::Unreachable(_)
+                | Failure::ConnectTimeout
+                | Failure::Tls { .. }
+                | Failure::Proxy { .. }
+                | Failure::Unsigned(_)
+        );
+        NoAnswer { is_about_the_request: has_failed || failure.class() == Class::Caller, was_not_sent, said, act }
     }
 }
 
