@@ -109,13 +109,15 @@ def archive(layers, now):
     packed = [blob(gzip.compress(tar, 6, mtime=0), "layer.v1.tar+gzip") for tar in layers]
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
     image = blob(text(manifest | {"config": settings, "layers": packed}), "manifest.v1+json")
-    image["annotations"] = {"org.opencontainers.image.ref.name": parts.version()}
+    # The tag, for skopeo and umoci. The whole name, for `docker load` and `podman load`.
+    name = f"portcullis:{parts.version()}"
+    image["annotations"] = {"org.opencontainers.image.ref.name": parts.version(), "io.containerd.image.name": f"docker.io/library/{name}"}
     image["platform"] = {"architecture": parts.machine(), "os": "linux"}
     index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [image]}
     tree.file("index.json", text(index))
     tree.file("oci-layout", '{"imageLayoutVersion": "1.0.0"}')
     place = lambda part: "blobs/sha256/" + part["digest"].removeprefix("sha256:")
-    docker = {"Config": place(settings), "RepoTags": [f"portcullis:{parts.version()}"], "Layers": [place(p) for p in packed]}
+    docker = {"Config": place(settings), "RepoTags": [name], "Layers": [place(p) for p in packed]}
     tree.file("manifest.json", text([docker]))
     return tree.tar(), image["digest"]
 

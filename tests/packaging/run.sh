@@ -8,7 +8,7 @@ export PROGRAM PYTHONDONTWRITEBYTECODE=1
 cd "$(dirname "$0")"
 
 missing=()
-for tool in umoci:umoci systemd-analyze:systemd lintian:lintian strip:binutils strace:strace pgrep:procps dpkg-shlibdeps:dpkg-dev \
+for tool in umoci:umoci skopeo:skopeo systemd-analyze:systemd lintian:lintian strip:binutils strace:strace pgrep:procps dpkg-shlibdeps:dpkg-dev \
     update-ca-certificates:ca-certificates adduser:adduser deb-systemd-helper:init-system-helpers; do
     command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
 done

@@ -176,9 +176,18 @@ class ImageTest(unittest.TestCase):
         labels = config["Labels"]
         for label in ("title", "description", "version", "revision", "created", "licenses"):
             self.assertTrue(labels[f"org.opencontainers.image.{label}"], label)
+        # `podman load` takes the name of the index, and `docker load` that of manifest.json.
+        name = f"portcullis:{labels['org.opencontainers.image.version']}"
+        self.assertEqual(index["manifests"][0]["annotations"]["io.containerd.image.name"], f"docker.io/library/{name}")
         (docker,) = json.loads((self.layout / "manifest.json").read_text())
+        self.assertEqual(docker["RepoTags"], [name])
         self.assertEqual(docker["Config"], "blobs/" + manifest["config"]["digest"].replace(":", "/"))
         self.assertEqual(docker["Layers"], ["blobs/" + layer["digest"].replace(":", "/") for layer in manifest["layers"]])
+
+    def test_skopeo_reads_both_of_its_formats(self):
+        inspect = lambda format: json.loads(subprocess.run(["skopeo", "inspect", "--config", f"{format}:{self.image}"], check=True, capture_output=True, text=True).stdout)
+        self.assertEqual(inspect("oci-archive"), inspect("docker-archive"))
+        self.assertEqual(inspect("docker-archive")["config"]["User"], f"{USER}:{USER}")
 
     def test_it_holds_the_program_what_it_needs_and_nothing_else(self):
         files, owned = [], []
