@@ -9,6 +9,7 @@ packages. No engine and no network are needed. The same program and the same sys
 import argparse
 import gzip
 import json
+import re
 import sys
 import tempfile
 import time
@@ -42,7 +43,11 @@ def base(program, now):
     for package, version in packages.items():
         # Scanners look for known flaws by these.
         tree.file(f"/var/lib/dpkg/status.d/{package}", parts.run("dpkg-query", "-s", package))
-        tree.file(f"/usr/share/doc/{package}/copyright", Path(f"/usr/share/doc/{package}/copyright").read_bytes())
+        copyright = Path(f"/usr/share/doc/{package}/copyright").read_text()
+        tree.file(f"/usr/share/doc/{package}/copyright", copyright)
+        for name in re.findall(r"/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]", copyright):
+            # The text of a licence must come with what is under it.
+            tree.file(name, Path(name).read_bytes())
     return tree
 
 

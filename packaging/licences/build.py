@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Lists everything that is inside the program: `build.py PROGRAM OUT` writes OUT/LICENCES.txt and OUT/sbom.cdx.json.
 
-These are the crates that the program is built from, the C libraries that come inside some of them, and Debian's packages that
-the container image has besides. A licence or a C library that is not listed here is an error: somebody must look at it first.
+These are the crates that the program is built from, the C libraries that come inside some of them, Rust's standard library, and
+Debian's packages that the container image has besides. A licence, a C library or a package of Debian that is not listed here is an
+error: somebody must look at it first.
 """
 
+import html
 import json
 import re
 import sys
 import time
 import uuid
+from collections import namedtuple
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -28,13 +31,23 @@ C_LIBRARIES = {
     # Its C and assembly are BoringSSL's, with changes of its own: the crate's version counts.
     "ring": ("boringssl-in-ring", "Apache-2.0 AND ISC", "https://github.com/briansmith/ring", "Cargo.toml", r'^version = "(.+?)"', ["LICENSE-BoringSSL", "LICENSE-other-bits"]),
 }
+# Debian's packages in the image, and their licences. Of GCC's libraries it is the exception that counts.
+DEBIAN = {
+    "libc6": "LGPL-2.1-or-later",
+    "libgcc-s1": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "ca-certificates": "MPL-2.0 AND GPL-2.0-or-later",
+}
+# What compiles C while a crate is built.
+COMPILERS = {"cc", "cmake"}
+# A part of the program that is no crate.
+Library = namedtuple("Library", "name version language licence home texts")
 SQLITE = "The authors of SQLite disclaim copyright to its source code: it is in the public domain (https://sqlite.org/copyright.html).\n"
 LICENCE_FILE = re.compile(r"(?i)^(licen[cs]e|copying|notice|unlicense|copyright)")
 
 
 def crates():
-    """Returns the packages whose code is in the program: as `cargo metadata` describes them."""
-    target = parts.run("rustc", "-vV").split("host: ")[1].split()[0]
+    """Returns the packages whose code is in the program, as `cargo metadata` describes them; what each needs; and which compile C."""
+    target = re.search(r"^host: (.+)$", parts.run("rustc", "-vV", cwd=parts.ROOT), re.M).group(1)
     tree = parts.run("cargo", "tree", "--locked", "-p", "portcullis", "-e", "normal,no-proc-macro", "--prefix", "none", "--target", target, "--format", "{p}", cwd=parts.ROOT)
     inside = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
     known = json.loads(parts.run("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target, cwd=parts.ROOT))
@@ -42,7 +55,10 @@ def crates():
     if len(found) != len(inside):
         raise SystemExit("cargo tree and cargo metadata disagree about what is inside the program")
     needs = {node["id"]: [need["pkg"] for need in node["deps"]] for node in known["resolve"]["nodes"]}
-    return sorted(found, key=lambda package: (package["name"], package["version"])), needs
+    names = {package["id"]: package["name"] for package in known["packages"]}
+    builds = lambda need: any(kind["kind"] == "build" for kind in need["dep_kinds"])
+    compile = {node["id"] for node in known["resolve"]["nodes"] if any(names[need["pkg"]] in COMPILERS and builds(need) for need in node["deps"])}
+    return sorted(found, key=lambda package: (package["name"], package["version"])), needs, compile
 
 
 def expression(licence):
@@ -78,33 +94,51 @@ def texts(package, all_packages):
     raise SystemExit(f"{package['name']}: there is no text of its licence, {package['license']}")
 
 
-def c_libraries(packages):
-    """Returns the C libraries: each with its name, version, licence, homepage and texts."""
+def c_libraries(packages, compile):
+    """Returns the C libraries."""
     found = []
     for package in packages:
-        if package["links"] and package["name"] not in C_LIBRARIES:
-            raise SystemExit(f"{package['name']} links {package['links']}: name what C is inside it in packaging/licences/build.py")
+        if (package["links"] or package["id"] in compile) and package["name"] not in C_LIBRARIES:
+            raise SystemExit(f"{package['name']} brings C: name what is inside it in packaging/licences/build.py")
         if package["name"] in C_LIBRARIES:
             name, licence, home, file, pattern, files = C_LIBRARIES[package["name"]]
             folder = Path(package["manifest_path"]).parent
             version = re.search(pattern, (folder / file).read_text(), re.M).group(1)
-            found.append((name, version, licence, home, [(folder / file).read_text() for file in files] or [SQLITE]))
+            found.append(Library(name, version, "C", licence, home, [(folder / file).read_text() for file in files] or [SQLITE]))
     missing = set(C_LIBRARIES) - {package["name"] for package in packages}
     if missing:
         raise SystemExit(f"packaging/licences/build.py names crates that are no longer inside: {sorted(missing)}")
     return found
 
 
-def licences(packages, libraries):
+def standard_library():
+    """Returns Rust's standard library, with the notices of the crates that are in it on this machine."""
+    ask = lambda *what: parts.run("rustc", *what, cwd=parts.ROOT).strip()
+    page = Path(ask("--print", "sysroot")) / "share/doc/rust/COPYRIGHT-library.html"
+    if not page.is_file():
+        raise SystemExit(f"{page} is missing, which has the notices of Rust's standard library: install Rust with rustup")
+    inside = {file.name.split("-")[0].removeprefix("lib") for file in Path(ask("--print", "target-libdir")).glob("*.rlib")}
+    head, *sections = page.read_text().split("<h3>📦 ")
+    kept = [head] + [section for section in sections if re.match(r"(.+?)-\d", section).group(1).replace("-", "_") in inside]
+    text = html.unescape(re.sub(r"<title>.*?</title>|<[^>]+>", "", "".join(kept)))
+    text = "\n".join(line.rstrip() for line in text.splitlines())
+    version = re.search(r"^release: (.+)$", ask("-vV"), re.M).group(1)
+    licence = "(MIT OR Apache-2.0) AND Unicode-3.0"
+    return Library("rust-std", version, "Rust", licence, "https://www.rust-lang.org", [re.sub(r"\n{3,}", "\n\n", text)])
+
+
+def licences(packages, libraries, debian):
     """Returns the text of all licences. The same text stands there once."""
     users = {}
     for package in packages:
         for text in texts(package, packages):
             users.setdefault(text.strip(), []).append(f"{package['name']} {package['version']} ({expression(package['license'])})")
-    for name, version, licence, _, files in libraries:
+    for name, version, language, licence, _, files in libraries:
         for text in files:
-            users.setdefault(text.strip(), []).append(f"{name} {version} (C; {licence})")
+            users.setdefault(text.strip(), []).append(f"{name} {version} ({language}; {licence})")
     out = ["Portcullis is made of these parts. Each stands above its licence.\n"]
+    out.append("The container image has packages of Debian besides. Their licences are in the image, in /usr/share/doc and\n/usr/share/common-licenses:\n")
+    out += [f"* {name} {version} ({DEBIAN[name]})" for name, version in sorted(debian.items())] + [""]
     for text, names in sorted(users.items(), key=lambda item: item[1]):
         out.append("=" * 100 + "\n" + "\n".join(sorted(set(names))) + "\n" + "-" * 100 + "\n" + text + "\n")
     return "\n".join(out)
@@ -121,7 +155,8 @@ def sbom(packages, needs, libraries, debian):
     sums, components, dependencies = checksums(), [], []
     ref = {package["id"]: f"pkg:cargo/{package['name']}@{package['version']}" for package in packages}
     of_crate = {package["name"]: ref[package["id"]] for package in packages}
-    inside = {crate: f"pkg:generic/{library}@{version}" for crate, (library, *_) in C_LIBRARIES.items() for name, version, *_ in libraries if name == library}
+    of_library = {library.name: f"pkg:generic/{library.name}@{library.version}" for library in libraries}
+    inside = {crate: of_library[name] for crate, (name, *_) in C_LIBRARIES.items()} | {"portcullis": of_library["rust-std"]}
     root = of_crate["portcullis"]
     for package in packages:
         name, version, purl = package["name"], package["version"], ref[package["id"]]
@@ -133,12 +168,12 @@ def sbom(packages, needs, libraries, debian):
         if (name, version) in sums:
             component["hashes"] = [{"alg": "SHA-256", "content": sums[name, version]}]
         components.append(component)
-    for name, version, licence, home, _ in libraries:
-        purl = f"pkg:generic/{name}@{version}"
+    for name, version, _, licence, home, _ in libraries:
+        purl = of_library[name]
         components.append({"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl, "licenses": [{"expression": licence}], "externalReferences": [{"type": "website", "url": home}]})
     for name, version in sorted(debian.items()):
         purl = f"pkg:deb/debian/{name}@{version.replace('+', '%2B').replace(':', '%3A')}?arch={parts.machine()}"
-        components.append({"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl, "properties": [{"name": "portcullis:only-in", "value": "image"}]})
+        components.append({"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl, "licenses": [{"expression": DEBIAN[name]}], "properties": [{"name": "portcullis:only-in", "value": "image"}]})
     bom = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -158,16 +193,18 @@ def main():
     if len(sys.argv) != 3:
         raise SystemExit("usage: build.py PROGRAM OUT")
     program, out = map(Path, sys.argv[1:])
-    packages, needs = crates()
+    packages, needs, compile = crates()
     wrong = [f"{package['name']}: {package['license']}" for package in packages if not is_allowed(package["license"])]
     if wrong:
         raise SystemExit("licences that nobody has allowed yet: " + ", ".join(wrong))
-    libraries = c_libraries(packages)
+    libraries = [*c_libraries(packages, compile), standard_library()]
     debian = parts.debian_packages([*parts.libraries(program).values(), Path("/usr/sbin/update-ca-certificates")])
+    if unknown := sorted(set(debian) - set(DEBIAN)):
+        raise SystemExit(f"packages of Debian whose licences packaging/licences/build.py does not name yet: {', '.join(unknown)}")
     out.mkdir(parents=True, exist_ok=True)
-    (out / "LICENCES.txt").write_text(licences(packages, libraries))
+    (out / "LICENCES.txt").write_text(licences(packages, libraries, debian))
     (out / "sbom.cdx.json").write_text(sbom(packages, needs, libraries, debian))
-    print(f"{len(packages)} crates, {len(libraries)} C libraries, {len(debian)} Debian packages")
+    print(f"{len(packages)} crates, {len(libraries) - 1} C libraries, Rust's standard library, {len(debian)} Debian packages")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -200,7 +201,7 @@ class ImageTest(unittest.TestCase):
             self.assertFalse(of.st_mode & (stat.S_ISUID | stat.S_ISGID), name)
             if name != "tmp":
                 self.assertFalse(of.st_mode & stat.S_IWOTH, name)
-            if path.is_file() and not name.startswith(("usr/share/doc/", "var/lib/dpkg/status.d/")):
+            if path.is_file() and not name.startswith(("usr/share/doc/", "usr/share/common-licenses/", "var/lib/dpkg/status.d/")):
                 files.append(name.replace("x86_64-linux-gnu", "ARCH").replace("aarch64-linux-gnu", "ARCH"))
         libraries = [name for name in files if name.startswith("usr/lib")]
         self.assertEqual([name for name in files if name not in libraries], ["etc/group", "etc/nsswitch.conf", "etc/os-release", "etc/passwd", "etc/portcullis/catalog.yaml", "etc/portcullis/server.yaml", "etc/ssl/certs/ca-certificates.crt", "usr/bin/portcullis"])
@@ -211,7 +212,9 @@ class ImageTest(unittest.TestCase):
         # The demo's key is published: nobody may call with it.
         self.assertNotIn("hash", (self.tree / "etc/portcullis/catalog.yaml").read_text())
         for package in ("libc6", "libgcc-s1", "ca-certificates"):
-            self.assertTrue((self.tree / f"usr/share/doc/{package}/copyright").is_file(), package)
+            named = re.findall(r"common-licenses/([\w.-]*\w)", (self.tree / f"usr/share/doc/{package}/copyright").read_text())
+            self.assertEqual([licence for licence in named if not (self.tree / "usr/share/common-licenses" / licence).is_file()], [], package)
+            self.assertTrue(named, package)
             self.assertIn("Version: ", (self.tree / f"var/lib/dpkg/status.d/{package}").read_text())
 
     def test_it_serves_with_the_shipped_files_and_ends_in_order(self):
