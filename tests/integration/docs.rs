@@ -28,7 +28,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pages::{CodeBlock, Page, root};
+pub use pages::root;
+use pages::{CodeBlock, Page};
 
 use crate::sdk::installed;
 use crate::support::client::content_of;

@@ -35,6 +35,7 @@ mod bodies;
 mod book;
 mod callers;
 mod catalog_page;
+mod ci;
 mod clients;
 mod clients_failures;
 mod counts;

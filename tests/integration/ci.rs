@@ -1,0 +1,30 @@
+//! `.ci/run`, which runs all checks: whatever becomes of them, it says how long each of them took.
+
+use std::process::Command;
+
+use crate::docs::root;
+use crate::support::folder::Folder;
+
+/// Runs it with tools that do nothing. The `cargo` whose arguments begin like this fails.
+fn checks(wrong: &str) -> (bool, String) {
+    let cargo = format!("cargo() {{ case \"$*\" in '{wrong}'*) return 1 ;; tree*) echo 'serde_json v1' ;; esac; }}");
+    // Bash reads this file before a script.
+    let folder = Folder::new(&[("tools.sh", &format!("{cargo}\nmake() {{ :; }}\n"))]);
+    let ran = Command::new(root().join(".ci/run")).env("BASH_ENV", folder.path().join("tools.sh")).output().unwrap();
+    (ran.status.success(), String::from_utf8(ran.stdout).unwrap())
+}
+
+#[test]
+fn the_minutes_of_each_step_are_printed_also_after_a_step_that_fails() {
+    let (passed, said) = checks("bench --locked --no-run");
+    let table = said.split("\n\n").last().unwrap();
+    let steps: Vec<&str> = table.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    let last = table.lines().nth_back(1).unwrap();
+    assert!(!passed && last.starts_with("benches compile") && last.ends_with(" 0.0 FAILED"), "{said}");
+    assert_eq!((steps.first(), steps.get(1), steps.last()), (Some(&"step"), Some(&"formatting"), Some(&"total")));
+    assert_eq!(steps.len(), 12, "{table}");
+
+    let (passed, said) = checks("nothing");
+    assert!(passed && said.lines().last().unwrap().starts_with("all passed: total"), "{said}");
+    assert!(!said.contains("FAILED"), "{said}");
+}
