@@ -23,7 +23,10 @@ AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
 def run(*command, **options):
     """Runs a command to its end, and returns what it printed."""
-    return subprocess.run([str(part) for part in command], check=True, text=True, stdout=subprocess.PIPE, **options).stdout
+    done = subprocess.run([str(part) for part in command], text=True, stdout=subprocess.PIPE, **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} failed: {' '.join(map(str, command))}")
+    return done.stdout
 
 
 def version():
@@ -40,15 +43,33 @@ def machine():
         raise SystemExit(f"there are no packages for {platform.machine()}") from None
 
 
+def git(*command):
+    """Returns what git says of this folder, without the end of the line; nothing if the folder is no clone, but a copy of its files."""
+    return run("git", "-C", ROOT, *command).rstrip() if (ROOT / ".git").exists() else ""
+
+
 def epoch():
-    """Returns the time that all files get, so that the same commit makes the same bytes: that of the commit."""
-    given = os.environ.get("SOURCE_DATE_EPOCH")
-    return int(given if given else run("git", "-C", ROOT, "log", "-1", "--format=%ct"))
+    """Returns the time that all files get, so that the same commit makes the same bytes: that of the commit.
+
+    An archive of the commit gives its files that time.
+    """
+    given = os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct")
+    return int(given or (ROOT / "Cargo.toml").stat().st_mtime)
+
+
+def changes():
+    """Returns the files that are not as the commit has them, a line each."""
+    return git("status", "--porcelain")
 
 
 def revision():
-    """Returns the commit."""
-    return run("git", "-C", ROOT, "rev-parse", "HEAD").strip()
+    """Returns the commit, and whether something was changed since; nothing if it is not known."""
+    return git("rev-parse", "HEAD") + ("-dirty" if changes() else "")
+
+
+def maintainer():
+    """Returns who is named as the maintainer of the Debian package."""
+    return os.environ.get("DEB_MAINTAINER") or git("log", "-1", "--format=%an <%ae>") or "the Portcullis authors <unknown@portcullis.invalid>"
 
 
 def libraries(program):

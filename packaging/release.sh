@@ -3,10 +3,18 @@
 # PROGRAM=PATH takes a program that is built already, such as a debug build for tests.
 set -euo pipefail
 [ $# = 1 ] || { echo 'usage: packaging/release.sh OUT' >&2; exit 2; }
-mkdir -p "$1"
-out=$(realpath "$1")
+out=$(realpath -m "$1")
+[ -z "${PROGRAM:-}" ] || PROGRAM=$(realpath "$PROGRAM")
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+missing=()
+for tool in /usr/bin/strip:binutils /usr/bin/dpkg-shlibdeps:dpkg-dev /usr/sbin/update-ca-certificates:ca-certificates; do
+    [ -e "${tool%:*}" ] || missing+=("${tool#*:}")
+done
+[ ${#missing[@]} = 0 ] || { echo "install first: apt-get install ${missing[*]}" >&2; exit 1; }
+changes=$(PYTHONPATH=packaging PYTHONDONTWRITEBYTECODE=1 python3 -c 'import parts; print(parts.changes())')
+[ -z "$changes" ] || printf '%s\n' 'warning: the packages will hold what is not committed, and the image will say so:' "$changes" >&2
+mkdir -p "$out"
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty" >&2; exit 1; }
 if [ -z "${PROGRAM:-}" ]; then
     # On arm64 the page size of the machine that builds need not be that of the machine that runs: 64 KiB pages are the largest.

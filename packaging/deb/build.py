@@ -105,14 +105,13 @@ def main():
     asked.add_argument("--licences", type=Path, help="a folder whose files the package gets, too")
     asked.add_argument("--version", default=parts.version(), help="the version of the package [default: that of the program]")
     asked = asked.parse_args()
-    maintainer = os.environ.get("DEB_MAINTAINER") or parts.run("git", "-C", parts.ROOT, "log", "-1", "--format=%an <%ae>").strip()
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         root = folder / "root"
         root.mkdir()
-        fill(root, asked, asked.version, maintainer)
-        control(root, asked.version, maintainer, needs(root / "usr/bin/portcullis", folder))
+        fill(root, asked, asked.version, parts.maintainer())
+        control(root, asked.version, parts.maintainer(), needs(root / "usr/bin/portcullis", folder))
         asked.out.mkdir(parents=True, exist_ok=True)
         file = asked.out / f"portcullis_{asked.version}_{parts.machine()}.deb"
         # The time of the commit makes the same bytes for the same commit.

@@ -88,7 +88,7 @@ def config(layers, now):
             "Cmd": ["serve"],
             "Volumes": {DATA: {}},
             "WorkingDir": DATA,
-            "Labels": {f"org.opencontainers.image.{name}": value for name, value in labels.items()},
+            "Labels": {f"org.opencontainers.image.{name}": value for name, value in labels.items() if value},
             "StopSignal": "SIGTERM",
             # Docker reads this. A command given to `docker run --health-cmd` would need a shell.
             "Healthcheck": {"Test": ["CMD", "/usr/bin/portcullis", "ready"], "Interval": 10**10, "Timeout": 5 * 10**9},

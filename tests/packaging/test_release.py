@@ -1,28 +1,88 @@
 """The release: a clean clone makes all packages with one command, and their checksums are right."""
 
+import json
+import os
+import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILES = ["LICENCES.txt", "SHA256SUMS", "portcullis-VERSION-ARCH.oci.tar", "portcullis-chart-VERSION.tgz", "portcullis.service", "portcullis_VERSION_ARCH.deb", "sbom.cdx.json"]
+# A program that says what the manual page needs, and is packed in a moment.
+SMALL = '#include <stdio.h>\nint main(void) { puts("Usage: portcullis\\n\\nCommands:\\n  serve  Serve.\\n\\nOptions:\\n"); return 0; }\n'
+
+
+def release(clone, out, program=None, **environment):
+    """Runs the script of a clone."""
+    environment = os.environ | ({"PROGRAM": str(program)} if program else {}) | environment
+    return subprocess.run([Path(clone, "packaging/release.sh"), out], text=True, capture_output=True, env=environment)
+
+
+def labels(out):
+    """Returns the labels of the image."""
+    (image,) = Path(out).glob("*.oci.tar")
+    with tarfile.open(image) as tar:
+        (docker,) = json.load(tar.extractfile("manifest.json"))
+        return json.load(tar.extractfile(docker["Config"]))["config"]["Labels"]
 
 
 class ReleaseTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.clone = self.cloned("clone")
+        self.program = self.folder / "small"
+        subprocess.run(["cc", "-x", "c", "-o", self.program, "-"], input=SMALL, text=True, check=True)
+
+    def cloned(self, name):
+        """Makes a clone. It has what is committed, and nothing else."""
+        clone = self.folder / name
+        subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True, capture_output=True)
+        return clone
+
     def test_a_clean_clone_makes_all_packages(self):
-        with tempfile.TemporaryDirectory() as folder:
-            clone, out = Path(folder, "clone"), Path(folder, "out")
-            # A clone has what is committed, and nothing else.
-            subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True, capture_output=True)
-            release = subprocess.run([clone / "packaging/release.sh", out], text=True, capture_output=True)
-            self.assertEqual(release.returncode, 0, release.stdout + release.stderr)
-            subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
-            version, arch = (subprocess.run(["python3", "-c", f"import parts; print(parts.{name}())"], cwd=clone / "packaging", check=True, text=True, capture_output=True).stdout.strip() for name in ("version", "machine"))
-            names = sorted(path.name.replace(version, "VERSION").replace(arch, "ARCH") for path in out.iterdir())
-            self.assertEqual(names, sorted(FILES))
-            again = subprocess.run([clone / "packaging/release.sh", out], text=True, capture_output=True)
-            self.assertNotEqual(again.returncode, 0, "a folder with files is refused")
+        out = self.folder / "out"
+        done = release(self.clone, out)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("not committed", done.stderr)
+        subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
+        version, arch = (subprocess.run(["python3", "-c", f"import parts; print(parts.{name}())"], cwd=self.clone / "packaging", check=True, text=True, capture_output=True).stdout.strip() for name in ("version", "machine"))
+        names = sorted(path.name.replace(version, "VERSION").replace(arch, "ARCH") for path in out.iterdir())
+        self.assertEqual(names, sorted(FILES))
+        again = release(self.clone, out)
+        self.assertNotEqual(again.returncode, 0, "a folder with files is refused")
+
+    def test_the_same_commit_and_program_make_the_same_bytes(self):
+        first, second = self.folder / "first", self.folder / "elsewhere/second"
+        self.assertEqual(release(self.clone, first, self.program).returncode, 0)
+        other = self.cloned("other")
+        # The time of a file, its mode, the place, the language and the clock are different there.
+        for file in (other / "packaging").rglob("*"):
+            os.utime(file, (1, 1), follow_symlinks=False)
+        copy = shutil.copy(self.program, self.folder / "copy")
+        command = f"umask 077; exec {other}/packaging/release.sh {second}"
+        done = subprocess.run(["sh", "-c", command], text=True, capture_output=True, env=os.environ | {"PROGRAM": str(copy), "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual((first / "SHA256SUMS").read_text(), (second / "SHA256SUMS").read_text())
+
+    def test_changes_that_are_not_committed_are_told(self):
+        (self.clone / "packaging/image/server.yaml").write_text("# changed\n")
+        (self.clone / "more").write_text("")
+        done = release(self.clone, self.folder / "out", self.program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("not committed, and the image will say so:\n M packaging/image/server.yaml\n?? more\n", done.stderr)
+        self.assertTrue(labels(self.folder / "out")["org.opencontainers.image.revision"].endswith("-dirty"))
+
+    def test_a_copy_without_git_makes_all_packages(self):
+        shutil.rmtree(self.clone / ".git")
+        os.utime(self.clone / "Cargo.toml", (1_700_000_000, 1_700_000_000))
+        done = release(self.clone, self.folder / "out", self.program)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = labels(self.folder / "out")
+        self.assertNotIn("org.opencontainers.image.revision", said)
+        self.assertEqual(said["org.opencontainers.image.created"], "2023-11-14T22:13:20Z")
 
 
 if __name__ == "__main__":
