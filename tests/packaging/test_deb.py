@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import stat
 import subprocess
 import tempfile
@@ -10,43 +9,21 @@ import time
 import unittest
 from pathlib import Path
 
+from machine import Machine, package, run
 from test_image import ADMIN, CALLERS, HELLO, ask, loopback_up
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SERVICE = "etc/systemd/system/multi-user.target.wants/portcullis.service"
-
-
-def run(*command, **options):
-    """Runs a command that must succeed, and returns what it printed."""
-    done = subprocess.run([str(part) for part in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
-    if done.returncode != 0:
-        raise AssertionError(f"{command}: {done.stdout}")
-    return done.stdout
 
 
 class DebTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        # What is written goes into memory: this machine's own files stay as they are.
-        run("mount", "-t", "tmpfs", "tmpfs", folder)
-        cls.addClassCleanup(run, "umount", "-l", folder)
-        run(ROOT / "packaging/licences/build.py", os.environ["PROGRAM"], folder / "licences", cwd=ROOT)
-        run(ROOT / "packaging/deb/build.py", os.environ["PROGRAM"], folder / "deb", "--licences", folder / "licences")
-        (cls.deb,) = (folder / "deb").iterdir()
-        for name in ("upper", "work", "root"):
-            (folder / name).mkdir()
-        cls.root = folder / "root"
-        run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work", cls.root)
-        run("mount", "-t", "proc", "proc", cls.root / "proc")
-        run("mount", "--bind", "/dev", cls.root / "dev")
+        cls.deb = package()
+        cls.machine = Machine(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.addClassCleanup(cls.machine.close)
+        cls.machine.mount_system()
+        cls.folder, cls.root, cls.inside = cls.machine.folder, cls.machine.root, cls.machine.inside
         loopback_up()
-
-    def inside(self, *command, user=None, **options):
-        """Runs a command on the copy."""
-        who = [f"--userspec={user}:{user}", "--groups="] if user else []
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "HOME": "/", "LC_ALL": "C.UTF-8"}
-        return run("chroot", *who, self.root, *command, env=environment, **options)
 
     def install(self, deb, *options):
         (self.root / "tmp").mkdir(exist_ok=True)

@@ -1,0 +1,156 @@
+"""A copy of this machine's files, in memory, on which packages are installed. systemd can run on it, in namespaces of its own."""
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def run(*command, **options):
+    """Runs a command that must succeed, and returns what it printed."""
+    done = subprocess.run([str(part) for part in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: {done.stdout}")
+    return done.stdout
+
+
+@functools.cache
+def package():
+    """Makes the Debian package, once for all tests, and returns its file."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    run(ROOT / "packaging/licences/build.py", os.environ["PROGRAM"], folder / "licences", cwd=ROOT)
+    run(ROOT / "packaging/deb/build.py", os.environ["PROGRAM"], folder / "deb", "--licences", folder / "licences")
+    (deb,) = (folder / "deb").iterdir()
+    return deb
+
+
+# The environment of whoever installs packages.
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+
+
+class Machine:
+    """The copy. Its `root` is a folder in `folder`, into which nothing is written but what changes."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        # What is written goes into memory: this machine's own files stay as they are.
+        run("mount", "-t", "tmpfs", "tmpfs", folder)
+        for name in ("upper", "work", "root"):
+            (self.folder / name).mkdir()
+        self.root = self.folder / "root"
+        run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work", self.root)
+        # It may forbid that services are started.
+        (self.root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
+
+    def close(self):
+        run("umount", "-l", self.root)
+        run("umount", "-l", self.folder)
+
+    def mount_system(self):
+        """Gives the copy this machine's devices and processes, for commands that run without systemd."""
+        run("mount", "-t", "proc", "proc", self.root / "proc")
+        run("mount", "--bind", "/dev", self.root / "dev")
+
+    def inside(self, *command, user=None, **options):
+        """Runs a command on the copy."""
+        who = [f"--userspec={user}:{user}", "--groups="] if user else []
+        return run("chroot", *who, self.root, *command, env=ENVIRONMENT | {"HOME": "/"}, **options)
+
+
+# Makes the copy the root, with a system of its own, and becomes systemd. Of this machine's units only those start that
+# every machine needs.
+BOOT = """
+cd "$1"
+mount -t proc proc proc
+mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+for folder in dev run tmp; do mount -t tmpfs tmpfs $folder; done
+for device in 'null 1 3' 'zero 1 5' 'full 1 7' 'random 1 8' 'urandom 1 9' 'tty 5 0'; do
+    set -- $device
+    mknod -m 666 dev/$1 c $2 $3
+done
+mkdir dev/pts dev/shm dev/mqueue old
+mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+rm -rf etc/systemd/system/*.wants etc/systemd/system/*.requires
+pivot_root . old
+exec env -i container=test PATH="$PATH" sh -c 'umount -l /old && rmdir /old && mount --make-rshared / && exec /lib/systemd/systemd --unit=multi-user.target'
+"""
+
+
+class Booted:
+    """systemd, running on the copy. It has its own processes, mounts and control groups, but the network of the test."""
+
+    def __init__(self, machine):
+        groups = machine.folder / "groups"
+        groups.mkdir()
+        run("mount", "-t", "cgroup2", "cgroup2", groups)
+        own = next(line.split("::", 1)[1] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+        self.group = groups / own.strip("/") / f"packaging-{os.getpid()}-{id(self)}"
+        self.group.mkdir()
+        join = f'echo $$ >{self.group}/cgroup.procs; exec unshare --mount --pid --ipc --uts --cgroup --fork --kill-child sh -eu -c "$1" sh {machine.root}'
+        self.process = subprocess.Popen(["sh", "-eu", "-c", join, "sh", BOOT], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.first = None
+        self.until(lambda: self.children() and self.ask("systemctl", "is-system-running")[1].strip() in ("running", "degraded"), "systemd does not run")
+
+    def children(self):
+        self.first = subprocess.run(["pgrep", "-P", str(self.process.pid)], text=True, capture_output=True).stdout.strip()
+        return self.first
+
+    def ask(self, *command, **options):
+        """Runs a command there, and returns its exit code and what it printed."""
+        enter = ["nsenter", f"--target={self.first}", "--mount", "--pid", "--ipc", "--uts", "--cgroup"]
+        options = {"stdin": subprocess.DEVNULL} | options
+        environment = ENVIRONMENT | options.pop("env", {})
+        done = subprocess.run([*enter, *map(str, command)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, timeout=300, **options)
+        return done.returncode, done.stdout
+
+    def run(self, *command, **options):
+        """Runs a command there that must succeed, and returns what it printed."""
+        code, said = self.ask(*command, **options)
+        if code != 0:
+            raise AssertionError(f"{command}: {code}: {said}")
+        return said
+
+    def show(self, name):
+        """Returns a property of the service."""
+        return self.run("systemctl", "show", "portcullis", "--value", "-p", name).strip()
+
+    def journal(self):
+        """Returns what the service has written."""
+        return self.run("journalctl", "-u", "portcullis", "-o", "cat", "--no-pager")
+
+    def until(self, found, otherwise):
+        """Waits until something is so."""
+        for _ in range(1200):
+            if found():
+                return
+            if self.process.poll() is not None:
+                raise AssertionError(f"systemd ended: {self.process.stdout.read()}")
+            time.sleep(0.1)
+        raise AssertionError(otherwise)
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+        for group in sorted(self.group.rglob("*"), reverse=True):
+            if group.is_dir():
+                self.removed(group)
+        self.removed(self.group)
+
+    def removed(self, group):
+        """Removes a control group when its last process is gone."""
+        for _ in range(100):
+            try:
+                return group.rmdir()
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError(f"{group} still has processes")
