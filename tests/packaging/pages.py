@@ -13,7 +13,11 @@ def sections():
     return dict(zip(parts[::2], parts[1::2]))
 
 
-def block(section, kind="text"):
-    """Returns the lines of the only block of this kind below a heading. A line that ends in `\\` goes on."""
-    (text,) = re.findall(rf"^```{kind}\n(.*?)^```$", sections()[section], re.M | re.S)
-    return text.replace("\\\n", " ").splitlines() if kind == "text" else text
+def blocks(section):
+    """Returns the blocks of text below a heading."""
+    return re.findall(r"^```text\n(.*?)^```$", sections()[section], re.M | re.S)
+
+
+def commands(section):
+    """Returns the commands of the first block below a heading. A line that ends in `\\` goes on."""
+    return blocks(section)[0].replace("\\\n", " ").splitlines()

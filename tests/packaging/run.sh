@@ -35,5 +35,5 @@ fi
 
 # Each file is a test, so that one of them can be run alone: `run.sh PROGRAM test_chart`.
 tests=("${@:2}")
-[ ${#tests[@]} -gt 0 ] || tests=(test_image test_unit test_chart test_licences test_deb test_service test_release)
+[ ${#tests[@]} -gt 0 ] || tests=(test_image test_unit test_chart test_pod test_licences test_deb test_service test_release)
 alone "$tools/bin/python" -m unittest -v "${tests[@]}"

@@ -6,17 +6,17 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
+import kubelet
 import kubernetes_validate
 import yaml
 from helm import CHART, Helm, HelmError
-from test_image import ADMIN, ask, loopback_up
+from image import ADMIN, ask, loopback_up
 
 ROOT = CHART.parent.parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -61,6 +61,18 @@ CASES = {
 }
 
 
+def files_of(documents):
+    """Returns what the pod would see at /etc/portcullis: path to text."""
+    maps = {document["metadata"]["name"]: document["data"] for document in documents if document["kind"] == "ConfigMap"}
+    (workload,) = [document for document in documents if document["kind"] in ("StatefulSet", "Deployment")]
+    (volume,) = [volume for volume in workload["spec"]["template"]["spec"]["volumes"] if volume["name"] == "configuration"]
+    files = {}
+    for source in (source["configMap"] for source in volume["projected"]["sources"]):
+        data = maps.get(source["name"], {})
+        files |= {item["path"]: data[item["key"]] for item in source.get("items") or [{"key": key, "path": key} for key in data] if item["key"] in data}
+    return files
+
+
 class ChartTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -93,18 +105,8 @@ class ChartTest(unittest.TestCase):
 
     def folder_of(self, values, name):
         """Writes what the pod would see at /etc/portcullis."""
-        maps = {map["metadata"]["name"]: map["data"] for map in self.of_kind("ConfigMap", values)}
-        (volume,) = [volume for volume in self.pod(values)["spec"]["volumes"] if volume["name"] == "configuration"]
         folder = self.folder / name
-        for source in volume["projected"]["sources"]:
-            data = maps.get(source["configMap"]["name"])
-            if data is None:
-                continue
-            items = source["configMap"].get("items") or [{"key": key, "path": key} for key in data]
-            for item in items:
-                path = folder / item["path"]
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(data[item["key"]])
+        kubelet.swap(folder, files_of(self.rendered(values)))
         return folder
 
     def test_helm_finds_nothing_to_complain_of(self):
@@ -244,6 +246,9 @@ class ChartTest(unittest.TestCase):
         edited["catalog"]["files"]["catalog.d/acme.yaml"] += "# edited\n"
         self.assertNotEqual(self.helm.template(values), self.helm.template(edited))
         self.assertEqual(self.pod(values), self.pod(edited))
+        # Each file is mounted by its name, so a new name does restart them. The book says so.
+        edited["catalog"]["files"]["catalog.d/new.yaml"] = "callers: {}\n"
+        self.assertNotEqual(self.pod(values), self.pod(edited))
         changed = json.loads(json.dumps(values))
         changed["server"]["attempts"] = 2
         self.assertNotEqual(self.pod(values)["metadata"]["annotations"], self.pod(changed)["metadata"]["annotations"])
@@ -338,29 +343,12 @@ class ChartTest(unittest.TestCase):
         """The kubelet writes a new folder and swaps the link `..data`. Files in catalog.d, and secrets, come by it, too."""
         loopback_up()
         mounted = self.folder / "mounted"
-
-        def swap(volume, generation, files):
-            folder = mounted / volume
-            new = folder / f"..{generation}"
-            for path, text in files.items():
-                (new / path).parent.mkdir(parents=True, exist_ok=True)
-                (new / path).write_text(text)
-                (new / path).chmod(0o440)
-                top = folder / Path(path).parts[0]
-                if not top.is_symlink():
-                    top.symlink_to(Path("..data") / Path(path).parts[0])
-            old = (folder / "..data").resolve() if (folder / "..data").exists() else None
-            (folder / "..data_tmp").symlink_to(new.name)
-            (folder / "..data_tmp").rename(folder / "..data")
-            if old:
-                shutil.rmtree(old)
-
         server = "log: { access: off }\nledger: { enabled: false }\n"
         account = f"key: {{ file: {mounted}/secret/openai }}"
         catalog = "accounts: { far: { dialect: openai, %s } }\nmodels: { m: { targets: [{ account: far }] } }\ncallers: {}\n" % account
         more = "models: { %s: { targets: [{ account: far }] } }\n"
-        swap("secret", 1, {"openai": "sk-of-the-first-generation"})
-        swap("conf", 1, {"server.yaml": server, "catalog.yaml": catalog, "catalog.d/more.yaml": more % "old"})
+        kubelet.swap(mounted / "secret", {"openai": "sk-of-the-first-generation"}, 0o440)
+        kubelet.swap(mounted / "conf", {"server.yaml": server, "catalog.yaml": catalog, "catalog.d/more.yaml": more % "old"})
         process = subprocess.Popen([os.environ["PROGRAM"], "serve", "--conf", mounted / "conf"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
         def status(wanted):
@@ -377,9 +365,9 @@ class ChartTest(unittest.TestCase):
         try:
             models = lambda status: sorted(model["id"] for model in status["models"])
             status(lambda status: models(status) == ["m", "old"])
-            swap("conf", 2, {"server.yaml": server, "catalog.yaml": catalog, "catalog.d/more.yaml": more % "new"})
+            kubelet.swap(mounted / "conf", {"server.yaml": server, "catalog.yaml": catalog, "catalog.d/more.yaml": more % "new"})
             status(lambda status: models(status) == ["m", "new"])
-            swap("secret", 2, {"openai": "sk-of-the-second-generation"})
+            kubelet.swap(mounted / "secret", {"openai": "sk-of-the-second-generation"}, 0o440)
             status(lambda status: status["catalog"]["generation"] == 3)
         finally:
             process.terminate()

@@ -9,8 +9,8 @@ import time
 import unittest
 from pathlib import Path
 
+from image import ADMIN, CALLERS, HELLO, ask, loopback_up
 from machine import Machine, package, run
-from test_image import ADMIN, CALLERS, HELLO, ask, loopback_up
 
 SERVICE = "etc/systemd/system/multi-user.target.wants/portcullis.service"
 

@@ -3,13 +3,11 @@
 `run.sh` starts this in namespaces of its own, so that mounts and ports are nobody else's.
 """
 
-import contextlib
-import fcntl
+import argparse
 import json
 import os
 import re
-import shutil
-import signal
+import shlex
 import socket
 import ssl
 import stat
@@ -17,41 +15,12 @@ import struct
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
-import urllib.error
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-USER = 65532
-CALLERS, ADMIN = "http://127.0.0.1:8080", "http://127.0.0.1:9090"
-HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
-
-
-def build(out):
-    """Makes the image, and returns its file."""
-    subprocess.run([ROOT / "packaging/image/build.py", os.environ["PROGRAM"], out], check=True, stdout=subprocess.DEVNULL)
-    (image,) = Path(out).iterdir()
-    return image
-
-
-def loopback_up():
-    """A new network namespace has its loopback interface down."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
-        fcntl.ioctl(some, 0x8914, struct.pack("16sh14x", b"lo", 1 | 0x40))
-
-
-def ask(url, body=None, key="sk-none"):
-    """Returns the status and the text of an answer."""
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    request = urllib.request.Request(url, body and json.dumps(body).encode(), headers)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as answer:
-        return answer.code, answer.read().decode()
+import pages
+from image import ADMIN, CALLERS, HELLO, USER, Image, ask, build, loopback_up
 
 
 class Names(threading.Thread):
@@ -96,81 +65,25 @@ class ImageTest(unittest.TestCase):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         # The user of the image must reach what is mounted.
         cls.folder.chmod(0o755)
-        cls.image = build(cls.folder / "first")
-        layout = cls.folder / "layout"
-        layout.mkdir()
-        subprocess.run(["tar", "-xf", cls.image, "-C", layout], check=True)
-        # Another program than ours reads it.
-        index = json.loads((layout / "index.json").read_text())
-        (name,) = [image["annotations"]["org.opencontainers.image.ref.name"] for image in index["manifests"]]
-        subprocess.run(["umoci", "unpack", "--image", f"{layout}:{name}", cls.folder / "bundle"], check=True, capture_output=True)
-        cls.layout, cls.tree = layout, cls.folder / "bundle/rootfs"
-        # An engine puts these there.
-        for name in ("proc", "dev"):
-            (cls.tree / name).mkdir()
-        (cls.tree / "etc/resolv.conf").write_text("nameserver 127.0.0.1\n")
+        cls.image = Image.unpacked()
+        cls.tree = cls.image.tree
         loopback_up()
 
-    def blob(self, digest):
-        return json.loads((self.layout / "blobs" / digest.replace(":", "/")).read_text())
-
-    @contextlib.contextmanager
-    def mounted(self, conf=None, flags=""):
-        """Gives a root that cannot be written, with a volume for data, and with this configuration."""
-        root, data = self.folder / "root", self.folder / "data"
-        root.mkdir(exist_ok=True)
-        data.mkdir(exist_ok=True)
-        # A new volume takes the owner and the mode of the image's folder.
-        of_image = (self.tree / "var/lib/portcullis").stat()
-        os.chown(data, of_image.st_uid, of_image.st_gid)
-        data.chmod(stat.S_IMODE(of_image.st_mode))
-        mount = lambda *arguments: subprocess.run(["mount", *map(str, arguments)], check=True)
-        mount("--bind", self.tree, root)
-        mount("-t", "proc", "proc", root / "proc")
-        mount("--bind", data, root / "var/lib/portcullis")
-        if conf:
-            mount("--bind", conf, root / "etc/portcullis")
-        mount("-o", "remount,bind,ro", root)
-        try:
-            yield root, data
-        finally:
-            subprocess.run(["umount", "-R", root], check=True)
-            shutil.rmtree(data)
-
-    def command(self, root, *arguments):
-        """Returns the command that runs the image's program as the image's user."""
-        return ["chroot", f"--userspec={USER}:{USER}", "--groups=", root, "/usr/bin/portcullis", *arguments]
-
-    def ready(self, root):
-        """Waits as a health check does."""
-        for _ in range(2400):
-            if subprocess.run(self.command(root, "ready"), capture_output=True).returncode == 0:
-                return
-            time.sleep(0.05)
-        self.fail("it is not ready")
-
-    @contextlib.contextmanager
-    def serving(self, root):
-        """Runs the image, and stops it as an engine does. Gives a list to which its output is added."""
-        server = subprocess.Popen(self.command(root, "serve"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        said = []
-        try:
-            self.ready(root)
-            yield said
-            server.send_signal(signal.SIGTERM)
-            said += server.communicate(timeout=60)
-            self.assertEqual(server.returncode, 0, said)
-        finally:
-            server.kill()
+    def conf(self, name, catalog):
+        """Writes a configuration folder for the image's user, with the shipped settings."""
+        conf = self.folder / name
+        conf.mkdir()
+        (conf / "server.yaml").write_bytes((self.tree / "etc/portcullis/server.yaml").read_bytes())
+        (conf / "catalog.yaml").write_text(catalog)
+        for path in (conf, *conf.iterdir()):
+            os.chown(path, USER, USER)
+        return conf
 
     def test_the_same_files_make_the_same_bytes(self):
-        self.assertEqual(self.image.read_bytes(), build(self.folder / "second").read_bytes())
+        self.assertEqual(self.image.file.read_bytes(), build(self.folder / "second").read_bytes())
 
     def test_it_says_who_runs_what(self):
-        index = json.loads((self.layout / "index.json").read_text())
-        manifest = self.blob(index["manifests"][0]["digest"])
-        settings = self.blob(manifest["config"]["digest"])
-        config = settings["config"]
+        config, manifest, index = self.image.config()
         self.assertEqual((config["User"], config["StopSignal"]), (f"{USER}:{USER}", "SIGTERM"))
         self.assertEqual(config["Entrypoint"] + config["Cmd"], ["/usr/bin/portcullis", "serve"])
         self.assertEqual(config["Healthcheck"]["Test"], ["CMD", "/usr/bin/portcullis", "ready"])
@@ -180,13 +93,13 @@ class ImageTest(unittest.TestCase):
         # `podman load` takes the name of the index, and `docker load` that of manifest.json.
         name = f"portcullis:{labels['org.opencontainers.image.version']}"
         self.assertEqual(index["manifests"][0]["annotations"]["io.containerd.image.name"], f"docker.io/library/{name}")
-        (docker,) = json.loads((self.layout / "manifest.json").read_text())
+        (docker,) = json.loads((self.image.layout / "manifest.json").read_text())
         self.assertEqual(docker["RepoTags"], [name])
         self.assertEqual(docker["Config"], "blobs/" + manifest["config"]["digest"].replace(":", "/"))
         self.assertEqual(docker["Layers"], ["blobs/" + layer["digest"].replace(":", "/") for layer in manifest["layers"]])
 
     def test_skopeo_reads_both_of_its_formats(self):
-        inspect = lambda format: json.loads(subprocess.run(["skopeo", "inspect", "--config", f"{format}:{self.image}"], check=True, capture_output=True, text=True).stdout)
+        inspect = lambda format: json.loads(subprocess.run(["skopeo", "inspect", "--config", f"{format}:{self.image.file}"], check=True, capture_output=True, text=True).stdout)
         self.assertEqual(inspect("oci-archive"), inspect("docker-archive"))
         self.assertEqual(inspect("docker-archive")["config"]["User"], f"{USER}:{USER}")
 
@@ -218,11 +131,11 @@ class ImageTest(unittest.TestCase):
             self.assertIn("Version: ", (self.tree / f"var/lib/dpkg/status.d/{package}").read_text())
 
     def test_it_serves_with_the_shipped_files_and_ends_in_order(self):
-        with self.mounted() as (root, data):
+        with self.image.mounted() as (root, data):
             with self.assertRaises(OSError):
                 (root / "file").write_text("")
-            self.assertNotEqual(subprocess.run(self.command(root, "ready"), capture_output=True).returncode, 0)
-            with self.serving(root) as said:
+            self.assertNotEqual(self.image.run(root, "ready").returncode, 0)
+            with self.image.serving(root) as said:
                 self.assertEqual(ask(f"{CALLERS}/v1/chat/completions", HELLO)[0], 401)
                 self.assertEqual(ask(f"{ADMIN}/livez")[0], 200)
             ledger = (data / "ledger.sqlite").stat()
@@ -233,10 +146,8 @@ class ImageTest(unittest.TestCase):
                 self.assertIn(json.loads(line)["level"], ("INFO", "WARN", "info", "warn"), line)
 
     def test_a_key_can_be_made_where_the_files_cannot_be_written(self):
-        with self.mounted(self.tree / "etc/portcullis") as (root, _):
-            subprocess.run(["mount", "-o", "remount,bind,ro", root / "etc/portcullis"], check=True)
-            new = self.command(root, "key", "new", "--caller", "me", "--name", "laptop", "--create", "--print")
-            new = subprocess.run(new, capture_output=True, text=True)
+        with self.image.mounted({"/etc/portcullis": (self.tree / "etc/portcullis", "ro")}) as (root, _):
+            new = self.image.run(root, "key", "new", "--caller", "me", "--name", "laptop", "--create", "--print")
             self.assertEqual(new.returncode, 0, new.stderr)
             self.assertRegex(new.stdout, "(?s)\nsk-.*hash: sha256:")
 
@@ -244,22 +155,15 @@ class ImageTest(unittest.TestCase):
         Names().start()
         provider = ThreadingHTTPServer(("127.0.0.1", 7000), Provider)
         threading.Thread(target=provider.serve_forever, daemon=True).start()
-        conf = self.folder / "conf"
-        conf.mkdir()
-        for name in ("server.yaml", "catalog.yaml"):
-            (conf / name).write_bytes((self.tree / "etc/portcullis" / name).read_bytes())
         accounts = 'demo: { dialect: demo }, far: { dialect: openai, base_url: "http://provider.test:7000/v1", insecure: true }'
         models = "m: { targets: [{ account: demo }] }, far: { targets: [{ account: far }] }"
-        (conf / "catalog.yaml").write_text(f"accounts: {{ {accounts} }}\nmodels: {{ {models} }}\ncallers: {{}}\n")
-        for path in (conf, *conf.iterdir()):
-            os.chown(path, USER, USER)
-        with self.mounted(conf) as (root, _):
-            # An engine mounts a folder so that it can be written, unless it is told otherwise.
-            new = self.command(root, "key", "new", "--caller", "acme", "--name", "prod", "--create")
-            new = subprocess.run(new, capture_output=True, text=True)
+        conf = self.conf("conf", f"accounts: {{ {accounts} }}\nmodels: {{ {models} }}\ncallers: {{}}\n")
+        # An engine mounts a folder so that it can be written, unless it is told otherwise.
+        with self.image.mounted({"/etc/portcullis": (conf, "rw")}) as (root, _):
+            new = self.image.run(root, "key", "new", "--caller", "acme", "--name", "prod", "--create")
             self.assertEqual(new.returncode, 0, new.stderr)
             key = new.stdout.strip()
-            with self.serving(root) as said:
+            with self.image.serving(root) as said:
                 status, text = ask(f"{CALLERS}/v1/chat/completions", HELLO, key)
                 self.assertEqual(status, 200, text)
                 self.assertIn("This is the demo account of Portcullis.", text)
@@ -267,10 +171,43 @@ class ImageTest(unittest.TestCase):
                 self.assertEqual(status, 200, text)
                 self.assertIn("from afar", text)
             self.assertEqual([json.loads(line)["outcome"] for line in said[0].splitlines()], ["ok", "ok"])
-            usage = subprocess.run(self.command(root, "usage", "--json"), check=True, capture_output=True, text=True)
-            self.assertIn("acme", usage.stdout)
+            self.assertIn("acme", self.image.run(root, "usage", "--json").stdout)
         provider.shutdown()
         provider.server_close()
+
+    def test_the_commands_of_the_book(self):
+        """What the commands ask of an engine is done without one."""
+        load, start, *others = [shlex.split(line) for line in pages.commands("Container")]
+        self.assertEqual(load, ["docker", "load", "-i", self.image.file.name])
+        options = argparse.ArgumentParser()
+        options.add_argument("-d", action="store_true")
+        options.add_argument("--read-only", action="store_true")
+        for name in ("--name", "--cap-drop", "--stop-timeout"):
+            options.add_argument(name)
+        for name in ("-p", "-v"):
+            options.add_argument(name, action="append")
+        options.add_argument("image")
+        self.assertEqual(start[:2], ["docker", "run"])
+        asked = options.parse_args(start[2:])
+        config, _, _ = self.image.config()
+        (docker,) = json.loads((self.image.layout / "manifest.json").read_text())
+        self.assertIn(asked.image, docker["RepoTags"])
+        ports = [port.rpartition(":") for port in asked.p]
+        self.assertEqual({f"{inside}/tcp" for _, _, inside in ports}, set(config["ExposedPorts"]))
+        self.assertEqual([outside for outside, _, inside in ports if inside == "9090"], ["127.0.0.1:9090"])
+        # The default drain, and 8 s to write what waits.
+        self.assertGreater(int(asked.stop_timeout), 25 + 8)
+        (conf, inside, mode), data = [volume.split(":") for volume in asked.v]
+        self.assertEqual((conf, mode, data[1:]), ("./conf", "ro", list(config["Volumes"])))
+        written = self.conf("of-the-book", "accounts: { demo: { dialect: demo } }\nmodels: { m: { targets: [{ account: demo }] } }\ncallers: {}\n")
+        key = subprocess.run([os.environ["PROGRAM"], "key", "new", "--conf", written, "--caller", "me", "--name", "laptop", "--create"], check=True, capture_output=True, text=True).stdout.strip()
+        with self.image.mounted({inside: (written, mode)}) as (root, _), self.image.serving(root):
+            self.assertEqual(ask(f"{CALLERS}/v1/chat/completions", HELLO, key)[0], 200)
+            for command in others:
+                self.assertEqual(command[:4], ["docker", "exec", asked.name, "portcullis"])
+                ran = self.image.run(root, *command[4:])
+                # A doctor may warn.
+                self.assertIn(ran.returncode, (0, 1) if command[4] == "doctor" else (0,), ran.stdout + ran.stderr)
 
 
 if __name__ == "__main__":

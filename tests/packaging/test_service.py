@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pages
+from image import ADMIN, CALLERS, HELLO, ask, loopback_up
 from machine import Booted, Machine, package, run
-from test_image import ADMIN, CALLERS, HELLO, ask, loopback_up
 
 ROOT = pages.ROOT
 UNIT = ROOT / "packaging/systemd/portcullis.service"
@@ -147,7 +147,7 @@ class ServiceTest(unittest.TestCase):
         editor = f"#!/bin/sh\ncat >\"$1\" <<'Y'\n{CATALOG}Y\n"
         files = {self.deb.name: (self.deb.read_bytes(), 0o644), "openai.key": ("sk-of-a-provider\n", 0o600), "editor": (editor, 0o755)}
         # A doctor may warn.
-        said = self.follow(pages.block("Debian"), files, {"portcullis doctor": (0, 1)})
+        said = self.follow(pages.commands("Debian"), files, {"portcullis doctor": (0, 1)})
         (install, doctor, new) = (said[next(line for line in said if line.startswith(begin))] for begin in ("apt", "portcullis doctor", "portcullis key"))
         self.assertNotRegex(install, "(?i)error|fail|could not")
         self.assertNotIn("every user of this machine can read", doctor)
@@ -243,7 +243,7 @@ class ServiceTest(unittest.TestCase):
             "your/server.yaml": (server, 0o600),
             "your/catalog.yaml": (CATALOG, 0o600),
         }
-        self.follow(pages.block("systemd"), files)
+        self.follow(pages.commands("systemd"), files)
         self.assertEqual(self.systemd.show("StatusText"), "serving 1 model, catalog 1")
         key = self.key(self.systemd.run("sh", "-c", "umask 077; portcullis key new --conf /etc/portcullis --caller me --name laptop --create"))
         Provider.ended.set()

@@ -10,7 +10,7 @@ import unittest
 import urllib.request
 from pathlib import Path
 
-from test_image import USER, ask, loopback_up
+from image import USER, ask, loopback_up
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 UNIT = ROOT / "packaging/systemd/portcullis.service"
