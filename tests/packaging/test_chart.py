@@ -208,6 +208,16 @@ class ChartTest(unittest.TestCase):
         values["monitoring"]["prometheusRule"]["book"] = ""
         self.assertEqual(self.of_kind("PrometheusRule", values)[0]["spec"], {"groups": yaml.safe_load(alerts)["groups"]})
 
+    def test_a_text_arrives_as_it_was_written(self):
+        for text in ("  accounts: {}\n  models: {}\n", "    # A comment that is indented.\naccounts: {}\n", "\n\n  # Ü\naccounts: {}\n", "\t# A tab.\naccounts: {}\n", "a: '{{ .Values.x }}'\n"):
+            self.assertEqual(files_of(self.rendered({"catalog": {"files": {"catalog.yaml": text}}}))["catalog.yaml"], text)
+
+    def test_what_kubernetes_would_refuse_is_refused_here(self):
+        self.refused({"ingress": {"enabled": True}}, "set ingress.hosts")
+        for name in ("Gateway", "1st", "a.b", "a_b", "a-"):
+            self.refused({"fullnameOverride": name}, "fullnameOverride")
+            self.refused({"nameOverride": name}, "nameOverride")
+
     # The traps.
 
     def test_no_two_pods_share_a_ledger(self):
@@ -326,6 +336,20 @@ class ChartTest(unittest.TestCase):
         self.assertEqual(operators(CASES["several"]), {"operators": CASES["several"]["networkPolicy"]["operators"]})
         for service in self.of_kind("Service", CASES["several"]):
             self.assertEqual([port["targetPort"] for port in service["spec"]["ports"]], ["callers"])
+
+    def test_pods_are_spread_over_nodes_unless_the_values_say_otherwise(self):
+        (own,) = self.pod()["spec"]["topologySpreadConstraints"]
+        self.assertEqual((own["topologyKey"], own["whenUnsatisfiable"]), ("kubernetes.io/hostname", "ScheduleAnyway"))
+        self.assertLessEqual(own["labelSelector"]["matchLabels"].items(), self.pod()["metadata"]["labels"].items())
+        values = CASES["without-volumes"]
+        self.assertEqual(self.pod(values)["spec"]["topologySpreadConstraints"], values["topologySpreadConstraints"])
+
+    def test_extra_variables_and_volumes_reach_the_pod(self):
+        values = CASES["without-volumes"]
+        pod = self.pod(values)["spec"]
+        self.assertEqual(pod["containers"][0]["env"], values["extraEnv"])
+        self.assertIn(values["extraVolumes"][0], pod["volumes"])
+        self.assertIn(values["extraVolumeMounts"][0], pod["containers"][0]["volumeMounts"])
 
     def test_a_disruption_budget_never_blocks_a_single_pod(self):
         self.assertEqual(self.of_kind("PodDisruptionBudget"), [])

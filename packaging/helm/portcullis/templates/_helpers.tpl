@@ -57,6 +57,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if and .Values.autoscaling.enabled (not .Values.autoscaling.inFlight) (not .Values.autoscaling.cpu) }}
 {{- fail "autoscaling: set inFlight or cpu" }}
 {{- end }}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) }}
+{{- fail "ingress.enabled: set ingress.hosts, such as [llm.example.com]" }}
+{{- end }}
 {{- $hasMain := false }}
 {{- range $path, $text := .Values.catalog.files }}
 {{- if $text }}
