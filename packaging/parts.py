@@ -44,15 +44,12 @@ def machine():
 
 
 def git(*command):
-    """Returns what git says of this folder, without the end of the line; nothing if the folder is no clone, but a copy of its files."""
+    """Returns what git says of this folder; nothing if it is a copy without git."""
     return run("git", "-C", ROOT, *command).rstrip() if (ROOT / ".git").exists() else ""
 
 
 def epoch():
-    """Returns the time that all files get, so that the same commit makes the same bytes: that of the commit.
-
-    An archive of the commit gives its files that time.
-    """
+    """Returns the time that all files get: that of the commit, which its archive gives to its files."""
     given = os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct")
     return int(given or (ROOT / "Cargo.toml").stat().st_mtime)
 

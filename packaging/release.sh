@@ -17,7 +17,8 @@ changes=$(PYTHONPATH=packaging PYTHONDONTWRITEBYTECODE=1 python3 -c 'import part
 mkdir -p "$out"
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty" >&2; exit 1; }
 if [ -z "${PROGRAM:-}" ]; then
-    # On arm64 the page size of the machine that builds need not be that of the machine that runs: 64 KiB pages are the largest.
+    # On arm64 the machine that builds and the one that runs may have pages of different sizes. The
+    # largest have 64 KiB.
     [ "$(uname -m)" != aarch64 ] || export JEMALLOC_SYS_WITH_LG_PAGE=16
     make release
     PROGRAM=$target/release/portcullis

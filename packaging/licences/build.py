@@ -31,7 +31,7 @@ C_LIBRARIES = {
     # Its C and assembly are BoringSSL's, with changes of its own: the crate's version counts.
     "ring": ("boringssl-in-ring", "Apache-2.0 AND ISC", "https://github.com/briansmith/ring", "Cargo.toml", r'^version = "(.+?)"', ["LICENSE-BoringSSL", "LICENSE-other-bits"]),
 }
-# Debian's packages in the image, and their licences. Of GCC's libraries it is the exception that counts.
+# Debian's packages in the image, and their licences.
 DEBIAN = {
     "libc6": "LGPL-2.1-or-later",
     "libgcc-s1": "GPL-3.0-or-later WITH GCC-exception-3.1",
@@ -46,7 +46,8 @@ LICENCE_FILE = re.compile(r"(?i)^(licen[cs]e|copying|notice|unlicense|copyright)
 
 
 def crates():
-    """Returns the packages whose code is in the program, as `cargo metadata` describes them; what each needs; and which compile C."""
+    """Returns the packages that are in the program, as Cargo describes them; what each needs; and
+    which of them compile C."""
     target = re.search(r"^host: (.+)$", parts.run("rustc", "-vV", cwd=parts.ROOT), re.M).group(1)
     tree = parts.run("cargo", "tree", "--locked", "-p", "portcullis", "-e", "normal,no-proc-macro", "--prefix", "none", "--target", target, "--format", "{p}", cwd=parts.ROOT)
     inside = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
@@ -112,7 +113,7 @@ def c_libraries(packages, compile):
 
 
 def standard_library():
-    """Returns Rust's standard library, with the notices of the crates that are in it on this machine."""
+    """Returns Rust's standard library, with the notices of the crates inside it on this system."""
     ask = lambda *what: parts.run("rustc", *what, cwd=parts.ROOT).strip()
     page = Path(ask("--print", "sysroot")) / "share/doc/rust/COPYRIGHT-library.html"
     if not page.is_file():

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::env::VarError;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -184,6 +185,17 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
         }
     }
     if problems.is_empty() { Ok(server) } else { Err(Problems(problems, server.warnings)) }
+}
+
+/// Returns the address of the admin listener. Another error in `server.yaml` is no obstacle: the
+/// file is read once, at the start, and may have been edited since.
+pub fn admin_address(conf: &Path) -> Result<SocketAddr, Problems> {
+    let server = server(conf, Secrets::Assume);
+    server.map(|server| server.admin.address).or_else(|problems| {
+        let bytes = contents(&conf.join(SERVER), yaml::LARGEST).ok();
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        text.and_then(|text| config::admin_address(&text)).ok_or(problems)
+    })
 }
 
 /// Reads `catalog.yaml` and all of `catalog.d`, with the files that they name.

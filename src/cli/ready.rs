@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::http::fetch;
 use super::{ReadyArgs, print};
 use crate::base::address::reachable;
-use crate::catalog::load::{Secrets, server};
+use crate::catalog::load::admin_address;
 
 /// The longest wait for the answer, which is given at once.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -17,9 +17,8 @@ pub(super) fn run(args: &ReadyArgs) -> Result<ExitCode, String> {
     let url = match &args.url {
         Some(url) => url.clone(),
         None => {
-            // Only the address is read. A certificate or a secret that is missing is no obstacle.
-            let server = server(&args.conf.folder(), Secrets::Assume).map_err(|problems| problems.to_string())?;
-            format!("http://{}/readyz", reachable(server.admin.address))
+            let address = admin_address(&args.conf.folder()).map_err(|problems| problems.to_string())?;
+            format!("http://{}/readyz", reachable(address))
         }
     };
     // Probes are answered without a key.

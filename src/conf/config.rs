@@ -16,6 +16,7 @@ use crate::base::units::{Days, Size, Span, Text};
 use crate::conf::proxy::{Proxies, Remark};
 use crate::conf::scribe::{Report, Scribe};
 use crate::conf::secret_ref::{ASSUMED, LookUp, Reference, SecretRef};
+use crate::conf::yaml;
 use crate::conf::yaml::read::{List, items};
 
 mod admin;
@@ -268,6 +269,19 @@ fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
     };
     let (cert, key) = (path("cert", &raw.cert), path("key", &raw.key));
     Some(ListenTls { cert: cert?, key: key? })
+}
+
+/// Returns the address of the admin listener, whatever else is wrong in the text of `server.yaml`.
+pub fn admin_address(text: &str) -> Option<SocketAddr> {
+    let (tree, _) = yaml::parse(text).ok()?;
+    let section = yaml::Path::Root.key("admin");
+    let Some(found) = tree.find(&section.key("address")) else { return Some(local(9090)) };
+    match &found.node.value {
+        yaml::Value::Plain(address) | yaml::Value::Quoted(address) => address.parse().ok(),
+        // Only the section is written.
+        yaml::Value::Map(_) => Some(local(9090)),
+        yaml::Value::List(_) => None,
+    }
 }
 
 fn local(port: u16) -> SocketAddr {

@@ -138,5 +138,14 @@ fn ready_asks_the_admin_listener_of_the_folder_or_a_url() {
         let (code, said, why) = ready_of(&["--url", &url]);
         assert!(code == Some(1) && said.is_empty() && why.contains(expected), "{url}: {said}{why}");
     }
+    // server.yaml is read once: an edit that has an error does not make the gateway unhealthy.
+    for (edited, expected) in [
+        (format!("{server}nonsense: 1\nattempts: many\n"), true),
+        ("admin: { address: nowhere }\n".to_owned(), false),
+        ("admin: [".to_owned(), false),
+    ] {
+        folder.write("server.yaml", &edited);
+        assert_eq!(ready_of(&["--conf", &conf]).0 == Some(0), expected, "{edited}");
+    }
     assert!(process.exited().is_none());
 }

@@ -1,4 +1,4 @@
-"""The container image, unpacked by a program that is not ours, and run as an engine would run it."""
+"""The container image, unpacked by a program that is not ours, and run as an engine does it."""
 
 import atexit
 import contextlib
@@ -93,7 +93,8 @@ class Image:
 
     @contextlib.contextmanager
     def mounted(self, volumes=None):
-        """Gives a root that cannot be written, with a volume for data. `volumes` is what is mounted: path to folder and options."""
+        """Gives a root that cannot be written, with a volume for data, and what else is mounted: path to
+        folder and options."""
         root, data = self.folder / "root", self.folder / "data"
         root.mkdir(exist_ok=True)
         data.mkdir(exist_ok=True)
@@ -128,7 +129,7 @@ class Image:
 
     @contextlib.contextmanager
     def serving(self, root, *arguments, ready=None):
-        """Runs the image, and stops it as an engine does. Gives a list to which its output is added."""
+        """Runs the image, and stops it as an engine does. Gives a list that gets its output."""
         server = subprocess.Popen(self.command(root, *(arguments or ["serve"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         said = []
         # As a health check does.

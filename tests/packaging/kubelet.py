@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def swap(folder, files, mode=0o644, owner=(0, 0)):
-    """Writes a new generation of a volume's files beside the old one, and swaps the link `..data`."""
+    """Writes new files beside the old ones of a volume, and swaps the link `..data`."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "..data"
     old = data.resolve() if data.is_symlink() else None

@@ -1,4 +1,7 @@
-"""A copy of this machine's files, in memory, on which packages are installed. systemd can run on it, in namespaces of its own."""
+"""A copy of this machine's files, in memory, on which packages are installed.
+
+systemd can run on it, in namespaces of its own.
+"""
 
 import atexit
 import functools
@@ -36,7 +39,7 @@ ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL
 
 
 class Machine:
-    """The copy. Its `root` is a folder in `folder`, into which nothing is written but what changes."""
+    """The copy. Its `root` is in `folder`, which holds what was changed."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -54,7 +57,7 @@ class Machine:
         run("umount", "-l", self.folder)
 
     def mount_system(self):
-        """Gives the copy this machine's devices and processes, for commands that run without systemd."""
+        """Gives the copy this machine's devices and processes, for commands without systemd."""
         run("mount", "-t", "proc", "proc", self.root / "proc")
         run("mount", "--bind", "/dev", self.root / "dev")
 
@@ -64,8 +67,8 @@ class Machine:
         return run("chroot", *who, self.root, *command, env=ENVIRONMENT | {"HOME": "/"}, **options)
 
 
-# Makes the copy the root, with a system of its own, and becomes systemd. Of this machine's units only those start that
-# every machine needs.
+# Makes the copy the root, with devices and processes of its own, and becomes systemd. Of this
+# machine's units only those start that every machine needs.
 BOOT = """
 cd "$1"
 mount -t proc proc proc
@@ -87,7 +90,8 @@ exec env -i container=test PATH="$PATH" sh -c 'umount -l /old && rmdir /old && m
 
 
 class Booted:
-    """systemd, running on the copy. It has its own processes, mounts and control groups, but the network of the test."""
+    """systemd, running on the copy. It has its own processes, mounts and control groups, and the
+    network of the test."""
 
     def __init__(self, machine):
         groups = machine.folder / "groups"

@@ -9,9 +9,11 @@ cd "$(dirname "$0")"
 
 missing=()
 for tool in umoci:umoci skopeo:skopeo systemd-analyze:systemd lintian:lintian strip:binutils strace:strace pgrep:procps dpkg-shlibdeps:dpkg-dev \
-    update-ca-certificates:ca-certificates adduser:adduser deb-systemd-helper:init-system-helpers; do
+    update-ca-certificates:ca-certificates adduser:adduser deb-systemd-helper:init-system-helpers openssl:openssl; do
     command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
 done
+# Debian has this part of Python in a package of its own.
+python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 if [ ${#missing[@]} -gt 0 ]; then
     apt-get -o Acquire::Retries=5 update -qq
     apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,4 +1,7 @@
-"""The chart's pod, without Kubernetes: the image runs with what the chart renders, in volumes as the kubelet makes them."""
+"""The chart's pod, without Kubernetes: the image runs with what the chart renders.
+
+Its volumes are as the kubelet makes them.
+"""
 
 import json
 import os
@@ -96,7 +99,7 @@ class PodTest(unittest.TestCase):
         """What the commands ask of a cluster is done without one."""
         copy, seal, secret, install, first = [shlex.split(line) for line in pages.commands("Kubernetes")]
         values = yaml.safe_load(pages.blocks("Kubernetes")[1])
-        # The image that is pushed is the one that the chart names. skopeo copies it to a folder here.
+        # The image that is pushed is the one that the chart names. Here it goes to a folder.
         self.assertEqual((copy[:2], copy[2]), (["skopeo", "copy"], f"oci-archive:{self.image.file.name}"))
         subprocess.run(["skopeo", "copy", "--quiet", copy[2], f"dir:{self.folder}/pushed"], cwd=self.image.file.parent, check=True)
         subprocess.run([ROOT / "packaging/helm/pack.py", self.folder], check=True, stdout=subprocess.DEVNULL)

@@ -95,7 +95,8 @@ class ServiceTest(unittest.TestCase):
         self.addCleanup(self.systemd.close)
 
     def follow(self, lines, files, codes=()):
-        """Types the book's commands in a folder with these files. Those that begin with a key of `codes` may end with its values."""
+        """Types the book's commands in a folder with these files. Those that begin with a key of
+        `codes` may end with its values."""
         folder = self.root / "root/here"
         for name, (text, mode) in files.items():
             file = folder / name
@@ -117,13 +118,16 @@ class ServiceTest(unittest.TestCase):
         run("dpkg-deb", "--raw-extract", self.deb, tree)
         return tree
 
-    def upgrade(self):
-        """Installs a later package, with other settings."""
+    def later(self):
+        """Makes a later package, with other settings, and puts it onto the machine."""
         tree = self.unpacked()
         for name, old, new in (("DEBIAN/control", "\nVersion: ", "\nVersion: 9:"), ("etc/portcullis/server.yaml", "# How", "# Later: how"), ("etc/portcullis/catalog.yaml", "# What", "# Later: what")):
             (tree / name).write_text((tree / name).read_text().replace(old, new, 1))
         run("dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", tree, self.root / "root/next.deb")
-        return self.systemd.run("dpkg", "-i", "--force-confold", "/root/next.deb")
+
+    def upgrade(self):
+        """Installs the later package, and keeps what was said."""
+        self.told = self.systemd.run("dpkg", "-i", "--force-confold", "/root/next.deb")
 
     def key(self, said):
         """Returns the secret that `portcullis key new` printed."""
@@ -165,9 +169,10 @@ class ServiceTest(unittest.TestCase):
         # An upgrade waits for a stream, keeps what was edited, and starts the new version.
         (self.conf / "server.yaml").write_text((self.conf / "server.yaml").read_text() + "attempts: 2\n")
         edited = {name: (self.conf / name).read_text() for name in ("server.yaml", "catalog.yaml")}
+        self.later()
         first = self.systemd.show("MainPID")
         stream = self.begun(key)
-        upgrade = threading.Thread(target=lambda: setattr(self, "told", self.upgrade()))
+        upgrade = threading.Thread(target=self.upgrade)
         upgrade.start()
         self.systemd.until(lambda: self.systemd.show("StatusText") == "stopping: 1 exchange runs", "the old version does not drain")
         Provider.ended.set()
@@ -212,7 +217,7 @@ class ServiceTest(unittest.TestCase):
         self.systemd.run("dpkg", "-i", "--force-confold", "/root/next.deb")
         self.assertEqual(self.systemd.show("UnitFileState"), "disabled")
 
-        # Removed, it is stopped, and its files are kept. Purged, only the provider's secret is left.
+        # Removed, it is stopped, and its files stay. Purged, only the provider's secret is left.
         kept = ["catalog.d/keys-me.yaml", "catalog.yaml", "secrets/openai", "server.yaml"]
         files = lambda: sorted(str(file.relative_to(self.conf)) for file in self.conf.rglob("*") if file.is_file() and "dpkg" not in file.name)
         self.systemd.run("apt-get", "remove", "--yes", "portcullis")
@@ -266,12 +271,12 @@ class ServiceTest(unittest.TestCase):
         settings.write_text(settings.read_text().replace("127.0.0.1:8080", "127.0.0.1:80"))
         changes = self.root / "etc/systemd/system/portcullis.service.d/override.conf"
         changes.parent.mkdir()
-        changes.write_text("\n".join(["[Service]", credential, *port, "WatchdogSec=2"]) + "\n")
+        changes.write_text("\n".join(["[Service]", credential, *port, "WatchdogSec=6"]) + "\n")
         self.systemd.run("systemctl", "daemon-reload")
         self.systemd.run("systemctl", "restart", "portcullis")
         self.assertEqual(ask("http://127.0.0.1:80/livez")[0], 200)
         # It feeds the watchdog, which would end it.
-        time.sleep(5)
+        time.sleep(9)
         self.assertEqual((self.systemd.show("NRestarts"), self.systemd.show("ActiveState")), ("0", "active"))
         self.systemd.run("systemctl", "kill", "--signal=STOP", "portcullis")
         self.systemd.until(lambda: self.systemd.show("NRestarts") == "1", "the watchdog does not bite")

@@ -43,6 +43,21 @@ fn what_is_not_written_has_the_documented_default() {
 }
 
 #[test]
+fn the_admin_listener_is_found_beside_errors() {
+    let usual = Some("127.0.0.1:9090".parse().unwrap());
+    for (text, expected) in [
+        ("admin: { address: \"0.0.0.0:19090\", keys: 1 }\nattempts: many\n", Some("0.0.0.0:19090".parse().unwrap())),
+        ("attempts: many\n", usual),
+        ("admin: { page: maybe }\n", usual),
+        ("admin: { address: nowhere }\n", None),
+        ("admin: [1]\n", None),
+        ("admin: [", None),
+    ] {
+        assert_eq!(admin_address(text), expected, "{text}");
+    }
+}
+
+#[test]
 fn what_is_written_is_read() {
     let server = read(
         "server.yaml",
