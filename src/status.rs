@@ -199,7 +199,7 @@ pub struct CatalogReport {
     pub folder: Option<FolderReport>,
     /// The number of this catalog, counted from the start of the process.
     pub generation: u64,
-    /// The hash of the catalog's files.
+    /// The hash of the catalog that is served: `live.hash` of `/catalog`.
     pub hash: String,
     /// The reason why a change is held back.
     pub held: Option<String>,

@@ -28,12 +28,16 @@ impl Hasher for QuickHasher {
     }
 }
 
-/// How often a digest is hashed again: a few hundredths of a second.
-const ROUNDS: u32 = 100_000;
+/// How many blocks are hashed: that takes a few hundredths of a second, in a debug build, too.
+const BLOCKS: usize = 100_000;
 
-/// Hashes the digest of secrets slowly, so that trying weak secrets is slow, too.
+/// Hashes the digest of secrets slowly, so that trying weak secrets is slow, too. The digest is
+/// repeated and hashed as one text, as OpenPGP does it with passwords (iterated S2K).
 pub fn slow(digest: [u8; 32]) -> [u8; 32] {
-    (0..ROUNDS).fold(digest, |last, _| Sha256::new().chain_update(last).chain_update(digest).finalize().into())
+    const PART: usize = 1_000;
+    let (part, mut sha) = (digest.repeat(2 * PART), Sha256::new());
+    (0..BLOCKS / PART).for_each(|_| sha.update(&part));
+    sha.finalize().into()
 }
 
 /// Gives one number for all texts to the hasher.

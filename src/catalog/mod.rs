@@ -43,8 +43,9 @@ pub use risk::{PUBLISHED_KEY, gone, has, names, published_key_problem, shrinks};
 /// All callers, keys, accounts and models at one moment.
 #[derive(Default)]
 pub struct Catalog {
-    /// The first 16 hex digits of a SHA-256 of everything that was read, files and secrets.
-    pub hash: String,
+    /// A SHA-256 of everything that was read, files and secrets. It is not for showing: with the
+    /// files at hand, weak secrets are tried at it in no time.
+    pub digest: [u8; 32],
     /// Warnings: things that are allowed but should not stay so.
     pub warnings: Vec<Problem>,
     keys: HashMap<[u8; 32], rotation::KeySecret>,
@@ -151,7 +152,6 @@ impl Catalog {
 impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Catalog")
-            .field("hash", &self.hash)
             .field("accounts", &self.accounts.len())
             .field("models", &self.models.len())
             .field("callers", &self.callers.len())

@@ -64,7 +64,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     // The longest beginning counts; of one model's globs it does not matter which.
     globs.sort_by_key(|(glob, _)| std::cmp::Reverse(name::literal_prefix(glob).len()));
     Ok(Catalog {
-        hash: hash(files, accounts.values().flatten()),
+        digest: digest_of(files, accounts.values().flatten()),
         names: names.collect(),
         globs,
         rotating: rotating(&served.keys),
@@ -110,7 +110,7 @@ type Models<'r> = BTreeMap<&'r str, Option<Arc<Model>>>;
 /// The entries of one section of all files: from a name to its file and to what is written.
 type Merged<'r, T> = BTreeMap<&'r str, (usize, Option<&'r T>)>;
 
-fn hash<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<Account>>) -> String {
+fn digest_of<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<Account>>) -> [u8; 32] {
     let mut sha = Sha256::new();
     for text in files.iter().flat_map(|(name, text)| [name, text]) {
         sha.update(text.len().to_be_bytes());
@@ -118,7 +118,7 @@ fn hash<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<A
     }
     // The hash covers secrets too, through another hash: a rotated secret makes another catalog.
     accounts.for_each(|account| sha.update(account.fingerprint.to_be_bytes()));
-    sha.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    sha.finalize().into()
 }
 
 /// The callers and their keys, as far as they could be resolved.

@@ -1,8 +1,8 @@
 //! A mark is a short text that is equal for equal things.
 //!
 //! **Invariant:** a mark that covers secrets covers all of them together, so whoever tries one must
-//! know all others; and each try costs as much as [`ROUNDS`] hashes, as with the hash of a
-//! password. Such a mark is only shown where not everybody may look.
+//! know all others; and each try is slow, as with the hash of a password. Such a mark is only shown
+//! where not everybody may look.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;

@@ -10,12 +10,13 @@ use crate::account::demand::Demand;
 use crate::account::track::TargetHealth;
 use crate::account::{NamedTarget, Registry, State};
 use crate::catalog::{Catalog, Model, Target};
+use crate::inventory::{Inventory, Marks};
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
 use place::Place;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 mod folders;
@@ -52,6 +53,7 @@ pub struct Snapshot {
     pub generation: u64,
     /// The time at which the catalog became live.
     pub loaded: SystemTime,
+    marks: OnceLock<Marks>,
 }
 
 impl Snapshot {
@@ -112,11 +114,18 @@ impl Snapshot {
             lists: Lists::default(),
             generation,
             loaded: SystemTime::now(),
+            marks: OnceLock::new(),
         }
     }
 }
 
 impl Snapshot {
+    /// Returns the marks of the catalog, which take a while at the first time. Secrets count in
+    /// them only if the admin listener is `guarded`: not everybody may look there.
+    pub fn marks(&self, guarded: bool) -> &Marks {
+        self.marks.get_or_init(|| Marks::of(&self.catalog, &Inventory::of(&self.catalog), guarded))
+    }
+
     /// Returns the targets of each account, in the catalog's order: first those of conversations,
     /// and then the others that were asked.
     pub fn targets(&self) -> impl Iterator<Item = Vec<NamedTarget>> {

@@ -50,6 +50,7 @@ pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge
         live: publisher.live.clone(),
         publisher,
         listen: first.server.listen.iter().map(|listen| listen.address).collect(),
+        guarded: first.server.admin.is_guarded(),
         named: first.texts.keys().filter(|path| !is_source(&dir, path)).cloned().collect(),
         signs: HashMap::new(),
         good: GoodTexts::new(&dir, &first.texts),
@@ -75,6 +76,8 @@ struct Watch {
     live: Arc<Live>,
     /// The addresses of the callers' listeners. A catalog must be fit for them.
     listen: Vec<SocketAddr>,
+    /// See [`Snapshot::marks`].
+    guarded: bool,
     dir: PathBuf,
     /// The secret and CA files that the catalog names.
     named: BTreeSet<PathBuf>,
@@ -110,6 +113,8 @@ struct PendingDecision {
 impl Watch {
     fn run(&mut self) {
         loop {
+            // The marks take a while. Here nobody waits for them.
+            self.live.load_full().marks(self.guarded);
             // Nothing reports a file that came into a folder before the folder was watched.
             if !self.watch_folders() && !self.wait() {
                 return;

@@ -197,6 +197,43 @@ fn two_of_a_fleet_are_alike_or_their_difference_is_told() {
     });
 }
 
+/// What is shown is one hash. Line ends, comments, order and files do not count in it, and where
+/// everybody may look, no secret does: it could be tried in no time by whoever knows the files.
+#[test]
+fn one_hash_is_shown_and_no_secret_can_be_tried_at_it() {
+    run_within(LONG, async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(two_models(&mock)).await;
+        let shown = async |gateway: &Gateway| {
+            let hash = served(gateway)["live"]["hash"].clone();
+            assert_eq!(gateway.status()["catalog"]["hash"], hash);
+            // The page is made twice a second.
+            let on_page = || -> Option<()> {
+                let page: Value = serde_json::from_str(&gateway.admin("/live?show=configuration").1).expect("JSON");
+                (page["configuration"]["hash"] == hash).then_some(())
+            };
+            eventually("the page has the hash", on_page).await;
+            hash
+        };
+        let before = shown(&gateway).await;
+        let text = two_models(&mock).to_string();
+        let (accounts, rest) = text.split_at(text.find("models:").expect("models"));
+        gateway.write_catalog(format!("# Turned around.\n{rest}{accounts}").replace('\n', "\r\n"));
+        eventually("it is live", || (gateway.generation() == 2).then_some(())).await;
+        assert_eq!(shown(&gateway).await, before);
+        gateway.swap(text.replace("sk-CaNaRy-account", "sk-CaNaRy-accounts")).await;
+        assert_ne!(shown(&gateway).await, before, "a secret counts");
+
+        let open = async |catalog: &str| {
+            Gateway::with(catalog).server("admin: { address: \"0.0.0.0:{admin_port}\" }").start().await
+        };
+        let one = shown(&open(&text).await).await;
+        assert_ne!(one, before);
+        let other = text.replace("sk-CaNaRy-account", "sk-CaNaRy-accounts").replace(&hash(KEY), &hash("sk-other"));
+        assert_eq!(shown(&open(&other).await).await, one);
+    });
+}
+
 #[test]
 fn who_may_ask_and_what_is_said_if_nobody_answers() {
     run(async {

@@ -569,7 +569,7 @@ fn status_tells_how_things_are() {
             ["generation", "accounts", "models", "callers", "keys"].map(|field| catalog[field].as_u64().unwrap());
         assert_eq!(counts, [1, 3, 2, 1, 1]);
         assert_eq!((&catalog["last_refusal"], &catalog["held"]), (&Value::Null, &Value::Null));
-        assert_eq!(catalog["hash"].as_str().map(str::len), Some(16));
+        assert_eq!(catalog["hash"].as_str().map(str::len), Some(32));
         assert!(catalog["loaded"].as_str().is_some_and(|time| time.ends_with('Z')), "{catalog}");
         let account = |id: &str| {
             status["accounts"].as_array().unwrap().iter().find(|account| account["id"] == id).unwrap().clone()

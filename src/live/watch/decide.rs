@@ -199,8 +199,8 @@ impl Watch {
 
     /// Makes a catalog the live one, unless it is equal to the live one.
     fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
-        if catalog.hash == live.catalog.hash {
-            log::info!("the files hold the live catalog again (hash {})", live.catalog.hash);
+        if catalog.digest == live.catalog.digest {
+            log::info!("the files hold the live catalog again (catalog {})", live.generation);
         } else {
             for warning in new_warnings(&live.catalog.warnings, &catalog.warnings) {
                 log::warn!("{warning}");
@@ -213,13 +213,12 @@ impl Watch {
             }
             let live = self.live.load_full();
             log::info!(
-                "catalog {} is live: {} accounts, {} models, {} callers, {} keys (hash {})",
+                "catalog {} is live: {} accounts, {} models, {} callers, {} keys",
                 live.generation,
                 live.catalog.accounts().len(),
                 live.catalog.models().len(),
                 live.catalog.callers().len(),
-                live.catalog.key_count(),
-                live.catalog.hash
+                live.catalog.key_count()
             );
         }
     }

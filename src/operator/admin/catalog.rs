@@ -29,19 +29,14 @@ const REASONS: usize = 100;
 /// The age below which a file may have been changed again within one tick of its clock.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// What is kept between two answers: texts of some bytes, and no catalog.
+/// What is kept between two answers about the files: texts of some bytes, and no catalog.
 pub(super) struct KeptMarks {
     places: Arc<Semaphore>,
-    kept: Arc<Lock<KnownMarks>>,
+    kept: Arc<Lock<KnownDisk>>,
 }
 
-#[derive(Default)]
-struct KnownMarks {
-    /// The marks of the catalog with this generation.
-    live: Option<(u64, Marks)>,
-    /// What the files held, compared with the catalog of this generation.
-    disk: Option<(u64, BTreeMap<PathBuf, Option<Stat>>, Disk)>,
-}
+/// What the files held, compared with the catalog of this generation.
+type KnownDisk = Option<(u64, BTreeMap<PathBuf, Option<Stat>>, Disk)>;
 
 impl Default for KeptMarks {
     fn default() -> Self {
@@ -75,23 +70,19 @@ impl Pages {
     }
 }
 
-fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownMarks>) -> String {
+fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownDisk>) -> String {
     let snapshot = live.load_full();
     let inventory = Inventory::of(&snapshot.catalog);
-    let known = kept.lock().live.clone().filter(|(generation, _)| *generation == snapshot.generation);
-    // Everybody may look at an open listener: see `Marks`.
-    let is_guarded = settings.admin.is_guarded();
-    let marks = known.map_or_else(|| Marks::of(&snapshot.catalog, &inventory, is_guarded), |(_, marks)| marks);
-    kept.lock().live = Some((snapshot.generation, marks.clone()));
+    let marks = snapshot.marks(settings.admin.is_guarded());
     let folder = live.reloads.folder();
     let disk = folder.map(|folder| {
-        let known = kept.lock().disk.clone();
+        let known = kept.lock().clone();
         let known = known.filter(|(of, files, _)| *of == snapshot.generation && is_as_before(folder, files));
         let found = known.unwrap_or_else(|| {
-            let (disk, files) = read(folder, settings, (&snapshot.catalog, &marks));
+            let (disk, files) = read(folder, settings, (&snapshot.catalog, marks));
             (snapshot.generation, files, disk)
         });
-        kept.lock().disk = Some(found.clone());
+        *kept.lock() = Some(found.clone());
         found.2
     });
     let served = Served {
@@ -100,7 +91,7 @@ fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownMar
         folder: folder.map(|folder| folder.display().to_string()),
         generation: snapshot.generation,
         instance,
-        live: marks,
+        live: marks.clone(),
         loaded: rfc3339(snapshot.loaded),
         server: server(settings),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -122,7 +113,7 @@ fn read(
         Ok(catalog) => published_key_problem(catalog, &addresses).into_iter().collect(),
         Err(problems) => problems.0.iter().take(REASONS).map(ToString::to_string).collect(),
     };
-    let found = catalog.ok().map(|catalog| match catalog.hash == served.hash {
+    let found = catalog.ok().map(|catalog| match catalog.digest == served.digest {
         true => (marks.clone(), SecretChanges::default()),
         false => {
             let marks = Marks::of(&catalog, &Inventory::of(&catalog), settings.admin.is_guarded());

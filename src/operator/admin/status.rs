@@ -123,7 +123,7 @@ fn catalog(pages: &Pages, snapshot: &Snapshot, now: Instant, clock: SystemTime) 
         files: files(pages, now, clock),
         folder: folder(pages),
         generation: snapshot.generation,
-        hash: served.hash.clone(),
+        hash: snapshot.marks(pages.backends.server.admin.is_guarded()).hash.clone(),
         held,
         keys: served.key_count(),
         last_refusal: refused.map(|refused| RefusalReport {

@@ -68,7 +68,7 @@ pub(super) fn section(page: &LivePage, snapshot: &Snapshot, now: Instant) -> Str
     let configuration = Configuration {
         generation: snapshot.generation,
         loaded: rfc3339(snapshot.loaded),
-        hash: served.hash.clone(),
+        hash: snapshot.marks(page.backends.server.admin.is_guarded()).hash.clone(),
         folder: folder.map(|folder| short(&folder.display().to_string(), LONGEST)),
         accounts: served.accounts().len(),
         models: served.models().len(),
