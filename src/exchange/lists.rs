@@ -1,8 +1,8 @@
 //! The lists of providers' models, for the patterns of the catalog. They are fetched in the
 //! background, never while a request waits, and kept on disk beside the ledger.
 //!
-//! **Invariant:** accounts with one address and one credential share each fetch. A fetch that fails
-//! takes no name away.
+//! **Invariant:** accounts with one address, one credential and one proxy share each fetch. A fetch
+//! that fails takes no name away.
 
 use super::attempt::Attempt;
 use super::backends::Backends;
@@ -12,7 +12,9 @@ use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::catalog::Account;
 use crate::catalog::listing::{ListedNames, MOST, source};
+use crate::catalog::resolve::digest;
 use crate::conf::config::Server;
+use crate::conf::proxy::Proxy;
 use crate::error::scrub;
 use crate::live::place::Place;
 use crate::live::{Live, Snapshot};
@@ -80,9 +82,10 @@ pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
 fn sources(snapshot: &Snapshot) -> Sources {
     let mut sources = Sources::new();
     for place in snapshot.catalog.listed_accounts().into_iter().filter_map(|index| snapshot.places.get(index)) {
-        // Behind another proxy the same list may be out of reach.
-        let proxy = place.proxy.as_ref().map(ToString::to_string).unwrap_or_default();
-        let name = format!("{} {} {proxy}", source(&place.account), place.account.boundary());
+        // Behind another proxy, or for another user of it, the same list may be out of reach.
+        let user = |proxy: &Proxy| proxy.credential().map(|secret| digest(secret.expose()));
+        let proxy = place.proxy.as_ref().map(|proxy| (proxy.to_string(), user(proxy)));
+        let name = format!("{} {} {proxy:?}", source(&place.account), place.account.boundary());
         sources.entry(name).or_default().push(place.clone());
     }
     sources

@@ -385,6 +385,33 @@ fn lists_of_models_and_tokens_go_through_the_proxy() {
     });
 }
 
+/// What one user of a proxy may fetch is not taken for what another one may.
+#[test]
+fn accounts_with_another_user_of_the_proxy_fetch_lists_of_their_own() {
+    run(async {
+        let (mock, proxy) = (Mock::start().await, Proxy::start().await);
+        proxy.knows("provider.invalid:80", &mock).wants(&plain_user());
+        let list = json!({"object": "list", "data": [{"id": "tiny", "object": "model"}]});
+        mock.by(move |request| match request.method.as_str() {
+            "GET" => Script::json(200, &list),
+            _ => Script::answer("hello"),
+        });
+        let with = |file: &str| format!("proxy: {{ file: {file} }}, insecure: true");
+        let catalog = Catalog::new()
+            .account_at("a", &format!("http://{HOST}/v1"), &with("wrong.url"))
+            .account_at("b", &format!("http://{HOST}/v1"), &with("right.url"))
+            .model("openai/*", &["a=*", "b=*"]);
+        let setup = Gateway::with(catalog).file("wrong.url", proxy.url(&format!("bob:{MARK}")));
+        let gateway = setup.file("right.url", proxy.url(&user())).upstream(proxy.port()).start().await;
+        let list = |place: usize| gateway.status()["accounts"][place]["list"].clone();
+        eventually("the list of the other user", || (list(1)["names"] == 1).then_some(())).await;
+        let failed = eventually("the wrong user's failure", || list(0)["failure"].as_str().map(str::to_owned)).await;
+        assert!(failed.contains("refuses the user and the password"), "{failed}");
+        assert_eq!(gateway.post(&chat("openai/tiny")).await.content(), "hello");
+        gateway.access_lines(1).await;
+    });
+}
+
 /// The environment's proxies hold for accounts that say nothing, if server.yaml says so.
 #[test]
 fn the_proxies_of_the_environment_are_used_if_server_yaml_says_so() {

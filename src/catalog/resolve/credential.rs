@@ -208,7 +208,8 @@ pub(super) fn fingerprint(
         None => (None, None, None),
     };
     let mut sha = Sha256::new();
-    sha.update([u8::from(base.tls)]);
+    // Without `insecure`, plain HTTP never goes through a proxy of the environment.
+    sha.update([u8::from(base.tls), u8::from(network.insecure)]);
     sha.update(base.port.to_be_bytes());
     let [proxy, of_proxy] = network.proxy.marks();
     let texts = [Some(id), Some(&*base.host), key.map(Secret::expose), first, second, third, proxy, of_proxy];

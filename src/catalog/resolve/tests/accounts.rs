@@ -322,6 +322,8 @@ fn proxies_of_accounts() {
         ", proxy: https://p:1",
         ", proxy: http://u:a@p:1",
         ", proxy: http://u:b@p:1",
+        // Plain HTTP that may not go through the environment's proxy is another one, too.
+        ", insecure: true",
     ];
     let prints: HashSet<u64> = all.into_iter().map(print).collect();
     assert_eq!(prints.len(), all.len());
