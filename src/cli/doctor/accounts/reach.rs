@@ -129,7 +129,9 @@ async fn through(patient: &Patient, proxy: &Proxy, upstream: &Upstream, findings
     let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
         ("tls", secure(&seen, untrusted))
     } else {
-        ("proxy", "mend the proxy, or write another one as `proxy` at the account; `proxy: none` uses none".to_owned())
+        let proxy = "if it could not connect, look at the host and the port in `base_url` first. Else mend the proxy, or write \
+                     another one as `proxy` at the account; `proxy: none` uses none";
+        ("proxy", proxy.to_owned())
     };
     findings.push(patient.finding(CheckState::Fail, check, seen).with(remedy));
     false
