@@ -51,12 +51,13 @@ impl Globs {
 
     /// Returns whether one of the globs may match a text that a pattern stands for.
     pub fn may_match(&self, pattern: &str) -> bool {
-        let begins = name::literal_prefix(pattern);
-        let may = |glob: &&str| match name::literal_prefix(glob) {
-            exact if exact.len() == glob.len() => matches(pattern, exact),
-            other => other.starts_with(begins) || begins.starts_with(other),
-        };
-        self.list().iter().any(may)
+        self.list().iter().any(|glob| may_meet(glob, pattern))
+    }
+
+    /// Returns whether this set surely has all texts of a pattern that the other one has.
+    pub fn covers(&self, other: &Self, pattern: &str) -> bool {
+        let has = |narrow: &str| self.list().iter().any(|wide| is_wider(wide, narrow));
+        has(pattern) || other.list().iter().filter(|glob| may_meet(glob, pattern)).all(|glob| has(glob))
     }
 
     /// Returns whether one of the globs matches.
@@ -75,6 +76,21 @@ impl fmt::Display for Globs {
         write!(f, "[{}", list.get(..SHOWN).unwrap_or(&list).join(", "))?;
         if list.len() > SHOWN { write!(f, ", … {} in all]", list.len()) } else { f.write_str("]") }
     }
+}
+
+/// Returns whether a glob may match a text that a pattern stands for.
+fn may_meet(glob: &str, pattern: &str) -> bool {
+    let begins = name::literal_prefix(pattern);
+    match name::literal_prefix(glob) {
+        exact if exact.len() == glob.len() => matches(pattern, exact),
+        other => other.starts_with(begins) || begins.starts_with(other),
+    }
+}
+
+/// Returns whether a glob surely matches all that another one matches. A `*` is never within what a
+/// `?` stands for.
+fn is_wider(wide: &str, narrow: &str) -> bool {
+    wide == narrow || (matches(wide, narrow) && !(wide.contains('?') && narrow.contains('*')))
 }
 
 /// Returns whether a glob matches an id.

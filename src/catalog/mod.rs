@@ -295,6 +295,13 @@ impl Permissions {
         }
     }
 
+    /// Returns whether these permissions surely include all models of a pattern that the others
+    /// include.
+    pub fn covers(&self, others: &Permissions, pattern: &str) -> bool {
+        let is_in = |wide: &Globs| wide.covers(&others.of_caller, pattern) || wide.covers(&others.of_key, pattern);
+        is_in(&self.of_caller) && is_in(&self.of_key)
+    }
+
     /// Returns whether the models are listed, for the caller or for the key.
     fn are_listed(&self) -> bool {
         !(self.of_caller.is_everything() && self.of_key.is_everything())

@@ -227,4 +227,6 @@ fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
 }
 
 #[cfg(test)]
+mod agrees;
+#[cfg(test)]
 mod tests;

@@ -28,10 +28,12 @@ impl Inventory {
             item.secrets.push(until.map(rfc3339));
         }
         callers.values_mut().flat_map(|caller| caller.keys.values_mut()).for_each(|key| key.secrets.sort_unstable());
+        // A model of a pattern is not written, even if a limit or a fallback names it.
+        let written = catalog.models().iter().filter(|model| model.pattern.is_none() || model.is_pattern());
         Inventory {
             accounts: catalog.accounts().iter().map(|one| (one.id.to_string(), of_account(one))).collect(),
             callers,
-            models: catalog.models().iter().map(|one| (one.id.to_string(), of_model(one))).collect(),
+            models: written.map(|one| (one.id.to_string(), of_model(one))).collect(),
         }
     }
 }

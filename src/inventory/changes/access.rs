@@ -13,6 +13,9 @@ pub(super) struct Access<'i> {
     /// From a name or an alias to the model that it means, and whether that is a pattern. Only
     /// models with a target whose account is switched on are served.
     pub(super) names: BTreeMap<&'i str, (&'i str, bool)>,
+    /// The names of models that are not served. They mean no other model. A pattern that is not
+    /// served leaves its names to others.
+    pub(super) dead: BTreeSet<&'i str>,
     /// Each distinct set of permissions, with the callers and the number of keys that have it and
     /// work.
     groups: Vec<(Permissions, BTreeSet<&'i str>, usize)>,
@@ -25,13 +28,16 @@ type Written<'i> = (&'i [String], Option<&'i [String]>);
 
 impl<'i> Access<'i> {
     pub(super) fn new(inventory: &'i Inventory, now: &str) -> Self {
-        let mut names = BTreeMap::new();
-        let served = || inventory.models.iter().filter(|(_, model)| is_served(inventory, model));
-        for (id, model) in served() {
-            names.extend(model.aliases.iter().map(|alias| (alias.as_str(), (id.as_str(), model.pattern))));
+        let (mut names, mut dead) = (BTreeMap::new(), BTreeSet::new());
+        for (id, model) in &inventory.models {
+            let all = std::iter::once(id).chain(&model.aliases).map(String::as_str);
+            if is_served(inventory, model) {
+                names.extend(all.map(|name| (name, (id.as_str(), model.pattern))));
+            } else if !model.pattern {
+                dead.extend(all);
+            }
         }
-        names.extend(served().map(|(id, model)| (id.as_str(), (id.as_str(), model.pattern))));
-        let mut access = Access { names, groups: Vec::new(), places: HashMap::new() };
+        let mut access = Access { names, dead, groups: Vec::new(), places: HashMap::new() };
         for (id, caller) in &inventory.callers {
             for key in caller.keys.values() {
                 let place = access.place(written(caller, key));
@@ -86,9 +92,13 @@ impl<'i> Access<'i> {
         if let Some(written) = self.names.get(name) {
             return Some(*written);
         }
-        let globs = self.names.iter().filter(|(glob, _)| glob.contains(['*', '?']) && globs::matches(glob, name));
-        let best = globs.max_by_key(|(glob, _)| glob.find(['*', '?']));
-        best.map(|(_, (id, is_pattern))| if *is_pattern { (name, false) } else { (*id, false) })
+        if self.dead.contains(name) {
+            return None;
+        }
+        let all = self.names.keys().chain(&self.dead);
+        let globs = all.filter(|glob| glob.contains(['*', '?']) && globs::matches(glob, name));
+        let (id, is_pattern) = self.names.get(globs.max_by_key(|glob| glob.find(['*', '?']))?)?;
+        Some(if *is_pattern { (name, false) } else { (*id, false) })
     }
 
     fn permissions(&self, written: Written<'_>) -> Option<&Permissions> {
@@ -106,8 +116,30 @@ fn written<'i>(caller: &'i CallerItem, key: &'i KeyItem) -> Written<'i> {
     (&caller.models, key.models.as_deref())
 }
 
-/// The models that a key loses, and those that it gains.
-type Effects = (Vec<String>, Vec<String>);
+/// What changes for a key: models, and patterns of which it may use some models more or less.
+#[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Effects {
+    lost: Vec<String>,
+    gained: Vec<String>,
+    fewer: Vec<String>,
+    more: Vec<String>,
+    others: Vec<String>,
+}
+
+impl Effects {
+    /// Returns what is told of a key that works, or does not.
+    fn told(&self, works: bool) -> impl Iterator<Item = (Effect, &'static str, &Vec<String>)> {
+        let of_less = |effect| if works { effect } else { Effect::Changes };
+        let all = [
+            (of_less(Effect::Breaks), "may no longer use", &self.lost),
+            (of_less(Effect::Tightens), "may use fewer models of", &self.fewer),
+            (of_less(Effect::Tightens), "may use other models of", &self.others),
+            (Effect::Widens, "may also use", &self.gained),
+            (Effect::Widens, "may use more models of", &self.more),
+        ];
+        all.into_iter().filter(|(_, _, models)| !models.is_empty())
+    }
+}
 
 /// Finds the models that keys lose or gain although the model is there before and after.
 pub(super) fn permissions(
@@ -125,7 +157,6 @@ pub(super) fn permissions(
     };
     let both = || kept().chain(taken());
     let moved: Vec<_> = both().filter(|(_, was, is)| was != is).collect();
-    let has_patterns = both().any(|(_, (_, was), (_, is))| was || is);
     let mut known: HashMap<(Written<'_>, Written<'_>), Effects> = HashMap::new();
     for (id, caller, caller_now) in callers_of_both(before, after) {
         let mut alike: BTreeMap<(&Effects, bool, bool), Vec<&str>> = BTreeMap::new();
@@ -145,26 +176,18 @@ pub(super) fn permissions(
             alike.entry((of, pair.0 != pair.1, works)).or_default().push(name);
         }
         let is_one = alike.len() == 1;
-        for (((lost, gained), is_other, works), names) in alike {
+        for ((effects, is_other, works), names) in alike {
             let of_keys = || names.iter().map(|name| format!("{id}/{name}"));
             let entries: Vec<_> = match is_one {
                 true => vec![("caller", id.clone())],
                 false => of_keys().map(|key| ("key", key)).collect(),
             };
             for (kind, name) in &entries {
-                let mut add = |effect, what: &str, models: &Vec<String>| {
+                for (effect, what, models) in effects.told(works) {
                     found.about(effect, (kind, name), (what.to_owned(), models.clone()), Whom::default());
-                };
-                if !lost.is_empty() {
-                    add(if works { Effect::Breaks } else { Effect::Changes }, "may no longer use", lost);
                 }
-                if !gained.is_empty() {
-                    add(Effect::Widens, "may also use", gained);
-                }
-                if is_other && (has_patterns || (lost.is_empty() && gained.is_empty())) {
-                    let what = "`models` is written otherwise: this may change which models of patterns may be used";
-                    let what = if has_patterns { what } else { "`models` is written otherwise, to the same effect" };
-                    add(Effect::Changes, what, &Vec::new());
+                if is_other && *effects == Effects::default() {
+                    found.add(Effect::Changes, (kind, name), "`models` is written otherwise, to the same effect");
                 }
             }
         }
@@ -175,15 +198,23 @@ pub(super) fn permissions(
 type Meanings<'i> = (&'i str, (&'i str, bool), (&'i str, bool));
 
 fn effects<'i>(names: impl Iterator<Item = Meanings<'i>>, before: &Permissions, after: &Permissions) -> Effects {
-    let (mut lost, mut gained) = Effects::default();
+    let mut effects = Effects::default();
     for (name, was, is) in names {
-        match (before.reach(was.0, was.1), after.reach(is.0, is.1)) {
-            (true, false) => lost.push(name.to_owned()),
-            (false, true) => gained.push(name.to_owned()),
-            (true, true) | (false, false) => {}
-        }
+        let list = match (before.reach(was.0, was.1), after.reach(is.0, is.1)) {
+            (true, false) => &mut effects.lost,
+            (false, true) => &mut effects.gained,
+            // Which models a pattern stands for is not known here.
+            (true, true) if was.1 && is.1 => match (after.covers(before, name), before.covers(after, name)) {
+                (false, true) => &mut effects.fewer,
+                (true, false) => &mut effects.more,
+                (false, false) => &mut effects.others,
+                (true, true) => continue,
+            },
+            (true, true) | (false, false) => continue,
+        };
+        list.push(name.to_owned());
     }
-    (lost, gained)
+    effects
 }
 
 /// Returns the callers that are there before and after.

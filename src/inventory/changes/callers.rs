@@ -24,7 +24,7 @@ pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, 
             (false, true) => found.add(Effect::Widens, at, "switched on"),
             (true, true) | (false, false) => {}
         }
-        end(found, at, [&was.expires, &is.expires], now);
+        end(found, at, [&was.expires, &is.expires], (was.working_keys(now) > 0, now));
         if was.expose_cost != is.expose_cost {
             found.add(Effect::Changes, at, format!("expose_cost {} → {}", was.expose_cost, is.expose_cost));
         }
@@ -53,13 +53,14 @@ pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, 
 }
 
 fn of_key(found: &mut Found, at: (&'static str, &str), [was, is]: [&KeyItem; 2], (caller_works, now): (bool, &str)) {
-    let breaks = if caller_works && was.works(now) { Effect::Breaks } else { Effect::Changes };
+    let works = caller_works && was.works(now);
+    let breaks = if works { Effect::Breaks } else { Effect::Changes };
     match (was.disabled, is.disabled) {
         (false, true) => found.add(breaks, at, "switched off: requests with it are refused"),
         (true, false) => found.add(Effect::Widens, at, "switched on"),
         (true, true) | (false, false) => {}
     }
-    end(found, at, [&was.expires, &is.expires], now);
+    end(found, at, [&was.expires, &is.expires], (works, now));
     for (effect, what) in amounts(&was.limits, &is.limits) {
         found.add(effect, at, what);
     }
@@ -109,16 +110,16 @@ fn covers(new: &[String], old: &[String]) -> bool {
     new.is_empty() || (!old.is_empty() && narrow.iter().all(is_in))
 }
 
-/// Finds that something ends at another time.
-fn end(found: &mut Found, at: (&'static str, &str), [was, is]: [&Option<String>; 2], now: &str) {
+/// Finds that something ends at another time. What does not work now breaks for nobody.
+fn end(found: &mut Found, at: (&'static str, &str), [was, is]: [&Option<String>; 2], (works, now): (bool, &str)) {
     if was == is {
         return;
     }
     let text = |end: &Option<String>| end.clone().unwrap_or_else(|| "never".to_owned());
     let is_sooner = is.as_ref().is_some_and(|is| was.as_ref().is_none_or(|was| is < was));
     let effect = match (is_over(was.as_deref(), now), is_over(is.as_deref(), now)) {
-        (false, true) => Effect::Breaks,
-        (true, true) => Effect::Changes,
+        (false, true) if works => Effect::Breaks,
+        (_, true) => Effect::Changes,
         (true, false) => Effect::Widens,
         (false, false) if is_sooner => Effect::Tightens,
         (false, false) => Effect::Widens,

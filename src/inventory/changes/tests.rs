@@ -189,6 +189,11 @@ fn what_did_not_work_breaks_for_nobody() {
         &format!("    enabled: false\n{dead}"),
         &["Changed:", "  caller beta: switched off: 1 key is refused"],
     );
+    let off = "    enabled: false\n    keys: { one: { hash: \"sha256:0000000000000000000000000000000000000000000000000000000000000009\" } }\n";
+    let past = "expires never → 2026-01-01T00:00:00.000Z";
+    let ended = off.replace("9\" }", "9\", expires: 2026-01-01 }");
+    check_beta(off, &ended, &["Changed:", &format!("  key beta/one: {past}")]);
+    check_beta(off, &format!("    expires: 2026-01-01\n{off}"), &["Changed:", &format!("  caller beta: {past}")]);
     let of = |beta: &str, far: bool| {
         let text = format!("{}  beta:\n{beta}", BEFORE.split("  beta:").next().unwrap());
         if far { text } else { text.replace("  far: { targets: [{ account: us, model: far-1 }] }\n", "") }
@@ -362,6 +367,77 @@ fn a_model_loses_only_what_it_is_for() {
     );
     let text = serving("embeddings");
     assert!(!text.contains("model far"), "{text}");
+}
+
+/// It is shown to callers, and refuses nothing.
+#[test]
+fn another_kind_of_a_model_breaks_for_nobody() {
+    let with = |kind: &str| BEFORE.replace("far: { targets:", &format!("far: {{ {kind}targets:"));
+    let told = |before: &str, after: &str| render(&found(&with(before), &with(after)));
+    assert_eq!(told("", "kind: embedding, "), "Changed:\n  model far: kind not set → embedding (caller beta; 1 key)\n");
+    let text = "Changed:\n  model far: kind chat → embedding (caller beta; 1 key)\n";
+    assert_eq!(told("kind: chat, ", "kind: embedding, "), text);
+}
+
+#[test]
+fn the_times_of_a_model_are_compared_as_they_count() {
+    let of = |times: &str| format!("far: {{ {times}targets:");
+    let with = |times: &str| BEFORE.replace("far: { targets:", &of(times));
+    let check = |before: &str, after: &str, expected: &str| {
+        assert_eq!(render(&found(&with(before), &with(after))), format!("{expected} (caller beta; 1 key)\n"));
+    };
+    check("", "timeouts: { connect: 3s }, ", "Tighter:\n  model far: us/far-1: timeouts.connect 5s → 3s");
+    // Then the account's own count.
+    check("timeouts: { idle: 90s }, ", "", "Tighter:\n  model far: us/far-1: timeouts.idle 90s → 60s");
+    check("timeouts: { idle: 3s }, ", "", "Changed:\n  model far: us/far-1: timeouts.idle 3s → 60s");
+}
+
+/// A written name means its model, also where that model is not served, and never a glob's.
+#[test]
+fn a_name_that_a_model_takes_over_without_serving_it_breaks() {
+    let glob = BEFORE.replace("aliases: [main]", "aliases: [main, \"fa?t*\"]");
+    let off = glob.replace("accounts:\n", "accounts:\n  off: { dialect: demo, enabled: false }\n");
+    let with = |model: &str| off.replace("callers:\n", &format!("  {model}\ncallers:\n"));
+    let check = |model: &str, expected: &str| {
+        let text = render(&found(&off, &with(model)));
+        assert!(text.starts_with(&format!("{BREAKS}\n{expected} (callers acme, beta; 2 keys)\n")), "{text}");
+    };
+    let why = "new, but not served: account off is switched off; its name meant the model big until now";
+    check("fast: { targets: [{ account: off }] }", &format!("  model fast: {why}"));
+    let why = "a name of a model that is not served; it meant big";
+    check("new: { aliases: [fast], targets: [{ account: off }] }", &format!("  name fast: {why}"));
+}
+
+#[test]
+fn the_other_names_of_a_model_whose_id_is_still_answered_are_told() {
+    let two =
+        BEFORE.replace("  far: {", "  far: { aliases: [x],").replace("aliases: [main]", "aliases: [main, \"f*\"]");
+    let text =
+        render(&found(&two, &two.replace("  far: { aliases: [x], targets: [{ account: us, model: far-1 }] }\n", "")));
+    assert!(text.starts_with(&format!("{BREAKS}\n  name x: gone; it meant far (caller beta; 1 key)\n")), "{text}");
+}
+
+#[test]
+fn fewer_and_more_models_of_a_pattern() {
+    let pattern = "  \"p/*\": { targets: [{ account: us, model: \"*\" }] }\n";
+    let with = |models: &str| {
+        let before = BEFORE.replace("callers:\n", &format!("{pattern}callers:\n"));
+        before.replace("  beta:\n", &format!("  beta:\n    models: [{models}]\n"))
+    };
+    let check = |before: &str, after: &str, expected: &str| {
+        let text = render(&found(&with(before), &with(after)));
+        assert_eq!(text, format!("{expected}\n"), "{before} {after}");
+    };
+    check("\"p/*\"", "\"p/a*\"", "Tighter:\n  caller beta: may use fewer models of p/*");
+    check("\"p/a*\"", "\"p/*\"", "Wider:\n  caller beta: may use more models of p/*");
+    check("p/a, \"p/b*\"", "p/a, \"p/c*\"", "Tighter:\n  caller beta: may use other models of p/*");
+    check("\"p/a?\"", "\"p/a*\"", "Wider:\n  caller beta: may use more models of p/*");
+    check("\"p/*\"", "nothing", &format!("{BREAKS}\n  caller beta: may no longer use p/*"));
+    check("\"p/a*\", p/ab", "\"p/a*\"", "Changed:\n  caller beta: `models` is written otherwise, to the same effect");
+    // A limit for one of its models makes no model.
+    let limited = with("\"p/*\"").replace("03\" }", "03\", model_limits: { p/a: { concurrency: 1 } } }");
+    let text = render(&found(&with("\"p/*\""), &limited));
+    assert_eq!(text, "Tighter:\n  key beta/one: for the model p/a: concurrency no limit → 1\n");
 }
 
 #[test]

@@ -75,7 +75,9 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
             (false, true) => found.of_model(Effect::Widens, at, "served again", new.whom(id, now.pattern)),
             (true, true) | (false, false) => {}
         }
-        let (old_kinds, new_kinds) = (kinds(before, was), kinds(after, now));
+        // What a model is for is shown to callers, and refuses nothing: the old word counts twice.
+        let made_for = was.settings.get("kind");
+        let (old_kinds, new_kinds) = (kinds(before, was, made_for), kinds(after, now, made_for));
         let lost: Vec<&str> = old_kinds.difference(&new_kinds).copied().collect();
         if !lost.is_empty() && is_served(after, now) {
             // Most models are asked for conversations, whatever else their accounts serve.
@@ -87,22 +89,29 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
             continue;
         }
         let mut each = settings(&was.settings, &now.settings);
-        each.extend(targets(was, now));
+        each.extend(targets([before, after], was, now));
         for (effect, what) in by_effect(each) {
             found.of_model(effect, at, what.join(", "), whom());
         }
         prices(found, (id, was, now), || old.whom(id, was.pattern));
     }
     for (id, now) in after.models.iter().filter(|(id, _)| !before.models.contains_key(*id)) {
-        let what = match is_served(after, now) {
-            true => match old.meant(id) {
-                None => "new".to_owned(),
-                Some((pattern, _)) if pattern == id => "new; until now a pattern may have answered".to_owned(),
-                Some((other, _)) => format!("new; its name meant the model {other} until now"),
-            },
-            false => format!("new, but not served: {} switched off", off(now)),
+        let meant = match old.meant(id) {
+            None => String::new(),
+            Some((pattern, _)) if pattern == id => "; until now a pattern may have answered".to_owned(),
+            Some((other, _)) => format!("; its name meant the model {other} until now"),
         };
-        let effect = if old.meant(id).is_some() { Effect::Changes } else { Effect::Widens };
+        let (what, effect) = match is_served(after, now) {
+            true if meant.is_empty() => ("new".to_owned(), Effect::Widens),
+            true => (format!("new{meant}"), Effect::Changes),
+            // Whoever asked for the other model by this name is refused now.
+            false if new.dead.contains(id.as_str()) && !meant.is_empty() => {
+                let what = format!("new, but not served: {} switched off{meant}", off(now));
+                found.of_model(Effect::Breaks, ("model", id), what, whom_of_name(old, id));
+                continue;
+            }
+            false => (format!("new, but not served: {} switched off", off(now)), Effect::Widens),
+        };
         found.of_model(effect, ("model", id), what, new.whom(id, now.pattern));
     }
     names(found, [before, after], [old, new]);
@@ -111,6 +120,12 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
 /// Finds names that are gone, new, or mean another model. The names of a model that is no longer
 /// served go with it.
 fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Access<'_>; 2]) {
+    // Of a model that goes, its other names are told only if its id is still answered: else all are
+    // told with it.
+    let stays = |id: &str| match after.models.get(id) {
+        Some(model) => is_served(after, model),
+        None => new.meant(id).is_some(),
+    };
     for (name, (id, pattern)) in &old.names {
         match new.meant(name) {
             // The model is gone, and that is told with it.
@@ -119,10 +134,17 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
                 let what = format!("means the model {is} instead of {id}");
                 found.of_model(Effect::Changes, ("name", name), what, old.whom(id, *pattern));
             }
-            None if after.models.get(*id).is_some_and(|model| is_served(after, model)) => {
+            None if stays(id) => {
                 found.of_model(Effect::Breaks, ("name", name), format!("gone; it meant {id}"), old.whom(id, *pattern));
             }
             Some(_) | None => {}
+        }
+    }
+    let is_new = |name: &&&str| !old.dead.contains(**name) && !after.models.contains_key(**name);
+    for name in new.dead.iter().filter(is_new) {
+        if let Some((id, _)) = old.meant(name).filter(|_| !old.names.contains_key(name)) {
+            let what = format!("a name of a model that is not served; it meant {id}");
+            found.of_model(Effect::Breaks, ("name", name), what, whom_of_name(old, name));
         }
     }
     for (name, (id, pattern)) in new.names.iter().filter(|(name, _)| !old.names.contains_key(*name)) {
@@ -132,15 +154,19 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
     }
 }
 
-/// Returns the kinds of requests that a model's targets take. Conversations are one: each is
-/// translated into the others.
-fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem) -> BTreeSet<&'i str> {
+/// Returns who may use what a name means.
+fn whom_of_name(access: &Access<'_>, name: &str) -> Whom {
+    access.meant(name).map(|(id, pattern)| access.whom(id, pattern)).unwrap_or_default()
+}
+
+/// Returns the kinds of requests that a model's targets take, of those that it is made for.
+/// Conversations are one: each is translated into the others.
+fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem, made_for: Option<&String>) -> BTreeSet<&'i str> {
     let accounts = model.targets.iter().filter_map(|target| inventory.accounts.get(&target.account));
     let serves = accounts.filter(|account| account.enabled).filter_map(|account| account.settings.get("serves"));
     let is_conversation = |kind: &str| Endpoint::find(kind).is_some_and(Endpoint::is_conversation);
     let each = serves.flat_map(|list| list.split(", ")).filter(|kind| !kind.is_empty());
     // A model that the catalog says is for one thing is asked for nothing else.
-    let made_for = model.settings.get("kind");
     let is_for = |kind: &str| {
         Endpoint::find(kind).is_some_and(|one| made_for.is_none_or(|made| ModelKind::of_endpoint(one).name() == made))
     };
@@ -174,8 +200,16 @@ fn named(model: &ModelItem) -> BTreeMap<(String, usize), &TargetItem> {
     named
 }
 
+/// Returns the settings of a target, with those of its account for the names that either has.
+fn whole(inventory: &Inventory, target: &TargetItem, names: [&Settings; 2]) -> Settings {
+    let of_account = inventory.accounts.get(&target.account).map(|account| &account.settings);
+    let value = |name: &String| target.settings.get(name).or_else(|| of_account?.get(name));
+    let each = names.into_iter().flat_map(BTreeMap::keys);
+    each.filter_map(|name| Some((name.clone(), value(name)?.clone()))).collect()
+}
+
 /// Says what changes at the targets of a model.
-fn targets(was: &ModelItem, now: &ModelItem) -> Vec<(Effect, String)> {
+fn targets([before, after]: [&Inventory; 2], was: &ModelItem, now: &ModelItem) -> Vec<(Effect, String)> {
     let (old, new) = (named(was), named(now));
     let mut what = Vec::new();
     what.extend(old.keys().filter(|key| !new.contains_key(*key)).map(|(name, _)| format!("target {name} removed")));
@@ -197,7 +231,8 @@ fn targets(was: &ModelItem, now: &ModelItem) -> Vec<(Effect, String)> {
         if target.weight != target_now.weight {
             what.push(format!("weight of {name} {} → {}", target.weight, target_now.weight));
         }
-        let other = settings(&target.settings, &target_now.settings);
+        let names = [&target.settings, &target_now.settings];
+        let other = settings(&whole(before, target, names), &whole(after, target_now, names));
         each.extend(other.into_iter().map(|(effect, other)| (effect, format!("{name}: {other}"))));
     }
     let order = |of: &BTreeMap<(String, usize), &TargetItem>, other: &BTreeMap<(String, usize), &TargetItem>| {

@@ -1,0 +1,125 @@
+//! What is told to break is held against the catalog itself: catalogs and edits are drawn, and a
+//! secret that opens something before the edit, and not after it, must be told, and nothing else.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime};
+
+use super::words::render;
+use super::{Besides, Effect, changes};
+use crate::catalog::Catalog;
+use crate::catalog::resolve::resolve;
+use crate::inventory::{Inventory, SecretChanges};
+
+/// 2026-11-01.
+const NOW: (u64, &str) = (1_793_491_200, "2026-11-01T00:00:00.000Z");
+const EDITS: usize = 400;
+/// What is asked for. The empty name stands for a list of models, which every key gets.
+const NAMES: [&str; 9] = ["", "m1", "m2", "big", "x", "fast", "fab", "fo", "mm"];
+
+/// Draws parts of a catalog.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, number: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % number
+    }
+
+    fn one<'o>(&mut self, of: &[&'o str]) -> &'o str {
+        of[self.below(of.len())]
+    }
+
+    fn account(&mut self, id: &str) -> String {
+        let off = self.one(&["", "", "", ", enabled: false"]);
+        format!("  {id}: {{ dialect: openai, base_url: \"https://{id}.test/v1\"{off} }}\n")
+    }
+
+    fn model(&mut self, id: &str) -> String {
+        let alias = self.one(&["", "", "x", "fast", "m*", "f*", "fa*"]);
+        let alias = if alias.is_empty() { String::new() } else { format!("aliases: [\"{alias}\"], ") };
+        let targets = self.one(&["{ account: a }", "{ account: b }", "{ account: a }, { account: b }"]);
+        let text = format!("  {id}: {{ {alias}targets: [{targets}] }}\n");
+        if self.below(4) == 0 { String::new() } else { text }
+    }
+
+    /// Draws a caller. Each key has one or two of three secrets of its own.
+    fn caller(&mut self, id: &str, first: usize) -> String {
+        let mut text = format!("  {id}:\n    enabled: {}\n", self.below(6) > 0);
+        text += self.one(&["", "", "", "    expires: 2026-01-01\n"]);
+        text += &self.globs().map(|globs| format!("    {globs}\n")).unwrap_or_default();
+        text += "    keys:\n";
+        for key in 0..2 {
+            let hash = |number: usize| format!("{{ hash: \"sha256:{:064x}\"", first + 3 * key + number);
+            let until = self.one(&["", ", until: 2026-03-01", ", until: 2027-03-01"]);
+            let hashes = format!("{} }}, {}{until} }}", hash(self.below(2)), hash(2));
+            let more = self.one(&["", "", "", ", enabled: false", ", expires: 2026-02-01"]);
+            let globs = self.globs().map(|globs| format!(", {globs}")).unwrap_or_default();
+            if self.below(6) > 0 {
+                writeln!(text, "      k{key}: {{ hashes: [{hashes}]{more}{globs} }}").unwrap();
+            }
+        }
+        if text.ends_with("keys:\n") { text.replace("keys:\n", "keys: {}\n") } else { text }
+    }
+
+    fn globs(&mut self) -> Option<String> {
+        let all = ["\"*\"", "m1", "m2", "\"m*\"", "big", "\"b*\"", "nothing"];
+        let (one, other) = (self.one(&all), self.one(&all));
+        (self.below(3) > 0).then(|| format!("models: [{one}, {other}]"))
+    }
+
+    fn part(&mut self, place: usize) -> String {
+        match place {
+            0 => self.account("a"),
+            1 => self.account("b"),
+            2 => self.model("m1"),
+            3 => self.model("m2"),
+            4 => self.model("big"),
+            5 => self.caller("c", 0),
+            _ => self.caller("d", 6),
+        }
+    }
+}
+
+/// Returns the catalog of these parts, if it is one.
+fn catalog(parts: &[String]) -> Option<(Catalog, String)> {
+    let models = parts[2..5].concat();
+    let models = if models.is_empty() { " {}\n".to_owned() } else { format!("\n{models}") };
+    let text = format!("accounts:\n{}models:{models}callers:\n{}", parts[..2].concat(), parts[5..].concat());
+    let read = resolve(&[("catalog.yaml".to_owned(), text.clone())], &mut |_| Err(String::new()));
+    Some((read.ok()?, text))
+}
+
+/// Returns whether a request with this secret for this name is answered.
+fn answers(catalog: &Catalog, secret: usize, name: &str) -> bool {
+    let mut digest = [0; 32];
+    digest[31] = u8::try_from(secret).unwrap();
+    let opened = catalog.opened(&digest, SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0));
+    opened.is_ok_and(|(key, _)| name.is_empty() || catalog.visible(key, name).is_some())
+}
+
+#[test]
+fn what_is_told_to_break_breaks_and_nothing_else_does() {
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut seen = [0; 2];
+    while seen[0] + seen[1] < EDITS {
+        let before: Vec<String> = (0..7).map(|place| dice.part(place)).collect();
+        let mut after = before.clone();
+        for _ in 0..=dice.below(3) {
+            let place = dice.below(7);
+            after[place] = dice.part(place);
+        }
+        let Some(((before, text), (after, text_after))) = catalog(&before).zip(catalog(&after)) else { continue };
+        let all = (0..12).flat_map(|secret| NAMES.map(|name| (secret, name)));
+        let is_lost = |(secret, name)| answers(&before, secret, name) && !answers(&after, secret, name);
+        let lost: Vec<_> = all.filter(|one| is_lost(*one)).collect();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0);
+        let besides = Besides { secrets: SecretChanges::between(&before, &after, now), server: None };
+        let told = changes(&Inventory::of(&before), &Inventory::of(&after), &besides, NOW.1);
+        let breaks = told.iter().any(|change| change.effect == Effect::Breaks);
+        assert_eq!(breaks, !lost.is_empty(), "{lost:?}\n{text}\n{text_after}\n{}", render(&told));
+        seen[usize::from(breaks)] += 1;
+    }
+    assert!(seen[0].min(seen[1]) > EDITS / 4, "both are drawn: {seen:?}");
+}
