@@ -183,7 +183,7 @@ fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
             };
             rank(new) < rank(old)
         }
-        "on_loss" | "on_broken_call" => new.is_some(),
+        "on_loss" | "on_broken_call" => new.is_some_and(|new| new == "refuse" || new == "error"),
         "traits.images" | "traits.tools" => new.is_some_and(|new| new == "false"),
         _ => false,
     };

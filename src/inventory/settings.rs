@@ -1,8 +1,9 @@
 //! The settings of accounts, models and targets as texts, under their names in the catalog.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::Settings;
+use crate::base::calendar::rfc3339;
 use crate::catalog::{Account, KeyHeader, Model, Target, Timeouts};
 use crate::conf::proxy::ProxyChoice;
 use dialects::front::references::Urls;
@@ -12,23 +13,18 @@ use dialects::traits::Traits;
 pub(super) fn of_account(account: &Account) -> Settings {
     let settings = account.dialect.settings();
     let leave = &account.leave;
-    let references = [
-        ("gs", leave.gs),
-        ("s3", leave.s3),
-        ("files", leave.files),
-        ("data_sources", leave.data_sources),
-        ("cached", leave.cached),
-    ];
+    let protocol = account.dialect.protocol;
+    // Where no request passes through unchanged, these need no leave.
+    let data_sources = leave.data_sources && protocol.may_pass();
+    let references = [("gs", leave.gs), ("s3", leave.s3), ("files", leave.files), ("data_sources", data_sources)];
     let references: Vec<_> = references.into_iter().filter(|(_, may)| *may).map(|(name, _)| name).collect();
     let urls = match leave.urls {
         Urls::Any => "pass",
         Urls::Public | Urls::NoneSinceNear => "public",
         Urls::None => "refuse",
     };
-    let header = match account.key_header {
-        KeyHeader::Bearer => "authorization",
-        KeyHeader::Named(name) => name,
-    };
+    let is_bearer = matches!(account.key_header, KeyHeader::Bearer);
+    let place = if protocol.name == "bedrock" { "region" } else { "location" };
     // Its URL may be in the environment, which differs from machine to machine.
     let proxy = match account.network.proxy {
         ProxyChoice::Usual => None,
@@ -41,15 +37,15 @@ pub(super) fn of_account(account: &Account) -> Settings {
     let text = |text: &Option<std::sync::Arc<str>>| text.as_ref().map(ToString::to_string);
     let written = [
         ("api_version", text(&settings.version)),
+        ("auth", (is_bearer && protocol.key_header.is_some()).then(|| "bearer".to_owned())),
         ("ca", account.network.ca.as_ref().map(|_| "own".to_owned())),
         ("caller_references", Some(references.join(", ")).filter(|list| !list.is_empty())),
         ("concurrency", account.concurrency.map(|most| most.to_string())),
-        ("dialect", Some(account.dialect.protocol.name.to_owned())),
+        ("dialect", Some(protocol.name.to_owned())),
         ("headers", Some(headers.join(", ")).filter(|list| !list.is_empty())),
         ("insecure", flag(account.network.insecure)),
-        ("key_header", Some(header.to_owned())),
         ("media_urls", Some(urls.to_owned())),
-        ("place", text(&settings.place)),
+        (place, text(&settings.place)),
         ("probe", flag(account.probe)),
         ("project", text(&settings.project)),
         ("proxy", proxy.map(ToOwned::to_owned)),
@@ -71,21 +67,21 @@ pub(super) fn of_model(model: &Model) -> Settings {
         Some(ids.join(", ")).filter(|list| !list.is_empty())
     };
     let written = [
-        ("created", Some(model.created.to_string())),
+        ("created", Some(rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(model.created)))),
+        ("defaults.max_tokens", model.max_tokens.map(|most| most.to_string())),
         ("fallbacks", list(&model.fallbacks)),
+        ("fallbacks_on.context", list(&model.on_context)),
+        ("fallbacks_on.refusal", list(&model.on_refusal)),
         (
             "hedge",
             model.hedge.map(|hedge| format!("after p{}, at most {}%", percent(hedge.after), percent(hedge.at_most))),
         ),
         ("kind", model.kind.map(|kind| format!("{kind:?}").to_lowercase())),
-        ("max_tokens", model.max_tokens.map(|most| most.to_string())),
-        ("on_broken_call", flag(model.refuse_broken_calls)),
-        ("on_context", list(&model.on_context)),
-        ("on_loss", flag(model.refuse_loss)),
-        ("on_refusal", list(&model.on_refusal)),
+        ("on_broken_call", Some(either(model.refuse_broken_calls, ["error", "pass"]))),
+        ("on_loss", Some(either(model.refuse_loss, ["refuse", "drop"]))),
         ("owned_by", Some(model.owned_by.to_string())),
         ("queue", model.queue.map(|queue| format!("{} for {}", queue.length, span(queue.wait)))),
-        ("show_reasoning", Some(model.show_reasoning.to_string())),
+        ("reasoning", Some(either(model.show_reasoning, ["show", "hide"]))),
         ("sticky", flag(model.sticky)),
         ("strategy", Some(model.strategy.name().to_owned())),
     ];
@@ -142,6 +138,10 @@ fn of_timeouts(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
 
 fn collected(written: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Settings {
     written.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn either(is: bool, [yes, no]: [&str; 2]) -> String {
+    if is { yes } else { no }.to_owned()
 }
 
 fn flag(flag: bool) -> Option<String> {

@@ -392,6 +392,23 @@ fn the_times_of_a_model_are_compared_as_they_count() {
     check("timeouts: { idle: 3s }, ", "", "Changed:\n  model far: us/far-1: timeouts.idle 3s → 60s");
 }
 
+#[test]
+fn settings_have_the_names_and_the_words_of_the_catalog() {
+    let words =
+        "on_loss: refuse, on_broken_call: error, reasoning: hide, defaults: { max_tokens: 5 }, created: 2020-01-01";
+    let all =
+        BEFORE.replace("far: { targets:", &format!("far: {{ {words}, fallbacks_on: {{ context: [big] }}, targets:"));
+    let text = render(&found(BEFORE, &all));
+    let expected = [
+        "Tighter:",
+        "  model far: on_broken_call pass → error, on_loss drop → refuse (caller beta; 1 key)",
+        "Changed:",
+        "  model far: created 2026-01-01T00:00:00.000Z → 2020-01-01T00:00:00.000Z, defaults.max_tokens not set → 5, \
+         fallbacks_on.context not set → big, reasoning show → hide (caller beta; 1 key)",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+}
+
 /// A written name means its model, also where that model is not served, and never a glob's.
 #[test]
 fn a_name_that_a_model_takes_over_without_serving_it_breaks() {
