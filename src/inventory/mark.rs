@@ -15,8 +15,9 @@ use super::Inventory;
 use crate::base::calendar::rfc3339;
 use crate::base::hash::slow;
 use crate::base::secret::Secret;
-use crate::catalog::{Account, AwsKeys, Catalog, Signer};
+use crate::catalog::{Account, AwsKeys, Catalog, Network, Signer};
 use crate::conf::config::{self, Server};
+use crate::conf::proxy::ProxyChoice;
 
 /// The most names that are listed.
 const MOST: usize = 1_000;
@@ -83,8 +84,10 @@ impl SecretChanges {
         let (old, new) = (of(before), of(after));
         let other = old.iter().filter_map(|(id, was)| {
             let pairs = was.iter().zip(new.get(id)?);
-            let parts: Vec<String> =
-                pairs.filter(|(was, is)| was != is).map(|((name, _), _)| (*name).to_owned()).collect();
+            // What only one of them has is a setting that is told, and no other secret.
+            let is_other = |was: Option<[u8; 32]>, is| was.zip(is).is_some_and(|(was, is)| was != is);
+            let pairs = pairs.filter(|((_, was), (_, is))| is_other(*was, *is));
+            let parts: Vec<String> = pairs.map(|((name, _), _)| (*name).to_owned()).collect();
             (!parts.is_empty()).then(|| (id.to_string(), parts))
         });
         SecretChanges {
@@ -158,7 +161,7 @@ fn of_secrets(catalog: &Catalog) -> String {
     let mut sha = Sha256::new();
     for account in catalog.accounts() {
         sha.update(Sha256::digest(&*account.id));
-        of_account(account).into_iter().for_each(|(_, digest)| sha.update(digest));
+        of_account(account).into_iter().for_each(|(_, digest)| sha.update(digest.unwrap_or_default()));
     }
     let mut keys: Vec<_> = catalog.secrets().map(|(digest, key, until)| (&key.id, digest, until)).collect();
     keys.sort_unstable();
@@ -171,8 +174,9 @@ fn of_secrets(catalog: &Catalog) -> String {
     short(slow(first))
 }
 
-/// Returns the digest of each kind of an account's secrets, for use in this module only.
-fn of_account(account: &Account) -> [(&'static str, [u8; 32]); 4] {
+/// Returns the digest of each kind of an account's secrets, if it has any, for use in this module
+/// only.
+fn of_account(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
     let mut credential = vec![account.key.as_ref()];
     match &account.signer {
         Some(Signer::Aws(keys)) => {
@@ -184,12 +188,13 @@ fn of_account(account: &Account) -> [(&'static str, [u8; 32]); 4] {
     }
     let credential = credential.into_iter().map(|secret| secret.map_or("", Secret::expose).as_bytes());
     let headers = account.headers.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
-    let proxy = account.network.proxy.marks().map(|mark| mark.unwrap_or_default().as_bytes());
+    let Network { ca, proxy, .. } = &account.network;
+    let of_proxy = || digest(proxy.marks().map(|mark| mark.unwrap_or_default().as_bytes()));
     [
-        ("credential", digest(credential)),
-        ("headers", digest(headers)),
-        ("ca", digest([account.network.ca.as_deref().unwrap_or_default()])),
-        ("proxy", digest(proxy)),
+        ("credential", (account.key.is_some() || account.signer.is_some()).then(|| digest(credential))),
+        ("headers", (!account.headers.is_empty()).then(|| digest(headers))),
+        ("ca", ca.as_deref().map(|ca| digest([ca]))),
+        ("proxy", matches!(proxy, ProxyChoice::Own(_)).then(of_proxy)),
     ]
 }
 

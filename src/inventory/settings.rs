@@ -28,6 +28,8 @@ pub(super) fn of_account(account: &Account) -> Settings {
     // Its URL may be in the environment, which differs from machine to machine.
     let proxy = match account.network.proxy {
         ProxyChoice::Usual => None,
+        // What is in files and variables is not read then.
+        _ if !account.enabled => None,
         ProxyChoice::Never => Some("none"),
         ProxyChoice::Own(_) => Some("own"),
     };

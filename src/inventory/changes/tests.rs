@@ -350,6 +350,24 @@ fn accounts_targets_and_prices_are_told() {
     );
 }
 
+#[test]
+fn what_only_one_side_has_is_told_once() {
+    let with =
+        |more: &str| BEFORE.replace("key: sk-canary-eu-0123456789", &format!("key: sk-canary-eu-0123456789{more}"));
+    let check = |before: &str, after: &str, expected: &[&str]| {
+        let text = render(&found(&with(before), &with(after)));
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+    };
+    let own = ", proxy: \"http://u:canary@p:1\"";
+    check(own, "", &["Changed:", "  account eu: proxy own → not set; 2 models go there"]);
+    check(", proxy: none", own, &["Changed:", "  account eu: proxy none → own; 2 models go there"]);
+    check(own, &own.replace("canary", "other"), &["Changed:", "  account eu: other secrets: proxy"]);
+    // Of an account that is switched off, the proxy is not read.
+    let off = format!("{own}, enabled: false");
+    let text = render(&found(&with(own), &with(&off)));
+    assert!(text.contains("  account eu: switched off; 2 models go there\n") && !text.contains("proxy"), "{text}");
+}
+
 /// What a model is for, as the catalog says it, decides what it can lose.
 #[test]
 fn a_model_loses_only_what_it_is_for() {

@@ -41,7 +41,12 @@ pub(super) fn accounts(found: &mut Found, [before, after]: [&Inventory; 2], [old
         if was.address != now.address {
             found.add(Effect::Changes, at, format!("address {} → {}; {models}", was.address, now.address));
         }
-        for (effect, what) in by_effect(settings(&was.settings, &now.settings)) {
+        let mut each = settings(&was.settings, &now.settings);
+        if was.enabled != now.enabled {
+            // They are not read of an account that is switched off, and need not have changed.
+            each.retain(|(_, what)| !what.starts_with("ca ") && !what.starts_with("proxy "));
+        }
+        for (effect, what) in by_effect(each) {
             let whom = if effect == Effect::Tightens { whom() } else { Whom::default() };
             found.of_model(effect, at, format!("{}; {models}", what.join(", ")), whom);
         }
