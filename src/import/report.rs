@@ -1,6 +1,6 @@
 //! The report of an import, as text and as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,10 @@ impl Imported {
                 || "(nothing loosens this)".to_owned(),
                 |bound| format!("(`--loosen {bound}` drops this bound)"),
             );
-            text.push_str(&format!("  {} {drop}\n", list.len()));
+            // A key may have several bounds of one name.
+            let keys: BTreeSet<&str> = list.iter().map(|stopped| &*stopped.key).collect();
+            let word = if keys.len() == 1 { "key" } else { "keys" };
+            text.push_str(&format!("  {} {word} {drop}\n", keys.len()));
             for stopped in list.iter().take(SHOWN) {
                 text.push_str(&format!("    {}: {}\n", stopped.key, stopped.why));
             }
@@ -67,7 +70,7 @@ impl Imported {
         let counts: Vec<String> =
             Grade::ALL.iter().map(|grade| format!("{} {}", self.count(*grade), grade.name())).collect();
         let (all, work) = self.keys;
-        let keys = if all == 0 { String::new() } else { format!("; {all} keys, of which {work} work") };
+        let keys = if all == 0 { String::new() } else { format!("; {all} keys, of which {work} are switched on") };
         let check = match (self.check.errors.len(), self.check.warnings.len()) {
             (0, 0) => "check: fine".to_owned(),
             (errors, warnings) => format!("check: {errors} errors, {warnings} warnings"),

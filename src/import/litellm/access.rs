@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::models::{GroupDraft, Made};
 use super::node::At;
+use super::rows::RowKind;
 use crate::catalog::Catalog;
 use crate::catalog::globs::Globs;
 use crate::import::notes::{Finding, Grade};
@@ -14,6 +15,10 @@ pub(super) struct Known<'k, 'a> {
     catalog: Option<&'k Catalog>,
     /// The id of each model, by its id and by its aliases.
     ids: HashMap<&'k str, &'k str>,
+    /// The models of each access group, and those of which it has only some targets.
+    access: HashMap<&'k str, [Vec<&'k str>; 2]>,
+    /// The models that have limits for each key.
+    pub(super) for_each_key: Vec<&'k GroupDraft<'a>>,
     /// Each name of a model, under each name that a budget for it may have.
     by_budget: HashMap<&'k str, Vec<&'k str>>,
 }
@@ -29,7 +34,17 @@ impl<'k, 'a> Known<'k, 'a> {
                 by_budget.entry(budget).or_default().push(name);
             }
         }
-        Self { made, catalog, ids, by_budget }
+        let mut access: HashMap<&str, [Vec<&str>; 2]> = HashMap::new();
+        for group in &made.groups {
+            let named: BTreeSet<&str> = group.targets.iter().flat_map(|target| &target.access).map(|s| &**s).collect();
+            for name in named {
+                let has_all = group.targets.iter().all(|target| target.access.iter().any(|other| other == name));
+                let [whole, partial] = access.entry(name).or_default();
+                if has_all { whole } else { partial }.push(&*group.name);
+            }
+        }
+        let for_each_key = made.groups.iter().filter(|group| !group.of_keys.is_empty()).collect();
+        Self { made, catalog, ids, access, for_each_key, by_budget }
     }
 
     /// Returns the id of a model by its id or its alias.
@@ -91,7 +106,7 @@ impl<'k, 'a> Known<'k, 'a> {
     pub(super) fn globs(
         &self,
         at: Option<&At<'_>>,
-        became: &str,
+        (kind, became): (RowKind, &str),
         findings: &mut Vec<Finding>,
     ) -> Result<Option<Vec<String>>, ()> {
         let Some(at) = at else { return Ok(None) };
@@ -104,43 +119,83 @@ impl<'k, 'a> Known<'k, 'a> {
             return Ok(None);
         }
         let mut globs: Vec<String> = Vec::new();
-        let mut is_all = false;
+        let (mut is_all, mut is_none) = (false, false);
+        let has_partial = |item: &At<'_>| {
+            let [_, partial] = item.text().and_then(|name| self.access.get(name))?;
+            partial.first()
+        };
+        let some = items.iter().find_map(has_partial);
         for item in items {
             let name = item.text().unwrap_or_default();
-            let (grade, what) = match (name, self.id(name), self.made.access.get(name)) {
+            let (grade, what) = match (name, self.id(name), self.access.get(name)) {
+                // At a user, this word is the name of no model.
+                ("all-team-models", ..) if kind == RowKind::User => (Grade::Manual, UNKNOWN.to_owned()),
+                // LiteLLM looks at the targets of the group all the same.
+                ("all-team-models", ..) if some.is_some() => (Grade::Manual, BESIDE.to_owned()),
                 ("all-proxy-models" | "all-team-models" | "*", ..) => {
                     is_all = true;
-                    (Grade::Exact, "")
+                    (Grade::Exact, String::new())
                 }
-                ("no-default-models", ..) => (Grade::Exact, ""),
+                ("no-default-models", ..) => {
+                    // At a user, this word forbids what the others allow.
+                    is_none |= kind == RowKind::User;
+                    (Grade::Exact, String::new())
+                }
                 (_, Some(id), _) => {
-                    let is_alias = id != name;
                     globs.push(id.to_owned());
-                    if is_alias {
-                        (Grade::Approximate, "is an alias: the model may be used by its own name, too")
-                    } else {
-                        (Grade::Exact, "")
+                    match id == name {
+                        true => (Grade::Exact, String::new()),
+                        false => {
+                            (Grade::Approximate, "is an alias: the model may be used by its own name, too".to_owned())
+                        }
                     }
                 }
-                (_, None, Some(group)) => {
-                    globs.extend(group.iter().cloned());
-                    (Grade::Exact, "is an access group: its models are written out")
+                (_, None, Some([whole, partial])) => {
+                    globs.extend(whole.iter().map(|id| (*id).to_owned()));
+                    match partial.first() {
+                        None => (Grade::Exact, "is an access group: its models are written out".to_owned()),
+                        Some(first) => (Grade::Manual, of_some(first)),
+                    }
                 }
                 _ if name.contains('*') && is_glob(name) => {
                     globs.push(name.to_owned());
                     (
                         Grade::Approximate,
-                        "matches the ids of models only; in LiteLLM also models of the provider that it names",
+                        "matches the ids of models only; in LiteLLM also models of the provider that it names"
+                            .to_owned(),
                     )
                 }
-                _ => (Grade::Manual, "there is no such model here: the key may not use it"),
+                _ if is_glob(name) && self.patterns().any(|pattern| serves(pattern, name)) => {
+                    globs.push(name.to_owned());
+                    (Grade::Approximate, "is a model of a pattern: it is there if the provider lists it".to_owned())
+                }
+                _ => (Grade::Manual, UNKNOWN.to_owned()),
             };
             findings.push(item.finding(grade, became, what));
         }
         globs.sort();
         globs.dedup();
-        Ok(if is_all { None } else { Some(globs) })
+        Ok(match (is_none, is_all) {
+            (true, _) => Some(Vec::new()),
+            (false, true) => None,
+            (false, false) => Some(globs),
+        })
     }
+}
+
+/// What the report says of a name that may not be used.
+const UNKNOWN: &str = "there is no such model here: the key may not use it";
+
+const BESIDE: &str =
+    "does not count beside an access group with only some targets of a model: write the models by hand";
+
+/// Says that an access group has not all targets of a model.
+fn of_some(model: &str) -> String {
+    let model = crate::base::problem::shown(model);
+    format!(
+        "is an access group with only some targets of {model}, so it does not give this model here: give these targets a model of \
+         their own"
+    )
 }
 
 /// Returns whether a text is a glob that means the same in both.

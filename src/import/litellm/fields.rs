@@ -5,17 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use super::limits::LimitsOut;
 use super::loosen::{Bound, Loosen};
 use super::node::At;
-use super::rows::Rows;
+use super::rows::{RowKind, Rows};
 use crate::conf::yaml::Value;
 use crate::import::notes::{Finding, Grade};
-
-/// The kinds of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RowKind {
-    Key,
-    Team,
-    User,
-}
 
 /// Fields that other code reads.
 const READ: [&str; 27] = [
@@ -156,7 +148,8 @@ pub(super) fn is_readable(field: &str, at: &At<'_>) -> bool {
         | "litellm_model_table"
         | "aliases"
         | "model_aliases"
-        | "team_model_aliases" => is_empty_text || at.is_map(),
+        | "team_model_aliases"
+        | "router_settings" => is_empty_text || at.is_map(),
         _ => true,
     }
 }
@@ -227,6 +220,14 @@ pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut Lim
                 }
                 Bound::new(Loosen::Aliases, ALIASES)
             }
+            "router_settings" => {
+                let has = |key: &str| at.get(key).is_some_and(|at| !at.is_empty() && at.flag() != Some(false));
+                match (has("model_group_alias"), has("enable_tag_filtering")) {
+                    (true, _) => Bound::new(Loosen::Aliases, ROUTER_ALIASES),
+                    (false, true) => Bound::new(Loosen::Tags, "deployments are chosen for it by tags"),
+                    (false, false) => continue,
+                }
+            }
             "team_member_tpm_limit" | "team_member_rpm_limit" => {
                 Bound::new(Loosen::TeamMembers, "each member of its team has limits")
             }
@@ -241,6 +242,8 @@ pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut Lim
 
 /// Why aliases bound a key.
 const ALIASES: &str = "models have other names for it alone (`aliases`): write `aliases` at the models";
+const ROUTER_ALIASES: &str =
+    "models have other names for it alone (`model_group_alias`): write `aliases` at the models";
 
 /// Returns whether a value switches nothing on. A text may be an id.
 fn is_off(field: &str, at: &At<'_>) -> bool {
@@ -273,6 +276,10 @@ fn metadata(at: &At<'_>, became: &str, limits: &mut LimitsOut, findings: &mut Ve
             "enforced_params" => {
                 Bound::new(Loosen::RequiredFields, "its requests must have some fields (`enforced_params`)")
             }
+            "require_trace_id" => {
+                Bound::new(Loosen::RequiredFields, "its requests must have a trace id (`require_trace_id`)")
+            }
+            "end_user_budget_id" => Bound::new(Loosen::EndUsers, "each of its end users has a budget"),
             "scim_active" if at.flag() == Some(false) => {
                 Bound { loosen: None, why: "its user is not active".to_owned() }
             }
@@ -304,11 +311,14 @@ pub(super) fn summary(rows: &Rows, is_spend_carried: bool, findings: &mut Vec<Fi
     for row in all {
         let row = row.at();
         for (field, at) in row.entries() {
-            let is_told = INFORMATION.contains(&field) || REPEATED.iter().any(|begin| field.starts_with(begin));
-            if !is_told || READ.contains(&field) || at.is_empty() || is_off(field, &at) {
-                continue;
-            }
-            if told.contains(&(at.file.to_owned(), at.path.clone())) {
+            let is_untold = |at: &At<'_>| !at.is_empty() && !told.contains(&(at.file.to_owned(), at.path.clone()));
+            let is_left = if field == "metadata" {
+                at.entries().iter().any(|(_, at)| is_untold(at))
+            } else {
+                let is_known = INFORMATION.contains(&field) || REPEATED.iter().any(|begin| field.starts_with(begin));
+                is_known && !READ.contains(&field) && !is_off(field, &at) && is_untold(&at)
+            };
+            if !is_left {
                 continue;
             }
             counts
@@ -329,6 +339,7 @@ pub(super) fn summary(rows: &Rows, is_spend_carried: bool, findings: &mut Vec<Fi
                 "what was spent so far is not carried: Portcullis counts from its own ledger, so budgets begin at zero"
             }
             "access_group_ids" => "these groups are in LiteLLM's database: their models are not added",
+            "metadata" => "what else is in `metadata` is left out",
             "soft_budget" => "a soft budget only warns, in LiteLLM",
             _ => "is information for LiteLLM, and is left out",
         };

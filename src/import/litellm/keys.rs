@@ -5,14 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::access::Known;
-use super::fields::{self, RowKind};
+use super::bounds::Whose;
+use super::fields;
 use super::limits::{LimitRow, LimitsOut};
 use super::loosen::{Bound, Loosen};
 use super::member;
 use super::models::Made;
 use super::names::{Taken, entry as entry_name};
 use super::node::At;
-use super::rows::Rows;
+use super::rows::{RowKind, Rows};
 use super::settings::Common;
 use crate::base::problem::Problem;
 use crate::catalog::Catalog;
@@ -171,9 +172,7 @@ impl Importer<'_, '_> {
                     .stop(Bound::new(Loosen::Teams, "the files do not say what its team may use: save /team/list"));
             }
             (None, Owner::User(_)) => {
-                caller
-                    .limits
-                    .stop(Bound::new(Loosen::Users, "the files do not say what its user may use: save /user/list"));
+                caller.limits.stop(Bound::new(Loosen::Users, self.rows.no_user()));
             }
             (None, Owner::Nobody) => {}
         }
@@ -189,11 +188,10 @@ impl Importer<'_, '_> {
             &LimitRow { row: row.clone(), budget: None, became: became.to_owned(), spent_at: self.inputs.spent_at },
             findings,
         );
-        match self.known.globs(row.get("models").as_ref(), became, findings) {
+        match self.known.globs(row.get("models").as_ref(), (kind, became), findings) {
             Ok(models) => caller.models = models,
             Err(()) => caller.limits.stop(Bound::unreadable("models")),
         }
-        // A user's list that holds only `no-default-models` forbids everything.
         fields::bounds(row, kind, became, &mut caller.limits, findings);
         if let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) {
             match at.flag() {
@@ -236,7 +234,10 @@ impl Importer<'_, '_> {
             }
         }
         let budget = self.rows.budgets.get(row.get("budget_id").as_ref().and_then(At::text).unwrap_or_default());
-        let budget = row.get("litellm_budget_table").filter(At::is_map).or_else(|| budget.map(super::rows::RowIn::at));
+        let budget = row
+            .get("litellm_budget_table")
+            .filter(|at| at.is_map() && !at.is_empty())
+            .or_else(|| budget.map(super::rows::RowIn::at));
         let has_budget = row.get("budget_id").is_some_and(|at| !at.is_empty());
         let source = LimitRow { row: row.clone(), budget, became: became.clone(), spent_at: self.inputs.spent_at };
         let mut limits = LimitsOut::of(&source, findings);
@@ -246,10 +247,10 @@ impl Importer<'_, '_> {
         if has_budget && source.budget.is_none() {
             limits.stop(Bound::new(
                 Loosen::Budgets,
-                "`budget_id` names a budget that is not in the files: save LiteLLM_BudgetTable too",
+                "`budget_id` names a budget that is not in the files: save /budget/list too",
             ));
         }
-        let models = match self.known.globs(row.get("models").as_ref(), &became, findings) {
+        let models = match self.known.globs(row.get("models").as_ref(), (RowKind::Key, &became), findings) {
             Ok(models) => models,
             Err(()) => {
                 limits.stop(Bound::unreadable("models"));
@@ -282,19 +283,30 @@ impl Importer<'_, '_> {
             None => Globs::everything(),
             Some(list) => Globs::new(list.iter().map(|glob| Arc::from(glob.as_str()))),
         });
+        limits.of_groups(&self.known, &globs);
         if limits.place(&self.known, &globs) {
             const WHAT: &str = "limits of models that are not here are left out: the key cannot use those models";
             findings.push(row.finding(Grade::Approximate, &became, WHAT));
         }
         // Money cannot be counted where a price is unknown.
         let may = |id: &str| globs.iter().all(|globs| globs.matches(id));
-        let lacks = if limits.has_money() || caller.limits.has_money() {
+        let are_prices_needed = self.common.bounds.iter().any(|(whose, _)| *whose == Whose::WithoutPrice);
+        let lacks = if limits.has_money() || caller.limits.has_money() || are_prices_needed {
             // Many keys may use the same models.
             let find = || self.unpriced.iter().find(|id| may(id)).cloned();
             self.lacking.entry((caller.models.clone(), models.clone())).or_insert_with(find).clone()
         } else {
             None
         };
+        let is_service = row.get("metadata").is_some_and(|metadata| metadata.get("service_account_id").is_some());
+        let bounds_it = |whose: Whose| match whose {
+            Whose::All => true,
+            Whose::WithoutTeam => !matches!(owner, Owner::Team(_)),
+            Whose::ServiceAccount => is_service,
+            Whose::WithoutPrice => lacks.is_some(),
+        };
+        let of_file = self.common.bounds.iter().filter(|(whose, _)| bounds_it(*whose)).map(|(_, bound)| bound);
+        let of_file: Vec<&Bound> = of_file.collect();
         let mut of_models = limits.money_models().flat_map(|model| self.known.with_fallbacks(model));
         let in_models = of_models.any(|id| self.unpriced.contains(id) && may(id));
         drop(of_models);
@@ -308,14 +320,14 @@ impl Importer<'_, '_> {
                 }
                 caller.has_unpriced |= of_caller;
             } else {
-                let first = lacks.map(|id| crate::base::problem::shown(&id)).unwrap_or_default();
+                let first = lacks.as_ref().map(|id| crate::base::problem::shown(id)).unwrap_or_default();
                 let why = format!(
                     "has a budget, and the price of a model that it may use is unknown ({first}): write `price` at the model"
                 );
                 limits.stop(Bound::new(Loosen::Prices, why));
             }
         }
-        let all = self.common.bounds.iter().chain(&caller.limits.bounds).chain(&limits.bounds);
+        let all = of_file.into_iter().chain(&caller.limits.bounds).chain(&limits.bounds);
         let left: Vec<&Bound> =
             all.filter(|bound| !bound.loosen.is_some_and(|loosen| self.inputs.loosened.contains(&loosen))).collect();
         for bound in &left {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::access::Known;
 use super::loosen::{Bound, Loosen};
 use super::node::At;
+use super::number::{number, tighten};
 use crate::base::calendar::{day_of, month_of, start_of};
 use crate::catalog::globs::Globs;
 use crate::conf::price::Usd;
 use crate::conf::yaml::edit::New;
-use crate::import::amount::Amount;
 use crate::import::notes::{Finding, Grade};
 
 /// What a row says about use.
@@ -188,6 +188,20 @@ impl LimitsOut {
         }
     }
 
+    /// Adds the limits that some models have for each key. A key that has such limits of its own
+    /// has these only, as in LiteLLM.
+    pub(super) fn of_groups(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) {
+        for field in ["requests_per_minute", "tokens_per_minute"] {
+            if self.models.values().any(|fields| fields.contains_key(field)) {
+                continue;
+            }
+            let limited = known.for_each_key.iter().filter_map(|group| Some((group, *group.of_keys.get(field)?)));
+            for (group, number) in limited.filter(|(group, _)| may.iter().all(|globs| globs.may_match(&group.name))) {
+                self.models.entry(group.name.clone()).or_default().insert(field, number);
+            }
+        }
+    }
+
     /// Writes the limits of single models under the ids of the models that they count. Returns
     /// whether one of them counts no model that is here.
     pub(super) fn place(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) -> bool {
@@ -301,21 +315,6 @@ fn written(fields: &BTreeMap<&'static str, u64>) -> Option<New> {
 fn usd(millionths: u64) -> String {
     let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
     if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:06}").trim_end_matches('0').to_owned() }
-}
-
-/// Sets a limit; of two, the tighter one counts.
-fn tighten(fields: &mut BTreeMap<&'static str, u64>, field: &'static str, number: u64) {
-    fields.entry(field).and_modify(|limit| *limit = number.min(*limit)).or_insert(number);
-}
-
-/// Reads a whole number from 1. Less than 1 forbids everything, which no name loosens.
-fn number(at: &At<'_>, field: &str) -> Result<u64, Bound> {
-    const LARGEST: u64 = 1 << 53;
-    match at.amount().and_then(Amount::whole) {
-        Some(0) => Err(Bound { loosen: None, why: format!("`{field}` is 0, which forbids every request") }),
-        Some(number) => Ok(number.min(LARGEST)),
-        None => Err(Bound::unreadable(field)),
-    }
 }
 
 /// Reads a budget, in millionths of a US dollar, rounded down.

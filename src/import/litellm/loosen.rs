@@ -22,9 +22,11 @@ pub enum Loosen {
     Projects,
     /// What the key's agent may use.
     Agents,
+    /// What an end user may use: somebody whom the requests of a key name.
+    EndUsers,
     /// The paths that the key may call.
     Routes,
-    /// Checks of what texts say.
+    /// Checks of what texts say, and other code that may refuse requests.
     Guardrails,
     /// Tags, which have budgets and choose targets.
     Tags,
@@ -38,7 +40,7 @@ pub enum Loosen {
 
 impl Loosen {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Budgets,
         Self::Prices,
         Self::ProxyBudget,
@@ -48,6 +50,7 @@ impl Loosen {
         Self::Organizations,
         Self::Projects,
         Self::Agents,
+        Self::EndUsers,
         Self::Routes,
         Self::Guardrails,
         Self::Tags,
@@ -68,6 +71,7 @@ impl Loosen {
             Self::Organizations => "organizations",
             Self::Projects => "projects",
             Self::Agents => "agents",
+            Self::EndUsers => "end-users",
             Self::Routes => "routes",
             Self::Guardrails => "guardrails",
             Self::Tags => "tags",
@@ -81,20 +85,23 @@ impl Loosen {
     pub fn about(self) -> &'static str {
         match self {
             Self::Budgets => "budgets for life, for another time than a day or a month, or of several models together",
-            Self::Prices => "budgets of keys that may use a model without a known price",
+            Self::Prices => {
+                "budgets of keys that may use a model without a known price, and `block_requests_for_models_without_pricing`"
+            }
             Self::ProxyBudget => "the budget of the whole proxy (`litellm_settings.max_budget`)",
             Self::Users => {
                 "what a user may use, also with keys of a team, if /user/list was not saved or cannot be carried"
             }
-            Self::Teams => "what a team may use, if /team/list was not saved",
+            Self::Teams => "what a team may use, if /team/list was not saved or cannot be carried",
             Self::TeamMembers => "what each member of a team may use",
             Self::Organizations => "what an organization may use",
             Self::Projects => "what a project may use",
             Self::Agents => "what an agent may use",
-            Self::Routes => "`allowed_routes`",
-            Self::Guardrails => "guardrails and policies",
+            Self::EndUsers => "what an end user may use: somebody whom the requests of a key name",
+            Self::Routes => "`allowed_routes` of keys and of the file, and `admin_only_routes`",
+            Self::Guardrails => "guardrails, policies, and code of your own that may refuse requests",
             Self::Tags => "tags, which can have budgets and choose deployments",
-            Self::RequiredFields => "`enforced_params`",
+            Self::RequiredFields => "fields that each request must have, such as `enforced_params`",
             Self::Aliases => {
                 "other names of models for one key or team, which can put another model in the place of one"
             }

@@ -25,7 +25,7 @@ pub(super) fn bounds(
     match rows.users.get(user).map(RowIn::at) {
         Some(row) => of_user(&row, common, limits, findings),
         None => {
-            limits.stop(Bound::new(Loosen::Users, "the files do not say what its user may use: save /user/list"));
+            limits.stop(Bound::new(Loosen::Users, rows.no_user()));
         }
     }
     let row = rows.team(team).map(RowIn::at);

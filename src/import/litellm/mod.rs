@@ -12,6 +12,8 @@ use crate::catalog::resolve::resolve;
 use crate::conf::config;
 use crate::conf::secret_ref::{ASSUMED, Reference};
 use crate::conf::yaml::{self, Node};
+use bounds::Whose;
+use loosen::Bound;
 use models::Made;
 use node::At;
 use params::World;
@@ -20,6 +22,7 @@ use settings::Common;
 mod access;
 mod account;
 mod address;
+mod bounds;
 mod credential;
 mod draft;
 mod fields;
@@ -30,6 +33,7 @@ mod member;
 mod models;
 mod names;
 mod node;
+mod number;
 mod params;
 mod price;
 mod provider;
@@ -62,9 +66,13 @@ impl ImportFrom for LiteLlm {
         }
         let mut common = settings::read(&sections, &world, &mut made, &mut findings);
         guardrails(&lists, &mut common, &mut findings);
-        if roots.iter().any(|root| ["policies", "policy_attachments"].iter().any(|key| root.get(key).is_some())) {
-            common.bounds.push(loosen::Bound::new(Loosen::Guardrails, "policies of the file check requests"));
+        let has = |section: &str| roots.iter().any(|root| root.get(section).is_some());
+        if has("policies") || has("policy_attachments") {
+            let bound = Bound::new(Loosen::Guardrails, "policies of the file check requests");
+            common.bounds.push((Whose::All, bound));
         }
+        let of_entries = made.bounds.drain(..).map(|bound| (Whose::All, bound));
+        common.bounds.extend(of_entries);
         let models = common.rules.finish(&made, &mut findings);
         let catalog = |findings: &[Finding]| {
             let sections = [
@@ -230,15 +238,15 @@ fn world<'a>(
 
 /// Takes the guardrails, of which those that are always on bound every key.
 fn guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding>) {
+    let mut are_on = false;
     for at in lists.get("guardrails").into_iter().flatten() {
         findings.push(at.finding(Grade::Unsupported, "", settings::section("guardrails")));
         let always = at.get("litellm_params").and_then(|params| params.get("default_on"));
-        if always.is_some_and(|always| always.flag() != Some(false))
-            && common.bounds.iter().all(|bound| bound.loosen != Some(Loosen::Guardrails))
-        {
-            let why = "a guardrail of the file checks every request";
-            common.bounds.push(loosen::Bound::new(Loosen::Guardrails, why));
-        }
+        are_on |= always.is_some_and(|always| always.flag() != Some(false));
+    }
+    if are_on {
+        let bound = Bound::new(Loosen::Guardrails, "a guardrail of the file checks every request");
+        common.bounds.push((Whose::All, bound));
     }
 }
 

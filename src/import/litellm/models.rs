@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::account;
 use super::draft::{self, Draft, SECRET_FILE};
+use super::loosen::{Bound, Loosen};
 use super::names::{Taken, entry as entry_name};
 use super::node::At;
+use super::number::{number, tighten};
 use super::params::{Params, World};
 use super::price;
 use super::provider::{ProviderOf, ProviderRow, of_model};
@@ -26,6 +28,8 @@ pub(super) struct GroupDraft<'a> {
     pub(super) max_tokens: Option<u64>,
     pub(super) on_loss: Option<&'static str>,
     pub(super) kind: Option<&'static str>,
+    /// The limits of each key for this model.
+    pub(super) of_keys: BTreeMap<&'static str, u64>,
 }
 
 /// A target, with what says its share.
@@ -36,6 +40,8 @@ pub(super) struct TargetDraft<'a> {
     /// `weight`, `rpm` and `tpm`, in the order in which LiteLLM reads them.
     pub(super) shares: [Option<At<'a>>; 3],
     pub(super) order: Option<At<'a>>,
+    /// Its access groups.
+    pub(super) access: Vec<String>,
 }
 
 /// The accounts and models that are made so far.
@@ -43,9 +49,11 @@ pub(super) struct TargetDraft<'a> {
 pub(super) struct Made<'a> {
     pub(super) accounts: Vec<EntryOut>,
     pub(super) groups: Vec<GroupDraft<'a>>,
-    /// The models of each access group.
-    pub(super) access: BTreeMap<String, Vec<String>>,
     pub(super) secrets: Vec<String>,
+    /// What entries say that bounds every key.
+    pub(super) bounds: Vec<Bound>,
+    /// Whether an entry has tags.
+    pub(super) has_tags: bool,
     known: HashMap<String, Vec<(Vec<String>, String)>>,
     taken: Taken,
     by_name: HashMap<String, usize>,
@@ -112,10 +120,8 @@ impl<'a> Made<'a> {
             lost.push(name.finding(Grade::Manual, "", format!("cannot be an id here: {why}. The entry is left out")));
             return None;
         }
-        if let Some(team) = info.remove("team_id") {
-            const WHAT: &str =
-                "only this team may use the entry, which the catalog says at callers: the entry is left out";
-            lost.push(team.finding(Grade::Manual, "", WHAT));
+        if let Some(finding) = reserved(info, world) {
+            lost.push(finding);
             return None;
         }
         let kind = match info.remove("mode").map(|at| (kind_of(at.text().unwrap_or_default()), at)) {
@@ -150,7 +156,13 @@ impl<'a> Made<'a> {
         };
         let shares = ["weight", "rpm", "tpm"].map(|share| params.take(share));
         let order = params.take("order").or_else(|| info.remove("order"));
+        self.bound(params, &became, findings);
+        let of_keys = of_keys(params, &became, (&mut self.bounds, findings));
+        let access = access(info, &became, findings);
         let group = self.group(id, name)?;
+        for (field, number) in of_keys {
+            tighten(&mut group.of_keys, field, number);
+        }
         group.kind = group.kind.or(kind);
         if let Some(at) = params.take("max_tokens") {
             let most = at
@@ -180,25 +192,28 @@ impl<'a> Made<'a> {
             };
             findings.push(at.finding(grade, &became, what));
         }
-        let is_double = group.targets.iter().any(|target| target.account == account && target.model == model);
-        if is_double {
+        let known = group.targets.iter_mut().find(|target| target.account == account && target.model == model);
+        if let Some(known) = known {
             const WHAT: &str = "has the same account and model as an entry before it: they are one target";
             findings.push(params.at.finding(Grade::Approximate, &became, WHAT));
             let left = shares.iter().flatten().chain(&order);
             findings.extend(left.map(|at| at.finding(Grade::Approximate, &became, "is left out with its entry")));
+            known.access.extend(access);
         } else {
-            group.targets.push(TargetDraft { account, model, price, shares, order });
-        }
-        if let Some(groups) = info.remove("access_groups") {
-            for group in groups.items().iter().filter_map(At::text) {
-                let models = self.access.entry(group.to_owned()).or_default();
-                if !models.iter().any(|model| model == id) {
-                    models.push(id.to_owned());
-                }
-            }
-            findings.push(groups.finding(Grade::Exact, &became, "keys that name the group get its models by name"));
+            group.targets.push(TargetDraft { account, model, price, shares, order, access });
         }
         Some(became)
+    }
+
+    /// Keeps what the entry says that bounds every key.
+    fn bound(&mut self, params: &mut Params<'_>, became: &str, findings: &mut Vec<Finding>) {
+        if let Some(at) = params.take("guardrails").filter(|at| !at.is_empty()) {
+            const WHAT: &str = "guardrails of a model have no counterpart. They bound all keys, which are switched off unless \
+                                `--loosen guardrails` drops it";
+            findings.push(at.finding(Grade::Unsupported, became, WHAT));
+            push(&mut self.bounds, Bound::new(Loosen::Guardrails, "guardrails of a model check its requests"));
+        }
+        self.has_tags |= ["tags", "tag_regex"].iter().any(|key| params.has(key));
     }
 
     /// Makes the account of an entry, and finds the account's name for the model.
@@ -283,6 +298,7 @@ impl<'a> Made<'a> {
                 max_tokens: None,
                 on_loss: None,
                 kind: None,
+                of_keys: BTreeMap::new(),
             });
         }
         self.groups.get_mut(index)
@@ -297,6 +313,69 @@ impl<'a> Made<'a> {
     pub(super) fn find(&mut self, id: &str) -> Option<&mut GroupDraft<'a>> {
         self.by_name.get(id).and_then(|index| self.groups.get_mut(*index))
     }
+}
+
+/// Adds a bound, once.
+fn push(bounds: &mut Vec<Bound>, bound: Bound) {
+    if !bounds.contains(&bound) {
+        bounds.push(bound);
+    }
+}
+
+/// Returns why an entry may not be used by all, or not at all.
+fn reserved(info: &BTreeMap<&str, At<'_>>, world: &World<'_>) -> Option<Finding> {
+    const TEAM: &str = "only this team may use the entry, which the catalog says at callers: the entry is left out";
+    const WINDOWS: &str =
+        "other teams may not use the entry at these hours, which the catalog cannot say: the entry is left out";
+    const BLOCKED: &str = "LiteLLM does not use this entry: it is left out";
+    const ELSEWHERE: &str = "LITELLM_ENVIRONMENT is none of these: the entry is left out";
+    let written = |key| info.get(key).filter(|at| !at.is_empty());
+    if let Some(at) = written("team_id") {
+        return Some(at.finding(Grade::Manual, "", TEAM));
+    }
+    if let Some(at) = written("access_windows") {
+        return Some(at.finding(Grade::Manual, "", WINDOWS));
+    }
+    if let Some(at) = written("blocked").filter(|at| at.flag() != Some(false)) {
+        return Some(at.finding(Grade::Unsupported, "", BLOCKED));
+    }
+    let environments = written("supported_environments")?;
+    let here = world.variable("LITELLM_ENVIRONMENT");
+    let is_here = environments.items().iter().any(|at| at.text().is_some() && at.text() == here.as_deref());
+    (!is_here).then(|| environments.finding(Grade::Unsupported, "", ELSEWHERE))
+}
+
+/// Reads the limits that each key has for the model of an entry.
+fn of_keys(
+    params: &mut Params<'_>,
+    became: &str,
+    (bounds, findings): (&mut Vec<Bound>, &mut Vec<Finding>),
+) -> Vec<(&'static str, u64)> {
+    let mut limits = Vec::new();
+    for (theirs, ours) in
+        [("default_api_key_rpm_limit", "requests_per_minute"), ("default_api_key_tpm_limit", "tokens_per_minute")]
+    {
+        let Some(at) = params.take(theirs) else { continue };
+        match number(&at, theirs) {
+            Ok(number) => {
+                limits.push((ours, number));
+                findings.push(at.finding(Grade::Exact, became, "is in `model_limits` of each key that is imported"));
+            }
+            Err(bound) => {
+                findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+                push(bounds, bound);
+            }
+        }
+    }
+    limits
+}
+
+/// Reads the access groups of an entry.
+fn access(info: &mut BTreeMap<&str, At<'_>>, became: &str, findings: &mut Vec<Finding>) -> Vec<String> {
+    let Some(groups) = info.remove("access_groups") else { return Vec::new() };
+    const WHAT: &str = "keys that name the group get its models by name";
+    findings.push(groups.finding(Grade::Exact, became, WHAT));
+    groups.items().iter().filter_map(At::text).map(str::to_owned).collect()
 }
 
 /// Returns the place of an entry, by that of its name.
@@ -371,6 +450,8 @@ fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
 fn of_info(key: &str) -> &'static str {
     match key {
         "id" => "targets have no ids here",
+        "blocked" => "the entry is in use",
+        "supported_environments" => "LITELLM_ENVIRONMENT is one of these now",
         "base_model" => {
             "Portcullis knows a model by the account's name for it: write `price` and `traits` at the target if that says nothing"
         }

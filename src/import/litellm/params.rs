@@ -104,6 +104,10 @@ impl<'a> Params<'a> {
         self.fields.remove(key)
     }
 
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.fields.contains_key(key)
+    }
+
     /// Returns what nobody took.
     pub(super) fn rest(self) -> impl Iterator<Item = (&'a str, At<'a>)> {
         self.fields.into_iter()

@@ -15,6 +15,14 @@ use crate::conf::yaml::Node;
 use crate::import::Given;
 use crate::import::notes::{place, step};
 
+/// The kinds of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowKind {
+    Key,
+    Team,
+    User,
+}
+
 /// A row, with its place.
 pub(super) struct RowIn {
     file: String,
@@ -56,6 +64,15 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    /// Says why nothing is known of a user.
+    pub(super) fn no_user(&self) -> &'static str {
+        if self.users.is_empty() {
+            "the files do not say what its user may use: save /user/list"
+        } else {
+            "its user is not among the users of the files: save all pages of /user/list"
+        }
+    }
+
     pub(super) fn team(&self, id: &str) -> Option<&RowIn> {
         self.team_places.get(id).and_then(|place| self.teams.get(*place)).map(|(_, row)| row)
     }

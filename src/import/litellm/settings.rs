@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::bounds::{self, Whose};
 use super::loosen::{Bound, Loosen};
 use super::models::Made;
 use super::node::At;
@@ -14,8 +15,8 @@ use crate::import::notes::{Finding, Grade};
 #[derive(Default)]
 pub(super) struct Common {
     pub(super) rules: Rules,
-    /// What bounds every key.
-    pub(super) bounds: Vec<Bound>,
+    /// What bounds keys, and which of them.
+    pub(super) bounds: Vec<(Whose, Bound)>,
     /// `allowed_ips`, for every key.
     pub(super) addresses: Vec<String>,
     /// Whether the budget of a user bounds the user's keys of a team, too.
@@ -62,6 +63,11 @@ fn setting(
     (made, common): (&mut Made<'_>, &mut Common),
     findings: &mut Vec<Finding>,
 ) {
+    if let Some((whose, bound)) = bounds::of_setting(section, key, at) {
+        findings.push(at.finding(Grade::Unsupported, "", bounds::told(key, whose, bound.loosen)));
+        common.bounds.push((whose, bound));
+        return;
+    }
     let rules = &mut common.rules;
     match key {
         "fallbacks" => rules.fallbacks.read(at, made, findings),
@@ -96,7 +102,8 @@ fn setting(
                 findings.push(at.finding(Grade::Exact, "", "is `allow_ips` of each key that is imported"));
                 common.addresses = all;
             } else {
-                common.bounds.push(Bound { loosen: None, why: "`allowed_ips` of the file cannot be read".to_owned() });
+                let why = "`allowed_ips` of the file cannot be read".to_owned();
+                common.bounds.push((Whose::All, Bound { loosen: None, why }));
                 findings.push(at.finding(Grade::Manual, "", "must be a list of addresses: keys stay switched off"));
             }
         }
@@ -105,19 +112,17 @@ fn setting(
             const WHAT: &str = "a key of a team whose user has a budget is switched off";
             findings.push(at.finding(Grade::Approximate, "", WHAT));
         }
-        "guardrails" => {
-            let why = "guardrails of the file check requests".to_owned();
-            common.bounds.push(Bound { loosen: Some(Loosen::Guardrails), why });
-            findings.push(at.finding(Grade::Unsupported, "", self::section("guardrails")));
-        }
-        "max_budget" if section == "litellm_settings" => {
-            let why = "the whole proxy has a budget, which Portcullis has not".to_owned();
-            common.bounds.push(Bound { loosen: Some(Loosen::ProxyBudget), why });
-            findings.push(at.finding(
-                Grade::Unsupported,
-                "",
-                "a budget of all callers together has no counterpart: write limits at callers",
-            ));
+        "enable_tag_filtering" => {
+            const WHAT: &str = "Portcullis does not choose targets by tags";
+            // What cannot be read may be on.
+            let what = if at.flag() != Some(false) && made.has_tags {
+                let bound = Bound::new(Loosen::Tags, "the file chooses deployments by tags, and its models have some");
+                common.bounds.push((Whose::All, bound));
+                format!("{WHAT}. It bounds all keys, which are switched off unless `--loosen tags` drops it")
+            } else {
+                WHAT.to_owned()
+            };
+            findings.push(at.finding(Grade::Unsupported, "", what));
         }
         "request_timeout" | "timeout" | "stream_timeout" => {
             findings.push(at.finding(Grade::Approximate, "", "is written at each account that has no time of its own"));
@@ -151,9 +156,10 @@ fn told(key: &str) -> (Grade, &'static str) {
         }
         "database_url" | "store_model_in_db" | "database_connection_pool_limit" => (
             Manual,
-            "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models to the file first",
+            "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, guardrails, \
+             policies and settings to the file first, since keys may be bound by them",
         ),
-        "custom_auth" | "enable_jwt_auth" | "litellm_jwtauth" | "enable_oauth2_auth" | "custom_sso" => {
+        "enable_jwt_auth" | "litellm_jwtauth" | "enable_oauth2_auth" | "custom_sso" => {
             (Unsupported, "callers have keys here: other ways to sign in have no counterpart")
         }
         "cache" | "cache_params" | "enable_caching" | "redis_semantic_cache" => {
@@ -171,14 +177,18 @@ fn told(key: &str) -> (Grade, &'static str) {
         "enable_pre_call_checks" => {
             (Unsupported, "a request that is too long goes to `fallbacks_on.context` after the provider has refused it")
         }
-        "enable_tag_filtering" => (Unsupported, "Portcullis does not choose targets by tags"),
         "coordination_redis" | "use_redis_transaction_buffer" => {
             (Manual, "several gateways share limits through `store` in server.yaml")
         }
         "pass_through_endpoints" => (Unsupported, "requests to other paths are not passed through"),
-        "public_routes" | "admin_only_routes" | "allowed_routes" => {
-            (Unsupported, "every path of the API needs a key here")
+        "admin_only_routes" => (Unsupported, "these paths are LiteLLM's own, and not there here"),
+        "public_routes" => (Unsupported, "every path of the API needs a key here"),
+        "use_x_forwarded_for" => {
+            (Manual, "write the addresses of your load balancers into `trusted_proxies` in server.yaml")
         }
+        "max_request_size_mb" => (Manual, "write `limits.request_body` in server.yaml"),
+        "max_response_size_mb" => (Manual, "write `limits.response_body` in server.yaml"),
+        "disable_reset_budget" => (Unsupported, "budgets begin anew each day or each month here, without a switch"),
         _ => (Unsupported, "has no counterpart, and is left out"),
     }
 }
@@ -186,7 +196,7 @@ fn told(key: &str) -> (Grade, &'static str) {
 /// Says what to do about a section that is not read.
 pub(super) fn section(name: &str) -> &'static str {
     match name {
-        "guardrails" | "policies" | "policy_attachments" => "Portcullis does not check what texts say",
+        "guardrails" | "policies" | "policy_attachments" => bounds::NO_CHECKS,
         "mcp_servers" | "search_tools" | "sandbox_tools" | "vector_store_registry" => {
             "Portcullis runs no tools and no stores of documents"
         }

@@ -3,6 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::import::Grade;
 
+mod file;
+
 fn import(config: &str, keys: &[&str]) -> Result<Imported, Problem> {
     let given = |name: &str, text: &str| Given { name: name.to_owned(), text: text.to_owned() };
     LiteLlm.import(&Inputs {
@@ -320,6 +322,13 @@ fn other_names_and_unknown_fields_bound_a_key() {
         (&[&*key(r#""metadata": {"max_iterations": 3}"#)], Some("unknown-fields")),
         (&[&*key(r#""metadata": {"password_reset_required": true}"#)], Some("unknown-fields")),
         (&[&*key(r#""metadata": {"password_reset_required": false}"#)], None),
+        (&[&*key(r#""metadata": {"require_trace_id": true}"#)], Some("required-fields")),
+        (&[&*key(r#""metadata": {"require_trace_id": false}"#)], None),
+        (&[&*key(r#""metadata": {"end_user_budget_id": "b"}"#)], Some("end-users")),
+        (&[&*key(r#""router_settings": {"model_group_alias": {"m": "n"}}"#)], Some("aliases")),
+        (&[&*key(r#""router_settings": {"enable_tag_filtering": true}"#)], Some("tags")),
+        (&[&*key(r#""router_settings": {"num_retries": 3, "model_group_alias": {}}"#)], None),
+        (&[&*key(r#""budget_id": "b", "litellm_budget_table": {}"#)], Some("budgets")),
         (&[&of_team, &format!("{NAMES}}}")], Some("aliases")),
         (&[&of_team, &format!("{NAMES}, \"litellm_model_table\": {{\"model_aliases\": \"{{}}\", \"id\": 4}}}}")], None),
         (
@@ -341,6 +350,27 @@ fn other_names_and_unknown_fields_bound_a_key() {
     ] {
         assert_eq!(stopped(&config(&["m"]), rows).0, Vec::from_iter(expected), "{rows:?}");
     }
+}
+
+#[test]
+fn a_user_without_models_of_its_own_gets_none_by_other_names() {
+    let of_user = key(r#""user_id": "u""#);
+    for (models, expected) in [
+        (r#"["no-default-models"]"#, "models: []"),
+        (r#"["no-default-models", "m"]"#, "models: []"),
+        (r#"["no-default-models", "all-proxy-models"]"#, "models: []"),
+        (r#"["all-team-models"]"#, "models: []"),
+        (r#"["all-team-models", "m"]"#, "models: [m]"),
+        (r#"["all-proxy-models"]"#, ""),
+    ] {
+        let user = format!("{{\"user_id\": \"u\", \"models\": {models}}}");
+        let (_, text) = stopped(&config(&["m"]), &[&of_user, &user]);
+        assert_eq!(text.contains("models:"), !expected.is_empty(), "{models}: {text}");
+        assert!(text.contains(expected), "{models}: {text}");
+    }
+    // At a team and a key, this word says what the others say not.
+    let team = r#"{"team_id": "t", "models": ["no-default-models", "m"], "team_memberships": []}"#;
+    assert!(stopped(&config(&["m"]), &[&key(r#""team_id": "t""#), team]).1.contains("models: [m]"));
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! What the configuration file says that bounds keys.
+
+use super::*;
+
+const ONE: &str = r#""models": []"#;
+
+/// Returns the names of what switches keys off, with these settings added to a file with one model.
+fn with(settings: &str, rows: &[&str]) -> Vec<String> {
+    stopped(&(config(&["m"]) + settings), rows).0
+}
+
+#[test]
+fn a_setting_that_bounds_all_keys_switches_them_off() {
+    for (settings, expected) in [
+        ("general_settings: { allowed_routes: [/chat/completions] }", Some("routes")),
+        ("general_settings: { admin_only_routes: [/key/generate, /embeddings] }", Some("routes")),
+        ("general_settings: { admin_only_routes: [/key/generate, /team/new] }", None),
+        ("general_settings: { enforced_params: [user] }", Some("required-fields")),
+        ("general_settings: { enforce_user_param: true }", Some("required-fields")),
+        ("general_settings: { enforce_user_param: false }", None),
+        ("general_settings: { custom_auth: my.auth }", Some("guardrails")),
+        ("litellm_settings: { callbacks: [langfuse, presidio] }", Some("guardrails")),
+        ("litellm_settings: { callbacks: [dynamic_rate_limiter_v3] }", Some("guardrails")),
+        ("litellm_settings: { callbacks: my_code.handler }", Some("guardrails")),
+        ("litellm_settings: { callbacks: [langfuse, prometheus, otel] }", None),
+        ("litellm_settings: { success_callback: [my_code.handler] }", None),
+        ("litellm_settings: { post_call_rules: my_code.rule }", Some("guardrails")),
+        ("litellm_settings: { max_end_user_budget_id: b }", Some("end-users")),
+        ("litellm_settings: { max_end_user_budget: 5 }", Some("end-users")),
+        ("litellm_settings: { validate_end_user_id_in_db: true }", Some("end-users")),
+        ("litellm_settings: { upperbound_key_generate_params: { max_budget: 5 } }", None),
+        ("litellm_settings: { default_internal_user_params: { max_budget: 5 } }", None),
+    ] {
+        let of_key = key(ONE);
+        assert_eq!(with(settings, &[&of_key]), Vec::from_iter(expected), "{settings}");
+        // The report tells the name that drops it, and nothing else switches the key off.
+        let imported = import(&(config(&["m"]) + settings), &[&of_key]).unwrap_or_else(|problem| panic!("{problem}"));
+        let told = imported.findings.iter().any(|finding| {
+            expected.is_some_and(|name| finding.what.contains(&format!("--loosen {name}")))
+                && finding.path.contains("_settings.")
+        });
+        assert_eq!(told, expected.is_some(), "{settings}");
+    }
+}
+
+#[test]
+fn a_setting_that_bounds_some_keys_switches_these_off() {
+    const TEAM: &str = r#"{"team_id": "t", "models": [], "team_memberships": []}"#;
+    let of_team = key(r#""team_id": "t""#);
+    for settings in [
+        "litellm_settings: { personal_key_model_access_from_teams: true }",
+        "litellm_settings: { block_requests_for_models_without_pricing: true }",
+        "general_settings: { service_account_settings: { enforced_params: [user] } }",
+    ] {
+        assert_eq!(with(settings, &[&of_team, TEAM]), [""; 0], "{settings}");
+    }
+    let personal = "litellm_settings: { personal_key_model_access_from_teams: true }";
+    assert_eq!(with(personal, &[&key(ONE)]), ["teams"]);
+    let service = "general_settings: { service_account_settings: { enforced_params: [user] } }";
+    assert_eq!(with(service, &[&key(r#""metadata": {"service_account_id": "s"}"#)]), ["required-fields"]);
+    // The price of this model is not known.
+    let unpriced = "model_list: [{ model_name: x, litellm_params: { model: hosted_vllm/x, api_base: 'http://localhost:1/v1' } }]\n";
+    let needed = format!("{unpriced}litellm_settings: {{ block_requests_for_models_without_pricing: true }}");
+    assert_eq!(stopped(&needed, &[&key(ONE)]).0, ["prices"]);
+    assert_eq!(stopped(&needed, &[&key(r#""models": ["y"]"#)]).0, [""; 0]);
+    assert_eq!(stopped(unpriced, &[&key(ONE)]).0, [""; 0]);
+}
+
+/// A file with two entries of one model, the second with more parameters and more information.
+fn entries(params: &str, info: &str) -> String {
+    let entry = |n: usize, params: &str, info: &str| {
+        format!(
+            "  - {{ model_name: m, litellm_params: {{ model: openai/m{n}, api_key: os.environ/K, input_cost_per_token: 0, \
+             output_cost_per_token: 0{params} }}, model_info: {{ mode: chat{info} }} }}\n"
+        )
+    };
+    format!("model_list:\n{}{}", entry(1, "", ", access_groups: [g]"), entry(2, params, info))
+}
+
+#[test]
+fn what_an_entry_says_bounds_the_keys_of_its_model() {
+    let tagged = |filter: bool| {
+        entries(", tags: [paid]", "") + &format!("router_settings: {{ enable_tag_filtering: {filter} }}")
+    };
+    for (config, expected) in [
+        (entries(", guardrails: [pii]", ""), Some("guardrails")),
+        (entries(", guardrails: []", ""), None),
+        (tagged(true), Some("tags")),
+        (tagged(false), None),
+        (entries("", "") + "router_settings: { enable_tag_filtering: true }", None),
+        (
+            entries(", default_api_key_rpm_limit: 0", ""),
+            Some("`default_api_key_rpm_limit` is 0, which forbids every request"),
+        ),
+    ] {
+        assert_eq!(stopped(&config, &[&key(ONE)]).0, Vec::from_iter(expected), "{config}");
+    }
+    // What each key may do with the model is a limit of each key.
+    let limited = entries(", default_api_key_rpm_limit: 7, default_api_key_tpm_limit: 90", "");
+    for (of_key, expected) in [
+        (ONE, "model_limits: { m: { requests_per_minute: 7, tokens_per_minute: 90 } }"),
+        (r#""models": ["x"]"#, ""),
+        (
+            r#""metadata": {"model_rpm_limit": {"m": 2}}"#,
+            "model_limits: { m: { requests_per_minute: 2, tokens_per_minute: 90 } }",
+        ),
+        (
+            r#""metadata": {"model_rpm_limit": {"m": 2}, "model_tpm_limit": {"m": 3}}"#,
+            "{ requests_per_minute: 2, tokens_per_minute: 3 }",
+        ),
+    ] {
+        let (names, text) = stopped(&limited, &[&key(of_key)]);
+        assert_eq!(names, [""; 0]);
+        assert_eq!(text.contains("model_limits"), !expected.is_empty(), "{of_key}: {text}");
+        assert!(text.contains(expected), "{of_key}: {text}");
+    }
+}
+
+#[test]
+fn an_entry_that_litellm_does_not_use_is_left_out() {
+    for (info, is_used) in [
+        ("", true),
+        (", blocked: true", false),
+        (", blocked: false", true),
+        (", team_id: t", false),
+        (", access_windows: [{ start: '09:00', end: '17:00', timezone: UTC, team_ids: [t] }]", false),
+        (", supported_environments: [production]", false),
+    ] {
+        let imported = import(&entries("", info), &[]).unwrap_or_else(|problem| panic!("{problem}"));
+        let text = &imported.files.first().unwrap_or_else(|| panic!("{info}")).1;
+        assert_eq!(text.contains("model: m2"), is_used, "{info}: {text}");
+        assert!(text.contains("model: m1"), "{info}: {text}");
+    }
+}
+
+#[test]
+fn an_access_group_gives_a_model_only_with_all_of_its_targets() {
+    let of_group = key(r#""models": ["g"]"#);
+    let both = entries("", ", access_groups: [g, h]");
+    assert!(stopped(&both, &[&of_group]).1.contains("models: [m]"));
+    let some = entries("", ", access_groups: [h]");
+    assert!(stopped(&some, &[&of_group]).1.contains("models: []"));
+    assert!(stopped(&some, &[&key(r#""models": ["g", "m"]"#)]).1.contains("models: [m]"));
+    assert!(stopped(&some, &[&key(r#""models": ["g", "all-team-models"]"#)]).1.contains("models: []"));
+    assert!(!stopped(&some, &[&key(r#""models": ["g", "all-proxy-models"]"#)]).1.contains("models:"));
+}
+
+#[test]
+fn a_model_of_a_pattern_stays_allowed_by_its_name() {
+    let (_, text) = stopped(&config(&["openai/*"]), &[&key(r#""models": ["openai/gpt-4o", "mistral/x", "a b"]"#)]);
+    assert!(text.contains("models: [openai/gpt-4o]"), "{text}");
+}
