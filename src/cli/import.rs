@@ -81,7 +81,7 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     if !args.dry_run && fs::symlink_metadata(&args.out).is_ok() {
         return Err("--out: this folder exists already, and nothing is overwritten: name a new one".to_owned());
     }
-    if args.spend.as_ref().is_some_and(|ledger| ledger.starts_with(&args.out)) {
+    if args.spend.as_ref().is_some_and(|ledger| full(ledger).starts_with(full(&args.out))) {
         return Err("--spend: a ledger must not be in a configuration folder, which the gateway watches".to_owned());
     }
     if let Some(ledger) = args.spend.as_ref().filter(|_| !args.dry_run)
@@ -117,6 +117,11 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     let text = if args.json { in_json(&imported, args) } else { in_text(&imported, args) };
     write(text.as_bytes()).map_err(|why| format!("the report could not be printed: {why}"))?;
     Ok(imported.is_whole())
+}
+
+/// Writes a path from the root on, so that `./a` and `a` are the same.
+fn full(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns the row of the ledger for what was spent. It counts as a request, of no model that a

@@ -257,6 +257,9 @@ fn budgets_go_on_where_they_were() {
         assert_eq!((again.status.code(), again.stdout.as_str()), (Some(2), ""));
         assert!(again.stderr.contains("--spend: data/ledger.sqlite exists already"), "{}", again.stderr);
         assert!(!folder.path().join("new").exists());
+        let inside = folder.run(&[&import[..5], &["--spend=./new/ledger.sqlite", "--out", "new"]].concat());
+        assert_eq!((inside.status.code(), inside.stdout.as_str()), (Some(2), ""));
+        assert!(inside.stderr.contains("must not be in a configuration folder"), "{}", inside.stderr);
         let dry = folder.run(&[&import[..5], &["--spend=other.sqlite", "--dry-run", "--json"]].concat());
         let report: Value = serde_json::from_str(&dry.stdout).unwrap();
         assert_eq!(report["spent"].as_array().unwrap().len(), 5, "{}", dry.stdout);

@@ -129,6 +129,12 @@ pub(super) fn of_setting(of: &str, key: &str, at: &At<'_>) -> Option<(Whose, Bou
             Loosen::RequiredFields,
             "requests of service accounts must have some fields (`service_account_settings`)",
         ),
+        "missing_session_id" if !matches!(at.text(), Some("omit" | "generate")) => {
+            (Whose::All, Loosen::RequiredFields, "all requests must say their session (`missing_session_id`)")
+        }
+        "model_alias_map" if !at.is_empty() => {
+            (Whose::All, Loosen::Aliases, "the file puts other models in the place of some (`model_alias_map`)")
+        }
         "guardrails" => (Whose::All, Loosen::Guardrails, "guardrails of the file check requests"),
         "callbacks" if !is_harmless(at) => (Whose::All, Loosen::Guardrails, "a callback may refuse requests"),
         "pre_call_rules" | "post_call_rules" => {

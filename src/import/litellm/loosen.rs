@@ -103,7 +103,7 @@ impl Loosen {
             Self::Tags => "tags, which can have budgets and choose deployments",
             Self::RequiredFields => "fields that each request must have, such as `enforced_params`",
             Self::Aliases => {
-                "other names of models for one key or team, which can put another model in the place of one"
+                "other names of models for one key or team, and `model_alias_map`, which can put another model in the place of one"
             }
             Self::UnknownFields => "fields of keys, teams, users and budgets that Portcullis does not know",
         }

@@ -227,10 +227,15 @@ fn world<'a>(
         }
     }
     let setting = |section: &str, key: &str| sections.get(section).and_then(|at| at.get(key));
+    let aliases = setting("router_settings", "model_group_alias");
+    let aliases = aliases.iter().flat_map(At::entries);
+    // A name that stands for itself hides nothing.
+    let hides = |(alias, at): &(&str, At<'_>)| at.get("model").as_ref().unwrap_or(at).text() != Some(alias);
     World {
         environment: inputs.variable,
         variables,
         credentials,
+        aliases: aliases.filter(hides).map(|(alias, _)| alias).collect(),
         timeout: setting("router_settings", "timeout").or_else(|| setting("litellm_settings", "request_timeout")),
         stream_timeout: setting("router_settings", "stream_timeout"),
     }

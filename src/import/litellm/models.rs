@@ -120,6 +120,11 @@ impl<'a> Made<'a> {
             lost.push(name.finding(Grade::Manual, "", format!("cannot be an id here: {why}. The entry is left out")));
             return None;
         }
+        if world.aliases.contains(id) {
+            const WHAT: &str = "LiteLLM takes the alias of this name (`model_group_alias`): the entry is left out";
+            lost.push(name.finding(Grade::Unsupported, "", WHAT));
+            return None;
+        }
         if let Some(finding) = reserved(info, world) {
             lost.push(finding);
             return None;

@@ -1,6 +1,6 @@
 //! The parameters of one entry, and what they may refer to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{is_region, is_word};
 use super::node::At;
@@ -27,6 +27,8 @@ pub(super) struct World<'a> {
     pub(super) variables: BTreeMap<&'a str, At<'a>>,
     /// `credential_list`, by name.
     pub(super) credentials: BTreeMap<&'a str, At<'a>>,
+    /// The names in `model_group_alias`, which hide models of the same name.
+    pub(super) aliases: BTreeSet<&'a str>,
     /// `request_timeout`, or the router's `timeout`.
     pub(super) timeout: Option<At<'a>>,
     /// The router's `stream_timeout`.

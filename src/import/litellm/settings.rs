@@ -220,11 +220,9 @@ fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
             crate::catalog::name::of_model(alias).is_ok() && crate::base::problem::unless_secret(alias) == alias;
         let (grade, became, what) = match made.find(model) {
             None => (Grade::Manual, String::new(), "there is no such model here: the alias is left out"),
-            Some(_) if is_taken => (
-                Grade::Manual,
-                String::new(),
-                "is the name of a model too, and LiteLLM takes the alias: choose one by hand",
-            ),
+            Some(_) if is_taken => {
+                (Grade::Manual, String::new(), "is the name of a model or of another alias too: choose one by hand")
+            }
             Some(_) if !is_name => (Grade::Manual, String::new(), "cannot be an id here: the alias is left out"),
             Some(group) if group.name.contains('*') => {
                 (Grade::Manual, String::new(), "a pattern has no aliases: the alias is left out")

@@ -28,6 +28,10 @@ fn a_setting_that_bounds_all_keys_switches_them_off() {
         ("litellm_settings: { max_end_user_budget_id: b }", Some("end-users")),
         ("litellm_settings: { max_end_user_budget: 5 }", Some("end-users")),
         ("litellm_settings: { validate_end_user_id_in_db: true }", Some("end-users")),
+        ("general_settings: { missing_session_id: reject }", Some("required-fields")),
+        ("general_settings: { missing_session_id: generate }", None),
+        ("litellm_settings: { model_alias_map: { m: n } }", Some("aliases")),
+        ("litellm_settings: { model_alias_map: {} }", None),
         ("litellm_settings: { upperbound_key_generate_params: { max_budget: 5 } }", None),
         ("litellm_settings: { default_internal_user_params: { max_budget: 5 } }", None),
     ] {
@@ -149,4 +153,15 @@ fn an_access_group_gives_a_model_only_with_all_of_its_targets() {
 fn a_model_of_a_pattern_stays_allowed_by_its_name() {
     let (_, text) = stopped(&config(&["openai/*"]), &[&key(r#""models": ["openai/gpt-4o", "mistral/x", "a b"]"#)]);
     assert!(text.contains("models: [openai/gpt-4o]"), "{text}");
+}
+
+#[test]
+fn an_alias_hides_the_model_of_its_name() {
+    let file = config(&["big", "small", "self"])
+        + "router_settings: { model_group_alias: { big: small, self: { model: self }, lost: nobody } }\n";
+    let imported = import(&file, &[]).unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(imported.check.errors, []);
+    let text = &imported.files.first().unwrap_or_else(|| panic!("no file")).1;
+    assert!(text.contains("  small:\n    aliases: [big]\n") && !text.contains("  big:"), "{text}");
+    assert!(text.contains("  self:"), "{text}");
 }
