@@ -12,6 +12,8 @@ import { count, ms, plain, usd } from './words.js';
 let last = null;
 /** @type {AbortController | null} */
 let running = null;
+/** How many results were begun. Of several at once, the one that was begun last is shown. */
+let begun = 0;
 const isTry = () => at('ask') === 'try';
 
 /** @param {any} live */
@@ -68,12 +70,13 @@ function headers() {
   return Object.fromEntries(some.filter(([, value]) => value));
 }
 
-async function explain() {
+/** @param {Show} put */
+async function explain(put) {
   const [text, model, door] = [field('ask-text').value.trim(), field('ask-model').value.trim(), field('ask-door').value];
   const named = { key: field('ask-key').value.trim(), door, path_model: door === 'gemini' ? model : null, headers: headers() };
-  show('ask-body', h('p', { class: 'faint' }, 'Asking…'));
+  put(h('p', { class: 'faint' }, 'Asking…'));
   const report = await post('/explain', text.startsWith('{') ? { ...named, body: body() } : { ...named, text, model });
-  show('ask-body', reportOf(report));
+  put(reportOf(report));
 }
 
 /** @param {any} report */
@@ -92,14 +95,15 @@ function reportOf(report) {
   );
 }
 
-async function tryIt() {
+/** @param {Show} put */
+async function tryIt(put) {
   const secret = field('ask-secret').value.trim();
   const asked = { max_tokens: Number(field('ask-tokens').value) || undefined, ...body(), stream: true, stream_options: { include_usage: true } };
   const mine = (running = new AbortController());
   const began = performance.now();
   /** @type {{text: string, thought: string, first: number | null, usage: any, error: string, head: [string, string][], status: number, line: any, ended: number | null}} */
   const state = { text: '', thought: '', first: null, usage: null, error: '', head: [], status: 0, line: null, ended: null };
-  const draw = () => show('ask-body', tried(state, performance.now() - began));
+  const draw = () => put(tried(state, performance.now() - began));
   byId('ask-stop').hidden = false;
   draw();
   try {
@@ -131,7 +135,7 @@ async function tryIt() {
   draw();
   const id = state.head.find(([name]) => name === 'x-request-id')?.[1];
   // The access line comes a moment after the answer.
-  for (let turn = 0; id && turn < 10 && !state.line; turn += 1) {
+  for (let turn = 0; id && turn < 50 && !state.line; turn += 1) {
     await new Promise((done) => setTimeout(done, 200));
     state.line = await get('/live/request', { id }).catch(() => null);
   }
@@ -184,20 +188,26 @@ function tried({ text, thought, first, usage, error, head, status, line, ended }
   );
 }
 
-/** The same request for a shell. The secret and the address come from its environment. */
-function curl() {
+/** The same request for a shell. The secret and the address come from its environment. @param {Show} put */
+function curl(put) {
   const extra = Object.entries(headers()).map(([name, value]) => ` \\\n  -H ${quoted(`${name}: ${value}`)}`).join('');
   const asked = { max_tokens: Number(field('ask-tokens').value) || undefined, ...body(), stream: true };
   const text = `# KEY is the secret, GATEWAY the address for callers, such as http://127.0.0.1:8080\ncurl -N "$GATEWAY/v1/chat/completions" \\\n  -H "Authorization: Bearer $KEY" \\\n  -H 'Content-Type: application/json'${extra} \\\n  -d ${quoted(JSON.stringify(asked))}`;
-  show('ask-body', h('pre', { tabindex: 0 }, text));
+  put(h('pre', { tabindex: 0 }, text));
 }
 
-/** Runs what a button asks for, and shows why it failed. @param {() => any} call */
+/** Shows a result, if none was begun after it. @typedef {(view: any) => void} Show */
+
+/** Runs what a button asks for, and shows why it failed. @param {(put: Show) => any} call */
 const safely = async (call) => {
+  const mine = (begun += 1);
+  const put = (/** @type {any} */ view) => {
+    if (mine === begun) show('ask-body', view);
+  };
   try {
-    await call();
+    await call(put);
   } catch (why) {
-    show('ask-body', h('p', { class: 'failure' }, why instanceof SyntaxError ? `The body is not JSON: ${why.message}` : sayError(why)));
+    put(h('p', { class: 'failure' }, why instanceof SyntaxError ? `The body is not JSON: ${why.message}` : sayError(why)));
   }
 };
 
