@@ -439,7 +439,7 @@ fn end(process: &Process, code: i32) -> ! {
     let unsent = process.books.traces.as_ref().map_or(0, |traces| traces.finish(patience));
     if unsent > 0 {
         let were = if unsent == 1 { "span was" } else { "spans were" };
-        say(log::Level::Warn, format!("{unsent} {were} not sent, because the process ended"));
+        say(log::Level::Warn, format!("{unsent} {were} not sent before the process ended"));
     }
     if let Some(store) = &process.backends.store {
         store.leave();

@@ -8,7 +8,7 @@ use super::admission::{self, CallersRequest, EarlierThoughts};
 use super::attempt::Attempt;
 use super::backends::Backends;
 use super::credential;
-use super::outgoing::Outgoing;
+use super::outgoing::{self, Outgoing};
 use crate::account::Permit;
 use crate::account::failure::{Class, Failure};
 use crate::base::alarm::Alarm;
@@ -21,6 +21,7 @@ use crate::series::{Step, Sums};
 use crate::settled::{Settled, Tried, millis};
 use dialects::Outbound;
 use dialects::neutral::seal::Sealed;
+use http::{HeaderName, HeaderValue};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,11 @@ impl TokenCount<'_> {
             };
             (facts.served.account, facts.served.upstream_model) = (Some(place.account.id.clone()), Some(model.clone()));
             let began = Instant::now();
-            let counted = self.ask_one(candidate, &said, (&facts.request.id, due), Arc::new(permit)).await;
+            let trace =
+                facts.trace.as_ref().filter(|_| self.shared.server.traces.is_some() && place.account.added.trace);
+            let mut of_trace = Vec::new();
+            let span = trace.map(|trace| outgoing::tell_trace(trace, &mut of_trace));
+            let counted = self.ask_one(candidate, &said, (&facts.request.id, due, &of_trace), Arc::new(permit)).await;
             drop(held);
             let token = place.state.tokens.present();
             let secrets = place.secrets(token.as_ref());
@@ -86,7 +91,7 @@ impl TokenCount<'_> {
             let sums = Sums { requests: 1, by_upstream: u32::from(has_failed), ..Sums::default() };
             candidate.track.series.add(&sums, None, Step::of(std::time::Instant::now()));
             let tried = tried(candidate, began, counted.as_ref().err(), &secrets);
-            facts.attempts.trail.push(Tried { at_ms: millis(at), ..tried });
+            facts.attempts.trail.push(Tried { at_ms: millis(at), span, ..tried });
             let failure = match counted {
                 Ok(answer) => {
                     facts.served.losses = said.losses;
@@ -126,16 +131,18 @@ impl TokenCount<'_> {
             .map_err(|refused| Refusal::unable(refused, &self.asked.envelope.model))
     }
 
-    /// Asks one candidate. After a stale connection it tries a fresh one.
+    /// Asks one candidate, with these headers for its trace. After a stale connection it tries a
+    /// fresh one.
     async fn ask_one(
         &self,
         candidate: &Candidate,
         said: &Outbound,
-        (request_id, total): (&str, Instant),
+        (request_id, total, of_trace): (&str, Instant, &[(HeaderName, HeaderValue)]),
         permit: Arc<Permit>,
     ) -> Result<Vec<u8>, Failure> {
         let (mut alarm, upstream) = (Alarm::default(), &self.shared.upstream);
-        let headers = credential::headers(upstream, candidate, said, total, &mut alarm).await?;
+        let mut headers = credential::headers(upstream, candidate, said, total, &mut alarm).await?;
+        headers.extend_from_slice(of_trace);
         let (path, body, timeouts) = (&*said.path, &*said.body, candidate.timeouts);
         let outgoing = |fresh| Outgoing {
             request_id,

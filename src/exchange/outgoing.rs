@@ -2,6 +2,7 @@
 //! the body in parts.
 
 use super::upload::{Slice, Upload};
+use crate::base::trace_context::{SpanId, TRACEPARENT, TRACESTATE, TraceContext};
 use crate::catalog::{Account, Timeouts};
 use crate::live::place::{self, Place, headers, write_header};
 use bytes::Bytes;
@@ -16,6 +17,16 @@ use uuid::Uuid;
 /// no UUID.
 pub fn own_id() -> String {
     Uuid::now_v7().to_string()
+}
+
+/// Adds the headers that tell an account to which trace its own spans belong. Returns the span that
+/// is their parent.
+pub(super) fn tell_trace(trace: &TraceContext, headers: &mut Vec<(HeaderName, HeaderValue)>) -> SpanId {
+    let span = fastrand::u64(1..).to_be_bytes();
+    let state = trace.state().and_then(|state| HeaderValue::from_str(state).ok());
+    headers.extend(HeaderValue::try_from(trace.traceparent(span)).ok().map(|parent| (TRACEPARENT.clone(), parent)));
+    headers.extend(state.map(|state| (TRACESTATE.clone(), state)));
+    span
 }
 
 /// The request that an attempt sends.

@@ -36,7 +36,7 @@ use crate::error::Refusal;
 use crate::limits::Limits;
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
-use crate::settled::{Attempts, Served, Times};
+use crate::settled::{Attempts, Served, Times, Tried};
 use bytes::Bytes;
 use dialects::front::Envelope;
 use dialects::neutral::Losses;
@@ -376,8 +376,9 @@ impl<'x> Producer<'x> {
         };
         let Declined { running, opened, noted } = *declined;
         // The trail lists the attempt again when it ends.
-        self.attempts.trail.remove(noted);
+        let Tried { labels, .. } = self.attempts.trail.remove(noted);
         let attempt = &running.attempt;
+        attempt.progress.lock().labels = labels;
         attempt.candidate.track.series.take_back();
         self.request.meter.wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
         Ok(Some(self.answer(running, opened)))

@@ -14,7 +14,7 @@ use crate::base::calendar;
 use crate::conf::config::{LeastSeverity, Notify, Webhook};
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
-use crate::exchange::outgoing::Outgoing;
+use crate::exchange::outgoing::{Outgoing, own_id};
 use crate::live::place::{Place, TELLING, told};
 use crate::status::Severity;
 use bytes::Bytes;
@@ -66,8 +66,9 @@ async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<
     // Names are resolved anew each time, and no connection is kept: notices are rare.
     let place = Arc::new(Place::apart(told("notify", webhook, "application/json"), &backends.server.proxies));
     let due = Instant::now() + TELLING;
+    let id = own_id();
     let outgoing = Outgoing {
-        request_id: "notice",
+        request_id: &id,
         path: webhook.target.expose(),
         headers: &[],
         body: &[Bytes::from(notice)],

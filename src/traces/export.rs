@@ -27,9 +27,9 @@ pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
         let body = [spans::preamble(traces, instance, batch.bytes.len()).into(), batch.bytes.into()];
         let posted = send(traces, &receiver, &body).await;
         drop(body);
-        let given_up = if posted == Posted::Ended { count } else { 0 };
-        if !traces.queue.sent(given_up) {
-            continue;
+        // Before the batch is over: the process may end then.
+        if let Some((level, what)) = outage.note(&posted, count, traces.queue.overflown(), Instant::now()) {
+            log::log!(level, "{what}");
         }
         let (reason, lost) = match &posted {
             Posted::Taken { rejected } => ("rejected", (*rejected).min(count)),
@@ -37,10 +37,10 @@ pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
             Posted::Failed(_) => ("failed", count),
             Posted::Ended => ("ended", count),
         };
-        traces.metrics.exported(count - lost);
-        traces.metrics.dropped(reason, lost);
-        if let Some((level, what)) = outage.note(&posted, count, traces.queue.overflown(), Instant::now()) {
-            log::log!(level, "{what}");
+        let given_up = if traces.queue.is_hurried() { lost } else { 0 };
+        if traces.queue.sent(given_up) {
+            traces.metrics.exported(count - lost);
+            traces.metrics.dropped(reason, lost);
         }
     }
 }

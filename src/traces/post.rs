@@ -9,7 +9,7 @@ use crate::catalog::Account;
 use crate::conf::config;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
-use crate::exchange::outgoing::Outgoing;
+use crate::exchange::outgoing::{Outgoing, own_id};
 use crate::live::place::{Place, TELLING, told};
 use bytes::Bytes;
 use http::HeaderValue;
@@ -80,8 +80,9 @@ impl<'r> Receiver<'r> {
     }
 
     async fn once(&self, body: &[Bytes], fresh: bool, due: Instant) -> Result<Posted, Failure> {
+        let id = own_id();
         let outgoing = Outgoing {
-            request_id: "traces",
+            request_id: &id,
             path: self.settings.endpoint.target.expose(),
             headers: &[],
             body,

@@ -43,9 +43,13 @@ impl Sampler {
     pub(super) fn begins(&self, parent: Option<&Parent>) -> bool {
         match parent.filter(|_| self.settings.follows_parent) {
             Some(parent) => parent.is_sampled,
-            // Dice, and not the trace's id: a caller may choose that.
-            None => self.settings.share >= 1.0 || fastrand::f64() < self.settings.share,
+            None => self.dice(),
         }
+    }
+
+    /// Decides by the share. The trace's id does not count: a caller may choose it.
+    fn dice(&self) -> bool {
+        self.settings.share >= 1.0 || fastrand::f64() < self.settings.share
     }
 
     /// Decides at the end of an exchange. `now` is in milliseconds of Unix time.
@@ -59,7 +63,8 @@ impl Sampler {
             let is_wanted = (context.is_sampled && !is_bound) || is_mistake || self.is_noteworthy(settled);
             return is_wanted && self.strangers.take(STRANGERS.min(most), now);
         }
-        if context.is_sampled && (!is_bound || self.asked.take(most, now)) {
+        // Of those that a caller asks for, only what the share leaves out counts as more than it.
+        if context.is_sampled && (!is_bound || self.dice() || self.asked.take(most, now)) {
             return true;
         }
         if is_mistake {
@@ -140,14 +145,16 @@ mod tests {
 
     #[test]
     fn a_parent_decides_and_asks_for_no_more_than_it_may() {
-        for share in [0.0, 0.5] {
-            let sampler = sampler(share, 3);
-            let kept = |flag, second: u64| {
-                let one = settled(&sampler, parent(flag));
-                (0..50).filter(|_| sampler.keeps(&one, NOW + second * 1_000)).count()
-            };
-            assert_eq!([kept(true, 0), kept(true, 0), kept(true, 1), kept(false, 2)], [3, 0, 3, 0]);
-        }
+        let kept = |sampler: &Sampler, flag, second: u64| {
+            let one = settled(sampler, parent(flag));
+            (0..2_000).filter(|_| sampler.keeps(&one, NOW + second * 1_000)).count()
+        };
+        let none = sampler(0.0, 3);
+        let asked = [kept(&none, true, 0), kept(&none, true, 0), kept(&none, true, 1), kept(&none, false, 2)];
+        assert_eq!(asked, [3, 0, 3, 0]);
+        let half = sampler(0.5, 3);
+        let (asked, unasked) = (kept(&half, true, 0), kept(&half, false, 1));
+        assert!((800..1_200).contains(&asked) && unasked == 0, "{asked} {unasked}");
         // What all may have, a caller may ask for.
         let sampler = sampler(1.0, 0);
         assert!(sampler.keeps(&settled(&sampler, parent(true)), NOW));

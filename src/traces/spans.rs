@@ -179,12 +179,17 @@ fn server(traces: &Traces, settled: &Settled, context: &TraceContext, id: SpanId
     // What is the caller's own doing is no error of this server.
     let is_error = settled.blame().is_some_and(|blame| blame != Blame::Caller) || answer.status >= 500;
     let parent = context.parent.as_ref().map(|parent| parent.span);
+    let is_known = method != words::OTHER_METHOD;
     let beginning = Beginning {
         context,
         id,
         parent,
         flags: if parent.is_some() { REMOTE } else { FLAGS },
-        name: [method, if route.is_some() { " " } else { "" }, route.unwrap_or_default()],
+        name: [
+            if is_known { method } else { "HTTP" },
+            if route.is_some() { " " } else { "" },
+            route.unwrap_or_default(),
+        ],
         kind: SpanKind::Server,
         start: settled.began_at.saturating_mul(MILLI),
         took: u64::try_from(total.as_nanos()).unwrap_or(u64::MAX),

@@ -104,6 +104,9 @@ pub(super) fn route(door: &str, path: &str) -> Option<&'static str> {
     })
 }
 
+/// The word for a method that is not known.
+pub(super) const OTHER_METHOD: &str = "_OTHER";
+
 /// Returns a method, if it is one that is known.
 pub(super) fn method(method: &str) -> &str {
     let is_known = [
@@ -119,7 +122,7 @@ pub(super) fn method(method: &str) -> &str {
     ]
     .iter()
     .any(|known| known == method);
-    if is_known { method } else { "_OTHER" }
+    if is_known { method } else { OTHER_METHOD }
 }
 
 /// Returns the name of the kind of server that speaks a dialect: that of the quirks if it has some,

@@ -150,8 +150,12 @@ fn an_account_that_asks_for_it_is_told_the_span_of_its_attempt() {
         told.always(Script::error(503, "no"));
         let gateway = receiver.of(Gateway::with(two(&told, &untold, "trace: true")), "").start().await;
         let fields = [("traceparent", &*format!("00-{TRACE}-{PARENT}-00")), ("tracestate", "x=1")];
-        assert_eq!(gateway.raw(with(&fields)).await.status, 200);
-        assert_eq!(gateway.raw(with(&[])).await.status, 200);
+        // Each settles before the next begins, so that their spans are in this order.
+        for fields in [&fields[..], &[]] {
+            let answer = gateway.raw(with(fields)).await;
+            assert_eq!(answer.status, 200);
+            gateway.line_of(&answer).await;
+        }
         end(gateway);
         // Both are kept, since an attempt failed.
         let spans = receiver.spans();
@@ -182,7 +186,9 @@ fn a_sample_keeps_what_failed_and_callers_ask_for_no_more_than_they_may() {
             assert_eq!(gateway.raw(with(&[])).await.status, 200);
             assert_eq!(gateway.raw(traced("00")).await.status, 200);
         }
-        assert_eq!(gateway.raw(traced("01")).await.status, 200);
+        let asked = gateway.raw(traced("01")).await;
+        assert_eq!(asked.status, 200);
+        gateway.line_of(&asked).await;
         assert_eq!(gateway.post(&chat("bad")).await.status, 400);
         end(gateway);
         let spans = receiver.spans();
@@ -235,17 +241,71 @@ fn what_a_provider_calls_its_answer_is_on_its_attempt() {
 }
 
 #[test]
+fn an_answer_that_was_held_in_reserve_keeps_its_name() {
+    run(async {
+        let (first, second, receiver) = (Mock::start().await, Mock::start().await, Receiver::start().await);
+        let mut refusal = completion("");
+        refusal["choices"][0]["message"]["refusal"] = json!("I will not.");
+        first.always(Script::json(200, &refusal));
+        second.always(Script::error(500, "no"));
+        let catalog = Catalog::new().account("a", &first).account("b", &second);
+        let catalog = catalog.model_with("m", &["a"], "fallbacks_on: { refusal: [milder] }");
+        let gateway = receiver.of(Gateway::with(catalog.model("milder", &["b"])), "").start().await;
+        let answer = gateway.post(&chat("m")).await;
+        assert!(answer.text().contains("I will not."), "{}", answer.text());
+        end(gateway);
+        let spans = receiver.spans();
+        let answered = spans.iter().find(|span| span.of_name("portcullis.account") == "a").expect("its attempt");
+        assert_eq!(answered.of_name("gen_ai.response.id"), "chatcmpl-mock", "{spans:#?}");
+        assert!(answered.has("gen_ai.usage."), "{spans:#?}");
+    });
+}
+
+#[test]
+fn a_count_of_tokens_tells_its_account_the_span_too() {
+    run(async {
+        let (mock, receiver) = (Mock::start().await, Receiver::start().await);
+        mock.always(Script::json(200, &json!({"input_tokens": 7})));
+        let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic, trace: true").model("m", &["a"]);
+        let gateway = receiver.of(Gateway::with(catalog.clone()), "").start().await;
+        let bearer = format!("Bearer {KEY}");
+        let parent = format!("00-{TRACE}-{PARENT}-01");
+        let fields = [("authorization", &*bearer), ("content-type", "application/json"), ("traceparent", &*parent)];
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).to_string();
+        let request = || client::request("POST", "/v1/messages/count_tokens", &fields, body.as_bytes());
+        let answer = gateway.raw(request()).await;
+        assert_eq!(answer.json()["input_tokens"], 7, "{}", answer.text());
+        end(gateway);
+        let spans = receiver.spans();
+        let attempt = spans.iter().find(|span| !span.is_server()).expect("its attempt");
+        let told = mock.requests()[0].field("traceparent").map(str::to_owned);
+        assert_eq!(told, Some(format!("00-{TRACE}-{}-01", attempt.id)));
+        // Without traces the account is told nothing.
+        let gateway = Gateway::start(catalog).await;
+        assert_eq!(gateway.raw(request()).await.status, 200);
+        assert_eq!(mock.requests()[1].field("traceparent"), None);
+    });
+}
+
+#[test]
 fn what_was_slow_is_kept() {
     run(async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         mock.push(Script::answer("quick")).push(Script::new().delay(Duration::from_millis(1_500)).then_answer("slow"));
         let gateway = receiver.of(Gateway::with(Catalog::over(&mock)), "sample: 0%, slow: 1500ms").start().await;
+        let mut slow = Vec::new();
         for _ in 0..2 {
-            assert_eq!(gateway.raw(with(&[])).await.status, 200);
+            let answer = gateway.raw(with(&[])).await;
+            let line = gateway.line_of(&answer).await;
+            // A busy machine may make the quick one slow.
+            if line["total_ms"].as_u64().expect("a time") >= 1_500 {
+                slow.push(line["request_id"].clone());
+            }
         }
         end(gateway);
         let spans = receiver.spans();
-        assert!(servers(&spans).iter().any(|span| span.to - span.from >= 1_500_000_000), "{spans:#?}");
+        let kept: Vec<_> = servers(&spans).iter().map(|span| json!(span.of_name("portcullis.request_id"))).collect();
+        assert!(!slow.is_empty() && kept == slow, "{spans:#?}");
     });
 }
 

@@ -75,7 +75,8 @@ impl Webhook {
         }
         let host = host.bare();
         let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        // A query may follow the host at once. As a text, the path then is `/`.
+        let target = uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
         Ok(Webhook { tls, host, port, authority: authority.as_str().to_ascii_lowercase(), target: Secret::new(target) })
     }
 }
@@ -105,6 +106,7 @@ mod tests {
         assert_eq!(format!("{hook:?}"), "[secret]");
         let hook = Webhook::parse("http://[::1]:9000").unwrap();
         assert_eq!((hook.tls, &*hook.host, hook.port, hook.target.expose()), (false, "::1", 9000, "/"));
+        assert_eq!(Webhook::parse("https://h?sig=x").unwrap().target.expose(), "/?sig=x");
         for wrong in ["", "s3cret", "/s3cret", "ftp://s3cret/", "https://", "https://u:s3cret@h/", "https://h/ s3cret"]
         {
             let told = Webhook::parse(wrong).expect_err(wrong);

@@ -119,7 +119,7 @@ fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
         let at = section.key("endpoint");
         let url = Webhook::like(written, SHAPE).map_err(|wrong| at.withheld(&wrong)).ok()?;
         at.problem_if(url.port == GRPC, ABOUT_GRPC);
-        let has_path = url.target.expose() != "/";
+        let has_path = url.target.expose() != "/" && !url.target.expose().starts_with("/?");
         return if has_path { Some(url) } else { Webhook::like(&with_path(written), SHAPE).ok() };
     }
     const GENERAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -148,9 +148,11 @@ fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
 const ABOUT_GRPC: &str = "is 4317, the port for gRPC, which Portcullis does not speak: write the receiver's port for \
                           HTTP, which is usually 4318";
 
-/// Adds the path to the beginning of an address.
+/// Adds the path to the beginning of an address. A query stays behind it.
 fn with_path(url: &str) -> String {
-    [url.trim_end_matches(['\r', '\n', '/']), PATH].concat()
+    let url = url.trim_end_matches(['\r', '\n']);
+    let (base, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
+    [base.trim_end_matches('/'), PATH, query].concat()
 }
 
 /// Refuses a protocol that is not spoken.

@@ -11,20 +11,19 @@ use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
-use crate::base::trace_context::{TRACEPARENT, TRACESTATE};
 use crate::conf::price::ShowCost;
 use crate::error::scrub;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::credential;
-use crate::exchange::outgoing::Outgoing;
+use crate::exchange::outgoing::{self, Outgoing};
 use crate::exchange::upload::Upload;
 use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
 use dialects::{AnswerFault, AnswerHeader, EndReasons, Flaws, Framing, Labels, Outbound, Recipient, Stream};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
@@ -184,8 +183,8 @@ impl Opening<'_> {
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let upstream = &self.shared.upstream;
         let mut headers = credential::headers(upstream, self.candidate, &self.said, self.total, alarm).await?;
-        if self.candidate.place.account.added.trace {
-            self.tell_trace(&mut headers);
+        if let Some(trace) = self.request.trace.as_ref().filter(|_| self.candidate.place.account.added.trace) {
+            self.progress.lock().span = Some(outgoing::tell_trace(trace, &mut headers));
         }
         let mut outgoing = Outgoing {
             request_id: &self.request.request_id,
@@ -206,16 +205,6 @@ impl Opening<'_> {
             }
         }
         Err(Failure::unread())
-    }
-
-    /// Adds the headers that tell the account to which trace its own spans belong.
-    fn tell_trace(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
-        let Some(trace) = &self.request.trace else { return };
-        let span = fastrand::u64(1..).to_be_bytes();
-        self.progress.lock().span = Some(span);
-        let state = trace.state().and_then(|state| HeaderValue::from_str(state).ok());
-        headers.extend(HeaderValue::try_from(trace.traceparent(span)).ok().map(|parent| (TRACEPARENT.clone(), parent)));
-        headers.extend(state.map(|state| (TRACESTATE.clone(), state)));
     }
 
     /// Sends the request over one connection, and waits for the head of the answer.
@@ -290,7 +279,8 @@ impl Opening<'_> {
     /// Notes what the upstream calls its answer.
     fn label(&self, labels: Option<Box<Labels>>) {
         let labels = labels.map(|mut labels| {
-            labels.remove(&self.candidate.place.account.secrets());
+            let place = &self.candidate.place;
+            labels.remove(&place.secrets(place.state.tokens.present().as_ref()));
             labels
         });
         self.progress.lock().labels = labels;

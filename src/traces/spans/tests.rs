@@ -386,7 +386,7 @@ fn sentences_of_upstreams_and_odd_methods_are_not_shown() {
     one.served.upstream_request_id = Some("s3cret".to_owned());
     let spans = shown(&traces(""), one);
     assert!(!format!("{spans:?}").to_lowercase().contains("s3cret"), "{spans:?}");
-    assert!(spans[0].0.starts_with("_OTHER /v1/chat/completions"), "{}", spans[0].0);
+    assert!(spans[0].0.starts_with("HTTP /v1/chat/completions"), "{}", spans[0].0);
 }
 
 #[test]

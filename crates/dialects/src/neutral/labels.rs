@@ -7,6 +7,9 @@ use crate::wire::json::{Broken, Cursor, slice};
 const MAX_LABEL: usize = 128;
 /// The start of a stream has its labels: so much of it is kept.
 const MAX_START: usize = 16 * 1024;
+/// The longest text, as it stands there, of which the start of a stream has more than the quotes.
+/// No label is longer, but instructions are that stand before the model.
+const MAX_TEXT: usize = 6 * MAX_LABEL;
 
 /// What a provider calls its answer, as far as it says that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,22 +44,17 @@ impl Labels {
         }
     }
 
-    /// Consumes an object. If it is `outer`, it may be an event that has the answer inside.
+    /// Consumes a value, which has labels if it is an object. If it is `outer`, it may be an event
+    /// that has the answer inside.
     fn object(&mut self, cursor: &mut Cursor<'_>, outer: bool) -> Result<(), Broken> {
         let text = cursor.text();
-        cursor.object(|cursor, key| {
+        cursor.maybe_object(|cursor, key| {
             let place = match slice(text, &key) {
                 br#""id""# | br#""responseId""# => &mut self.id,
                 br#""model""# | br#""modelVersion""# => &mut self.model,
                 br#""service_tier""# => &mut self.tier,
                 // Events of Anthropic's and of OpenAI's Responses.
-                br#""message""# | br#""response""# if outer => {
-                    let inner = cursor.value()?;
-                    let mut inner = Cursor::new(slice(text, &inner));
-                    // It may be no object at all.
-                    self.object(&mut inner, false).ok();
-                    return Ok(());
-                }
+                br#""message""# | br#""response""# if outer => return self.object(cursor, false),
                 _ => return cursor.value().map(drop),
             };
             let value = cursor.value()?;
@@ -89,20 +87,60 @@ fn has_escapes(text: &[u8]) -> bool {
     text.len() <= 6 * MAX_LABEL && text.iter().fold(false, |has, byte| has | (*byte == b'\\'))
 }
 
-/// The start of a stream, as it came.
+/// The start of a stream, as it came, but for long texts.
 #[derive(Debug, Default)]
-pub struct Start(Vec<u8>);
+pub struct Start {
+    kept: Vec<u8>,
+    /// The text that the next byte belongs to.
+    text: Option<Text>,
+}
+
+/// A text that has begun.
+#[derive(Debug)]
+struct Text {
+    /// Where its content begins in what is kept.
+    at: usize,
+    /// True if it is too long for a label, so that no more of it is kept.
+    is_long: bool,
+    /// True after a backslash.
+    is_escaped: bool,
+}
 
 impl Start {
     /// Takes the next bytes.
     pub fn take(&mut self, bytes: &[u8]) {
-        let room = MAX_START.saturating_sub(self.0.len());
-        self.0.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        for byte in bytes {
+            if self.kept.len() >= MAX_START {
+                return;
+            }
+            self.step(*byte);
+        }
+    }
+
+    fn step(&mut self, byte: u8) {
+        let Some(text) = &mut self.text else {
+            self.kept.push(byte);
+            self.text = (byte == b'"').then_some(Text { at: self.kept.len(), is_long: false, is_escaped: false });
+            return;
+        };
+        // A line that ends in a text was no JSON.
+        let has_ended = (byte == b'"' && !text.is_escaped) || matches!(byte, b'\n' | b'\r');
+        text.is_escaped = byte == b'\\' && !text.is_escaped;
+        if !text.is_long && !has_ended && self.kept.len() - text.at >= MAX_TEXT {
+            text.is_long = true;
+            self.kept.truncate(text.at);
+        }
+        if !text.is_long || has_ended {
+            self.kept.push(byte);
+        }
+        if has_ended {
+            self.text = None;
+        }
     }
 
     /// Reads the labels: those of the first event that has some.
     pub fn labels(&self) -> Option<Labels> {
-        let lines = self.0.split(|byte| matches!(byte, b'\n' | b'\r'));
+        let lines = self.kept.split(|byte| matches!(byte, b'\n' | b'\r'));
         lines
             .map(|line| line.strip_prefix(b"data:").unwrap_or(line).trim_ascii())
             .filter(|line| line.starts_with(b"{"))
@@ -179,10 +217,31 @@ mod tests {
     }
 
     #[test]
+    fn long_texts_hide_no_label() {
+        let stream = |rest: &str| {
+            let instructions = "say \\\"no\\\" \\\\".repeat(2 * MAX_START);
+            let event = format!(
+                ": it is 5\" long\n\ndata: {{\"response\":{{\"id\":\"resp_1\",\"instructions\":\"{instructions}\",\"model\":\"gpt-x\"{rest}"
+            );
+            [1, 7, event.len()].map(|cut| {
+                let mut start = Start::default();
+                event.as_bytes().chunks(cut).for_each(|bytes| start.take(bytes));
+                assert!(start.kept.len() <= MAX_START, "{} bytes", start.kept.len());
+                start.labels()
+            })
+        };
+        let whole = labels("resp_1", "gpt-x", "");
+        assert_eq!(stream("}}\n\n"), [(); 3].map(|()| whole.clone()));
+        // Tools make the event so long that its end is not kept.
+        let tools = format!(",\"tools\":[{}0]}}}}\n\n", "{\"name\":\"t\"},".repeat(MAX_START));
+        assert_eq!(stream(&tools), [(); 3].map(|()| whole.clone()));
+    }
+
+    #[test]
     fn only_the_start_of_a_stream_is_kept() {
         let mut start = Start::default();
         (0..10).for_each(|_| start.take(&vec![b'.'; MAX_START / 4]));
         start.take(b"\n{\"id\":\"1\"}\n");
-        assert_eq!((start.0.len(), start.labels()), (MAX_START, None));
+        assert_eq!((start.kept.len(), start.labels()), (MAX_START, None));
     }
 }

@@ -52,6 +52,9 @@ fn an_address_gets_the_path_where_the_standard_says_so() {
     for (written, expected) in [
         ("http://Collector:4318", "http://collector:4318/v1/traces"),
         ("http://collector:4318/", "http://collector:4318/v1/traces"),
+        ("http://collector:4318?x=1", "http://collector:4318/v1/traces?x=1"),
+        ("http://collector:4318/?x=/", "http://collector:4318/v1/traces?x=/"),
+        ("https://c.test/own?x=1", "https://c.test/own?x=1"),
         ("https://c.test/api/public/otel/v1/traces", "https://c.test/api/public/otel/v1/traces"),
         ("https://[::1]:6006/x?tenant=1", "https://[::1]:6006/x?tenant=1"),
     ] {
@@ -61,6 +64,7 @@ fn an_address_gets_the_path_where_the_standard_says_so() {
     for (variables, expected) in [
         (&[BASE][..], "http://collector:4318/v1/traces"),
         (&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.test/otel/")], "https://c.test/otel/v1/traces"),
+        (&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.test/otel/?x=1")], "https://c.test/otel/v1/traces?x=1"),
         (&[BASE, own], "http://traces:9/own"),
         (&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:9")], "http://traces:9/"),
         (&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", ""), BASE], "http://collector:4318/v1/traces"),
