@@ -21,7 +21,17 @@ use crate::support::{Mock, Script, mock::Request};
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// The variables that the surroundings of a test may have set.
-const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+const SURROUNDINGS: [&str; 9] = [
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "KUBERNETES_SERVICE_HOST",
+];
 
 /// A folder with a configuration, and what `doctor` is started with.
 struct Clinic {
@@ -98,8 +108,8 @@ impl Clinic {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{}exec \"$0\" \"$@\"", self.before), BINARY, "doctor", "--conf"]);
         command.arg(self.folder.path()).args(arguments).current_dir(self.folder.path());
-        for proxy in PROXIES {
-            command.env_remove(proxy);
+        for name in SURROUNDINGS {
+            command.env_remove(name);
         }
         Process::spawn(command.envs(self.env.iter().cloned()))
     }
@@ -253,7 +263,7 @@ fn a_healthy_set_up_is_told_in_these_lines() {
         let script = format!("{}exec {BINARY} doctor --conf .", clinic.before);
         let mut command = Command::new("sh");
         command.args(["-c", &script]).current_dir(clinic.folder.path()).envs(clinic.env.iter().cloned());
-        for proxy in PROXIES {
+        for proxy in SURROUNDINGS {
             command.env_remove(proxy);
         }
         let process = Process::spawn(&mut command);

@@ -96,25 +96,25 @@ pub(super) async fn look(
     // They are told in the order of the catalog.
     let (mut looked, mut next, mut hosts) = (BTreeMap::new(), 0, BTreeSet::new());
     let mut unreached = BTreeSet::new();
+    let mut tell = |account: &Account, Looked { findings, heard, is_unreached }| {
+        findings.into_iter().for_each(|finding| report.add(finding));
+        unreached.extend((is_unreached || heard.is_refused).then_some(account.index));
+        let name = account.base.host.to_string();
+        if let Some((before, told)) = heard.clock.filter(|_| hosts.insert(name.clone())) {
+            clocks.add(name, before, millis(told));
+        }
+    };
     while let Ok(Some(ended)) = timeout_at(due, running.join_next()).await {
         looked.extend(ended.ok());
-        while let Some(Looked { findings, heard, is_unreached }) = looked.remove(&next) {
-            findings.into_iter().for_each(|finding| report.add(finding));
-            let index = accounts.get(next).map(|account| account.index);
-            unreached.extend(index.filter(|_| is_unreached || heard.is_refused));
-            let name = accounts.get(next).map(|account| account.base.host.to_string()).unwrap_or_default();
-            if let Some((before, told)) = heard.clock.filter(|_| hosts.insert(name.clone())) {
-                clocks.add(name, before, millis(told));
-            }
+        while let Some((account, looked)) = accounts.get(next).zip(looked.remove(&next)) {
+            tell(account, looked);
             next += 1;
         }
     }
     for (nth, account) in accounts.iter().enumerate().skip(next) {
         let has_begun = begun.get(nth).is_some_and(|begun| begun.load(Ordering::Relaxed));
-        let findings =
-            looked.remove(&nth).map_or_else(|| vec![late(account, has_begun)], |looked: Looked| looked.findings);
-        findings.into_iter().for_each(|finding| report.add(finding));
-        unreached.extend(has_begun.then_some(account.index));
+        let late = || Looked { findings: vec![late(account, has_begun)], is_unreached: has_begun, ..Looked::default() };
+        tell(account, looked.remove(&nth).unwrap_or_else(late));
     }
     unreached
 }

@@ -144,9 +144,11 @@ fn taken(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
     }
 }
 
-/// Returns whether whoever listens on `all` has this address, too.
+/// Returns whether whoever listens on `all` has this address, too. `[::]` has those of IPv4 as
+/// well.
 fn is_in(address: SocketAddr, all: SocketAddr) -> bool {
-    all.ip().is_unspecified() && all.is_ipv4() == address.is_ipv4() && all.port() == address.port() && all.port() != 0
+    let is_wide = all.ip().is_unspecified() && (all.is_ipv6() || address.is_ipv4());
+    is_wide && all.port() == address.port() && all.port() != 0
 }
 
 /// Finds out whether an address could be listened on. Nothing listens meanwhile, so that a gateway
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_in_that_of_all_addresses_of_its_version() {
+    fn an_address_is_in_that_of_all_addresses() {
         let check = |address: &str, all: &str, expected| {
             assert_eq!(is_in(address.parse().unwrap(), all.parse().unwrap()), expected, "{address} {all}");
         };
@@ -264,7 +266,10 @@ mod tests {
         check("[::1]:80", "[::]:80", true);
         check("127.0.0.1:81", "0.0.0.0:80", false);
         check("127.0.0.1:80", "10.0.0.1:80", false);
-        check("127.0.0.1:80", "[::]:80", false);
+        check("127.0.0.1:80", "[::]:80", true);
+        check("0.0.0.0:80", "[::]:80", true);
+        check("[::1]:80", "0.0.0.0:80", false);
+        check("[::]:80", "0.0.0.0:80", false);
         check("127.0.0.1:0", "0.0.0.0:0", false);
     }
 

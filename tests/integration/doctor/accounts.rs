@@ -74,15 +74,36 @@ fn a_server_without_a_list_cannot_be_checked_for_free() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic.look().await.exits(0).is_well("a", KEY_LINE.1).is_well("a", "endpoints");
-        // llama.cpp says 500 to what it cannot read.
+        // llama.cpp says 500 to what it cannot read, and 404 to what it does not have.
         for status in [400, 500] {
-            mock.by(move |request| match &*request.method {
-                "GET" => Script::error(404, "none"),
-                _ => Script::error(status, "you must provide a model parameter"),
+            mock.by(move |request| match (&*request.method, &*request.target) {
+                ("POST", "/v1/chat/completions") => Script::error(status, "you must provide a model parameter"),
+                _ => Script::error(404, "none"),
             });
             let said = clinic.look().await;
             said.exits(0).has(("skip", "a", KEY_LINE.1), &["no list of models (HTTP 404)", "--ask"]);
             said.is_well("a", "endpoints");
+        }
+        // A server that says 500 everywhere shows nothing.
+        mock.by(
+            |request| if request.method == "GET" { Script::error(404, "none") } else { Script::error(500, "oops") },
+        );
+        let said = clinic.look().await;
+        said.exits(1).has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
+        said.has(
+            ("skip", "a", "endpoints"),
+            &["whether they work (--ask tells)", "fault of its own (HTTP 500)", "oops"],
+        );
+        // Whoever is refused by all endpoints hears it, whatever becomes of the list.
+        for (list, endpoint, words) in [
+            (404, 401, ["is refused (HTTP 401)", "write a valid key into the place that accounts.a.key names"]),
+            (403, 401, ["is refused (HTTP 401)", "write a valid key into the place that accounts.a.key names"]),
+            (404, 402, ["is refused (HTTP 402)", "pay for the account"]),
+        ] {
+            mock.by(move |request| Script::error(if request.method == "GET" { list } else { endpoint }, "no"));
+            let said = clinic.look().await;
+            said.exits(2).has(("fail", "a", KEY_LINE.1), &words);
+            assert!(said.all().iter().all(|one| one["check"] != "endpoints"), "{}", said.text);
         }
         // OpenAI quotes the path of each endpoint.
         mock.by(|request| Script::error(404, &format!("Invalid URL (POST {})", request.target)));

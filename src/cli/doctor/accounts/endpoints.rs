@@ -125,9 +125,11 @@ impl EndpointAnswers {
         self.answers.iter().any(|one| one.verdict() == Verdict::There)
     }
 
-    /// Returns whether the server has an endpoint, as far as can be seen.
-    pub(super) fn is_there(&self) -> bool {
-        self.answers.iter().any(|one| one.is_there())
+    /// Returns whether they show that the server has an endpoint: one finds fault with the request,
+    /// or answers as a path does not at which there is nothing.
+    pub(super) fn show_one(&self) -> bool {
+        let has = |verdict| self.answers.iter().any(|one| one.verdict() == verdict);
+        has(Verdict::There) || (has(Verdict::Perhaps) && has(Verdict::Missing))
     }
 
     /// Tells of the endpoints, those with the same answer together.
@@ -145,7 +147,13 @@ impl EndpointAnswers {
             is_only_assumed && one.verdict() == Verdict::Missing && !is_needed(one)
         };
         let missing: Vec<_> = self.answers.iter().filter(is_no_fault).collect();
-        if !there.is_empty() {
+        if let Some(first) = there.first().filter(|_| !self.show_one()) {
+            let (kinds, why) = (kinds(&there).join(", "), first.why(patient));
+            let seen = format!(
+                "{kinds}: it is not known whether they work (--ask tells), since the server answers a request for nothing with a fault of its own{why}"
+            );
+            findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
+        } else if !there.is_empty() {
             let seen = format!("{}: the server has what the gateway asks for", kinds(&there).join(", "));
             let finding = patient.finding(CheckState::Ok, "endpoints", seen);
             findings.push(if missing.is_empty() { finding } else { finding.with(without(patient, &missing)) });

@@ -43,14 +43,14 @@ pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut 
     }
     if let Some(Signer::Google(service, _)) = &account.signer {
         let finding = token(patient, upstream, service).await;
-        let is_given = !finding.is_failure();
+        is_refused = finding.is_failure();
         findings.push(finding);
         findings.push(patient.finding(
             CheckState::Skip,
             "models",
             "its provider has no list of models that is asked here: --ask tells",
         ));
-        if is_given {
+        if !is_refused {
             endpoints::ask(patient, upstream, &mut date).await.tell(patient, findings);
         }
     } else if account.signer.is_some() || protocol.endpoints.listing.is_none() {
@@ -88,8 +88,13 @@ pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut 
                     findings.push(finding);
                 } else {
                     let answers = endpoints::ask(patient, upstream, &mut date).await;
-                    findings.push(unlisted(patient, &failure, &answers).unwrap_or(finding));
-                    answers.tell(patient, findings);
+                    if let Some(refusal) = answers.refusal() {
+                        is_refused = true;
+                        findings.push(refused(patient, refusal));
+                    } else {
+                        findings.push(unlisted(patient, &failure, &answers).unwrap_or(finding));
+                        answers.tell(patient, findings);
+                    }
                 }
             }
         }
@@ -123,7 +128,7 @@ async fn token(patient: &Patient, upstream: &Upstream, service: &ServiceAccount)
 fn unlisted(patient: &Patient, failure: &Failure, answers: &EndpointAnswers) -> Option<Finding> {
     let skip = |seen: String| Some(patient.finding(CheckState::Skip, CREDENTIAL, seen));
     match failure.facts().status? {
-        status @ (404 | 405 | 501) if answers.is_there() => skip(format!(
+        status @ (404 | 405 | 501) if answers.show_one() => skip(format!(
             "the server has no list of models (HTTP {status}), so key and models cannot be checked for free: --ask tells"
         )),
         403 if answers.is_let_in() => skip(format!(

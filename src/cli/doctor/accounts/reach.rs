@@ -94,10 +94,11 @@ pub(super) async fn speaks_tls(patient: &Patient) -> bool {
         return false;
     }
     let within = account.timeouts.connect.min(PATIENCE);
+    let trust = Trust::of_the_system(&[]);
     let said = timeout(within, async {
         let address = *place.state.addresses.of(place.hop()).await.ok()?.first()?;
         let stream = TcpStream::connect(address).await.ok()?;
-        Some(Trust::of_the_system(&[]).connect(&account.base.host, stream).await)
+        Some(trust.connect(&account.base.host, stream).await)
     });
     match said.await {
         Ok(Some(Ok(_))) => true,
