@@ -59,5 +59,7 @@ try {
   console.error(why, faults);
   process.exitCode = 1;
 } finally {
+  // What the scenario has held up may be under way.
+  await Promise.all(browser.contexts().flatMap((context) => context.pages()).map((page) => page.unrouteAll({ behavior: 'ignoreErrors' })));
   await browser.close();
 }
