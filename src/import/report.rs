@@ -54,8 +54,7 @@ impl Imported {
             );
             // A key may have several bounds of one name.
             let keys: BTreeSet<&str> = list.iter().map(|stopped| &*stopped.key).collect();
-            let word = if keys.len() == 1 { "key" } else { "keys" };
-            text.push_str(&format!("  {} {word} {drop}\n", keys.len()));
+            text.push_str(&format!("  {} {drop}\n", counted(keys.len(), "key")));
             for stopped in list.iter().take(SHOWN) {
                 text.push_str(&format!("    {}: {}\n", stopped.key, stopped.why));
             }
@@ -70,10 +69,16 @@ impl Imported {
         let counts: Vec<String> =
             Grade::ALL.iter().map(|grade| format!("{} {}", self.count(*grade), grade.name())).collect();
         let (all, work) = self.keys;
-        let keys = if all == 0 { String::new() } else { format!("; {all} keys, of which {work} are switched on") };
+        let keys = match (all, work) {
+            (0, _) => String::new(),
+            (_, 1) => format!("; {}, of which 1 is switched on", counted(all, "key")),
+            (_, _) => format!("; {}, of which {work} are switched on", counted(all, "key")),
+        };
         let check = match (self.check.errors.len(), self.check.warnings.len()) {
             (0, 0) => "check: fine".to_owned(),
-            (errors, warnings) => format!("check: {errors} errors, {warnings} warnings"),
+            (errors, warnings) => {
+                format!("check: {}, {}", counted(errors, "error"), counted(warnings, "warning"))
+            }
         };
         format!("{}{keys}; {check}\n", counts.join(", "))
     }
@@ -102,6 +107,12 @@ impl Imported {
             "files": self.files.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Writes a number of things.
+fn counted(number: usize, thing: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{end}")
 }
 
 fn finding(finding: &Finding) -> Value {
