@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::models::{GroupDraft, Made};
+use super::names::serves;
 use super::node::At;
 use super::rows::RowKind;
 use crate::catalog::Catalog;
@@ -17,7 +18,7 @@ pub(super) struct Known<'k, 'a> {
     ids: HashMap<&'k str, &'k str>,
     /// The models of each access group, and those of which it has only some targets.
     access: HashMap<&'k str, [Vec<&'k str>; 2]>,
-    /// The models that have limits for each key.
+    /// The models that bound each key which may use them.
     pub(super) for_each_key: Vec<&'k GroupDraft<'a>>,
     /// Each name of a model, under each name that a budget for it may have.
     by_budget: HashMap<&'k str, Vec<&'k str>>,
@@ -203,14 +204,6 @@ fn is_glob(text: &str) -> bool {
     crate::catalog::name::of_alias_glob(text).is_ok()
         && !text.contains('?')
         && crate::base::problem::unless_secret(text) == text
-}
-
-/// Returns whether a pattern may serve a model of this name.
-fn serves(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        Some((begin, end)) => name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end),
-        None => pattern == name,
-    }
 }
 
 /// Returns whether a pattern may serve a model for which a budget under this name counts.

@@ -188,18 +188,21 @@ impl LimitsOut {
         }
     }
 
-    /// Adds the limits that some models have for each key. A key that has such limits of its own
-    /// has these only, as in LiteLLM.
+    /// Adds what some models say about each key that may use them. A key that has limits of single
+    /// models of its own has these only, as in LiteLLM.
     pub(super) fn of_groups(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) {
+        let may_use = |name: &str| may.iter().all(|globs| globs.may_match(name));
+        let usable: Vec<_> = known.for_each_key.iter().filter(|group| may_use(&group.name)).collect();
         for field in ["requests_per_minute", "tokens_per_minute"] {
             if self.models.values().any(|fields| fields.contains_key(field)) {
                 continue;
             }
-            let limited = known.for_each_key.iter().filter_map(|group| Some((group, *group.of_keys.get(field)?)));
-            for (group, number) in limited.filter(|(group, _)| may.iter().all(|globs| globs.may_match(&group.name))) {
+            let limited = usable.iter().filter_map(|group| Some((group, *group.of_keys.limits.get(field)?)));
+            for (group, number) in limited {
                 self.models.entry(group.name.clone()).or_default().insert(field, number);
             }
         }
+        usable.iter().flat_map(|group| &group.of_keys.bounds).for_each(|bound| self.stop(bound.clone()));
     }
 
     /// Writes the limits of single models under the ids of the models that they count. Returns

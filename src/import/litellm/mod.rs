@@ -40,6 +40,7 @@ mod provider;
 mod routing;
 mod rows;
 mod settings;
+mod terms;
 
 pub use loosen::Loosen;
 
@@ -71,8 +72,7 @@ impl ImportFrom for LiteLlm {
             let bound = Bound::new(Loosen::Guardrails, "policies of the file check requests");
             common.bounds.push((Whose::All, bound));
         }
-        let of_entries = made.bounds.drain(..).map(|bound| (Whose::All, bound));
-        common.bounds.extend(of_entries);
+        made.settle(&mut findings);
         let models = common.rules.finish(&made, &mut findings);
         let catalog = |findings: &[Finding]| {
             let sections = [

@@ -1,16 +1,15 @@
 //! `model_list`: each entry becomes a target of the model that it names.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::account;
 use super::draft::{self, Draft, SECRET_FILE};
-use super::loosen::{Bound, Loosen};
-use super::names::{Taken, entry as entry_name};
+use super::names::{Taken, entry as entry_name, serves};
 use super::node::At;
-use super::number::{number, tighten};
 use super::params::{Params, World};
 use super::price;
 use super::provider::{ProviderOf, ProviderRow, of_model};
+use super::terms::{OfKeys, Terms};
 use crate::base::problem::unless_secret;
 use crate::catalog::name;
 use crate::conf::yaml::edit::New;
@@ -28,8 +27,8 @@ pub(super) struct GroupDraft<'a> {
     pub(super) max_tokens: Option<u64>,
     pub(super) on_loss: Option<&'static str>,
     pub(super) kind: Option<&'static str>,
-    /// The limits of each key for this model.
-    pub(super) of_keys: BTreeMap<&'static str, u64>,
+    /// What bounds the keys that may use it.
+    pub(super) of_keys: OfKeys,
 }
 
 /// A target, with what says its share.
@@ -50,10 +49,10 @@ pub(super) struct Made<'a> {
     pub(super) accounts: Vec<EntryOut>,
     pub(super) groups: Vec<GroupDraft<'a>>,
     pub(super) secrets: Vec<String>,
-    /// What entries say that bounds every key.
-    pub(super) bounds: Vec<Bound>,
     /// Whether an entry has tags.
     pub(super) has_tags: bool,
+    /// What entries say that bounds keys.
+    terms: Vec<Terms<'a>>,
     known: HashMap<String, Vec<(Vec<String>, String)>>,
     taken: Taken,
     by_name: HashMap<String, usize>,
@@ -87,6 +86,11 @@ impl<'a> Made<'a> {
         let places: Vec<At<'_>> =
             params.entries().into_iter().map(|(_, at)| at).chain(info.values().cloned()).collect();
         let mut params = Params::of(params, world, findings);
+        self.has_tags |= ["tags", "tag_regex"].iter().any(|key| params.has(key));
+        // LiteLLM does not even load what is for other environments.
+        let is_loaded = elsewhere(&info, world).is_none();
+        let is_reserved = reserved(&info, world).is_some();
+        let mut terms = is_loaded.then(|| Terms::of(&name, &mut params, &mut info));
         let made = self.target(&name, (&mut params, &mut info), world, (findings, &mut lost));
         let became = made.clone().unwrap_or_default();
         match made {
@@ -98,10 +102,49 @@ impl<'a> Made<'a> {
             }
             None => {
                 let told: HashSet<String> = lost.iter().map(|finding| finding.path.clone()).collect();
-                let rest = places.iter().chain([&name]).filter(|at| !told.contains(&at.path));
+                let is_kept = |at: &At<'_>| terms.as_ref().is_some_and(|terms| terms.has(&at.path));
+                let rest = places.iter().chain([&name]).filter(|at| !told.contains(&at.path) && !is_kept(at));
                 lost.extend(rest.map(|at| at.finding(Grade::Unsupported, "", LEFT_OUT)));
                 findings.append(&mut lost);
             }
+        }
+        if let Some(terms) = &mut terms {
+            terms.is_made = !became.is_empty();
+            terms.is_reserved = is_reserved;
+        }
+        self.terms.extend(terms);
+    }
+
+    /// Puts what entries say that bounds keys at the models that answer to their names. All models
+    /// and aliases must be known.
+    pub(super) fn settle(&mut self, findings: &mut Vec<Finding>) {
+        for terms in std::mem::take(&mut self.terms) {
+            for index in self.reached(terms.name) {
+                let Some(group) = self.groups.get_mut(index) else { continue };
+                terms.reserve(&group.name, &mut group.of_keys);
+            }
+            for (field, at, names) in terms.fields() {
+                let reached: BTreeSet<usize> = names.into_iter().flat_map(|name| self.reached(name)).collect();
+                if reached.is_empty() {
+                    findings.push(at.finding(Grade::Unsupported, "", LEFT_OUT));
+                }
+                for index in reached {
+                    let Some(group) = self.groups.get_mut(index) else { continue };
+                    let became = format!("models.{}", group.name);
+                    findings.push(terms.add((field, at), &became, &mut group.of_keys));
+                }
+            }
+        }
+    }
+
+    /// Returns the models that answer to a name: one of this name or alias, else patterns.
+    fn reached(&self, name: &str) -> Vec<usize> {
+        let all = || self.groups.iter().enumerate();
+        let is_alias = |group: &GroupDraft<'_>| group.aliases.iter().any(|alias| alias == name);
+        let one = self.by_name.get(name).copied();
+        match one.or_else(|| all().find(|(_, group)| is_alias(group)).map(|(index, _)| index)) {
+            Some(index) => vec![index],
+            None => all().filter(|(_, group)| serves(&group.name, name)).map(|(index, _)| index).collect(),
         }
     }
 
@@ -161,13 +204,8 @@ impl<'a> Made<'a> {
         };
         let shares = ["weight", "rpm", "tpm"].map(|share| params.take(share));
         let order = params.take("order").or_else(|| info.remove("order"));
-        self.bound(params, &became, findings);
-        let of_keys = of_keys(params, &became, (&mut self.bounds, findings));
         let access = access(info, &became, findings);
         let group = self.group(id, name)?;
-        for (field, number) in of_keys {
-            tighten(&mut group.of_keys, field, number);
-        }
         group.kind = group.kind.or(kind);
         if let Some(at) = params.take("max_tokens") {
             let most = at
@@ -208,17 +246,6 @@ impl<'a> Made<'a> {
             group.targets.push(TargetDraft { account, model, price, shares, order, access });
         }
         Some(became)
-    }
-
-    /// Keeps what the entry says that bounds every key.
-    fn bound(&mut self, params: &mut Params<'_>, became: &str, findings: &mut Vec<Finding>) {
-        if let Some(at) = params.take("guardrails").filter(|at| !at.is_empty()) {
-            const WHAT: &str = "guardrails of a model have no counterpart. They bound all keys, which are switched off unless \
-                                `--loosen guardrails` drops it";
-            findings.push(at.finding(Grade::Unsupported, became, WHAT));
-            push(&mut self.bounds, Bound::new(Loosen::Guardrails, "guardrails of a model check its requests"));
-        }
-        self.has_tags |= ["tags", "tag_regex"].iter().any(|key| params.has(key));
     }
 
     /// Makes the account of an entry, and finds the account's name for the model.
@@ -303,7 +330,7 @@ impl<'a> Made<'a> {
                 max_tokens: None,
                 on_loss: None,
                 kind: None,
-                of_keys: BTreeMap::new(),
+                of_keys: OfKeys::default(),
             });
         }
         self.groups.get_mut(index)
@@ -317,13 +344,6 @@ impl<'a> Made<'a> {
     /// Returns the model of this id.
     pub(super) fn find(&mut self, id: &str) -> Option<&mut GroupDraft<'a>> {
         self.by_name.get(id).and_then(|index| self.groups.get_mut(*index))
-    }
-}
-
-/// Adds a bound, once.
-fn push(bounds: &mut Vec<Bound>, bound: Bound) {
-    if !bounds.contains(&bound) {
-        bounds.push(bound);
     }
 }
 
@@ -344,35 +364,15 @@ fn reserved(info: &BTreeMap<&str, At<'_>>, world: &World<'_>) -> Option<Finding>
     if let Some(at) = written("blocked").filter(|at| at.flag() != Some(false)) {
         return Some(at.finding(Grade::Unsupported, "", BLOCKED));
     }
-    let environments = written("supported_environments")?;
-    let here = world.variable("LITELLM_ENVIRONMENT");
-    let is_here = environments.items().iter().any(|at| at.text().is_some() && at.text() == here.as_deref());
-    (!is_here).then(|| environments.finding(Grade::Unsupported, "", ELSEWHERE))
+    elsewhere(info, world).map(|environments| environments.finding(Grade::Unsupported, "", ELSEWHERE))
 }
 
-/// Reads the limits that each key has for the model of an entry.
-fn of_keys(
-    params: &mut Params<'_>,
-    became: &str,
-    (bounds, findings): (&mut Vec<Bound>, &mut Vec<Finding>),
-) -> Vec<(&'static str, u64)> {
-    let mut limits = Vec::new();
-    for (theirs, ours) in
-        [("default_api_key_rpm_limit", "requests_per_minute"), ("default_api_key_tpm_limit", "tokens_per_minute")]
-    {
-        let Some(at) = params.take(theirs) else { continue };
-        match number(&at, theirs) {
-            Ok(number) => {
-                limits.push((ours, number));
-                findings.push(at.finding(Grade::Exact, became, "is in `model_limits` of each key that is imported"));
-            }
-            Err(bound) => {
-                findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
-                push(bounds, bound);
-            }
-        }
-    }
-    limits
+/// Returns the environments of an entry, if this is none of them.
+fn elsewhere<'i, 'a>(info: &'i BTreeMap<&str, At<'a>>, world: &World<'_>) -> Option<&'i At<'a>> {
+    let environments = info.get("supported_environments").filter(|at| !at.is_empty())?;
+    let here = world.variable("LITELLM_ENVIRONMENT");
+    let is_here = environments.items().iter().any(|at| at.text().is_some() && at.text() == here.as_deref());
+    (!is_here).then_some(environments)
 }
 
 /// Reads the access groups of an entry.
@@ -440,9 +440,6 @@ fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
         "tags" | "tag_regex" => "Portcullis does not choose targets by tags: callers of every tag reach this one",
         "temperature" | "top_p" | "seed" | "stop" | "frequency_penalty" | "presence_penalty" | "n" | "user" => {
             "only `max_tokens` has a default here: callers send this themselves"
-        }
-        "max_budget" | "budget_duration" => {
-            "a budget of a deployment has no counterpart: budgets are at callers and keys"
         }
         _ if key.contains("cost") => "this kind of price has no counterpart",
         _ => "has no counterpart, and is left out",

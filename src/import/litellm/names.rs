@@ -23,6 +23,14 @@ pub(super) fn entry(text: &str, most: usize) -> Option<String> {
         .then(|| made.to_owned())
 }
 
+/// Returns whether a pattern may serve a model of this name.
+pub(super) fn serves(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((begin, end)) => name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end),
+        None => pattern == name,
+    }
+}
+
 /// The names that are given so far, each with the number that was tried last.
 #[derive(Default)]
 pub(super) struct Taken(HashMap<String, usize>);

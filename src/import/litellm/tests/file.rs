@@ -89,6 +89,11 @@ fn what_an_entry_says_bounds_the_keys_of_its_model() {
     for (config, expected) in [
         (entries(", guardrails: [pii]", ""), Some("guardrails")),
         (entries(", guardrails: []", ""), None),
+        (entries(", max_budget: 5, budget_duration: 1d", ""), Some("proxy-budget")),
+        (entries(", max_budget: os.environ/X, budget_duration: 1d", ""), Some("proxy-budget")),
+        (entries(", max_budget: 0, budget_duration: 1d", ""), None),
+        (entries(", max_budget: 5", ""), None),
+        (entries("", ", ptu_shares: { t: 5 }"), Some("teams")),
         (tagged(true), Some("tags")),
         (tagged(false), None),
         (entries("", "") + "router_settings: { enable_tag_filtering: true }", None),
@@ -98,6 +103,9 @@ fn what_an_entry_says_bounds_the_keys_of_its_model() {
         ),
     ] {
         assert_eq!(stopped(&config, &[&key(ONE)]).0, Vec::from_iter(expected), "{config}");
+        // A key that may not use the model is not bound by it.
+        let is_file = config.contains("_settings");
+        assert_eq!(stopped(&config, &[&key(r#""models": ["x"]"#)]).0.is_empty(), !is_file || expected.is_none());
     }
     // What each key may do with the model is a limit of each key.
     let limited = entries(", default_api_key_rpm_limit: 7, default_api_key_tpm_limit: 90", "");
@@ -117,6 +125,53 @@ fn what_an_entry_says_bounds_the_keys_of_its_model() {
         assert_eq!(names, [""; 0]);
         assert_eq!(text.contains("model_limits"), !expected.is_empty(), "{of_key}: {text}");
         assert!(text.contains(expected), "{of_key}: {text}");
+    }
+}
+
+#[test]
+fn what_an_entry_that_is_left_out_says_about_its_name_bounds_keys_all_the_same() {
+    const SAYS: &str = ", guardrails: [pii], default_api_key_rpm_limit: 3, max_budget: 5, budget_duration: 1d";
+    const RESERVED: &str = "LiteLLM keeps \"openai/x\" from some or all, which a pattern answers to here: remove its entry from the \
+                            file to allow it, or write the models of the pattern by name";
+    let unknown = entries(SAYS, "").replace("openai/m2", "no-such-provider/m2");
+    let alias = config(&["m"])
+        + &format!("  - {{ model_name: big, litellm_params: {{ model: openai/b{SAYS} }} }}\n")
+        + "router_settings: { model_group_alias: { big: m } }\n";
+    let pattern = config(&["openai/*"])
+        + &format!(
+            "  - {{ model_name: openai/x, litellm_params: {{ model: openai/x{SAYS} }}, model_info: {{ blocked: true }} }}\n"
+        );
+    let of_team = config(&["m"])
+        + &format!(
+            "  - {{ model_name: own, litellm_params: {{ model: openai/own{SAYS} }}, model_info: {{ team_id: t, \
+             team_public_model_name: m }} }}\n"
+        );
+    let is_limited = |text: &str| text.contains("model_limits: { m: { requests_per_minute: 3 } }");
+    for (config, expected, limited) in [
+        (&entries(SAYS, ", blocked: true"), &["guardrails"][..], true),
+        (&entries(SAYS, ", team_id: t"), &["guardrails"], true),
+        (&entries(SAYS, ", mode: realtime").replace("mode: chat, mode", "mode"), &["guardrails"], true),
+        // LiteLLM does not even load this one.
+        (&entries(SAYS, ", supported_environments: [production]"), &[], false),
+        (&unknown, &["guardrails"], true),
+        (&alias, &["guardrails"], true),
+        (&of_team, &["guardrails"], false),
+        // A limit for the models of a pattern has no counterpart.
+        (&pattern, &[RESERVED, "budgets", "guardrails"], false),
+        // Nothing answers to this name.
+        (&pattern.replace("openai/*", "anthropic/*"), &[], false),
+    ] {
+        let (names, text) = stopped(config, &[&key(ONE)]);
+        assert_eq!(
+            (&names[..], is_limited(&text)),
+            (&expected.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()[..], limited),
+            "{config}"
+        );
+        // Each line of the entry is told.
+        let imported = import(config, &[]).unwrap_or_else(|problem| panic!("{problem}"));
+        for field in ["guardrails", "default_api_key_rpm_limit", "max_budget", "budget_duration"] {
+            assert!(imported.findings.iter().any(|finding| finding.path.ends_with(field)), "{field}: {config}");
+        }
     }
 }
 
