@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::models::{GroupDraft, Made};
+use dialects::neutral::ModelKind;
+
+use super::models::{GroupDraft, Made, TargetDraft};
 use super::names::serves;
 use super::node::At;
 use super::rows::RowKind;
@@ -81,26 +83,44 @@ impl<'k, 'a> Known<'k, 'a> {
     }
 
     fn patterns(&self) -> impl Iterator<Item = &'k str> {
-        self.made.groups.iter().map(|group| &*group.name).filter(|name| name.contains('*'))
+        self.names().filter(|name| name.contains('*'))
     }
 
-    /// Returns the models of an enabled account without a price, patterns excepted.
+    /// Returns the models and patterns of an enabled account without a price. If the catalog has
+    /// errors, no price is known.
     pub(super) fn unpriced(&self) -> Vec<&str> {
+        let Some(catalog) = self.catalog else { return self.names().collect() };
         let lacks = |target: &crate::catalog::Target| target.account.enabled && target.price.is_none();
-        let models = self.catalog.into_iter().flat_map(Catalog::models);
-        models.filter(|model| !model.is_pattern() && model.targets.iter().any(lacks)).map(|model| &*model.id).collect()
+        catalog.models().iter().filter(|model| model.targets.iter().any(lacks)).map(|model| &*model.id).collect()
     }
 
-    /// Returns the models that may stand in for this one, and itself.
+    /// Returns the models that may stand in for this one, and itself. If the catalog has errors,
+    /// this may be any.
     pub(super) fn with_fallbacks(&self, id: &str) -> Vec<&str> {
-        let model = self.catalog.into_iter().flat_map(Catalog::models).find(|model| *model.id == *id);
+        let Some(catalog) = self.catalog else { return self.names().collect() };
+        let model = catalog.models().iter().find(|model| *model.id == *id);
         let others = |model: &'_ std::sync::Arc<crate::catalog::Model>| -> Vec<String> {
             let lists = [&model.fallbacks, &model.on_context, &model.on_refusal];
             lists.into_iter().flatten().map(|id| id.to_string()).collect()
         };
         let names: Vec<String> = model.map(others).unwrap_or_default();
         let is_one = |other: &&str| *other == id || names.iter().any(|name| name == other);
-        self.catalog.into_iter().flat_map(Catalog::models).map(|model| &*model.id).filter(is_one).collect()
+        catalog.models().iter().map(|model| &*model.id).filter(is_one).collect()
+    }
+
+    /// Returns whether a key may use a model that may be of this kind.
+    pub(super) fn may_use(&self, kind: ModelKind, may: &[Globs; 2]) -> bool {
+        let fits = |of: Option<&str>| of.is_none_or(|of| of == kind.name());
+        let of_target = |target: &TargetDraft<'_>| fits(ModelKind::of_name(&target.model).map(ModelKind::name));
+        let is_one = |group: &&GroupDraft<'_>| match group.kind {
+            Some(of) => fits(Some(of)),
+            None => group.targets.iter().any(of_target),
+        };
+        self.made.groups.iter().filter(is_one).any(|group| may.iter().all(|globs| globs.may_match(&group.name)))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'k str> {
+        self.made.groups.iter().map(|group| &*group.name)
     }
 
     /// Reads the list of models. `Ok(None)` means all; an error means that it cannot be read.

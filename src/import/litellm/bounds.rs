@@ -1,5 +1,7 @@
 //! The settings of the file that bound keys, beside what the rows of the keys say.
 
+use dialects::neutral::ModelKind;
+
 use super::loosen::{Bound, Loosen};
 use super::node::At;
 
@@ -14,6 +16,10 @@ pub(super) enum Whose {
     ServiceAccount,
     /// Keys that may use a model without a price.
     WithoutPrice,
+    /// Keys whose money is counted.
+    WithBudget,
+    /// Keys that may use a model which may be of this kind.
+    OfKind(ModelKind),
 }
 
 /// What the report says of guardrails.
@@ -135,6 +141,19 @@ pub(super) fn of_setting(of: &str, key: &str, at: &At<'_>) -> Option<(Whose, Bou
         "model_alias_map" if !at.is_empty() => {
             (Whose::All, Loosen::Aliases, "the file puts other models in the place of some (`model_alias_map`)")
         }
+        "completion_model" if !at.is_empty() => {
+            (Whose::All, Loosen::Aliases, "one model stands in the place of all others (`completion_model`)")
+        }
+        "image_generation_model" if !at.is_empty() => (
+            Whose::OfKind(ModelKind::Image),
+            Loosen::Aliases,
+            "one model stands in the place of all others that make pictures (`image_generation_model`)",
+        ),
+        "moderation_model" if !at.is_empty() => (
+            Whose::OfKind(ModelKind::Moderation),
+            Loosen::Aliases,
+            "one model stands in the place of all others that judge texts (`moderation_model`)",
+        ),
         "guardrails" => (Whose::All, Loosen::Guardrails, "guardrails of the file check requests"),
         "callbacks" if !is_harmless(at) => (Whose::All, Loosen::Guardrails, "a callback may refuse requests"),
         "pre_call_rules" | "post_call_rules" => {
@@ -149,6 +168,23 @@ pub(super) fn of_setting(of: &str, key: &str, at: &At<'_>) -> Option<(Whose, Bou
         }
         "max_budget" if of == "litellm_settings" => {
             (Whose::All, Loosen::ProxyBudget, "the whole proxy has a budget, which Portcullis has not")
+        }
+        "provider_budget_config" if !at.is_empty() => {
+            (Whose::All, Loosen::ProxyBudget, "providers have budgets (`provider_budget_config`)")
+        }
+        "optional_pre_call_checks" if has(at, "enforce_model_rate_limits") => {
+            (Whose::All, Loosen::ProxyBudget, "deployments have limits of their own (`enforce_model_rate_limits`)")
+        }
+        "tag_budget_config" if !at.is_empty() => {
+            (Whose::All, Loosen::Tags, "tags of requests have budgets (`tag_budget_config`)")
+        }
+        "cost_margin_config" if !at.is_empty() => (
+            Whose::WithBudget,
+            Loosen::Prices,
+            "its budget counts more than the price of each request (`cost_margin_config`)",
+        ),
+        "plugins" if of == "router_settings" && !at.is_empty() => {
+            (Whose::All, Loosen::Guardrails, "code of your own chooses targets and may refuse requests (`plugins`)")
         }
         "personal_key_model_access_from_teams" if is_on => (
             Whose::WithoutTeam,
@@ -169,7 +205,9 @@ pub(super) fn of_setting(of: &str, key: &str, at: &At<'_>) -> Option<(Whose, Bou
 pub(super) fn told(key: &str, whose: Whose, loosen: Option<Loosen>) -> String {
     let what = match key {
         "guardrails" => NO_CHECKS,
-        "max_budget" => "a budget of all callers together has no counterpart: write limits at callers",
+        "max_budget" | "provider_budget_config" => {
+            "a budget of all callers together has no counterpart: write limits at callers"
+        }
         "custom_auth" => "callers have keys here: other ways to sign in have no counterpart",
         "callbacks" => "some of these callbacks may refuse requests, and none runs here",
         _ => "has no counterpart",
@@ -179,9 +217,16 @@ pub(super) fn told(key: &str, whose: Whose, loosen: Option<Loosen>) -> String {
         Whose::WithoutTeam => "keys without a team",
         Whose::ServiceAccount => "keys of service accounts",
         Whose::WithoutPrice => "keys that may use a model without a known price",
+        Whose::WithBudget => "keys with a budget",
+        Whose::OfKind(_) => "keys that may use such a model",
     };
     let name = loosen.map(Loosen::name).unwrap_or_default();
     format!("{what}. It bounds {keys}, which are switched off unless `--loosen {name}` drops it")
+}
+
+/// Returns whether a list has a word, or cannot be read.
+fn has(at: &At<'_>, word: &str) -> bool {
+    !at.is_list() || at.items().iter().any(|item| item.text().is_none_or(|text| text == word))
 }
 
 /// Returns whether no callback of a list refuses requests.

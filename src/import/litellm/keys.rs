@@ -47,6 +47,8 @@ struct Importer<'k, 'a> {
     rows: &'k Rows,
     known: Known<'k, 'a>,
     unpriced: BTreeSet<String>,
+    /// The patterns without a price, for which money is counted by what each model costs.
+    unpriced_patterns: Vec<String>,
     /// The first model without a price, by what a caller and a key may use.
     lacking: HashMap<(Allowed, Allowed), Option<String>>,
     common: &'k Common,
@@ -65,11 +67,13 @@ pub(super) fn import(
     imported: &mut Imported,
 ) -> String {
     let known = Known::new(made, catalog);
-    let unpriced = known.unpriced().into_iter().map(str::to_owned).collect();
+    let all = known.unpriced().into_iter().map(str::to_owned);
+    let (unpriced_patterns, names): (Vec<String>, Vec<String>) = all.partition(|name| name.contains('*'));
     let mut importer = Importer {
         rows,
         known,
-        unpriced,
+        unpriced: names.into_iter().collect(),
+        unpriced_patterns,
         lacking: HashMap::new(),
         common,
         inputs,
@@ -290,8 +294,10 @@ impl Importer<'_, '_> {
         }
         // Money cannot be counted where a price is unknown.
         let may = |id: &str| globs.iter().all(|globs| globs.matches(id));
+        let may_match = |pattern: &str| globs.iter().all(|globs| globs.may_match(pattern));
+        let has_money = limits.has_money() || caller.limits.has_money();
         let are_prices_needed = self.common.bounds.iter().any(|(whose, _)| *whose == Whose::WithoutPrice);
-        let lacks = if limits.has_money() || caller.limits.has_money() || are_prices_needed {
+        let lacks = if has_money || are_prices_needed {
             // Many keys may use the same models.
             let find = || self.unpriced.iter().find(|id| may(id)).cloned();
             self.lacking.entry((caller.models.clone(), models.clone())).or_insert_with(find).clone()
@@ -303,7 +309,9 @@ impl Importer<'_, '_> {
             Whose::All => true,
             Whose::WithoutTeam => !matches!(owner, Owner::Team(_)),
             Whose::ServiceAccount => is_service,
-            Whose::WithoutPrice => lacks.is_some(),
+            Whose::WithoutPrice => lacks.is_some() || self.unpriced_patterns.iter().any(|name| may_match(name)),
+            Whose::WithBudget => has_money || limits.money_models().next().is_some(),
+            Whose::OfKind(kind) => self.known.may_use(kind, &globs),
         };
         let of_file = self.common.bounds.iter().filter(|(whose, _)| bounds_it(*whose)).map(|(_, bound)| bound);
         let of_file: Vec<&Bound> = of_file.collect();

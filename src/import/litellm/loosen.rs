@@ -6,9 +6,10 @@ pub enum Loosen {
     /// A budget without a period, or with another period than a day or a month, or that several
     /// models share.
     Budgets,
-    /// A budget of models that have no price.
+    /// A budget of models that have no price, or that counts more than the price.
     Prices,
-    /// The budget of the whole proxy.
+    /// Budgets and limits of all callers together: of the whole proxy, of providers, of
+    /// deployments.
     ProxyBudget,
     /// What the key's user may use, which is not in the files or cannot be carried.
     Users,
@@ -86,9 +87,13 @@ impl Loosen {
         match self {
             Self::Budgets => "budgets for life, for another time than a day or a month, or of several models together",
             Self::Prices => {
-                "budgets of keys that may use a model without a known price, and `block_requests_for_models_without_pricing`"
+                "budgets of keys that may use a model without a known price, `block_requests_for_models_without_pricing`, and \
+                 `cost_margin_config`"
             }
-            Self::ProxyBudget => "the budget of the whole proxy (`litellm_settings.max_budget`)",
+            Self::ProxyBudget => {
+                "budgets and limits of all callers together: `max_budget` and `enforce_model_rate_limits` of the file, budgets of \
+                 providers and of deployments"
+            }
             Self::Users => {
                 "what a user may use, also with keys of a team, if /user/list was not saved or cannot be carried"
             }
@@ -100,10 +105,11 @@ impl Loosen {
             Self::EndUsers => "what an end user may use: somebody whom the requests of a key name",
             Self::Routes => "`allowed_routes` of keys and of the file, and `admin_only_routes`",
             Self::Guardrails => "guardrails, policies, and code of your own that may refuse requests",
-            Self::Tags => "tags, which can have budgets and choose deployments",
+            Self::Tags => "tags, which can have budgets (`tag_budget_config`) and choose deployments",
             Self::RequiredFields => "fields that each request must have, such as `enforced_params`",
             Self::Aliases => {
-                "other names of models for one key or team, and `model_alias_map`, which can put another model in the place of one"
+                "other names of models for one key or team, and what puts another model in the place of one: `model_alias_map`, \
+                 `completion_model`, `image_generation_model`, `moderation_model`"
             }
             Self::UnknownFields => "fields of keys, teams, users and budgets that Portcullis does not know",
         }

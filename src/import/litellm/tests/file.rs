@@ -32,6 +32,23 @@ fn a_setting_that_bounds_all_keys_switches_them_off() {
         ("general_settings: { missing_session_id: generate }", None),
         ("litellm_settings: { model_alias_map: { m: n } }", Some("aliases")),
         ("litellm_settings: { model_alias_map: {} }", None),
+        (
+            "router_settings: { provider_budget_config: { openai: { budget_limit: 1, time_period: 1d } } }",
+            Some("proxy-budget"),
+        ),
+        ("router_settings: { provider_budget_config: {} }", None),
+        (
+            "router_settings: { optional_pre_call_checks: [prompt_caching, enforce_model_rate_limits] }",
+            Some("proxy-budget"),
+        ),
+        ("router_settings: { optional_pre_call_checks: [prompt_caching, router_budget_limiting] }", None),
+        ("router_settings: { plugins: [my_code.plugin] }", Some("guardrails")),
+        ("litellm_settings: { tag_budget_config: { a: { max_budget: 1, budget_duration: 1d } } }", Some("tags")),
+        ("litellm_settings: { tag_budget_config: {} }", None),
+        ("general_settings: { completion_model: m }", Some("aliases")),
+        ("general_settings: { completion_model: '' }", None),
+        ("general_settings: { image_generation_model: m }", Some("aliases")),
+        ("general_settings: { moderation_model: m }", Some("aliases")),
         ("litellm_settings: { upperbound_key_generate_params: { max_budget: 5 } }", None),
         ("litellm_settings: { default_internal_user_params: { max_budget: 5 } }", None),
     ] {
@@ -62,12 +79,71 @@ fn a_setting_that_bounds_some_keys_switches_these_off() {
     assert_eq!(with(personal, &[&key(ONE)]), ["teams"]);
     let service = "general_settings: { service_account_settings: { enforced_params: [user] } }";
     assert_eq!(with(service, &[&key(r#""metadata": {"service_account_id": "s"}"#)]), ["required-fields"]);
+    let margin = "litellm_settings: { cost_margin_config: { global: 0.1 } }";
+    assert_eq!(with(margin, &[&key(ONE)]), [""; 0]);
+    assert_eq!(with(margin, &[&key(r#""max_budget": 1, "budget_duration": "1d""#)]), ["prices"]);
+    let of_model = r#""model_max_budget": {"m": {"budget_limit": 2, "time_period": "1d"}}"#;
+    assert_eq!(with(margin, &[&key(of_model)]), ["prices"]);
     // The price of this model is not known.
     let unpriced = "model_list: [{ model_name: x, litellm_params: { model: hosted_vllm/x, api_base: 'http://localhost:1/v1' } }]\n";
     let needed = format!("{unpriced}litellm_settings: {{ block_requests_for_models_without_pricing: true }}");
     assert_eq!(stopped(&needed, &[&key(ONE)]).0, ["prices"]);
     assert_eq!(stopped(&needed, &[&key(r#""models": ["y"]"#)]).0, [""; 0]);
     assert_eq!(stopped(unpriced, &[&key(ONE)]).0, [""; 0]);
+}
+
+#[test]
+fn a_model_for_one_kind_in_the_place_of_others_bounds_keys_that_may_use_this_kind() {
+    let kinds = "model_list:\n  - { model_name: dall-e-3, litellm_params: { model: openai/dall-e-3 } }\n  - { model_name: other, \
+        litellm_params: { model: openai/other }, model_info: { mode: image_generation } }\n  - { model_name: emb, litellm_params: { \
+        model: openai/text-embedding-3-small } }\n  - { model_name: talk, litellm_params: { model: openai/gpt-4o }, model_info: { \
+        mode: chat } }\ngeneral_settings: { image_generation_model: dall-e-3 }";
+    for (models, expected) in
+        [("dall-e-3", Some("aliases")), ("other", Some("aliases")), ("emb", None), ("talk", None), ("none", None)]
+    {
+        let of_key = key(&format!("\"models\": [\"{models}\"]"));
+        assert_eq!(stopped(kinds, &[&of_key]).0, Vec::from_iter(expected), "{models}");
+    }
+}
+
+#[test]
+fn a_pattern_without_a_price_bounds_keys_where_a_price_is_needed() {
+    const NEEDED: &str = "litellm_settings: { block_requests_for_models_without_pricing: true }";
+    let of = |price: &str| {
+        format!(
+            "model_list: [{{ model_name: \"openai/*\", litellm_params: {{ model: \"openai/*\", api_key: os.environ/K{price} }} }}]\n{NEEDED}"
+        )
+    };
+    let priced = of(", input_cost_per_token: 0, output_cost_per_token: 0");
+    for (config, of_key, expected) in [
+        (&of(""), ONE, Some("prices")),
+        (&of(""), r#""models": ["openai/gpt-4o"]"#, Some("prices")),
+        (&of(""), r#""models": ["m"]"#, None),
+        (&priced, ONE, None),
+    ] {
+        assert_eq!(stopped(config, &[&key(of_key)]).0, Vec::from_iter(expected), "{of_key}");
+    }
+}
+
+#[test]
+fn no_price_is_known_of_a_catalog_with_errors() {
+    let file = Given { name: "config.yaml".to_owned(), text: config(&["m", "openai/*"]) };
+    let node = tree(&file).unwrap_or_else(|problem| panic!("{problem}"));
+    let (lists, sections) = sections(&[At::root("config.yaml", &node)], &mut Vec::new());
+    let inputs = Inputs {
+        config: file.clone(),
+        keys: Vec::new(),
+        spent_at: None,
+        loosened: Vec::new(),
+        include: &|_, _| Err("there is none".to_owned()),
+        variable: &|_| None,
+    };
+    let world = world(&lists, &sections, &inputs, &mut Vec::new());
+    let mut made = Made::default();
+    lists.get("model_list").into_iter().flatten().for_each(|entry| made.entry(entry, &world, &mut Vec::new()));
+    let known = access::Known::new(&made, None);
+    assert_eq!(known.unpriced(), ["m", "openai/*"]);
+    assert_eq!(known.with_fallbacks("m"), ["m", "openai/*"]);
 }
 
 /// A file with two entries of one model, the second with more parameters and more information.
