@@ -4,6 +4,7 @@ systemd can run on it, in namespaces of its own.
 """
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -68,10 +69,13 @@ class Machine:
 
 
 # Makes the copy the root, with devices and processes of its own, and becomes systemd. Of this
-# machine's units only those start that every machine needs.
+# machine's units only those start that every machine needs. There is only one kernel, which is this
+# machine's: nothing there may change its settings, load its modules or set its clock.
 BOOT = """
 cd "$1"
 mount -t proc proc proc
+mount --bind proc/sys proc/sys
+mount -o remount,bind,ro proc/sys
 mount -t sysfs -o ro sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 for folder in dev run tmp; do mount -t tmpfs tmpfs $folder; done
@@ -84,9 +88,24 @@ mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 rm -rf etc/systemd/system/*.wants etc/systemd/system/*.requires
+for unit in systemd-sysctl.service systemd-modules-load.service systemd-binfmt.service modprobe@.service proc-sys-fs-binfmt_misc.automount proc-sys-fs-binfmt_misc.mount; do
+    ln -sf /dev/null etc/systemd/system/$unit
+done
 pivot_root . old
-exec env -i container=test PATH="$PATH" sh -c 'umount -l /old && rmdir /old && mount --make-rshared / && exec /lib/systemd/systemd --unit=multi-user.target'
+exec env -i container=test PATH="$PATH" sh -c 'umount -l /old && rmdir /old && mount --make-rshared / && exec setpriv --bounding-set=-sys_module,-sys_time /lib/systemd/systemd --unit=multi-user.target'
 """
+
+
+def kernel():
+    """Returns the settings of the kernel: file to value."""
+    found = {}
+    for file in (file for part in ("fs", "kernel", "vm") for file in Path("/proc/sys", part).rglob("*") if file.is_file()):
+        # What nobody can write counts something. So does the last process's number.
+        if file.stat().st_mode & 0o200 and file.name != "ns_last_pid":
+            # Some can only be written.
+            with contextlib.suppress(OSError):
+                found[str(file)] = file.read_bytes()
+    return found
 
 
 class Booted:
@@ -97,13 +116,29 @@ class Booted:
         groups = machine.folder / "groups"
         groups.mkdir()
         run("mount", "-t", "cgroup2", "cgroup2", groups)
-        own = next(line.split("::", 1)[1] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
-        self.group = groups / own.strip("/") / f"packaging-{os.getpid()}-{id(self)}"
+        own = [line.removeprefix("0::") for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
+        if not own:
+            raise AssertionError("systemd needs control groups of version 2: /proc/self/cgroup has no line that begins with 0::")
+        parent = groups / own[0].strip("/")
+        for stale in parent.glob("packaging-*"):
+            # A run that was killed leaves them.
+            if "populated 0" in (stale / "cgroup.events").read_text():
+                self.remove(stale)
+        name = f"packaging-{os.getpid()}-{id(self)}"
+        self.group = parent / name
         self.group.mkdir()
+        # Only the copy has this file.
+        (machine.root / name).touch()
         join = f'echo $$ >{self.group}/cgroup.procs; exec unshare --mount --pid --ipc --uts --cgroup --fork --kill-child sh -eu -c "$1" sh {machine.root}'
         self.process = subprocess.Popen(["sh", "-eu", "-c", join, "sh", BOOT], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.first = None
-        self.until(lambda: self.children() and self.ask("systemctl", "is-system-running")[1].strip() in ("running", "degraded"), "systemd does not run")
+        try:
+            # Until it is on the copy, the machine's own systemd would answer.
+            self.until(lambda: self.children() and self.ask("cat", f"/{name}", "/proc/1/comm") == (0, "systemd\n"), "systemd does not start")
+            self.until(lambda: self.ask("systemctl", "is-system-running")[1].strip() in ("running", "degraded"), "systemd does not run")
+        except BaseException:
+            self.close()
+            raise
 
     def children(self):
         self.first = subprocess.run(["pgrep", "-P", str(self.process.pid)], text=True, capture_output=True).stdout.strip()
@@ -145,10 +180,14 @@ class Booted:
     def close(self):
         self.process.kill()
         self.process.communicate()
-        for group in sorted(self.group.rglob("*"), reverse=True):
-            if group.is_dir():
-                self.removed(group)
-        self.removed(self.group)
+        self.remove(self.group)
+
+    def remove(self, group):
+        """Removes a control group, and those inside it."""
+        for inside in sorted(group.rglob("*"), reverse=True):
+            if inside.is_dir():
+                self.removed(inside)
+        self.removed(group)
 
     def removed(self, group):
         """Removes a control group when its last process is gone."""

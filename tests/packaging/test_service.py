@@ -5,6 +5,7 @@ systemd runs on a copy of this machine's files, in namespaces of its own.
 
 import json
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pages
 from image import ADMIN, CALLERS, HELLO, ask, loopback_up
-from machine import Booted, Machine, package, run
+from machine import Booted, Machine, kernel, package, run
 
 ROOT = pages.ROOT
 UNIT = ROOT / "packaging/systemd/portcullis.service"
@@ -88,6 +89,8 @@ class ServiceTest(unittest.TestCase):
 
     def setUp(self):
         Provider.ended.clear()
+        before = kernel()
+        self.addCleanup(lambda: self.assertEqual(kernel(), before, "the kernel is this machine's, too"))
         self.machine = Machine(self.enterContext(tempfile.TemporaryDirectory()))
         self.addCleanup(self.machine.close)
         self.root, self.conf = self.machine.root, self.machine.root / "etc/portcullis"
@@ -191,14 +194,14 @@ class ServiceTest(unittest.TestCase):
         with (self.conf / "server.yaml").open("a") as file:
             file.write("drain: { delay: 0s, grace: 60s }\n")
         (self.root / "etc/systemd/system/portcullis.service.d").mkdir()
-        (self.root / "etc/systemd/system/portcullis.service.d/short.conf").write_text("[Service]\nTimeoutStopSec=1\n")
+        (self.root / "etc/systemd/system/portcullis.service.d/short.conf").write_text("[Service]\nTimeoutStopSec=5\n")
         self.systemd.run("systemctl", "daemon-reload")
         self.systemd.run("systemctl", "restart", "portcullis")
         Provider.ended.clear()
         stream = self.begun(key)
         self.systemd.run("systemctl", "stop", "--no-block", "portcullis")
         self.systemd.until(lambda: self.systemd.show("StatusText") == "stopping: 1 exchange runs", "it does not drain")
-        time.sleep(3)
+        time.sleep(7)
         self.assertEqual(self.systemd.show("ActiveState"), "deactivating")
         Provider.ended.set()
         self.complete(stream)
@@ -227,6 +230,13 @@ class ServiceTest(unittest.TestCase):
         self.systemd.run("apt-get", "purge", "--yes", "portcullis")
         self.assertEqual(files(), ["secrets/openai"])
         self.assertEqual([path for path in ("var/lib/portcullis", "var/log/portcullis", "usr/bin/portcullis") if (self.root / path).exists()], [])
+
+    def test_nothing_there_changes_the_kernel(self):
+        for file in ("fs/file-max", "kernel/pid_max", "fs/protected_regular"):
+            self.assertNotEqual(self.systemd.ask("test", "-w", f"/proc/sys/{file}")[0], 0, file)
+        bounds = int(re.search(r"^CapBnd:\s+(\w+)$", self.systemd.run("cat", "/proc/1/status"), re.M).group(1), 16)
+        # By their numbers: modules, and the clock.
+        self.assertEqual(bounds & (1 << 16 | 1 << 25), 0)
 
     def test_a_purge_leaves_no_empty_folder(self):
         self.systemd.run("dpkg", "-i", self.installed())
@@ -271,12 +281,14 @@ class ServiceTest(unittest.TestCase):
         settings.write_text(settings.read_text().replace("127.0.0.1:8080", "127.0.0.1:80"))
         changes = self.root / "etc/systemd/system/portcullis.service.d/override.conf"
         changes.parent.mkdir()
-        changes.write_text("\n".join(["[Service]", credential, *port, "WatchdogSec=6"]) + "\n")
+        changes.write_text("\n".join(["[Service]", credential, *port, "WatchdogSec=15"]) + "\n")
         self.systemd.run("systemctl", "daemon-reload")
         self.systemd.run("systemctl", "restart", "portcullis")
         self.assertEqual(ask("http://127.0.0.1:80/livez")[0], 200)
         # It feeds the watchdog, which would end it.
-        time.sleep(9)
+        for _ in range(2):
+            last = self.systemd.show("WatchdogTimestampMonotonic")
+            self.systemd.until(lambda: self.systemd.show("WatchdogTimestampMonotonic") != last, "it does not feed the watchdog")
         self.assertEqual((self.systemd.show("NRestarts"), self.systemd.show("ActiveState")), ("0", "active"))
         self.systemd.run("systemctl", "kill", "--signal=STOP", "portcullis")
         self.systemd.until(lambda: self.systemd.show("NRestarts") == "1", "the watchdog does not bite")
