@@ -12,7 +12,12 @@ for tool in /usr/bin/strip:binutils /usr/bin/dpkg-shlibdeps:dpkg-dev /usr/sbin/u
     [ -e "${tool%:*}" ] || missing+=("${tool#*:}")
 done
 [ ${#missing[@]} = 0 ] || { echo "install first: apt-get install ${missing[*]}" >&2; exit 1; }
-changes=$(PYTHONPATH=packaging PYTHONDONTWRITEBYTECODE=1 python3 -c 'import parts; print(parts.changes())')
+parts() {
+    PYTHONPATH=packaging PYTHONDONTWRITEBYTECODE=1 python3 -c "import parts; print(parts.$1())"
+}
+# Asked once: what is made here may lie in the clone, and changes nothing of it.
+changes=$(parts changes)
+revision=$(parts revision)
 [ -z "$changes" ] || printf '%s\n' 'warning: the packages will hold what is not committed, and the image will say so:' "$changes" >&2
 mkdir -p "$out"
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty" >&2; exit 1; }
@@ -24,11 +29,11 @@ if [ -z "${PROGRAM:-}" ]; then
     PROGRAM=$target/release/portcullis
 fi
 packaging/licences/build.py "$PROGRAM" "$out"
-parts=$(mktemp -d)
-trap 'rm -rf "$parts"' EXIT
-cp "$out"/* "$parts"
-packaging/image/build.py "$PROGRAM" "$out" --licences "$parts"
-packaging/deb/build.py "$PROGRAM" "$out" --licences "$parts"
+licences=$(mktemp -d)
+trap 'rm -rf "$licences"' EXIT
+cp "$out"/* "$licences"
+packaging/image/build.py "$PROGRAM" "$out" --licences "$licences" --revision "$revision"
+packaging/deb/build.py "$PROGRAM" "$out" --licences "$licences"
 packaging/helm/pack.py "$out"
 cp packaging/systemd/portcullis.service "$out"
 cd "$out"

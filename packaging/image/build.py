@@ -65,14 +65,14 @@ def own(program, licences, now):
     return tree
 
 
-def config(layers, now):
+def config(layers, now, revision):
     """Returns the image's configuration: who runs what, and how it ends."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     labels = {
         "title": parts.TITLE,
         "description": parts.SUMMARY,
         "version": parts.version(),
-        "revision": parts.revision(),
+        "revision": revision,
         "created": created,
         "licenses": parts.LICENCE,
     }
@@ -98,7 +98,7 @@ def config(layers, now):
     }
 
 
-def archive(layers, now):
+def archive(layers, now, revision):
     """Returns an OCI layout as one tar. `manifest.json` is there for `docker load`."""
     tree = parts.Tree(now)
 
@@ -110,7 +110,7 @@ def archive(layers, now):
     def text(value):
         return json.dumps(value, indent=1, sort_keys=True).encode()
 
-    settings = blob(text(config(layers, now)), "config.v1+json")
+    settings = blob(text(config(layers, now, revision)), "config.v1+json")
     packed = [blob(gzip.compress(tar, 6, mtime=0), "layer.v1.tar+gzip") for tar in layers]
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
     image = blob(text(manifest | {"config": settings, "layers": packed}), "manifest.v1+json")
@@ -132,10 +132,11 @@ def main():
     asked.add_argument("program", type=Path, help="the program, built on this machine")
     asked.add_argument("out", type=Path, help="the folder for the image")
     asked.add_argument("--licences", type=Path, help="a folder whose files the image gets, too")
+    asked.add_argument("--revision", default=parts.revision(), help="the commit that the image names [default: what git says]")
     asked = asked.parse_args()
     now = parts.epoch()
     layers = [base(asked.program, now).tar(), own(asked.program, asked.licences, now).tar()]
-    tar, digest = archive(layers, now)
+    tar, digest = archive(layers, now, asked.revision)
     file = asked.out / f"portcullis-{parts.version()}-{parts.machine()}.oci.tar"
     asked.out.mkdir(parents=True, exist_ok=True)
     file.write_bytes(tar)
