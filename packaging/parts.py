@@ -1,6 +1,6 @@
 """What the scripts of this folder share: the version, the time, and the system's files that the program needs.
 
-They use Python's standard library, and Debian's dpkg. They ask no network.
+They use Python's standard library, and Debian's dpkg. They ask no network: only Cargo may, for crates.
 """
 
 import hashlib

@@ -3,7 +3,7 @@
 
 These are the crates that the program is built from, the C libraries that come inside some of them, Rust's standard library, and
 Debian's packages that the container image has besides. A licence, a C library or a package of Debian that is not listed here is an
-error: somebody must look at it first.
+error: somebody must look at it first. Cargo describes the crates of tests, too, and downloads those that a build did not need.
 """
 
 import html

@@ -35,6 +35,9 @@ if [ "$(cat "$tools/installed" 2>/dev/null)" != "$wanted" ]; then
     echo "$wanted" >"$tools/installed"
 fi
 
+# A build downloads no crates of tests. Whoever lists all crates needs them, and has no network below.
+cargo fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')"
+
 # Each file is a test, so that one of them can be run alone: `run.sh PROGRAM test_chart`.
 tests=("${@:2}")
 [ ${#tests[@]} -gt 0 ] || tests=(test_image test_unit test_chart test_pod test_licences test_deb test_service test_release)
