@@ -150,3 +150,5 @@ class Image:
                 raise AssertionError((server.returncode, said))
         finally:
             server.kill()
+            # What it has open cannot be unmounted.
+            server.wait()

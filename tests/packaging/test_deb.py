@@ -57,6 +57,7 @@ class DebTest(unittest.TestCase):
             self.assertEqual(server.returncode, 0, told)
         finally:
             server.kill()
+            server.wait()
 
     def next_version(self):
         """Makes a later package, with another server.yaml."""

@@ -70,7 +70,6 @@ class PodTest(unittest.TestCase):
                 return False
 
         with self.image.mounted(volumes) as (root, _):
-            start = time.monotonic()
             with self.image.serving(root, *container["args"], ready=lambda: probe("startup")) as said:
                 self.assertTrue(probe("readiness") and probe("liveness"))
                 self.assertIn("portcullis_build_info", ask(f"http://127.0.0.1:{ports['operators']}/metrics")[1])
