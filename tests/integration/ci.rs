@@ -5,18 +5,19 @@ use std::process::Command;
 use crate::docs::root;
 use crate::support::folder::Folder;
 
-/// Runs it with tools that do nothing. The `cargo` whose arguments begin like this fails.
-fn checks(wrong: &str) -> (bool, String) {
+/// Runs it with tools that do nothing, so many seconds after its start. The `cargo` whose arguments
+/// begin like this fails.
+fn checks(wrong: &str, seconds: u32) -> (bool, String) {
     let cargo = format!("cargo() {{ case \"$*\" in '{wrong}'*) return 1 ;; tree*) echo 'serde_json v1' ;; esac; }}");
     // Bash reads this file before a script.
-    let folder = Folder::new(&[("tools.sh", &format!("{cargo}\nmake() {{ :; }}\n"))]);
+    let folder = Folder::new(&[("tools.sh", &format!("{cargo}\nmake() {{ :; }}\nSECONDS={seconds}\n"))]);
     let ran = Command::new(root().join(".ci/run")).env("BASH_ENV", folder.path().join("tools.sh")).output().unwrap();
     (ran.status.success(), String::from_utf8(ran.stdout).unwrap())
 }
 
 #[test]
 fn the_minutes_of_each_step_are_printed_also_after_a_step_that_fails() {
-    let (passed, said) = checks("bench --locked --no-run");
+    let (passed, said) = checks("bench --locked --no-run", 0);
     let table = said.split("\n\n").last().unwrap();
     let steps: Vec<&str> = table.lines().map(|line| line.split("  ").next().unwrap()).collect();
     let last = table.lines().nth_back(1).unwrap();
@@ -24,7 +25,13 @@ fn the_minutes_of_each_step_are_printed_also_after_a_step_that_fails() {
     assert_eq!((steps.first(), steps.get(1), steps.last()), (Some(&"step"), Some(&"formatting"), Some(&"total")));
     assert_eq!(steps.len(), 12, "{table}");
 
-    let (passed, said) = checks("nothing");
+    let (passed, said) = checks("nothing", 0);
     assert!(passed && said.lines().last().unwrap().starts_with("all passed: total"), "{said}");
     assert!(!said.contains("FAILED"), "{said}");
+}
+
+#[test]
+fn checks_that_take_too_long_fail() {
+    let (passed, said) = checks("nothing", 75 * 60 + 60);
+    assert!(!passed && said.contains("all passed: total") && said.contains("more than the 75 minutes"), "{said}");
 }
