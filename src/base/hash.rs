@@ -28,7 +28,7 @@ impl Hasher for QuickHasher {
     }
 }
 
-/// How many blocks are hashed: that takes a few hundredths of a second, in a debug build, too.
+/// How many blocks are hashed: that takes some milliseconds, in a debug build, too.
 const BLOCKS: usize = 100_000;
 
 /// Hashes the digest of secrets slowly, so that trying weak secrets is slow, too. The digest is
