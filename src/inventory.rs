@@ -169,15 +169,25 @@ pub struct Disk {
     pub secrets_changed: SecretChanges,
 }
 
+impl Inventory {
+    /// Finds a key by its whole name, with its caller.
+    fn key(&self, full: &str) -> Option<(&CallerItem, &KeyItem)> {
+        let (caller, name) = full.split_once('/')?;
+        let caller = self.callers.get(caller)?;
+        Some((caller, caller.keys.get(name)?))
+    }
+}
+
 impl CallerItem {
     /// Returns whether requests of its keys may be answered at this time.
     fn works(&self, now: &str) -> bool {
         self.enabled && !is_over(self.expires.as_deref(), now)
     }
 
-    /// Returns the number of its keys that work.
-    fn working_keys(&self, now: &str) -> usize {
-        if self.works(now) { self.keys.values().filter(|key| key.works(now)).count() } else { 0 }
+    /// Returns the names of its keys that work.
+    fn working_keys<'i>(&'i self, now: &'i str) -> impl Iterator<Item = &'i String> {
+        let keys = self.keys.iter().filter(|_| self.works(now));
+        keys.filter(|(_, key)| key.works(now)).map(|(name, _)| name)
     }
 }
 

@@ -116,8 +116,8 @@ impl Found {
 /// What is known beside two inventories.
 #[derive(Debug, Default)]
 pub struct Besides<'b> {
-    /// Whose secrets differ.
-    pub secrets: SecretChanges,
+    /// Whose secrets differ; `None` if it is not known.
+    pub secrets: Option<SecretChanges>,
     /// The marks of the sections of server.yaml, before and after.
     pub server: Option<[&'b BTreeMap<String, String>; 2]>,
 }
@@ -128,16 +128,10 @@ pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now
     let access = [Access::new(before, now), Access::new(after, now)];
     upstreams::accounts(&mut found, [before, after], &access);
     upstreams::models(&mut found, before, after, &access);
-    callers::callers(&mut found, before, after, now);
-    access::permissions(&mut found, [before, after], (&access, now));
-    for (account, parts) in &besides.secrets.accounts {
-        found.add(Effect::Changes, ("account", account), format!("other secrets: {}", parts.join(", ")));
-    }
-    for key in &besides.secrets.keys {
-        found.add(Effect::Breaks, ("key", key), "a secret of it that works now is refused");
-    }
-    for key in &besides.secrets.sooner {
-        found.add(Effect::Tightens, ("key", key), "a secret of it that works now ends sooner");
+    callers::callers(&mut found, [before, after], besides.secrets.as_ref(), now);
+    access::permissions(&mut found, [before, after], (&access, now), besides.secrets.as_ref());
+    if let Some(secrets) = &besides.secrets {
+        told(&mut found, after, secrets);
     }
     if let Some([before, after]) = besides.server {
         let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
@@ -146,6 +140,28 @@ pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now
         }
     }
     found.list()
+}
+
+/// Tells whose secrets differ.
+fn told(found: &mut Found, after: &Inventory, secrets: &SecretChanges) {
+    for (account, parts) in &secrets.accounts {
+        found.add(Effect::Changes, ("account", account), format!("other secrets: {}", parts.join(", ")));
+    }
+    for key in &secrets.keys {
+        found.add(Effect::Breaks, ("key", key), "a secret of it that works now is refused");
+    }
+    for key in &secrets.sooner {
+        found.add(Effect::Tightens, ("key", key), "a secret of it that works now ends sooner");
+    }
+    for (key, opens) in &secrets.moved {
+        let others: Vec<_> = opens.iter().filter(|other| *other != key).map(String::as_str).collect();
+        let opens = format!("opens the key{} {} then", if others.len() == 1 { "" } else { "s" }, others.join(", "));
+        let what = match after.key(key) {
+            Some(_) => format!("a secret of it {opens}"),
+            None => format!("gone; its secret {opens}"),
+        };
+        found.add(Effect::Changes, ("key", key), what);
+    }
 }
 
 /// Lists the settings that differ, as `name before → after`, with what each does.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -44,16 +45,21 @@ impl Marks {
     }
 }
 
-/// Whose secrets differ between two catalogs. Only entries that both have are named.
+/// Whose secrets differ between two catalogs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretChanges {
-    /// The accounts with other secrets, and which: `credential`, `headers`, `ca` or `proxy`.
+    /// The accounts that both have with other secrets, and which: `credential`, `headers`, `ca` or
+    /// `proxy`.
     pub accounts: BTreeMap<String, Vec<String>>,
-    /// The keys of which a secret that works is refused then.
+    /// The keys that both have of which a secret that works is refused then.
     pub keys: Vec<String>,
     /// The keys of which a secret that works ends sooner then.
     #[serde(default)]
     pub sooner: Vec<String>,
+    /// The keys of which each secret that works is answered then, and one of them as another key:
+    /// with the keys that they open. A key that is gone may be one of them.
+    #[serde(default)]
+    pub moved: BTreeMap<String, BTreeSet<String>>,
     /// The number of names that are not listed.
     #[serde(default)]
     pub more: usize,
@@ -62,21 +68,35 @@ pub struct SecretChanges {
 impl SecretChanges {
     /// Compares the secrets of two catalogs. What works is what works at `now`.
     pub fn between(before: &Catalog, after: &Catalog, now: SystemTime) -> SecretChanges {
-        let known: HashMap<_, _> = after.secrets().map(|(digest, key, until)| ((&key.id, digest), until)).collect();
+        let known: HashMap<_, _> = after.secrets().map(|(digest, key, until)| (digest, (key, until))).collect();
         let named: BTreeSet<_> = after.keys().map(|key| &key.id).collect();
         let is_over = |until: Option<SystemTime>| until.is_some_and(|until| until <= now);
-        let (mut lost, mut sooner) = (BTreeSet::new(), BTreeSet::new());
+        let (mut lost, mut sooner, mut off) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut opened: BTreeMap<&Arc<str>, BTreeSet<&Arc<str>>> = BTreeMap::new();
         for (digest, key, until) in before.secrets() {
-            if is_over(until) || key.usable(now).is_err() || !named.contains(&key.id) {
+            if is_over(until) || key.usable(now).is_err() {
                 continue;
             }
-            match known.get(&(&key.id, digest)) {
-                None => lost.insert(&key.id),
-                Some(end) if is_over(*end) => lost.insert(&key.id),
-                Some(Some(end)) if until.is_none_or(|until| *end < until) => sooner.insert(&key.id),
-                Some(_) => false,
+            let Some((opens, end)) = known.get(digest).filter(|(_, end)| !is_over(*end)) else {
+                lost.insert(&key.id);
+                continue;
+            };
+            let is_own = opens.id == key.id;
+            if is_own && end.is_some_and(|end| until.is_none_or(|until| end < until)) {
+                sooner.insert(&key.id);
+            }
+            match opens.usable(now) {
+                Ok(()) => opened.entry(&key.id).or_default().insert(&opens.id),
+                // That is told of the key itself.
+                Err(_) if is_own => off.insert(&key.id),
+                Err(_) => lost.insert(&key.id),
             };
         }
+        let names = |ids: BTreeSet<&Arc<str>>| ids.into_iter().map(ToString::to_string).collect();
+        opened.retain(|key, opens| {
+            let is_refused = lost.contains(key) || off.contains(key);
+            !is_refused && opens.iter().any(|opens| opens != key)
+        });
         let of = |catalog: &Catalog| -> BTreeMap<_, _> {
             let enabled = catalog.accounts().iter().filter(|account| account.enabled);
             enabled.map(|account| (account.id.clone(), of_account(account))).collect()
@@ -92,10 +112,16 @@ impl SecretChanges {
         });
         SecretChanges {
             accounts: other.collect(),
-            keys: lost.into_iter().map(ToString::to_string).collect(),
+            moved: opened.into_iter().map(|(key, opens)| (key.to_string(), names(opens))).collect(),
+            keys: lost.iter().filter(|key| named.contains(*key)).map(ToString::to_string).collect(),
             sooner: sooner.into_iter().map(ToString::to_string).collect(),
             more: 0,
         }
+    }
+
+    /// Returns whether all requests with a key of a caller are answered then, some as other keys.
+    pub(super) fn is_moved(&self, caller: &str, key: &str) -> bool {
+        !self.moved.is_empty() && self.moved.contains_key(&format!("{caller}/{key}"))
     }
 
     /// Cuts long lists, for a page.
@@ -105,7 +131,8 @@ impl SecretChanges {
             self.more += names.len().saturating_sub(MOST);
             names.truncate(MOST);
         }
-        self.more += self.accounts.len().saturating_sub(MOST);
+        self.more += self.accounts.len().saturating_sub(MOST) + self.moved.len().saturating_sub(MOST);
+        self.moved = self.moved.into_iter().take(MOST).collect();
         self.accounts = self.accounts.into_iter().take(MOST).collect();
         self
     }

@@ -28,10 +28,9 @@ pub(super) fn of_account(account: &Account) -> Settings {
     // Its URL may be in the environment, which differs from machine to machine.
     let proxy = match account.network.proxy {
         ProxyChoice::Usual => None,
-        // What is in files and variables is not read then.
-        _ if !account.enabled => None,
         ProxyChoice::Never => Some("none"),
-        ProxyChoice::Own(_) => Some("own"),
+        // What is in files and variables is not read of an account that is switched off.
+        ProxyChoice::Own(_) => Some("own").filter(|_| account.enabled),
     };
     let serves: Vec<_> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
     let mut headers: Vec<_> = account.headers.iter().map(|(name, _)| name.as_str()).collect();

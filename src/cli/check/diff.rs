@@ -89,7 +89,8 @@ pub(super) fn compare(loaded: &Loaded, conf: &Path, against: &str, secrets: Secr
     }
     notes.extend(are.note());
     let server_now = server(&loaded.server);
-    let besides = Besides { secrets, server: Some([&server_before, &server_now]) };
+    let is_known = matches!(are, SecretsAre::Same | SecretsAre::Told);
+    let besides = Besides { secrets: is_known.then_some(secrets), server: Some([&server_before, &server_now]) };
     let changes = changes(&before, &inventory, &besides, &rfc3339(SystemTime::now()));
     Ok(Comparison { folder: shown(conf), against: name, changes, secrets: are, notes })
 }

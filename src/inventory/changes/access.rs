@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Effect, Found, Whom};
 use crate::catalog::Permissions;
 use crate::catalog::globs::{self, Globs};
-use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem};
+use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem, SecretChanges};
 
 /// The names that can be asked for, and the keys that may do it.
 pub(super) struct Access<'i> {
@@ -133,7 +133,7 @@ impl Effects {
         let all = [
             (of_less(Effect::Breaks), "may no longer use", &self.lost),
             (of_less(Effect::Tightens), "may use fewer models of", &self.fewer),
-            (of_less(Effect::Tightens), "may use other models of", &self.others),
+            (of_less(Effect::Tightens), "may perhaps use other models of", &self.others),
             (Effect::Widens, "may also use", &self.gained),
             (Effect::Widens, "may use more models of", &self.more),
         ];
@@ -141,13 +141,16 @@ impl Effects {
     }
 }
 
-/// Finds the models that keys lose or gain although the model is there before and after.
+/// Finds the models that keys lose or gain although the model is there before and after. A secret
+/// that opens another key then has the models of that one.
 pub(super) fn permissions(
     found: &mut Found,
     [before, after]: [&Inventory; 2],
     (access, now): (&[Access<'_>; 2], &str),
+    secrets: Option<&SecretChanges>,
 ) {
     let [old, new] = access;
+    let is_moved = |id: &str, name: &str| secrets.is_some_and(|secrets| secrets.is_moved(id, name));
     // What is only there before or after is told once, with the model.
     let kept = || old.names.iter().filter_map(|(name, was)| Some((*name, *was, new.meant(name)?)));
     // A name that is new may have been another model's until now, by a glob.
@@ -157,10 +160,21 @@ pub(super) fn permissions(
     };
     let both = || kept().chain(taken());
     let moved: Vec<_> = both().filter(|(_, was, is)| was != is).collect();
+    for (full, opens) in secrets.iter().flat_map(|secrets| &secrets.moved) {
+        let Some((caller, key)) = before.key(full) else { continue };
+        for (caller_now, key_now) in opens.iter().filter_map(|opens| after.key(opens)) {
+            let pair = old.permissions(written(caller, key)).zip(new.permissions(written(caller_now, key_now)));
+            let of = pair.map(|(was, is)| effects(both(), was, is)).unwrap_or_default();
+            for (effect, what, models) in of.told(true) {
+                found.about(effect, ("key", full), (what.to_owned(), models.clone()), Whom::default());
+            }
+        }
+    }
     let mut known: HashMap<(Written<'_>, Written<'_>), Effects> = HashMap::new();
     for (id, caller, caller_now) in callers_of_both(before, after) {
         let mut alike: BTreeMap<(&Effects, bool, bool), Vec<&str>> = BTreeMap::new();
-        let keys = || caller.keys.iter().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
+        let stays = || caller.keys.iter().filter(|(name, _)| !is_moved(id, name));
+        let keys = || stays().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
         for (_, key, key_now) in keys() {
             let pair = (written(caller, key), written(caller_now, key_now));
             let Some((was, is)) = old.permissions(pair.0).zip(new.permissions(pair.1)) else { continue };

@@ -1,11 +1,13 @@
-//! What is told to break is held against the catalog itself: catalogs and edits are drawn, and a
-//! secret that opens something before the edit, and not after it, must be told, and nothing else.
+//! What is told to break is held against the catalog itself: catalogs and edits are drawn, and the
+//! callers with a secret that opens something before the edit, and not after it, must be those for
+//! whom something is told to break. Which keys and names are told is not compared.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use super::words::render;
-use super::{Besides, Effect, changes};
+use super::{Besides, Change, Effect, changes};
 use crate::catalog::Catalog;
 use crate::catalog::resolve::resolve;
 use crate::inventory::{Inventory, SecretChanges};
@@ -13,6 +15,8 @@ use crate::inventory::{Inventory, SecretChanges};
 /// 2026-11-01.
 const NOW: (u64, &str) = (1_793_491_200, "2026-11-01T00:00:00.000Z");
 const EDITS: usize = 400;
+/// The number of secrets that only one key can have. Two more may move.
+const OWN: usize = 12;
 /// What is asked for. The empty name stands for a list of models, which every key gets.
 const NAMES: [&str; 9] = ["", "m1", "m2", "big", "x", "fast", "fab", "fo", "mm"];
 
@@ -44,7 +48,8 @@ impl Dice {
         if self.below(4) == 0 { String::new() } else { text }
     }
 
-    /// Draws a caller. Each key has one or two of three secrets of its own.
+    /// Draws a caller. Each key has one or two of three secrets of its own, or one that any key may
+    /// have.
     fn caller(&mut self, id: &str, first: usize) -> String {
         let mut text = format!("  {id}:\n    enabled: {}\n", self.below(6) > 0);
         text += self.one(&["", "", "", "    expires: 2026-01-01\n"]);
@@ -53,7 +58,13 @@ impl Dice {
         for key in 0..2 {
             let hash = |number: usize| format!("{{ hash: \"sha256:{:064x}\"", first + 3 * key + number);
             let until = self.one(&["", ", until: 2026-03-01", ", until: 2027-03-01"]);
-            let hashes = format!("{} }}, {}{until} }}", hash(self.below(2)), hash(2));
+            let own = format!("{} }}, {}{until} }}", hash(self.below(2)), hash(2));
+            let shared = format!("{{ hash: \"sha256:{:064x}\" }}", OWN + self.below(2));
+            let hashes = match self.below(6) {
+                0 => shared,
+                1 => format!("{own}, {shared}"),
+                _ => own,
+            };
             let more = self.one(&["", "", "", ", enabled: false", ", expires: 2026-02-01"]);
             let globs = self.globs().map(|globs| format!(", {globs}")).unwrap_or_default();
             if self.below(6) > 0 {
@@ -91,12 +102,22 @@ fn catalog(parts: &[String]) -> Option<(Catalog, String)> {
     Some((read.ok()?, text))
 }
 
-/// Returns whether a request with this secret for this name is answered.
-fn answers(catalog: &Catalog, secret: usize, name: &str) -> bool {
+/// Returns whose request with this secret for this name is answered.
+fn answers(catalog: &Catalog, secret: usize, name: &str) -> Option<String> {
     let mut digest = [0; 32];
     digest[31] = u8::try_from(secret).unwrap();
     let opened = catalog.opened(&digest, SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0));
-    opened.is_ok_and(|(key, _)| name.is_empty() || catalog.visible(key, name).is_some())
+    let (key, _) = opened.ok().filter(|(key, _)| name.is_empty() || catalog.visible(key, name).is_some())?;
+    Some(key.caller.id.to_string())
+}
+
+/// Returns the callers for whom this is told to break.
+fn callers_of(change: &Change) -> Vec<String> {
+    let caller = |name: &String| name.split('/').next().unwrap_or_default().to_owned();
+    match change.kind {
+        "caller" | "key" => change.names.iter().map(caller).collect(),
+        _ => change.callers.clone(),
+    }
 }
 
 #[test]
@@ -111,15 +132,16 @@ fn what_is_told_to_break_breaks_and_nothing_else_does() {
             after[place] = dice.part(place);
         }
         let Some(((before, text), (after, text_after))) = catalog(&before).zip(catalog(&after)) else { continue };
-        let all = (0..12).flat_map(|secret| NAMES.map(|name| (secret, name)));
-        let is_lost = |(secret, name)| answers(&before, secret, name) && !answers(&after, secret, name);
-        let lost: Vec<_> = all.filter(|one| is_lost(*one)).collect();
+        let all = (0..OWN + 2).flat_map(|secret| NAMES.map(|name| (secret, name)));
+        let lost = all.filter(|(secret, name)| answers(&after, *secret, name).is_none());
+        let lost: BTreeSet<_> = lost.filter_map(|(secret, name)| answers(&before, secret, name)).collect();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0);
-        let besides = Besides { secrets: SecretChanges::between(&before, &after, now), server: None };
+        let besides = Besides { secrets: Some(SecretChanges::between(&before, &after, now)), server: None };
         let told = changes(&Inventory::of(&before), &Inventory::of(&after), &besides, NOW.1);
-        let breaks = told.iter().any(|change| change.effect == Effect::Breaks);
-        assert_eq!(breaks, !lost.is_empty(), "{lost:?}\n{text}\n{text_after}\n{}", render(&told));
-        seen[usize::from(breaks)] += 1;
+        let breaks = told.iter().filter(|change| change.effect == Effect::Breaks);
+        let breaks: BTreeSet<_> = breaks.flat_map(callers_of).collect();
+        assert_eq!(breaks, lost, "\n{text}\n{text_after}\n{}", render(&told));
+        seen[usize::from(!breaks.is_empty())] += 1;
     }
     assert!(seen[0].min(seen[1]) > EDITS / 4, "both are drawn: {seen:?}");
 }

@@ -3,13 +3,23 @@
 use super::access::callers_of_both;
 use super::{Effect, Found, amounts};
 use crate::base::address::Cidr;
-use crate::inventory::{CallerItem, Inventory, KeyItem, is_over};
+use crate::inventory::{CallerItem, Inventory, KeyItem, SecretChanges, is_over};
 use std::cmp::Ordering;
 
-pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, now: &str) {
+/// Finds what changes at callers and at keys. Of a key whose secrets are answered as other keys
+/// nothing breaks, as far as it is known.
+pub(super) fn callers(found: &mut Found, [before, after]: [&Inventory; 2], secrets: Option<&SecretChanges>, now: &str) {
+    let is_moved = |id: &str, name: &str| secrets.is_some_and(|secrets| secrets.is_moved(id, name));
+    let breaks = |id: &str, caller: &CallerItem| caller.working_keys(now).any(|name| !is_moved(id, name));
+    // Where not all names are listed, a key may be one of the others.
+    let is_known = secrets.is_some_and(|secrets| secrets.more == 0);
     for (id, caller) in before.callers.iter().filter(|(id, _)| !after.callers.contains_key(*id)) {
-        let effect = if caller.working_keys(now) == 0 { Effect::Changes } else { Effect::Breaks };
-        found.add(effect, ("caller", id), format!("gone, with {}", keys(caller)));
+        let (effect, unless) = match breaks(id, caller) {
+            true if is_known => (Effect::Breaks, ""),
+            true => (Effect::Breaks, ": refused unless other keys have the secrets"),
+            false => (Effect::Changes, ""),
+        };
+        found.add(effect, ("caller", id), format!("gone, with {}{unless}", keys(caller)));
     }
     for (id, caller) in after.callers.iter().filter(|(id, _)| !before.callers.contains_key(*id)) {
         found.add(Effect::Widens, ("caller", id), format!("new, with {}", keys(caller)));
@@ -18,23 +28,26 @@ pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, 
         let at = ("caller", id.as_str());
         match (was.enabled, is.enabled) {
             (true, false) => {
-                let effect = if was.working_keys(now) == 0 { Effect::Changes } else { Effect::Breaks };
+                let effect = if breaks(id, was) { Effect::Breaks } else { Effect::Changes };
                 found.add(effect, at, format!("switched off: {} refused", are(was)));
             }
             (false, true) => found.add(Effect::Widens, at, "switched on"),
             (true, true) | (false, false) => {}
         }
-        end(found, at, [&was.expires, &is.expires], (was.working_keys(now) > 0, now));
+        end(found, at, [&was.expires, &is.expires], (breaks(id, was), now));
         if was.expose_cost != is.expose_cost {
             found.add(Effect::Changes, at, format!("expose_cost {} → {}", was.expose_cost, is.expose_cost));
         }
         for (effect, what) in amounts(&was.limits, &is.limits) {
             found.add(effect, at, what);
         }
-        for (name, key) in was.keys.iter().filter(|(name, _)| !is.keys.contains_key(*name)) {
+        // What moves is told with the keys that it opens.
+        let gone = was.keys.iter().filter(|(name, _)| !is.keys.contains_key(*name) && !is_moved(id, name));
+        for (name, key) in gone {
             let works = was.works(now) && key.works(now);
             let (effect, what) = match works {
-                true => (Effect::Breaks, "gone: requests with it are refused"),
+                true if is_known => (Effect::Breaks, "gone: requests with it are refused"),
+                true => (Effect::Breaks, "gone: requests with it are refused unless another key has its secret"),
                 false => (Effect::Changes, "gone; it did not work any more"),
             };
             found.add(effect, ("key", &format!("{id}/{name}")), what);
@@ -44,7 +57,7 @@ pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, 
             match was.keys.get(name) {
                 None => found.add(Effect::Widens, ("key", &full), "new"),
                 Some(key_was) if key_was != key => {
-                    of_key(found, ("key", &full), [key_was, key], (was.works(now), now));
+                    of_key(found, ("key", &full), [key_was, key], (was.works(now) && !is_moved(id, name), now));
                 }
                 Some(_) => {}
             }
@@ -52,8 +65,8 @@ pub(super) fn callers(found: &mut Found, before: &Inventory, after: &Inventory, 
     }
 }
 
-fn of_key(found: &mut Found, at: (&'static str, &str), [was, is]: [&KeyItem; 2], (caller_works, now): (bool, &str)) {
-    let works = caller_works && was.works(now);
+fn of_key(found: &mut Found, at: (&'static str, &str), [was, is]: [&KeyItem; 2], (may_break, now): (bool, &str)) {
+    let works = may_break && was.works(now);
     let breaks = if works { Effect::Breaks } else { Effect::Changes };
     match (was.disabled, is.disabled) {
         (false, true) => found.add(breaks, at, "switched off: requests with it are refused"),

@@ -39,7 +39,7 @@ fn found(before: &str, after: &str) -> Vec<Change> {
     // 2026-11-01, as NOW.
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_793_491_200);
     assert_eq!(rfc3339(now), NOW);
-    let besides = Besides { secrets: SecretChanges::between(&before, &after, now), server: None };
+    let besides = Besides { secrets: Some(SecretChanges::between(&before, &after, now)), server: None };
     changes(&Inventory::of(&before), &Inventory::of(&after), &besides, NOW)
 }
 
@@ -105,6 +105,54 @@ fn a_model_that_goes_is_told_with_those_who_use_it() {
 }
 
 #[test]
+fn a_name_that_a_model_takes_from_another_is_no_new_one() {
+    let glob = ("aliases: [main]", "aliases: [main, \"m*\"]");
+    let with = |edits: &[(&str, &str)]| {
+        edits.iter().fold(BEFORE.to_owned(), |text, (old, new)| {
+            assert_eq!(text.matches(old).count(), 1, "{old}");
+            text.replace(old, new)
+        })
+    };
+    let told = |before: &[(&str, &str)], after: &[(&str, &str)]| render(&found(&with(before), &with(after)));
+    for name in ["mx", "\"mx*\""] {
+        let (far, new) = (format!("far: {{ aliases: [{name}],"), name.trim_matches('"'));
+        let text = told(&[glob], &[glob, ("far: {", &far)]);
+        let expected = format!(
+            "{BREAKS}\n  key acme/one: may no longer use {new}\nChanged:\n  \
+             name {new}: means the model far instead of big (callers acme, beta; 2 keys)\n"
+        );
+        assert_eq!(text, expected);
+    }
+    // Of a model that is new, too.
+    let new = ("  far:", "  new: { aliases: [mx], targets: [{ account: us, model: new-1 }] }\n  far:");
+    let text = told(&[glob], &[glob, new]);
+    assert!(text.contains("  name mx: means the model new instead of big (callers acme, beta; 2 keys)\n"), "{text}");
+    // A name that the model had by its own glob.
+    let text = told(&[glob], &[("aliases: [main]", "aliases: [main, \"m*\", mx]")]);
+    assert_eq!(text, "Changed:\n  name mx: written now; it meant big before, too\n");
+    // A name that a pattern had.
+    let pattern = ("callers:\n", "  \"p/*\": { targets: [{ account: us, model: \"*\" }] }\ncallers:\n");
+    let text = told(&[pattern], &[pattern, ("far: {", "far: { aliases: [\"p/x*\"],")]);
+    assert!(text.contains("  name p/x*: means the model far; until now a pattern may have answered ("), "{text}");
+}
+
+#[test]
+fn a_name_in_a_pattern_may_have_been_answered() {
+    let off = "accounts:\n  off: { dialect: demo, enabled: false }\n";
+    let pattern = "  \"p/*\": { targets: [{ account: us, model: \"*\" }] }\n";
+    let before = BEFORE.replace("accounts:\n", off).replace("callers:\n", &format!("{pattern}callers:\n"));
+    let with = |model: &str| before.replace("callers:\n", &format!("  {model}\ncallers:\n"));
+    let text = render(&found(&before, &with("dead: { aliases: [\"p/x*\"], targets: [{ account: off }] }")));
+    let expected = [
+        BREAKS,
+        "  name p/x*: a name of a model that is not served; until now a pattern may have answered (caller beta; 1 key)",
+        "Changed:",
+        "  model dead: new, but not served: account off is switched off (caller beta; 1 key)",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+}
+
+#[test]
 fn who_may_use_what_is_told_for_callers_and_for_keys() {
     check(
         &[("models: [big, small]", "models: [small]")],
@@ -160,6 +208,76 @@ fn keys_and_callers_that_stop_are_told() {
     let text = render(&found(BEFORE, from));
     assert_eq!(text, format!("{BREAKS}\n  caller beta: gone, with 1 key\n"));
     assert_eq!(render(&found(from, BEFORE)), "Wider:\n  caller beta: new, with 1 key\n");
+    // Without the secrets at hand, the key may have got another name.
+    let told = changes(&Inventory::of(&catalog(BEFORE)), &Inventory::of(&catalog(from)), &Besides::default(), NOW);
+    let unless = "gone, with 1 key: refused unless other keys have the secrets";
+    assert_eq!(render(&told), format!("{BREAKS}\n  caller beta: {unless}\n"));
+}
+
+#[test]
+fn a_secret_that_another_key_has_then_is_not_refused() {
+    let opens = |key: &str, other: &str| format!("  key {key}: a secret of it opens the key {other} then");
+    // A key with another name.
+    check(
+        &[("      two: {", "      three: {")],
+        &[
+            "Changed:",
+            "  key acme/two: gone; its secret opens the key acme/three then",
+            "Wider:",
+            "  key acme/three: new",
+        ],
+    );
+    // A caller with another name.
+    check(
+        &[("  beta:\n", "  gamma:\n")],
+        &[
+            "Changed:",
+            "  caller beta: gone, with 1 key",
+            "  key beta/one: gone; its secret opens the key gamma/one then",
+            "Wider:",
+            "  caller gamma: new, with 1 key",
+        ],
+    );
+    // Two keys that swap their secrets: each request has the models of the other.
+    let swap = [("00001\" }", "00009\" }"), ("00003\" }", "00001\" }"), ("00009\" }", "00003\" }")];
+    check(
+        &swap,
+        &[
+            BREAKS,
+            "  key beta/one: may no longer use far",
+            "Changed:",
+            &opens("beta/one", "acme/one"),
+            &opens("acme/one", "beta/one"),
+            "Wider:",
+            "  key acme/one: may also use far",
+        ],
+    );
+    // The other key is switched off.
+    check(
+        &[("      two: {", "      three: { enabled: false,")],
+        &[BREAKS, "  key acme/two: gone: requests with it are refused", "Wider:", "  key acme/three: new"],
+    );
+    // One of two secrets moves, and the other is refused.
+    let two = hashes(&[secret(7, ""), secret(8, "")]);
+    let other = "    keys: { two: { hashes: [{ hash: \"sha256:0000000000000000000000000000000000000000000000000000000000000007\" }] } }\n";
+    check_beta(
+        &two,
+        other,
+        &[BREAKS, "  key beta/one: gone: requests with it are refused", "Wider:", "  key beta/two: new"],
+    );
+    // One of two secrets moves, and the other stays.
+    let both = other.replace("keys: {", &format!("keys: {{ one: {{ hashes: [{}] }},", secret(8, "")));
+    check_beta(
+        &two,
+        &both,
+        &[
+            "Changed:",
+            &opens("beta/one", "beta/two"),
+            "  key beta/one: secrets 2 (ends: never, never) → 1 (ends: never)",
+            "Wider:",
+            "  key beta/two: new",
+        ],
+    );
 }
 
 /// Catalogs that differ in `beta` alone.
@@ -366,11 +484,14 @@ fn what_only_one_side_has_is_told_once() {
     let off = format!("{own}, enabled: false");
     let text = render(&found(&with(own), &with(&off)));
     assert!(text.contains("  account eu: switched off; 2 models go there\n") && !text.contains("proxy"), "{text}");
+    // That it has none is no secret, and read.
+    let text = render(&found(&with(", enabled: false"), &with(", proxy: none")));
+    assert!(text.contains("  account eu: proxy not set → none; 2 models go there\n"), "{text}");
 }
 
-/// What a model is for, as the catalog says it, decides what it can lose.
+/// What a model is for, as the catalog says it, refuses nothing: what else it could do is tighter.
 #[test]
-fn a_model_loses_only_what_it_is_for() {
+fn a_model_that_loses_what_it_is_for_breaks() {
     let before = BEFORE.replace("far: { targets:", "far: { kind: embedding, targets:");
     let serving = |kinds: &str| {
         let text = before.replace("headers: { X-Team", &format!("serves: [{kinds}], headers: {{ X-Team"));
@@ -379,12 +500,12 @@ fn a_model_loses_only_what_it_is_for() {
     let text = serving("chat");
     assert!(
         text.starts_with(&format!(
-            "{BREAKS}\n  model far: no target serves embeddings any more (caller beta; 1 key)\n"
+            "{BREAKS}\n  model far: no target serves completions, embeddings, image_edits, images, moderations, rerank, "
         )),
         "{text}"
     );
     let text = serving("embeddings");
-    assert!(!text.contains("model far"), "{text}");
+    assert!(text.starts_with("Tighter:\n  model far: no target serves completions, conversations, "), "{text}");
 }
 
 /// It is shown to callers, and refuses nothing.
@@ -465,7 +586,8 @@ fn fewer_and_more_models_of_a_pattern() {
     };
     check("\"p/*\"", "\"p/a*\"", "Tighter:\n  caller beta: may use fewer models of p/*");
     check("\"p/a*\"", "\"p/*\"", "Wider:\n  caller beta: may use more models of p/*");
-    check("p/a, \"p/b*\"", "p/a, \"p/c*\"", "Tighter:\n  caller beta: may use other models of p/*");
+    check("p/a, \"p/b*\"", "p/a, \"p/c*\"", "Tighter:\n  caller beta: may perhaps use other models of p/*");
+    check("\"p/?*\"", "\"p/*?\"", "Tighter:\n  caller beta: may perhaps use other models of p/*");
     check("\"p/a?\"", "\"p/a*\"", "Wider:\n  caller beta: may use more models of p/*");
     check("\"p/*\"", "nothing", &format!("{BREAKS}\n  caller beta: may no longer use p/*"));
     check("\"p/a*\", p/ab", "\"p/a*\"", "Changed:\n  caller beta: `models` is written otherwise, to the same effect");

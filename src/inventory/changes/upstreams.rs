@@ -11,6 +11,9 @@ use dialects::neutral::ModelKind;
 /// All kinds of endpoint for conversations together.
 const CONVERSATIONS: &str = "conversations";
 
+/// How a proxy differs of which it is not known what it was, or will be.
+const UNREAD: [&str; 2] = ["proxy own → not set", "proxy not set → own"];
+
 /// Finds what changes at accounts. What follows for models is found with the models.
 pub(super) fn accounts(found: &mut Found, [before, after]: [&Inventory; 2], [old, _]: &[Access<'_>; 2]) {
     for id in before.accounts.keys().filter(|id| !after.accounts.contains_key(*id)) {
@@ -43,8 +46,10 @@ pub(super) fn accounts(found: &mut Found, [before, after]: [&Inventory; 2], [old
         }
         let mut each = settings(&was.settings, &now.settings);
         if was.enabled != now.enabled {
-            // They are not read of an account that is switched off, and need not have changed.
-            each.retain(|(_, what)| !what.starts_with("ca ") && !what.starts_with("proxy "));
+            // Files and variables are not read of an account that is switched off: what is in them
+            // need not have changed.
+            let is_unread = |what: &str| what.starts_with("ca ") || UNREAD.contains(&what);
+            each.retain(|(_, what)| !is_unread(what));
         }
         for (effect, what) in by_effect(each) {
             let whom = if effect == Effect::Tightens { whom() } else { Whom::default() };
@@ -80,13 +85,13 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
             (false, true) => found.of_model(Effect::Widens, at, "served again", new.whom(id, now.pattern)),
             (true, true) | (false, false) => {}
         }
-        // What a model is for is shown to callers, and refuses nothing: the old word counts twice.
-        let made_for = was.settings.get("kind");
-        let (old_kinds, new_kinds) = (kinds(before, was, made_for), kinds(after, now, made_for));
+        let (old_kinds, new_kinds) = (kinds(before, was), kinds(after, now));
         let lost: Vec<&str> = old_kinds.difference(&new_kinds).copied().collect();
         if !lost.is_empty() && is_served(after, now) {
-            // Most models are asked for conversations, whatever else their accounts serve.
-            let is_only_beside = old_kinds.contains(CONVERSATIONS) && !lost.contains(&CONVERSATIONS);
+            // What a model is for refuses nothing, but hardly anybody asks it for something else.
+            let made_for = was.settings.get("kind").map_or("chat", String::as_str);
+            let is_main = |kind: &&str| is_for(kind, made_for);
+            let is_only_beside = old_kinds.iter().any(is_main) && !lost.iter().any(is_main);
             let effect = if is_only_beside { Effect::Tightens } else { Effect::Breaks };
             found.of_model(effect, at, format!("no target serves {} any more", lost.join(", ")), whom());
         }
@@ -103,7 +108,7 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
     for (id, now) in after.models.iter().filter(|(id, _)| !before.models.contains_key(*id)) {
         let meant = match old.meant(id) {
             None => String::new(),
-            Some((pattern, _)) if pattern == id => "; until now a pattern may have answered".to_owned(),
+            Some((pattern, _)) if pattern == id => format!("; {BY_PATTERN}"),
             Some((other, _)) => format!("; its name meant the model {other} until now"),
         };
         let (what, effect) = match is_served(after, now) {
@@ -115,7 +120,7 @@ pub(super) fn models(found: &mut Found, before: &Inventory, after: &Inventory, [
                 found.of_model(Effect::Breaks, ("model", id), what, whom_of_name(old, id));
                 continue;
             }
-            false => (format!("new, but not served: {} switched off", off(now)), Effect::Widens),
+            false => (format!("new, but not served: {} switched off", off(now)), Effect::Changes),
         };
         found.of_model(effect, ("model", id), what, new.whom(id, now.pattern));
     }
@@ -148,35 +153,57 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
     let is_new = |name: &&&str| !old.dead.contains(**name) && !after.models.contains_key(**name);
     for name in new.dead.iter().filter(is_new) {
         if let Some((id, _)) = old.meant(name).filter(|_| !old.names.contains_key(name)) {
-            let what = format!("a name of a model that is not served; it meant {id}");
+            let meant = if id == *name { BY_PATTERN.to_owned() } else { format!("it meant {id}") };
+            let what = format!("a name of a model that is not served; {meant}");
             found.of_model(Effect::Breaks, ("name", name), what, whom_of_name(old, name));
         }
     }
+    let was_served = |id: &str| before.models.get(id).is_some_and(|model| is_served(before, model));
     for (name, (id, pattern)) in new.names.iter().filter(|(name, _)| !old.names.contains_key(*name)) {
-        if before.models.get(*id).is_some_and(|model| is_served(before, model)) {
-            found.of_model(Effect::Widens, ("name", name), format!("new; it means {id}"), new.whom(id, *pattern));
-        }
+        let (effect, what, whom) = match old.meant(name) {
+            // The model is new, and that is told with it.
+            _ if *name == *id => continue,
+            None if !was_served(id) => continue,
+            None => (Effect::Widens, format!("new; it means {id}"), new.whom(id, *pattern)),
+            // Another name of the model had it.
+            Some((is, _)) if is == *id => {
+                (Effect::Changes, format!("written now; it meant {id} before, too"), Whom::default())
+            }
+            Some((of_pattern, _)) if of_pattern == *name => {
+                (Effect::Changes, format!("means the model {id}; {BY_PATTERN}"), whom_of_name(old, name))
+            }
+            Some((other, _)) => {
+                (Effect::Changes, format!("means the model {id} instead of {other}"), whom_of_name(old, name))
+            }
+        };
+        found.of_model(effect, ("name", name), what, whom);
     }
 }
+
+/// What is said of a name that is in a pattern, which stands for the models of a list.
+const BY_PATTERN: &str = "until now a pattern may have answered";
 
 /// Returns who may use what a name means.
 fn whom_of_name(access: &Access<'_>, name: &str) -> Whom {
     access.meant(name).map(|(id, pattern)| access.whom(id, pattern)).unwrap_or_default()
 }
 
-/// Returns the kinds of requests that a model's targets take, of those that it is made for.
-/// Conversations are one: each is translated into the others.
-fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem, made_for: Option<&String>) -> BTreeSet<&'i str> {
+/// Returns the kinds of requests that a model's targets take. Conversations are one: each is
+/// translated into the others.
+fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem) -> BTreeSet<&'i str> {
     let accounts = model.targets.iter().filter_map(|target| inventory.accounts.get(&target.account));
     let serves = accounts.filter(|account| account.enabled).filter_map(|account| account.settings.get("serves"));
     let is_conversation = |kind: &str| Endpoint::find(kind).is_some_and(Endpoint::is_conversation);
     let each = serves.flat_map(|list| list.split(", ")).filter(|kind| !kind.is_empty());
-    // A model that the catalog says is for one thing is asked for nothing else.
-    let is_for = |kind: &str| {
-        Endpoint::find(kind).is_some_and(|one| made_for.is_none_or(|made| ModelKind::of_endpoint(one).name() == made))
-    };
-    let each = each.filter(|kind| is_for(kind));
     each.map(|kind| if is_conversation(kind) { CONVERSATIONS } else { kind }).collect()
+}
+
+/// Returns whether a kind of requests is what a model is for.
+fn is_for(kind: &str, made_for: &str) -> bool {
+    match Endpoint::find(kind) {
+        _ if kind == CONVERSATIONS => made_for == ModelKind::Chat.name(),
+        one => one.is_some_and(|one| ModelKind::of_endpoint(one).name() == made_for),
+    }
 }
 
 /// Names the accounts of a model's targets, and says whether it is one.
