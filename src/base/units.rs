@@ -1,6 +1,6 @@
 //! A unit gives a number its meaning. This module reads values with units as an operator writes
 //! them: durations, sizes, shares, points in time. [`Text`] reads any value that is written as
-//! text.
+//! text. [`count`] writes a number with its noun.
 //!
 //! A unit is always written, so that nobody has to know what a bare number means.
 
@@ -15,6 +15,12 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::base::address::Cidr;
 use crate::base::calendar;
+
+/// Writes a number with its noun: `1 request`, `2 requests`.
+pub fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let end = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{end}")
+}
 
 /// A value that is written as text. `T` reads it, and gives the schema's words about it to editors.
 #[derive(Clone, Copy)]
@@ -313,6 +319,11 @@ impl Written for Cidr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_with_its_noun() {
+        assert_eq!((count(1_u64, "row"), count(0_usize, "row")), ("1 row".to_owned(), "0 rows".to_owned()));
+    }
 
     #[test]
     fn spans_and_sizes() {

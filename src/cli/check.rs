@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use super::{CheckArgs, print, tell};
+use crate::base::units::count;
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::catalog::published_key_problem;
 
@@ -43,8 +44,4 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     );
     let compared = against.map(|comparison| comparison.text()).unwrap_or_default();
     Ok(print(&format!("{fine}{compared}")))
-}
-
-pub(super) fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::notes::{Finding, Grade};
 use super::{Imported, Stopped};
+use crate::base::units::count;
 
 impl Imported {
     /// Writes the report for people. What needs a hand stands last.
@@ -54,7 +55,7 @@ impl Imported {
             );
             // A key may have several bounds of one name.
             let keys: BTreeSet<&str> = list.iter().map(|stopped| &*stopped.key).collect();
-            text.push_str(&format!("  {} {drop}\n", counted(keys.len(), "key")));
+            text.push_str(&format!("  {} {drop}\n", count(keys.len(), "key")));
             for stopped in list.iter().take(SHOWN) {
                 text.push_str(&format!("    {}: {}\n", stopped.key, stopped.why));
             }
@@ -71,13 +72,13 @@ impl Imported {
         let (all, work) = self.keys;
         let keys = match (all, work) {
             (0, _) => String::new(),
-            (_, 1) => format!("; {}, of which 1 is switched on", counted(all, "key")),
-            (_, _) => format!("; {}, of which {work} are switched on", counted(all, "key")),
+            (_, 1) => format!("; {}, of which 1 is switched on", count(all, "key")),
+            (_, _) => format!("; {}, of which {work} are switched on", count(all, "key")),
         };
         let check = match (self.check.errors.len(), self.check.warnings.len()) {
             (0, 0) => "check: fine".to_owned(),
             (errors, warnings) => {
-                format!("check: {}, {}", counted(errors, "error"), counted(warnings, "warning"))
+                format!("check: {}, {}", count(errors, "error"), count(warnings, "warning"))
             }
         };
         format!("{}{keys}; {check}\n", counts.join(", "))
@@ -107,12 +108,6 @@ impl Imported {
             "files": self.files.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         })
     }
-}
-
-/// Writes a number of things.
-fn counted(number: usize, thing: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{end}")
 }
 
 fn finding(finding: &Finding) -> Value {

@@ -263,8 +263,8 @@ fn a_healthy_set_up_is_told_in_these_lines() {
         let script = format!("{}exec {BINARY} doctor --conf .", clinic.before);
         let mut command = Command::new("sh");
         command.args(["-c", &script]).current_dir(clinic.folder.path()).envs(clinic.env.iter().cloned());
-        for proxy in SURROUNDINGS {
-            command.env_remove(proxy);
+        for name in SURROUNDINGS {
+            command.env_remove(name);
         }
         let process = Process::spawn(&mut command);
         let ended = tokio::task::spawn_blocking(|| Clinic::end(process));

@@ -238,7 +238,6 @@ fn what_was_read_changes_with_every_file_that_counts() {
 }
 
 #[test]
-#[cfg(unix)]
 fn certificates_of_listeners_are_looked_at() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("tls");

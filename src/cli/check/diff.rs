@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
-use super::count;
 use crate::base::address::reachable;
 use crate::base::calendar::rfc3339;
 use crate::base::problem::Problems;
+use crate::base::units::count;
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::cli::http;
 use crate::inventory::{

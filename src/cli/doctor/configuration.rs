@@ -6,9 +6,9 @@ use std::path::Path;
 
 use super::report::{CheckState, Finding, Findings, Subject};
 use crate::base::problem::{Problem, Problems};
+use crate::base::units::count;
 use crate::catalog::load::{self, Loaded, Secrets, shown};
 use crate::catalog::{Catalog, published_key_problem};
-use crate::cli::check::count;
 use crate::conf::config::Server;
 
 /// What could be read.

@@ -59,8 +59,8 @@ impl<'a> Terms<'a> {
     pub(super) fn reserve(&self, pattern: &str, to: &mut OfKeys) {
         if self.is_reserved && pattern.contains('*') && pattern != self.name {
             let why = format!(
-                "LiteLLM keeps {} from some or all, which a pattern answers to here: remove its entry from the file to allow it, or \
-                 write the models of the pattern by name",
+                "in LiteLLM some or all may not use {}, and here a pattern answers to this name. To allow it, remove its entry from the \
+                 file; else write the models of the pattern by name",
                 shown(self.name)
             );
             to.stop(Bound { loosen: None, why });

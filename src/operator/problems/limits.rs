@@ -1,8 +1,9 @@
 //! The rules about callers, their keys and what they cost.
 
 use super::facts::{Facts, KeyFacts, LimitFacts};
-use super::words::{amount, count, span};
+use super::words::{amount, span};
 use super::{DAY, Finding, Rule, SECOND};
+use crate::base::units::count;
 use crate::limits::{Kind, Level};
 use crate::status::Severity;
 use std::collections::BTreeMap;

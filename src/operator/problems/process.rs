@@ -1,8 +1,9 @@
 //! The rules about the process itself, its ledger, its store and its listeners.
 
 use super::facts::Facts;
-use super::words::{count, short, span};
+use super::words::{short, span};
 use super::{DAY, Finding, HOUR, MINUTE, Rule, SECOND};
+use crate::base::units::count;
 use crate::status::{LedgerState, Severity, StoreState};
 
 /// Lines and rows that were dropped are told for this time.

@@ -1,8 +1,9 @@
 //! The rules about models, targets and accounts.
 
 use super::facts::{AccountFacts, Facts, ModelFacts, RecentFacts, TargetState};
-use super::words::{count, failing, some, unfit};
+use super::words::{failing, some, unfit};
 use super::{Finding, Rule, SECOND};
+use crate::base::units::count;
 use crate::status::Severity;
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! The [`Verdict`] is the one sentence that an operator reads first.
 
 use super::facts::{Facts, ModelFacts, ModelTarget, TargetState};
-use super::words::{count, some, span, unfit};
+use super::words::{some, span, unfit};
 use super::{Noticed, Rule};
+use crate::base::units::count;
 use crate::drain::Phase;
 use crate::status::Severity;
 use serde::Serialize;

@@ -17,11 +17,6 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
-/// Writes a number with its noun: `1 request`, `2 requests`.
-pub(super) fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 /// Lists the first three texts, and says how many more there are.
 pub(super) fn some(texts: &[String], between: &str) -> String {
     let first = texts.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(between);
@@ -94,7 +89,6 @@ mod tests {
         let texts: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
         assert_eq!(some(&texts, ", "), "a, b, c, and 2 more");
         assert_eq!(some(&texts[..3], ", "), "a, b, c");
-        assert_eq!((count(1, "row"), count(2, "row")), ("1 row".to_owned(), "2 rows".to_owned()));
         assert_eq!(short(&"é".repeat(301)).chars().count(), 301);
         assert_eq!(short("x"), "x");
     }

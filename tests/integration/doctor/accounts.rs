@@ -92,7 +92,7 @@ fn a_server_without_a_list_cannot_be_checked_for_free() {
         said.exits(1).has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
         said.has(
             ("skip", "a", "endpoints"),
-            &["whether they work (--ask tells)", "fault of its own (HTTP 500)", "oops"],
+            &["it is not known what works (--ask tells)", "fault of its own (HTTP 500)", "oops"],
         );
         // Whoever is refused by all endpoints hears it, whatever becomes of the list.
         for (list, endpoint, words) in [

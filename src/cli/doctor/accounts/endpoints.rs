@@ -150,7 +150,7 @@ impl EndpointAnswers {
         if let Some(first) = there.first().filter(|_| !self.show_one()) {
             let (kinds, why) = (kinds(&there).join(", "), first.why(patient));
             let seen = format!(
-                "{kinds}: it is not known whether they work (--ask tells), since the server answers a request for nothing with a fault of its own{why}"
+                "{kinds}: it is not known what works (--ask tells), since the server answers a request for nothing with a fault of its own{why}"
             );
             findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
         } else if !there.is_empty() {

@@ -207,8 +207,8 @@ fn what_an_entry_says_bounds_the_keys_of_its_model() {
 #[test]
 fn what_an_entry_that_is_left_out_says_about_its_name_bounds_keys_all_the_same() {
     const SAYS: &str = ", guardrails: [pii], default_api_key_rpm_limit: 3, max_budget: 5, budget_duration: 1d";
-    const RESERVED: &str = "LiteLLM keeps \"openai/x\" from some or all, which a pattern answers to here: remove its entry from the \
-                            file to allow it, or write the models of the pattern by name";
+    const RESERVED: &str = "in LiteLLM some or all may not use \"openai/x\", and here a pattern answers to this name. To allow it, \
+                            remove its entry from the file; else write the models of the pattern by name";
     let unknown = entries(SAYS, "").replace("openai/m2", "no-such-provider/m2");
     let alias = config(&["m"])
         + &format!("  - {{ model_name: big, litellm_params: {{ model: openai/b{SAYS} }} }}\n")
@@ -233,7 +233,7 @@ fn what_an_entry_that_is_left_out_says_about_its_name_bounds_keys_all_the_same()
         (&alias, &["guardrails"], true),
         (&of_team, &["guardrails"], false),
         // A limit for the models of a pattern has no counterpart.
-        (&pattern, &[RESERVED, "budgets", "guardrails"], false),
+        (&pattern, &["budgets", "guardrails", RESERVED], false),
         // Nothing answers to this name.
         (&pattern.replace("openai/*", "anthropic/*"), &[], false),
     ] {
