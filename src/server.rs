@@ -6,6 +6,7 @@
 
 use crate::base::address::reachable;
 use crate::base::lock::Lock;
+use crate::base::units::count;
 use crate::catalog::load::Loaded;
 use crate::conf::config::{self, Listen};
 use crate::desk::Desk;
@@ -203,13 +204,10 @@ impl Background {
         let scheme = |listen: &Listen| if listen.tls.is_some() { "https" } else { "http" };
         let at = settings.listen.iter().map(|listen| format!("{}://{}", scheme(listen), listen.address));
         log::info!(
-            "serving on {} (admin on http://{}): {} accounts, {} models, {} callers, {} keys",
+            "serving on {} (admin on http://{}): {}",
             at.collect::<Vec<_>>().join(", "),
             settings.admin.address,
-            catalog.accounts().len(),
-            catalog.models().len(),
-            catalog.callers().len(),
-            catalog.key_count()
+            catalog.size()
         );
     }
 
@@ -341,9 +339,9 @@ impl ShutdownSignalWatch for Signals {
         self.supervisor.stops(drain.delay + drain.grace);
         self.process.books.drain.enter(Phase::Delaying);
         let (run, time) = (self.process.books.drain.exchanges(), drain.delay + drain.grace);
-        let what = format!(
-            "stopping on a signal: {run} exchanges run and have {time:?} to end; a second signal ends the process at once"
-        );
+        let (run, verbs) = (count(run, "exchange"), if run == 1 { "runs and has" } else { "run and have" });
+        let what =
+            format!("stopping on a signal: {run} {verbs} {time:?} to end; a second signal ends the process at once");
         say(log::Level::Info, what);
         tokio::select! {
             () = tokio::time::sleep(drain.delay) => {}

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use crate::base::address::Cidr;
 use crate::base::lock::Lock;
 use crate::base::problem::Problem;
+use crate::base::units::count;
 use crate::limits::{KeyLimits, Limited, Limits};
 use globs::Globs;
 use listing::Listing;
@@ -140,6 +141,18 @@ impl Catalog {
     /// Returns each key, in no order. A key with several secrets is returned several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.keys.values().map(|secret| &secret.key)
+    }
+
+    /// Says how much is in it: `1 account, 5 models, 1 caller, 1 key`.
+    pub fn size(&self) -> String {
+        let Catalog { accounts, models, callers, .. } = self;
+        let parts = [
+            (accounts.len(), "account"),
+            (models.len(), "model"),
+            (callers.len(), "caller"),
+            (self.key_count(), "key"),
+        ];
+        parts.map(|(number, noun)| count(number, noun)).join(", ")
     }
 
     /// Returns the number of hashes of all keys. A key with several hashes counts once for each.

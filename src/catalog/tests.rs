@@ -20,6 +20,12 @@ fn with(accounts: &[&str], models: &[&str], callers: &[&str]) -> Catalog {
 }
 
 #[test]
+fn a_catalog_says_how_much_is_in_it() {
+    let text = "accounts: { a: { dialect: demo } }\nmodels: { m: { targets: [{ account: a }] } }\ncallers: {}\n";
+    assert_eq!(catalog(text).size(), "1 account, 1 model, 0 callers, 0 keys");
+}
+
+#[test]
 fn f12_what_takes_away_more_than_half() {
     let old = with(&["a", "b"], &["m", "n", "o"], &["x", "y", "z", "w"]);
     for (new, expected) in [

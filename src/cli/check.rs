@@ -33,13 +33,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
         return Ok(print(&comparison.json()));
     }
     let fine = format!(
-        "{}: fine. {}, {}, {}, {}, {}, {}\n",
+        "{}: fine. {}, {}, {}\n",
         shown(&conf),
         count(*files, "file"),
-        count(catalog.accounts().len(), "account"),
-        count(catalog.models().len(), "model"),
-        count(catalog.callers().len(), "caller"),
-        count(catalog.key_count(), "key"),
+        catalog.size(),
         count(catalog.warnings.len(), "warning"),
     );
     let compared = against.map(|comparison| comparison.text()).unwrap_or_default();

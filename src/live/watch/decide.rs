@@ -212,14 +212,7 @@ impl Watch {
                 self.past.remove(0);
             }
             let live = self.live.load_full();
-            log::info!(
-                "catalog {} is live: {} accounts, {} models, {} callers, {} keys",
-                live.generation,
-                live.catalog.accounts().len(),
-                live.catalog.models().len(),
-                live.catalog.callers().len(),
-                live.catalog.key_count()
-            );
+            log::info!("catalog {} is live: {}", live.generation, live.catalog.size());
         }
     }
 
