@@ -142,7 +142,7 @@ async function accessibility({ open, check, accessible, say }) {
 }
 
 /** The page greys when the gateway is gone, and comes back by itself. */
-async function dies({ open, say, check, expect }) {
+async function dies({ open, say, check, expect, accessible }) {
   expect('ERR_CONNECTION_REFUSED');
   expect('ERR_EMPTY_RESPONSE');
   expect('ERR_CONNECTION_RESET');
@@ -154,6 +154,10 @@ async function dies({ open, say, check, expect }) {
   check((await text(page, '#verdict')).includes('NOT CONNECTED'), 'the verdict says it');
   check((await page.title()).includes('not connected'), 'the title says it');
   check((await rows(page, 'models').count()) > 0, 'what was known is still there');
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme });
+    await accessible(page, `${colorScheme}, not connected`);
+  }
   say('now start');
   await page.locator('body:not(.stale)').waitFor();
   await word(page, 'OK');
