@@ -69,9 +69,9 @@ test: cmake
 	@# Some measure a time, so they run alone.
 	cargo test --locked $(FEATURES) --test integration -- --ignored --test-threads=1 ::alone_
 
-# With the debug build of `make test`.
+# With the build of `make test`: another would have other features of its dependencies, and build all of them anew.
 test-packages: cmake
-	cargo build --locked $(FEATURES)
+	cargo test --locked $(FEATURES) --test integration --no-run
 	tests/packaging/run.sh $(CARGO_TARGET_DIR)/debug/portcullis
 
 test-real: cmake

@@ -196,15 +196,41 @@ async function strangers({ open, say, check, expect }) {
   say('saw refusals');
 }
 
-/** The first paint is soon, however much there is. */
+/** How long this browser takes now for work like that of the page, in milliseconds: it makes elements, and lays them out. */
+async function work(page) {
+  return page.evaluate(() => {
+    const start = performance.now();
+    for (let turn = 0; turn < 4; turn += 1) {
+      const table = document.createElement('table');
+      for (let row = 0; row < 200; row += 1) {
+        for (let cell = 0; cell < 10; cell += 1) table.insertRow().insertCell().textContent = `${turn} ${row} ${cell}`;
+      }
+      document.body.replaceChildren(table);
+      if (!table.offsetHeight) throw new Error('nothing is laid out');
+    }
+    document.body.replaceChildren();
+    return performance.now() - start;
+  });
+}
+
+/**
+ * The first paint is soon, however much there is: within a second, or, where that is longer, within four times as long as `work`
+ * takes at this moment. A machine that others share is three times slower at one moment than at another. However slow it was, the
+ * best of three first paints took 1.6 to 2.8 times as long as `work`.
+ */
 async function large({ open, say, check, expect }) {
   expect('favicon.ico');
   let best = Infinity;
   for (let turn = 0; turn < 3; turn += 1) {
+    const blank = await open({ url: 'about:blank' });
+    const allowed = Math.max(1000, 4 * (await work(blank)));
+    await blank.context().close();
     const page = await open();
     await page.locator('#models-body tbody tr').first().waitFor();
     const paint = await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => done([performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0, performance.now()]))));
-    best = Math.min(best, Math.max(...paint));
+    const took = Math.max(...paint);
+    say(`the models are painted after ${Math.round(took)} ms, and ${Math.round(allowed)} ms are allowed`);
+    best = Math.min(best, took / allowed);
     check((await rows(page, 'models').count()) <= 50, '50 models at most');
     check((await text(page, '#models-count')).includes('of 200'), 'it says how many there are');
     check((await text(page, '#callers-count')).includes('of 1001'), 'it says how many callers there are');
@@ -221,8 +247,7 @@ async function large({ open, say, check, expect }) {
     }
     await page.context().close();
   }
-  say(`saw models after ${Math.round(best)} ms`);
-  check(best <= 1000, `the models are painted after ${best} ms`);
+  check(best <= 1, `the best first paint took ${best.toFixed(2)} times as long as is allowed`);
 }
 
 /** A page that is hidden, paused or closed asks nothing. */

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use crate::support::canary::{ADMIN_KEY, KEY};
 use crate::support::process::Process;
@@ -21,9 +20,6 @@ use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream
 const SOON: Duration = Duration::from_secs(2);
 /// A busy machine starts a browser slowly.
 const LONG: Duration = Duration::from_secs(300);
-/// The browsers that run at once. A dozen would keep each other and all other tests from the
-/// processors.
-static BROWSERS: Semaphore = Semaphore::const_new(2);
 /// A text of the kind that a page must never take for markup.
 const EVIL: &str = "<img src=x onerror=\"window.hacked=1\">";
 
@@ -88,7 +84,6 @@ fn modules() -> PathBuf {
 
 #[track_caller]
 fn run(test: impl Future<Output = ()>) {
-    let _browser = run_within(5 * LONG, BROWSERS.acquire()).expect("nobody closes it");
     run_within(Duration::from_secs(180), test);
 }
 
