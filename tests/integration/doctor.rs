@@ -105,8 +105,17 @@ impl Clinic {
     }
 
     fn start(&self, arguments: &[&str]) -> Process {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("{}exec \"$0\" \"$@\"", self.before), BINARY, "doctor", "--conf"]);
+        // Where the tests run in the background of a script, SIGINT is ignored, and programs inherit that.
+        let mut command = Command::new("env");
+        command.args([
+            "--default-signal=INT",
+            "sh",
+            "-c",
+            &format!("{}exec \"$0\" \"$@\"", self.before),
+            BINARY,
+            "doctor",
+            "--conf",
+        ]);
         command.arg(self.folder.path()).args(arguments).current_dir(self.folder.path());
         for name in SURROUNDINGS {
             command.env_remove(name);
