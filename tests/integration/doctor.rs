@@ -105,7 +105,7 @@ impl Clinic {
     }
 
     fn start(&self, arguments: &[&str]) -> Process {
-        // Where the tests run in the background of a script, SIGINT is ignored, and programs inherit that.
+        // In the background of a script SIGINT is ignored, and programs inherit that.
         let mut command = Command::new("env");
         command.args([
             "--default-signal=INT",
