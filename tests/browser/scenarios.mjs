@@ -334,7 +334,7 @@ async function keyboard({ open, say, check }) {
   check((await focused()).id === 'requests-filter', '/ goes to the filter');
   await page.keyboard.type('no-such-request');
   await page.getByText('No request that is kept matches.').waitFor();
-  // Some requests are gone after a part of the word already.
+  // A part of the word matches no request either, so this text may be there before the whole word is in the address.
   await until(page, () => location.hash.includes('find=no-such-request'));
   await page.locator('#requests-filter').fill('');
   await page.keyboard.press('Escape');

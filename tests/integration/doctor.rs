@@ -105,7 +105,8 @@ impl Clinic {
     }
 
     fn start(&self, arguments: &[&str]) -> Process {
-        // In the background of a script SIGINT is ignored, and programs inherit that.
+        // A script starts its background jobs with SIGINT ignored, and all below them inherit that.
+        // The program must have the default, as in a terminal.
         let mut command = Command::new("env");
         command.args([
             "--default-signal=INT",
