@@ -160,7 +160,7 @@ fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk
 /// resolves names, closes idle connections, handles SIGHUP, and becomes ready.
 pub fn background(process: &Process, dir: &Path, loaded: &Loaded) -> Result<GenBackgroundService<Background>, String> {
     process.backends.store.as_ref().map_or(Ok(()), Store::start)?;
-    let nudge = live::watch(process.publisher(), dir.to_owned(), loaded)?;
+    let nudge = live::watch(process.publisher(), dir, loaded)?;
     Ok(background_service("background", Background { process: process.clone(), nudge }))
 }
 

@@ -72,11 +72,11 @@ impl Reloads {
         live
     }
 
-    /// Notes the folder that is watched, and the texts that it held at the start.
+    /// Notes the folder that is watched, by its absolute path, and the texts that it held at the
+    /// start.
     pub(super) fn begin(&self, dir: &Path, live: Texts) {
         *self.settling.lock() = Settling::new(live, Instant::now());
-        // A relative path would name another folder if the working directory changed.
-        self.folder.set(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())).ok();
+        self.folder.set(dir.to_owned()).ok();
     }
 }
 

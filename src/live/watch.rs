@@ -41,19 +41,25 @@ impl Nudge {
     }
 }
 
-/// Starts the watching thread. `first` was read at the start, and is live.
-pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge, String> {
+/// Starts the watching thread. `first` was read from the folder `dir` at the start, and is live.
+///
+/// The system reports changes by absolute paths. So all paths are made absolute here, once: a sign
+/// of a file's writer that has another path than the file would be lost.
+pub fn watch(publisher: Publisher, dir: &Path, first: &Loaded) -> Result<Nudge, String> {
     let (sender, receiver) = channel();
     let nudge = Nudge(sender.clone());
-    publisher.live.reloads.begin(&dir, first.texts.clone());
+    let dir = absolute(dir)?;
+    let texts = first.texts.iter().map(|(path, version)| Ok((absolute(path)?, version.clone())));
+    let texts = texts.collect::<Result<Texts, String>>()?;
+    publisher.live.reloads.begin(&dir, texts.clone());
     let mut watch = Watch {
         live: publisher.live.clone(),
         publisher,
         listen: first.server.listen.iter().map(|listen| listen.address).collect(),
         guarded: first.server.admin.is_guarded(),
-        named: first.texts.keys().filter(|path| !is_source(&dir, path)).cloned().collect(),
+        named: texts.keys().filter(|path| !is_source(&dir, path)).cloned().collect(),
         signs: HashMap::new(),
-        good: GoodTexts::new(&dir, &first.texts),
+        good: GoodTexts::new(&dir, &texts),
         dir,
         tried: None,
         held: None,
@@ -69,6 +75,10 @@ pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge
         .spawn(move || watch.run())
         .map_err(|e| format!("cannot start the catalog's thread: {e}"))?;
     Ok(nudge)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|why| format!("{} cannot be watched: {why}", path.display()))
 }
 
 struct Watch {

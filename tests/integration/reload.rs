@@ -4,30 +4,16 @@
 //! `owned_by` of the model `m` in `/v1/models` shows which catalog serves, because changing it
 //! takes nothing away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
-use pingora::apps::ServerApp;
-use pingora::protocols::l4::stream::Stream;
-use pingora::server::configuration::ServerConf;
-use pingora_proxy::HttpProxy;
-use portcullis::catalog::load::{Secrets, load};
-use portcullis::catalog::resolve::resolve;
-use portcullis::desk::connection::Connections;
-use portcullis::operator::admin::metrics;
-use portcullis::process::Process;
-use portcullis::server;
 use serde_json::Value;
 
 use crate::support::canary::{self, KEY};
 use crate::support::client::{self, Connection, End};
-use crate::support::folder::Folder;
-use crate::support::process;
 use crate::support::{
     Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within, spawn,
 };
@@ -309,7 +295,7 @@ fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
 }
 
 /// Callers that ask without a pause, until they are told to stop.
-struct Load {
+pub(super) struct Load {
     stop: Arc<AtomicBool>,
     callers: Vec<tokio::task::JoinHandle<Seen>>,
 }
@@ -324,7 +310,7 @@ struct Seen {
 
 impl Load {
     /// `ask` sends one request and says what is wrong with the answer.
-    fn start<F: Future<Output = Result<(), String>> + Send>(
+    pub(super) fn start<F: Future<Output = Result<(), String>> + Send>(
         callers: usize,
         ask: impl Fn(usize) -> F + Clone + Send + Sync + 'static,
     ) -> Self {
@@ -347,7 +333,7 @@ impl Load {
     }
 
     /// How many answers there were, and the slowest; none may have been wrong.
-    async fn end(self) -> (usize, Duration) {
+    pub(super) async fn end(self) -> (usize, Duration) {
         self.stop.store(true, Ordering::Relaxed);
         let (mut answers, mut slowest) = (0, Duration::ZERO);
         for caller in self.callers {
@@ -367,7 +353,7 @@ impl Load {
 }
 
 /// One request on a connection of its own, every third one a stream.
-async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<(), String> {
+pub(super) async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<(), String> {
     let mut connection = Connection::plain(address, None).await;
     let stream = caller.is_multiple_of(3);
     let body = if stream { chat_stream("m") } else { chat("m") };
@@ -380,7 +366,7 @@ async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<(), String>
 
 /// Two targets of one version, the first of which always fails: each exchange tries both, of the
 /// same catalog.
-fn pair(first: &Mock, second: &Mock, version: usize) -> Catalog {
+pub(super) fn pair(first: &Mock, second: &Mock, version: usize) -> Catalog {
     let targets = [format!("a=v{version}"), format!("b=v{version}")];
     let targets: Vec<_> = targets.iter().map(String::as_str).collect();
     Catalog::new().account("a", first).account("b", second).model_with("m", &targets, "")
@@ -425,110 +411,6 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
             }
         }
         assert!(versions.len() > 45, "the load saw both of {versions:?}");
-    });
-}
-
-/// The whole gateway, in this process.
-struct Inside {
-    process: Process,
-    address: std::net::SocketAddr,
-    acceptor: tokio::task::JoinHandle<()>,
-    _folder: Folder,
-}
-
-impl Inside {
-    async fn start(catalog: &str) -> Self {
-        let folder = Folder::new(&[("server.yaml", "log: { access: off }\n"), ("catalog.yaml", catalog)]);
-        let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
-        let process = Process::new(&mut loaded).unwrap();
-        let mut proxy = HttpProxy::new(process.gateway(), Arc::new(ServerConf::default()));
-        proxy.handle_init_modules();
-        let (settings, books) = (process.settings.clone(), process.books.clone());
-        let app = Arc::new(Connections::new(proxy, Arc::new(tokio::sync::Semaphore::new(1000)), settings, books));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let acceptor = spawn(async move {
-            let (_sender, shutdown) = tokio::sync::watch::channel(false);
-            while let Ok((tcp, _)) = listener.accept().await {
-                let (app, shutdown) = (app.clone(), shutdown.clone());
-                spawn(async move { drop(app.process_new(Box::new(Stream::from(tcp)), &shutdown).await) });
-            }
-        });
-        Inside { process, address, acceptor, _folder: folder }
-    }
-
-    fn publish(&self, text: &str) {
-        let catalog =
-            resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err("nothing to look up".to_owned()))
-                .unwrap();
-        self.process.publisher().publish(catalog);
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        self.acceptor.abort();
-    }
-}
-
-#[test]
-fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
-    // In a process where no other test runs, since memory and descriptors are looked at.
-    const ALONE: &str = "PORTCULLIS_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let test = std::thread::current().name().unwrap().to_owned();
-        let ran = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &test, "--nocapture"])
-            .env(ALONE, "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
-        return;
-    }
-    let held = || (process::rss(std::process::id()), std::fs::read_dir("/proc/self/fd").unwrap().count());
-    run(async {
-        let (failing, good) = (Mock::start().await, Mock::start().await);
-        failing.always(Script::error(500, "out of order"));
-        let inside = Inside::start(&pair(&failing, &good, 0).to_string()).await;
-        let address = inside.address;
-        let load = Load::start(4, move |caller| ask(address, caller));
-        let first = Arc::downgrade(&inside.process.books.live.load_full());
-        let last = ArcSwapOption::const_empty();
-        let mut warm = (0, 0);
-        tokio::task::block_in_place(|| {
-            for version in 1..=10_000 {
-                inside.publish(&pair(&failing, &good, version).to_string());
-                if version == 1_000 {
-                    warm = held();
-                }
-                if version == 9_999 {
-                    last.store(Some(Arc::new(Arc::downgrade(&inside.process.books.live.load_full()))));
-                }
-            }
-        });
-        let cold = held();
-        let (answers, _) = load.end().await;
-        assert!(answers > 100, "{answers} answers are no load");
-        // The mocks keep what they were asked, which is most of it.
-        assert!(cold.0 < warm.0 + (64 << 20), "{} MiB became {}", warm.0 >> 20, cold.0 >> 20);
-        assert!(cold.1 < warm.1 + 30, "{} descriptors became {}", warm.1, cold.1);
-        assert_eq!(inside.process.books.live.load().generation, 10_001);
-        // Those that began with it have ended, and so it is gone.
-        let gone = || (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none()).then_some(());
-        eventually("old catalogs go", gone).await;
-        assert_eq!(inside.process.books.live.accounts.held(), 2);
-        eventually("all exchanges end", || (inside.process.books.drain.exchanges() == 0).then_some(())).await;
-        // Each exchange saw one version only: what the first upstream was asked for and did not
-        // give, the second was. It is asked alone once the first one's breaker is open.
-        let models = |mock: &Mock| {
-            let mut models: BTreeMap<_, usize> = BTreeMap::new();
-            mock.requests().iter().for_each(|request| *models.entry(request.model()).or_default() += 1);
-            models
-        };
-        let (failed, given) = (models(&failing), models(&good));
-        assert!(failed.len() > 100, "{} versions are no load", failed.len());
-        assert!(failed.iter().all(|(model, asked)| given.get(model) >= Some(asked)));
     });
 }
 
@@ -718,49 +600,6 @@ fn f12_a_held_change_that_is_undone_is_forgotten() {
 }
 
 #[test]
-fn f13_accounts_that_come_and_go_leave_no_state_and_few_series() {
-    run_within(Duration::from_secs(150), async {
-        let mock = Mock::start().await;
-        let inside = Inside::start(&Catalog::over(&mock).to_string()).await;
-        let catalog = |n: usize| match n % 2 {
-            0 => Catalog::over(&mock).to_string(),
-            _ => Catalog::over(&mock)
-                .account(&format!("a{n}"), &mock)
-                .model_with("n", &[&format!("a{n}")], "")
-                .to_string(),
-        };
-        let ask = async |model: &str| {
-            let mut connection = Connection::plain(inside.address, None).await;
-            connection.send(client::post(&chat(model))).await;
-            assert_eq!(connection.response().await.status, 200);
-        };
-        let settled = || eventually("all is settled", || (inside.process.books.drain.exchanges() == 0).then_some(()));
-        ask("m").await;
-        settled().await;
-        let series = |name: &str| {
-            let text = metrics(&inside.process.books, None);
-            text.lines().filter(|line| line.contains(&format!("\"{name}\""))).count()
-        };
-        for n in 1..=10_000 {
-            inside.publish(&catalog(n));
-            // Now and then it is used, so that there is something to forget.
-            if n % 500 == 1 {
-                ask("n").await;
-            }
-        }
-        settled().await;
-        inside.publish(&catalog(1));
-        inside.publish(&catalog(2));
-        ask("m").await;
-        settled().await;
-        assert_eq!(inside.process.books.live.accounts.held(), 1);
-        // The counters of the thousand names that left last stay, and no others.
-        let used: Vec<usize> = (1..=10_000).step_by(500).filter(|n| series(&format!("a{n}")) > 0).collect();
-        assert_eq!(used, [8_501, 9_001, 9_501], "{}", metrics(&inside.process.books, None));
-    });
-}
-
-#[test]
 fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
     run(async {
         let mock = Mock::start().await;
@@ -795,66 +634,6 @@ fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
         }
         gateway.swap(stamped(&mock, "new")).await;
     });
-}
-
-#[test]
-fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
-    const SERVER: &str = "listen: [{ address: \"127.0.0.1:1\" }]\n";
-    const GOOD: &str = "accounts: {}\nmodels: {}\ncallers: {}\n";
-    type Files = &'static [(&'static str, &'static str)];
-    let cases: &[(Files, &[&str])] = &[
-        (&[("server.yaml", SERVER)], &["catalog.yaml", "does not exist", "--conf"]),
-        (&[("server.yaml", "listen: []\n"), ("catalog.yaml", GOOD)], &["server.yaml:1", "listen"]),
-        (&[("server.yaml", SERVER), ("catalog.yaml", "")], &["catalog.yaml"]),
-        (
-            &[
-                ("server.yaml", SERVER),
-                (
-                    "catalog.yaml",
-                    "accounts: { claude: { dialect: demo } }\nmodels:\n  m: { targets: [{ account: claud }] }\ncallers: {}\n",
-                ),
-            ],
-            &["catalog.yaml:3", "models.m.targets[0].account", "did you mean \"claude\"?"],
-        ),
-        (
-            &[("server.yaml", "listne: []\n"), ("catalog.yaml", "accounts: {}\n")],
-            &["server.yaml:1", "listne", "did you mean `listen`?", "catalog.yaml", "models", "callers"],
-        ),
-        (
-            &[
-                ("server.yaml", SERVER),
-                (
-                    "catalog.yaml",
-                    "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n",
-                ),
-            ],
-            &["catalog.yaml:1", "accounts.a.key", "the environment variable named here is not set"],
-        ),
-        (
-            &[
-                ("server.yaml", SERVER),
-                (
-                    "catalog.yaml",
-                    "accounts: { a: { dialect: openai, key: { file: nowhere } } }\nmodels: {}\ncallers: {}\n",
-                ),
-            ],
-            &["catalog.yaml:1", "accounts.a.key", "the file does not exist"],
-        ),
-    ];
-    for (files, says) in cases {
-        let folder = Folder::new(files);
-        let (served, checked) = (folder.run(&["serve"]), folder.run(&["check"]));
-        for ran in [&served, &checked] {
-            assert_eq!(ran.status.code(), Some(1), "{}", ran.stderr);
-            for word in *says {
-                assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
-            }
-        }
-        let problems =
-            |text: &str| text.lines().filter(|line| line.contains(".yaml")).map(ToOwned::to_owned).collect::<Vec<_>>();
-        let served = problems(&served.stderr);
-        assert!(served.iter().all(|line| checked.stderr.contains(line.as_str())), "{served:#?}\n{}", checked.stderr);
-    }
 }
 
 #[test]
@@ -944,101 +723,4 @@ fn an_account_key_comes_from_the_environment() {
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(mock.request(0).await.field("authorization"), Some("Bearer sk-CaNaRy-account-env"));
     });
-}
-
-#[test]
-fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
-    use std::fmt::Write;
-    let mut text = String::from("accounts:\n");
-    for n in 0..1_000 {
-        writeln!(
-            text,
-            "  a{n}: {{ dialect: openai, base_url: \"http://10.0.{}.{}/v1\", key: \"secret-{n}\" }}",
-            n / 250,
-            n % 250 + 1
-        )
-        .unwrap();
-    }
-    text.push_str("models:\n");
-    for n in 0..10_000 {
-        writeln!(text, "  m{n}: {{ targets: [{{ account: a{} }}, {{ account: a{} }}] }}", n % 1_000, (n + 1) % 1_000)
-            .unwrap();
-    }
-    text.push_str("callers:\n");
-    for caller in 0..1_000 {
-        writeln!(text, "  c{caller}:\n    models: [\"m{caller}*\"]\n    keys:").unwrap();
-        for key in 0..100 {
-            writeln!(text, "      k{key}: {{ hash: \"{}\" }}", canary::hash(&format!("sk-{caller}-{key}"))).unwrap();
-        }
-    }
-    let folder = Folder::new(&[("server.yaml", ""), ("catalog.yaml", &text)]);
-    folder.write("server.yaml", "workers: 1\n");
-    let worked = process::worked();
-    let loaded = load(folder.path(), Secrets::Resolve).unwrap();
-    let worked = process::worked() - worked;
-    // How fast it is when optimised is a benchmark; this is against what grows with the square.
-    println!("{worked:?}");
-    assert!(worked < Duration::from_secs(60), "{worked:?}");
-    let catalog = loaded.catalog;
-    assert_eq!(
-        (catalog.accounts().len(), catalog.models().len(), catalog.callers().len(), catalog.key_count()),
-        (1_000, 10_000, 1_000, 100_000)
-    );
-    let now = std::time::SystemTime::now();
-    let key =
-        |secret: &str| catalog.opened(&portcullis::catalog::resolve::digest(secret), now).map(|(key, _)| key).cloned();
-    assert_eq!(&*key("sk-999-99").unwrap().id, "c999/k99");
-    assert!(key("sk-999-100").is_err());
-    let sees = |model: &str| key("sk-77-0").unwrap().permissions.allow(model);
-    assert!(sees("m77") && sees("m770") && !sees("m7") && !sees("m87"));
-    let model = catalog.model("m9999").unwrap();
-    assert_eq!(model.targets.iter().map(|target| &*target.account.id).collect::<Vec<_>>(), ["a999", "a0"]);
-    assert_eq!(catalog.keys().map(|key| key.permissions.index).collect::<BTreeSet<_>>().len(), 1_000);
-}
-
-#[test]
-fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
-    use pingora::services::background::BackgroundService;
-    run(async {
-        let folder = Folder::new(&[
-            (
-                "server.yaml",
-                &format!(
-                    "listen: [{{ address: \"{}\" }}]\nlog: {{ access: off }}\n",
-                    crate::support::gateway::free_port()
-                ),
-            ),
-            ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
-        ]);
-        let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
-        let process = Process::new(&mut loaded).unwrap();
-        let background = server::background(&process, folder.path(), &loaded).unwrap().task();
-        let (sender, shutdown) = tokio::sync::watch::channel(false);
-        let running = spawn(async move { background.start(shutdown).await });
-        assert_eq!(process.books.drain.phase(), portcullis::drain::Phase::Starting);
-        sender.send(true).unwrap();
-        eventually("it is noticed", || {
-            (process.books.drain.phase() == portcullis::drain::Phase::Delaying).then_some(())
-        })
-        .await;
-        running.abort();
-    });
-}
-
-#[test]
-fn nobody_serves_the_published_key_to_everybody() {
-    let folder = Folder::new(&[
-        ("server.yaml", "listen: [{ address: \"0.0.0.0:1\" }]\nlog: { access: off }\n"),
-        (
-            "catalog.yaml",
-            &include_str!("../../conf/catalog.yaml")
-                .replace("  demo:\n    aliases", "  other:\n    aliases")
-                .replace("fallbacks: [demo]", "fallbacks: [other]")
-                .replace("models: [demo, ", "models: [other, "),
-        ),
-    ]);
-    let mut loaded = load(folder.path(), Secrets::Assume).unwrap();
-    let problem = portcullis::catalog::published_key_problem(&loaded.catalog, &["0.0.0.0:1".parse().unwrap()]);
-    assert!(problem.is_some());
-    assert_eq!(Process::new(&mut loaded).err(), problem);
 }

@@ -385,6 +385,28 @@ fn what_somebody_holds_open_is_not_taken_until_it_is_closed() {
 }
 
 #[test]
+fn what_is_renamed_into_place_is_live_before_a_file_that_is_written_would_be() {
+    /// A file that is written in place stands still for so long before it is taken.
+    const SETTLE: Duration = Duration::from_millis(500);
+    run_within(Duration::from_secs(120), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+        let path = gateway.conf.join("catalog.d/late.yaml");
+        // A slow machine may need longer for some of them.
+        for edit in 0..40 {
+            let with = edit % 2 == 1;
+            let start = Instant::now();
+            rename(&path, &keys(with));
+            becomes(&gateway, "renamed", if with { 200 } else { 401 }).await;
+            if start.elapsed() < SETTLE {
+                return;
+            }
+        }
+        panic!("no edit was live within {SETTLE:?}");
+    });
+}
+
+#[test]
 fn what_takes_away_much_is_held_from_when_it_is_seen_first_whatever_is_written_besides() {
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;

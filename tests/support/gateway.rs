@@ -111,15 +111,20 @@ struct Place {
     dir: PathBuf,
     listeners: Vec<SocketAddr>,
     admin: SocketAddr,
+    /// True if the gateway is given its folder by a relative path.
+    is_relative: bool,
 }
 
 impl Place {
     fn new(setup: &Setup) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let test = std::thread::current().name().unwrap_or("test").replace("::", "-");
+        let test = std::thread::current().name().unwrap_or("test").to_owned();
+        let is_relative = test.starts_with("relative::");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}-{number}", std::process::id()));
-        let place = Place { dir, listeners: setup.listeners.iter().map(|_| free_port()).collect(), admin: free_port() };
+        let name = format!("{}-{}-{number}", test.replace("::", "-"), std::process::id());
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let listeners = setup.listeners.iter().map(|_| free_port()).collect();
+        let place = Place { dir, listeners, admin: free_port(), is_relative };
         place.write(setup);
         place
     }
@@ -164,7 +169,8 @@ impl Place {
         let limit = setup.open_files.map(|most| format!("ulimit -n {most}; ")).unwrap_or_default();
         let script = format!("{limit}exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
-        command.args(["-c", &script, BINARY, "serve", "--conf"]).arg(self.conf()).current_dir(&self.dir);
+        let conf = if self.is_relative { PathBuf::from("conf") } else { self.conf() };
+        command.args(["-c", &script, BINARY, "serve", "--conf"]).arg(conf).current_dir(&self.dir);
         command.env("RUST_BACKTRACE", "1").envs(setup.env.iter().cloned());
         Process::spawn(&mut command)
     }
