@@ -1,5 +1,5 @@
-//! The tests of reloads once more, in gateways whose folder is given by a relative path: that is how
-//! the shipped commands start them. `support::gateway` knows these tests by their module's name.
+//! The tests of reloads once more, in gateways whose folder is given by a relative path, as the
+//! shipped commands give it. `support::gateway` knows these tests by their module's name.
 //!
 //! A test that edits files belongs in one of these modules. Then it holds for both kinds of paths.
 
