@@ -156,6 +156,51 @@ fn the_demos_thinking_is_signed_and_sealed_where_a_door_has_a_place_for_it() {
     });
 }
 
+/// Google's client for Python writes the keywords of a Pydantic model with underscores.
+#[test]
+fn the_demo_keeps_to_the_limits_of_a_schema_that_googles_client_writes() {
+    let text = |more: Value| {
+        let mut schema = json!({"type": "STRING"});
+        schema.as_object_mut().expect("an object").extend(more.as_object().expect("keywords").clone());
+        schema
+    };
+    let item = json!({"type": "OBJECT", "title": "Item", "property_ordering": ["name", "count", "price"], "required": ["name", "count"],
+        "properties": {"name": text(json!({"min_length": 6, "max_length": 9})), "count": {"type": "INTEGER", "minimum": 2.0, "maximum": 5.0},
+            "price": {"type": "NUMBER", "nullable": true}}});
+    let order = json!({"type": "OBJECT", "property_ordering": ["items", "color", "when", "which", "min_items"],
+        "required": ["items", "color", "when", "which", "min_items"],
+        "properties": {"items": {"type": "ARRAY", "items": item, "min_items": 2, "max_items": 4}, "color": text(json!({"enum": ["red", "blue"]})),
+            "when": text(json!({"format": "date-time"})), "which": {"any_of": [{"type": "INTEGER"}, {"type": "STRING"}]},
+            "min_items": {"type": "BOOLEAN"}}});
+    let made = json!({"items": [{"name": "demode", "count": 2}, {"name": "demode", "count": 2}], "color": "red",
+        "when": "2026-01-01T00:00:00Z", "which": 1, "min_items": true});
+    run(async move {
+        let gateway = Gateway::start(shipped()).await;
+        let fields = [("x-goog-api-key", DEMO_KEY), ("content-type", "application/json")];
+        let ask = async |call: &str, config: Value| {
+            let body =
+                json!({"contents": [{"role": "user", "parts": [{"text": "order"}]}], "generationConfig": config});
+            let path = format!("/v1beta/models/demo:{call}");
+            gateway.raw(client::request("POST", &path, &fields, body.to_string().as_bytes())).await
+        };
+        for name in ["responseSchema", "response_schema"] {
+            let config = json!({"responseMimeType": "application/json", name: order});
+            let answer = ask("generateContent", config.clone()).await;
+            let text = answer.json()["candidates"][0]["content"]["parts"][0]["text"].clone();
+            let read: Value = serde_json::from_str(text.as_str().expect("a text")).unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(read, made, "{name}");
+            assert_eq!(answer.field("x-portcullis-dropped"), None, "{name}");
+            let stream = ask("streamGenerateContent?alt=sse", config).await.text();
+            assert!(stream.contains("demode") && !stream.contains("cannot"), "{stream}");
+        }
+        // JSON Schema has no such keywords.
+        let config =
+            json!({"responseMimeType": "application/json", "responseJsonSchema": {"type": "array", "min_items": 2}});
+        let answer = ask("generateContent", config).await.text();
+        assert!(answer.contains("cannot make up an answer"), "{answer}");
+    });
+}
+
 #[test]
 fn the_demo_counts_the_tokens_that_its_answers_report() {
     run(async {

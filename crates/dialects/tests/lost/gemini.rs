@@ -24,6 +24,7 @@ const MEMBERS: &[&str] = &[
     r#"{"systemInstruction":{"role":"user","parts":[{"text":"§"},{"text":"§"}]}}"#,
     r#"{"system_instruction":{"parts":[{"text":"§","novel":"§"}],"novel":"§"}}"#,
     r#"{"tools":[{"functionDeclarations":[{"name":"§","description":"§","parameters":{"type":"OBJECT","properties":{"a":{"type":"STRING","description":"§"}}}}]}]}"#,
+    r#"{"tools":[{"functionDeclarations":[{"name":"§","parameters":{"type":"OBJECT","properties":{"min_items":{"type":"ARRAY","min_items":8765,"items":{"type":"STRING","max_length":8766,"pattern":"§"}}}}}]}]}"#,
     r#"{"tools":{"function_declarations":{"name":"§","parameters_json_schema":{"type":"object","properties":{"a":{"type":"string","description":"§"}}}}}}"#,
     r#"{"tools":[{"functionDeclarations":[{"name":"§","behavior":"NON_BLOCKING","response":{"type":"STRING","description":"§"},"responseJsonSchema":{"type":"string","description":"§"},"novel":"§"}]}]}"#,
     r#"{"tools":[{"functionDeclarations":[{"name":"§"}],"novel":{"a":"§"}}]}"#,
@@ -67,6 +68,7 @@ const SETTINGS: &[&str] = &[
     r#"{"responseMimeType":"application/json"}"#,
     r#"{"responseMimeType":"text/x.enum","responseSchema":{"type":"STRING","enum":["§"]}}"#,
     r#"{"responseMimeType":"application/json","responseSchema":{"type":"OBJECT","properties":{"a":{"type":"STRING","description":"§"}},"required":["a"]}}"#,
+    r#"{"responseMimeType":"application/json","response_schema":{"type":"OBJECT","properties":{"a":{"type":"ARRAY","items":{"type":"STRING","max_length":7654,"pattern":"§"},"min_items":7655,"max_items":7656},"b":{"any_of":[{"type":"STRING","title":"§"},{"type":"INTEGER","maximum":7657}]}},"required":["a"],"property_ordering":["a","b"]}}"#,
     r#"{"response_mime_type":"application/json","response_json_schema":{"type":"object","properties":{"a":{"type":"string","description":"§"}},"required":["a"],"additionalProperties":false}}"#,
     r#"{"responseFormat":{"text":{"mimeType":"application/json","schema":{"description":"§"}}}}"#,
     r#"{"responseModalities":["TEXT"]}"#,
@@ -166,6 +168,8 @@ const WORDS: &[Word] = &[
     // Types of a schema, and a function without parameters.
     ("type", "OBJECT", UNSAID),
     ("type", "STRING", &["\"string\"", "\\\"string\\\""]),
+    ("type", "ARRAY", &["\"array\"", "\\\"array\\\""]),
+    ("type", "INTEGER", &["\"integer\"", "\\\"integer\\\""]),
     ("tools[].functionDeclarations[].parametersJsonSchema.type", "object", UNSAID),
     ("contents[].parts[].thought", "true", &["\"thinking\"", "\"tool_plan\""]),
     // Some formats have a word for each type.
@@ -182,7 +186,6 @@ const WORDS: &[Word] = &[
 const NAMES: &[(&str, &str)] = &[
     // An effort or the lack of it is what the settings come to.
     ("generationConfig.thinkingConfig", "generationConfig.thinkingConfig.thinkingBudget"),
-    ("generationConfig.responseJsonSchema", "generationConfig.responseSchema"),
     // Of the format as a whole.
     ("generationConfig.responseMimeType", "generationConfig.responseSchema"),
     ("generationConfig.responseMimeType", "generationConfig.responseJsonSchema"),

@@ -251,7 +251,8 @@ impl Tables {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         let stands = |name: &str| self.names.iter().filter(|(loss, _)| *loss == name).any(|(_, path)| covers(path));
-        losses.iter().any(|loss| covers(loss) || stands(loss) || leaf.names.contains(loss))
+        let mut losses = losses.iter().map(|loss| (self.spelled)(loss));
+        losses.any(|loss| covers(&loss) || stands(&loss) || leaf.names.contains(&loss))
     }
 
     /// Checks that each row by itself is written or named by every dialect, and that so many

@@ -23,20 +23,27 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 }
 
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
-    let mut reading = ReadSoFar::default();
+    let mut reading = ReadSoFar {
+        request: Request::default(),
+        system: Message::default(),
+        tools: tools::DeclaredTools::default(),
+        calls: calls::Calls::default(),
+        names: FieldNames::new(fields::name),
+    };
     reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
     value::body(body, |name, value| reading.field(name, value))?;
-    Ok((reading.request()?, FieldNames::new(fields::name)))
+    reading.request()
 }
 
 /// What several fields decide together.
-#[derive(Default)]
 struct ReadSoFar<'a> {
     request: Request<'a>,
     system: Message<'a>,
     tools: tools::DeclaredTools<'a>,
     /// The calls that wait for their results.
     calls: calls::Calls<'a>,
+    /// What the caller calls the fields.
+    names: FieldNames,
 }
 
 impl<'a> ReadSoFar<'a> {
@@ -58,7 +65,7 @@ impl<'a> ReadSoFar<'a> {
             }
             "tools" => self.tools.read(value)?,
             "toolConfig" => self.tools.config(value, &mut request.others)?,
-            "generationConfig" => settings::read(value, request)?,
+            "generationConfig" => settings::read(value, request, &mut self.names)?,
             "cachedContent" => {
                 if value.says_something()? {
                     return Err(place
@@ -89,15 +96,16 @@ impl<'a> ReadSoFar<'a> {
         read.end(role, place, &mut self.calls, &mut self.request.messages)
     }
 
-    fn request(mut self) -> Result<Request<'a>, ReadFault> {
+    fn request(mut self) -> Result<(Request<'a>, FieldNames), ReadFault> {
         let mut request = self.request;
         if !self.system.content.is_empty() {
             request.messages.insert(0, Message { role: Role::System, ..self.system });
         }
         request.tool_choice = self.tools.choice()?;
+        self.tools.name_parameters(&mut self.names);
         request.tools = self.tools.list;
         request.others.append(&mut self.tools.others);
-        Ok(request)
+        Ok((request, self.names))
     }
 }
 

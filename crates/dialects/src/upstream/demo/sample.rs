@@ -27,13 +27,13 @@ const LONGEST: usize = 4_096;
 const MOST_BYTES: usize = 256 * 1024;
 /// Keywords that may stand beside a fixed value, since they forbid nothing else of it.
 const PLAIN: &str = "type const enum $ref allOf anyOf oneOf title description default example examples format nullable \
-                     deprecated readOnly writeOnly propertyOrdering $schema $comment $defs definitions";
+                     deprecated readOnly writeOnly propertyOrdering discriminator $schema $comment $defs definitions";
 /// Keywords that forbid some values.
 const LIMITS: &str = "properties required additionalProperties items prefixItems additionalItems minItems maxItems \
-                      uniqueItems minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum \
+                      uniqueItems minProperties maxProperties minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum \
                       multipleOf";
 /// Samples of the formats of strings.
-const FORMATS: [(&str, &str); 13] = [
+const FORMATS: [(&str, &str); 20] = [
     ("date-time", "2026-01-01T00:00:00Z"),
     ("date", "2026-01-01"),
     ("time", "00:00:00Z"),
@@ -42,11 +42,18 @@ const FORMATS: [(&str, &str); 13] = [
     ("hostname", "example.com"),
     ("ipv4", "192.0.2.1"),
     ("ipv6", "2001:db8::1"),
+    ("ipvanyaddress", "192.0.2.1"),
+    ("ipv4network", "192.0.2.0/24"),
+    ("ipv6network", "2001:db8::/32"),
+    ("name-email", "Demo <demo@example.com>"),
+    ("base64", "ZGVtbw=="),
+    ("base64url", "ZGVtbw=="),
     ("uri", "https://example.com/"),
     ("url", "https://example.com/"),
     ("uri-reference", "/demo"),
     ("json-pointer", "/demo"),
     ("uuid", "00000000-0000-4000-8000-000000000000"),
+    ("uuid4", "00000000-0000-4000-8000-000000000000"),
 ];
 
 /// Makes a value, as JSON. Free texts are this word. Returns `None` if the schema is not
@@ -122,17 +129,15 @@ impl<'s> Maker<'s> {
         if level > MOST_LEVELS {
             return None;
         }
-        let lists = parts.iter().flat_map(|part| ["anyOf", "oneOf"].map(|name| Some((name, part.get(name)?))));
-        if let Some((name, list)) = lists.flatten().nth(settled) {
+        let lists = parts.iter().flat_map(|part| ["anyOf", "oneOf"].map(|name| Some((name, *part, part.get(name)?))));
+        if let Some((name, part, list)) = lists.flatten().nth(settled) {
             for alternative in list.elements() {
                 if self.left == 0 {
                     return None;
                 }
                 // Of `oneOf` only one may hold.
                 self.look_at(if name == "oneOf" { list.parts.len() } else { 0 })?;
-                let differs =
-                    |other: &Node<'_>| std::ptr::eq(other, alternative) || have_other_types(other, alternative);
-                if name == "oneOf" && !list.elements().all(differs) {
+                if name == "oneOf" && !self.is_apart(alternative, part, list)? {
                     continue;
                 }
                 let made = self.parts(alternative, parts.clone()).and_then(|all| self.value(&all, settled + 1, level));
@@ -148,6 +153,32 @@ impl<'s> Maker<'s> {
         };
         self.room = self.room.checked_sub(made.len())?;
         Some(made)
+    }
+
+    /// Returns whether what is made for an alternative is allowed by no other one of the list.
+    fn is_apart(&mut self, alternative: &'s Node<'s>, part: &'s Node<'s>, list: &'s Node<'s>) -> Option<bool> {
+        let tag = tag(part);
+        for other in list.elements() {
+            if std::ptr::eq(other, alternative) || have_other_types(other, alternative) {
+                continue;
+            }
+            let [one, other] = [self.resolved(alternative)?, self.resolved(other)?];
+            let [known, others] = [one, other].map(|one| one.get("properties").map_or(0, |all| all.parts.len()));
+            self.look_at(known.min(MOST_KEYWORDS) * others)?;
+            if !have_other_tags(one, other, tag.as_deref()) {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Returns the schema that a schema refers to, else the schema itself.
+    fn resolved(&mut self, mut schema: &'s Node<'s>) -> Option<&'s Node<'s>> {
+        while let Some(reference) = schema.get("$ref") {
+            self.look_at(0)?;
+            schema = self.referred(reference)?;
+        }
+        Some(schema)
     }
 
     fn of_kind(&mut self, kind: &str, parts: &Schemas<'s>, level: usize) -> Option<String> {
@@ -170,9 +201,10 @@ impl<'s> Maker<'s> {
             return None;
         }
         let required: Vec<_> = lists.map(|(_, name)| short(name)).collect::<Option<_>>()?;
+        let tags: Vec<_> = parts.iter().filter_map(|part| tag(part)).collect();
         let mut members: Vec<(&str, Option<String>)> = Vec::new();
         for name in known.map(|(name, _)| &**name).chain(required.iter().map(|name| &**name)) {
-            let must = required.iter().any(|known| known == name);
+            let must = required.iter().chain(&tags).any(|known| known == name);
             if members.iter().any(|(made, _)| *made == name) || !(must || level == 0 && required.is_empty()) {
                 continue;
             }
@@ -183,7 +215,18 @@ impl<'s> Maker<'s> {
             members.push((name, value));
         }
         let made = members.iter().filter_map(|(name, value)| Some(format!("{}:{}", quote(name), value.as_ref()?)));
-        Some(format!("{{{}}}", made.collect::<Vec<_>>().join(",")))
+        let mut made: Vec<_> = made.collect();
+        let least = bound(parts, "minProperties")?.unwrap_or(0);
+        let most = bound(parts, "maxProperties")?.unwrap_or(usize::MAX);
+        while made.len() < least {
+            let name = format!("{} {}", self.word, made.len() + 1);
+            if members.iter().any(|(known, _)| *known == name) {
+                return None;
+            }
+            let value = self.member(parts, &name, level)?;
+            made.push(format!("{}:{value}", quote(&name)));
+        }
+        (made.len() <= most).then(|| format!("{{{}}}", made.join(",")))
     }
 
     fn member(&mut self, parts: &Schemas<'s>, name: &str, level: usize) -> Option<String> {
@@ -296,6 +339,35 @@ fn have_other_types<'s>(one: &Node<'s>, other: &Node<'s>) -> bool {
     let is_number = |kind: &str| matches!(kind, "number" | "integer");
     let pair = kind(one).zip(kind(other));
     pair.is_some_and(|(one, other)| one != other && !(is_number(&one) && is_number(&other)))
+}
+
+/// Returns the name of the property that tells the alternatives of a schema apart.
+fn tag<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
+    schema.get("discriminator")?.get("propertyName").and_then(short)
+}
+
+/// Returns whether a value of the first schema has a property that must be another text in the
+/// second one. A value has what its schema requires, and the tag.
+fn have_other_tags<'s>(one: &Node<'s>, other: &Node<'s>, tag: Option<&str>) -> bool {
+    let required = |name: &str| {
+        let mut names = one.get("required").into_iter().flat_map(Node::elements).filter_map(short);
+        tag == Some(name) || names.any(|known| known == name)
+    };
+    let properties = one.get("properties").into_iter().flat_map(|all| &all.parts);
+    properties.take(MOST_KEYWORDS).any(|(name, schema)| {
+        let other = other.get("properties").and_then(|all| all.get(name));
+        let values = only_text(schema).zip(other.and_then(only_text));
+        values.is_some_and(|(one, other)| one != other) && required(name)
+    })
+}
+
+/// Returns the only text that a schema allows.
+fn only_text<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
+    match schema.get("enum").map(|list| list.parts.as_slice()) {
+        Some([(_, only)]) => short(only),
+        Some(_) => None,
+        None => schema.get("const").and_then(short),
+    }
 }
 
 /// Returns the type of a value, also if only its keywords say it.

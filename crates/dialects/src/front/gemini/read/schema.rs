@@ -1,5 +1,6 @@
-//! Schemas. Google has two forms, and callers mix them: a part of OpenAPI's, where types are in
-//! upper case and numbers may be strings, and JSON Schema. Both become JSON Schema here.
+//! Schemas. Google has two forms, and callers mix them: its own, a part of OpenAPI's, where types are
+//! in upper case, numbers may be strings and keywords may be written `min_items`; and JSON Schema.
+//! Both become JSON Schema here.
 
 use std::borrow::Cow;
 
@@ -7,9 +8,18 @@ use crate::neutral::Raw;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
 use crate::wire::splice::Edits;
 
+/// The form of a schema, by the name of the member that it stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SchemaForm {
+    /// Google's own form: `parameters`, `responseSchema`.
+    Google,
+    /// JSON Schema: `parametersJsonSchema`, `responseJsonSchema`.
+    JsonSchema,
+}
+
 /// Returns a schema as JSON Schema. What is JSON Schema already stays as it is.
-pub(super) fn standard(Raw(text): Raw<'_>) -> Cow<'_, str> {
-    let mut form = Form { edits: Edits::new(text.as_bytes()), has_changed: false };
+pub(super) fn standard(Raw(text): Raw<'_>, written: SchemaForm) -> Cow<'_, str> {
+    let mut form = Form { edits: Edits::new(text.as_bytes()), has_changed: false, written };
     // What was read before is JSON.
     if form.schema(&mut Cursor::new(text.as_bytes())).is_err() || !form.has_changed {
         return Cow::Borrowed(text);
@@ -22,10 +32,28 @@ pub(super) fn standard(Raw(text): Raw<'_>) -> Cow<'_, str> {
 /// The names of types in JSON Schema.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
+/// The keywords of Google's own form that have another name in JSON Schema.
+const TWINS: [(&str, &str); 11] = [
+    ("additional_properties", "additionalProperties"),
+    ("any_of", "anyOf"),
+    ("defs", "$defs"),
+    ("max_items", "maxItems"),
+    ("max_length", "maxLength"),
+    ("max_properties", "maxProperties"),
+    ("min_items", "minItems"),
+    ("min_length", "minLength"),
+    ("min_properties", "minProperties"),
+    ("property_ordering", "propertyOrdering"),
+    ("ref", "$ref"),
+];
+/// The beginning of a reference to a definition, in Google's own form and in JSON Schema.
+const REFERENCES: [&str; 2] = ["#/defs/", "#/$defs/"];
+
 /// A schema that is put into its form.
 struct Form<'e> {
     edits: Edits<'e>,
     has_changed: bool,
+    written: SchemaForm,
 }
 
 /// Members that are known only at the end of their schema.
@@ -35,6 +63,10 @@ struct Type {
     one: Option<(Span, &'static str)>,
     /// The key and the value of `nullable: true`.
     nullable: Option<(Span, Span)>,
+    /// The keys of keywords that have another name in JSON Schema, and that name.
+    renamed: Vec<(Span, &'static str)>,
+    /// The keywords of these names that are written as in JSON Schema.
+    known: Vec<&'static str>,
 }
 
 impl Form<'_> {
@@ -45,7 +77,7 @@ impl Form<'_> {
         }
         let text = cursor.text();
         let mut kind = Type::default();
-        cursor.object(|cursor, key| match &*json::name_of(text, &key) {
+        cursor.object(|cursor, key| match self.keyword(text, &key, &mut kind).as_ref() {
             b"type" if cursor.kind()? == Kind::Array => cursor.array(|cursor, _| self.one_of_types(cursor)).map(drop),
             b"type" => {
                 kind.one = self.type_of(&key, cursor)?;
@@ -74,6 +106,11 @@ impl Form<'_> {
             | b"else"
             | b"contains"
             | b"propertyNames" => self.schema(cursor),
+            b"$ref" if self.written == SchemaForm::Google && cursor.kind()? == Kind::String => {
+                let span = cursor.value()?;
+                self.reference(text, span);
+                Ok(())
+            }
             b"minItems" | b"maxItems" | b"minLength" | b"maxLength" | b"minProperties" | b"maxProperties"
                 if cursor.kind()? == Kind::String =>
             {
@@ -86,6 +123,12 @@ impl Form<'_> {
             }
             _ => cursor.value().map(drop),
         })?;
+        for (key, name) in kind.renamed {
+            // A schema that has both names keeps both: nobody knows which of them is meant.
+            if !kind.known.contains(&name) {
+                self.replace(key, format!("\"{name}\""));
+            }
+        }
         match (kind.one, kind.nullable) {
             (Some((span, name)), Some((key, value))) => {
                 self.replace(span, format!(r#"["{name}","null"]"#));
@@ -95,6 +138,33 @@ impl Form<'_> {
             (None, _) => {}
         }
         Ok(())
+    }
+
+    /// Returns the name of a keyword in JSON Schema. Notes a keyword that is written otherwise.
+    fn keyword<'t>(&self, text: &'t [u8], key: &Span, notes: &mut Type) -> Cow<'t, [u8]> {
+        let name = json::name_of(text, key);
+        if self.written == SchemaForm::JsonSchema {
+            return name;
+        }
+        for (theirs, standard) in TWINS {
+            if *name == *theirs.as_bytes() {
+                notes.renamed.push((key.clone(), standard));
+                return Cow::Borrowed(standard.as_bytes());
+            }
+            if *name == *standard.as_bytes() {
+                notes.known.push(standard);
+            }
+        }
+        name
+    }
+
+    /// Writes a reference to a definition as it is in JSON Schema.
+    fn reference(&mut self, text: &[u8], span: Span) {
+        let [theirs, standard] = REFERENCES;
+        let name = json::text_of(text, &span).and_then(|text| text.strip_prefix(theirs).map(str::to_owned));
+        if let Some(name) = name {
+            self.replace(span, json::quote(&format!("{standard}{name}")));
+        }
     }
 
     /// Consumes the only type of a schema.
@@ -146,8 +216,15 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &str, expected: &str) {
-        assert_eq!(standard(Raw(schema)), expected);
-        assert_eq!(standard(Raw(expected)), expected, "it stays");
+        for form in [SchemaForm::Google, SchemaForm::JsonSchema] {
+            check_form(form, schema, expected);
+        }
+    }
+
+    #[track_caller]
+    fn check_form(form: SchemaForm, schema: &str, expected: &str) {
+        assert_eq!(standard(Raw(schema), form), expected, "{form:?}");
+        assert_eq!(standard(Raw(expected), form), expected, "it stays: {form:?}");
     }
 
     #[test]
@@ -174,6 +251,28 @@ mod tests {
     }
 
     #[test]
+    fn keywords_with_underscores_are_those_of_json_schema_in_googles_own_form_only() {
+        let (theirs, standard): (Vec<String>, Vec<String>) =
+            TWINS.iter().map(|(theirs, standard)| (format!("\"{theirs}\":[]"), format!("\"{standard}\":[]"))).unzip();
+        let [theirs, standard] = [theirs, standard].map(|all| format!("{{{}}}", all.join(",")));
+        check_form(SchemaForm::Google, &theirs, &standard);
+        check_form(SchemaForm::JsonSchema, &theirs, &theirs);
+        // A property may have such a name, and so may a value.
+        check_form(
+            SchemaForm::Google,
+            r#"{"properties":{"any_of":{"any_of":[{"type":"STRING","min_length":"2"},{"type":"ARRAY","max_items":3}]}},"required":["any_of"],"default":{"min_items":1},"enum":["max_items"],"property_ordering":["any_of"]}"#,
+            r#"{"properties":{"any_of":{"anyOf":[{"type":"string","minLength":2},{"type":"array","maxItems":3}]}},"required":["any_of"],"default":{"min_items":1},"enum":["max_items"],"propertyOrdering":["any_of"]}"#,
+        );
+        check_form(
+            SchemaForm::Google,
+            r##"{"additional_properties":{"ref":"#/defs/defs"},"defs":{"defs":{"type":"OBJECT","properties":{"ref":{"type":"STRING"}}}}}"##,
+            r##"{"additionalProperties":{"$ref":"#/$defs/defs"},"$defs":{"defs":{"type":"object","properties":{"ref":{"type":"string"}}}}}"##,
+        );
+        let both = r#"{"anyOf":[{"max_length":1}],"any_of":[]}"#;
+        check_form(SchemaForm::Google, both, r#"{"anyOf":[{"maxLength":1}],"any_of":[]}"#);
+    }
+
+    #[test]
     fn all_else_stays() {
         for schema in [
             "{}",
@@ -181,7 +280,9 @@ mod tests {
             r#"{"type":"ODD","const":{"type":"STRING"},"enum":["OBJECT"],"example":{"type":"STRING"}}"#,
             r#"{"type":7,"properties":7,"anyOf":{},"items":"x","nullable":false,"minItems":"x"}"#,
         ] {
-            assert!(matches!(standard(Raw(schema)), Cow::Borrowed(text) if text == schema), "{schema}");
+            for form in [SchemaForm::Google, SchemaForm::JsonSchema] {
+                assert!(matches!(standard(Raw(schema), form), Cow::Borrowed(text) if text == schema), "{schema}");
+            }
         }
     }
 }

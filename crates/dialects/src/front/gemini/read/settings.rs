@@ -2,20 +2,28 @@
 
 use std::borrow::Cow;
 
-use super::{is_idle, members, schema};
+use super::schema::{self, SchemaForm};
+use super::{is_idle, members};
+use crate::front::FieldNames;
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{Effort, Format, Raw, Request};
+use crate::neutral::{Effort, Field, Format, Raw, Request};
 
 /// What several settings decide together.
 #[derive(Default)]
 struct Wanted<'a> {
     mime: Option<Cow<'a, str>>,
     schema: Option<Cow<'a, str>>,
+    /// What the caller calls the schema.
+    schema_name: Option<&'static str>,
 }
 
-/// Reads `generationConfig`.
-pub(super) fn read<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
+/// Reads `generationConfig`. Notes what the caller calls the schema of the answer.
+pub(super) fn read<'a>(
+    value: Value<'_, 'a>,
+    request: &mut Request<'a>,
+    names: &mut FieldNames,
+) -> Result<(), ReadFault> {
     let mut wanted = Wanted::default();
     let place = value.place;
     members(value, |known, name, value| {
@@ -32,8 +40,11 @@ pub(super) fn read<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Resul
             "frequencyPenalty" => request.penalties.frequency = value.number()?,
             "responseMimeType" => wanted.mime = value.text()?.filter(|mime| !mime.is_empty()),
             "responseSchema" | "responseJsonSchema" => {
-                let schema = value.raw_object()?.map(schema::standard);
-                wanted.schema = schema.or(wanted.schema.take());
+                let form = if known == "responseSchema" { SchemaForm::Google } else { SchemaForm::JsonSchema };
+                if let Some(schema) = value.raw_object()? {
+                    wanted.schema = Some(schema::standard(schema, form));
+                    wanted.schema_name = SCHEMA_NAMES.into_iter().find(|known| known.ends_with(&**name));
+                }
             }
             "thinkingConfig" => request.thinking.effort = thinking(value, &mut request.others)?,
             "responseModalities" => value.array(|_, value| {
@@ -53,9 +64,22 @@ pub(super) fn read<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Resul
         Ok(())
     })?;
     request.others.retain(|(name, raw)| !(name.starts_with("generationConfig.") && is_idle(*raw)));
+    if let Some(name) = wanted.schema_name {
+        [Field::FormatSchema, Field::FormatDescription, Field::FormatStrict]
+            .into_iter()
+            .for_each(|field| names.write(field, name));
+    }
     request.format = format(wanted, place)?;
     Ok(())
 }
+
+/// The names under which callers write the schema of the answer.
+const SCHEMA_NAMES: [&str; 4] = [
+    "generationConfig.responseSchema",
+    "generationConfig.response_schema",
+    "generationConfig.responseJsonSchema",
+    "generationConfig.response_json_schema",
+];
 
 /// Refuses an answer in pictures or sound.
 fn only_text(place: Place<'_>) -> ReadFault {
@@ -63,7 +87,7 @@ fn only_text(place: Place<'_>) -> ReadFault {
 }
 
 fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>, ReadFault> {
-    let Wanted { mime, schema } = wanted;
+    let Wanted { mime, schema, .. } = wanted;
     match (mime.as_deref(), schema) {
         (Some("application/json"), None) => Ok(Some(Format::JsonObject)),
         (Some("application/json") | None, Some(schema)) => {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::front::{Asked, GEMINI};
-use crate::neutral::{Effort, Format, Media, PartKind, ToolChoice, ToolKind};
+use crate::neutral::{Effort, Field, Format, Media, PartKind, ToolChoice, ToolKind};
 use crate::upstream::{anthropic, gemini, openai};
 use crate::{Dialect, Translate};
 
@@ -446,4 +446,26 @@ fn an_agents_turn_is_written_for_anthropic_and_for_gemini() {
     assert_eq!(body["contents"][2]["parts"][0]["functionResponse"]["response"]["output"], "it says 42\n");
     assert_eq!(body["generationConfig"]["topK"], 64);
     assert_eq!(losses, "contents[].parts[].thought");
+}
+
+/// A schema is lost by the name that the caller wrote.
+#[test]
+fn a_schema_is_named_as_it_is_written() {
+    let names = |body: &str| {
+        let (request, names) = read(body.as_bytes()).unwrap_or_else(|why| panic!("{why:?} {body}"));
+        [Field::FormatSchema, Field::ToolParameters].map(|field| names.name(&request, &field).into_owned())
+    };
+    let [schema, parameters] = ["generationConfig.responseJsonSchema", "tools[].functionDeclarations[].parameters"];
+    assert_eq!(names(r#"{"contents":[]}"#), [schema, parameters]);
+    for name in ["responseSchema", "response_schema", "responseJsonSchema", "response_json_schema"] {
+        let body = format!(r#"{{"contents":[],"generation_config":{{"{name}":{{}}}}}}"#);
+        assert_eq!(names(&body), [&format!("generationConfig.{name}"), parameters]);
+    }
+    for name in ["parameters", "parametersJsonSchema", "parameters_json_schema"] {
+        let body = format!(r#"{{"contents":[],"tools":[{{"functionDeclarations":[{{"name":"f","{name}":{{}}}}]}}]}}"#);
+        assert_eq!(names(&body), [schema, &format!("tools[].functionDeclarations[].{name}")]);
+    }
+    let both =
+        r#"{"tools":{"functionDeclarations":[{"name":"f","parameters":{}},{"name":"g","parametersJsonSchema":{}}]}}"#;
+    assert_eq!(names(both), [schema, parameters]);
 }

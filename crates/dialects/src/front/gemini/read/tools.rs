@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::{each, members, schema};
+use super::schema::{self, SchemaForm};
+use super::{each, members};
+use crate::front::FieldNames;
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, ReadFault, Value};
-use crate::neutral::{Raw, Refused, Tool, ToolChoice, ToolKind};
+use crate::neutral::{Field, Raw, Refused, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
 
 /// The tools of a request.
@@ -19,7 +21,16 @@ pub(super) struct DeclaredTools<'a> {
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
     mode: Option<Mode>,
     allowed: Vec<Cow<'a, str>>,
+    /// What the caller calls the parameters, each name once.
+    parameter_names: Vec<&'static str>,
 }
+
+/// The names under which callers write the parameters of a function.
+const PARAMETER_NAMES: [&str; 3] = [
+    "tools[].functionDeclarations[].parameters",
+    "tools[].functionDeclarations[].parametersJsonSchema",
+    "tools[].functionDeclarations[].parameters_json_schema",
+];
 
 /// The way in which functions are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +58,21 @@ impl<'a> DeclaredTools<'a> {
 
     fn function(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let (mut name, mut description, mut parameters, mut open_api) = (None, None, None, None);
+        let (mut name, mut description, mut parameters) = (None, None, None);
         let is_there = members(value, |known, written, value| {
             match known {
                 "name" => name = value.text()?,
                 "description" => description = value.said()?,
-                "parametersJsonSchema" => parameters = value.raw_object()?,
-                "parameters" => open_api = value.raw_object()?,
+                "parametersJsonSchema" => {
+                    let schema = value.raw_object()?;
+                    parameters =
+                        schema.map(|schema| (schema, SchemaForm::JsonSchema, written.clone())).or(parameters.take());
+                }
+                "parameters" => {
+                    let schema = value.raw_object()?;
+                    parameters =
+                        parameters.take().or(schema.map(|schema| (schema, SchemaForm::Google, written.clone())));
+                }
                 _ => others::inner(&mut self.others, "tools[].functionDeclarations[].", written, value)?,
             }
             Ok(())
@@ -66,9 +85,25 @@ impl<'a> DeclaredTools<'a> {
         if !self.names.insert(name.clone()) {
             return Err(named.refuse("is also the name of another function"));
         }
-        let schema = parameters.or(open_api).map(schema::standard);
+        let schema = parameters.map(|(schema, form, written)| {
+            self.note_name(&written);
+            schema::standard(schema, form)
+        });
         self.list.push(Tool { name, description, kind: ToolKind::Function(schema, None), cache: None });
         Ok(())
+    }
+
+    /// Notes what the caller calls the parameters of a function.
+    fn note_name(&mut self, written: &str) {
+        let name = PARAMETER_NAMES.into_iter().find(|known| known.rsplit('.').next() == Some(written));
+        self.parameter_names.extend(name.filter(|name| !self.parameter_names.contains(name)));
+    }
+
+    /// Hands over what the caller calls the parameters, unless that differs from tool to tool.
+    pub(super) fn name_parameters(&self, names: &mut FieldNames) {
+        if let [name] = self.parameter_names.as_slice() {
+            names.write(Field::ToolParameters, name);
+        }
     }
 
     /// Reads `toolConfig`.

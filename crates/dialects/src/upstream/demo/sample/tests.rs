@@ -51,6 +51,20 @@ fn values_are_as_their_schemas_say() {
             json!({"y": true}),
         ),
         (json!({}), json!("demo")),
+        // A property with one text says which alternative it is.
+        (
+            json!({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "discriminator": {"propertyName": "kind", "mapping": {"a": "#/$defs/a"}},
+                "$defs": {"a": object(json!({"kind": {"const": "a", "default": "a"}, "n": {"type": "integer"}}), json!(["n"])), "b": object(json!({"kind": {"const": "b"}}), json!(["kind"]))}}),
+            json!({"kind": "a", "n": 1}),
+        ),
+        (
+            json!({"oneOf": [object(json!({"kind": {"enum": ["a"]}}), json!(["kind"])), object(json!({"kind": {"enum": ["b"]}}), json!([]))]}),
+            json!({"kind": "a"}),
+        ),
+        (
+            json!({"type": "object", "minProperties": 2, "additionalProperties": {"type": "integer"}}),
+            json!({"demo 1": 1, "demo 2": 1}),
+        ),
     ] {
         check(&schema, &expected);
     }
@@ -90,6 +104,10 @@ fn what_is_not_understood_or_too_large_makes_nothing() {
         json!({"enum": ["a"], "minLength": 2}),
         json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}),
         json!({"oneOf": [{"minimum": 1}, {"maximum": 5}]}),
+        json!({"oneOf": [{"properties": {"kind": {"const": "a"}}}, {"properties": {"kind": {"const": "b"}}}]}),
+        json!({"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}),
+        json!({"$ref": "#", "oneOf": [{"$ref": "#"}, {"$ref": "#/oneOf/0"}]}),
+        json!({"minProperties": 1, "additionalProperties": false}),
         json!({"type": "object", "maxProperties": 0, "properties": {"a": {}}}),
         json!({"type": "object", "patternProperties": {"": false}, "required": ["a"]}),
         json!({"type": "object", "propertyNames": {"maxLength": 0}, "required": ["a"]}),
