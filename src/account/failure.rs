@@ -110,8 +110,8 @@ pub struct Facts<'f> {
     pub class: Class,
     /// The upstream's status, if there was one.
     pub status: Option<u16>,
-    /// True if the upstream may charge for it: the whole request was sent, and the upstream did not
-    /// refuse it.
+    /// True if the upstream may charge for it though it has counted nothing: the whole request was
+    /// sent, and the upstream did not refuse it.
     pub maybe_billed: bool,
     reason: Reason<'f>,
 }

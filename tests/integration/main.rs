@@ -82,6 +82,7 @@ mod reference;
 mod relative;
 mod reload;
 mod reload_in_process;
+mod reported;
 mod reserves;
 mod routing;
 mod sdk;

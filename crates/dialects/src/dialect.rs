@@ -10,6 +10,7 @@ mod decoder;
 mod empty;
 mod raw;
 mod renamed;
+mod reported;
 mod stream;
 mod translated;
 mod vectors;

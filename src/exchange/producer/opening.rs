@@ -263,6 +263,10 @@ impl Opening<'_> {
             let met = read.as_mut().ok().and_then(|(answer, _)| answer.labels.take());
             self.label(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
         }
+        if read.is_err() {
+            // The provider may charge for an answer that nobody gets.
+            self.progress.lock().usage = self.estimated(dialect.reported_usage(model, &to, &body));
+        }
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (self.estimated(answer.usage), answer.declined);
         let (flaws, reasons) = (answer.flaws, answer.reasons);
@@ -313,7 +317,9 @@ impl Opening<'_> {
             }
             if whole {
                 // No event counted: the end of the stream makes all of the answer.
-                let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
+                let ended = reading.stream.finish(&mut reading.out, None);
+                self.progress.lock().usage = reading.stream.usage_so_far();
+                let usage = ended.map_err(failure_of)?;
                 let (kept, flaws, reasons) = (reading.stream.kept(), reading.stream.flaws(), reading.stream.reasons());
                 let piece = Piece::End(std::mem::take(&mut reading.out).into());
                 reading.attempt.finish().await;

@@ -176,12 +176,13 @@ impl<'x> Producer<'x> {
             }
         }
         attempt.has_failed = !matches!(class, Class::Caller | Class::Ours);
-        self.attempts.maybe_billed |= facts.maybe_billed;
         // These are the flaws of the last answer, unless a later one is whole.
         if let Failure::BrokenCall(calls) = failure {
             self.served.flaws.broken_calls = *calls;
         }
-        let unused = attempt.progress.spent(self.request.face.prompt_bytes).filter(|_| unused && facts.maybe_billed);
+        let billed = attempt.progress.unused(self.request.face.prompt_bytes, facts.maybe_billed);
+        self.attempts.maybe_billed |= facts.maybe_billed || billed.is_some();
+        let unused = billed.filter(|_| unused);
         self.note(attempt, facts.name, facts.status, unused);
         if let Some(tried) = self.attempts.trail.last_mut() {
             tried.detail = detail;

@@ -73,6 +73,7 @@ impl<'x> Producer<'x> {
             }
             Err(fault) => failure_of(fault),
         };
+        attempt.progress.lock().usage = reading.stream.usage_so_far();
         Err((failure, Box::new(reading)))
     }
 

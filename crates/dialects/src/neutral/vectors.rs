@@ -89,6 +89,14 @@ impl<'t> Vectors<'t> {
         Ok(found)
     }
 
+    /// Returns the tokens that were counted in an answer, also if it is none.
+    pub(crate) fn count(body: &'t [u8], places: &[VectorPlace]) -> Tokens {
+        let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let mut found = Self { text, ..Self::default() };
+        let _read = found.walk(&mut Cursor::new(text), places);
+        found.tokens()
+    }
+
     /// Consumes a value, and takes what stands at these places in it.
     fn walk(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace]) -> Result<Span, Broken> {
         let text = cursor.text();

@@ -14,7 +14,7 @@ mod request;
 mod stream;
 mod tools;
 
-pub use answer::answer;
+pub use answer::{answer, count};
 pub use error::error;
 pub use models::traits;
 pub use request::request;
@@ -70,6 +70,7 @@ pub(crate) const COUNTING: Counting = Counting {
 pub(crate) const TRANSLATION: Translation = Translation {
     request,
     answer: |_, body, emit| answer(body, emit),
+    count: |_, body, emit| count(body, emit),
     reader: |_| Box::new(AnthropicReader::default()),
     max_tokens: "/max_tokens",
     counting: Some(COUNTING),

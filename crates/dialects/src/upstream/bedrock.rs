@@ -22,7 +22,7 @@ mod models;
 mod request;
 mod tools;
 
-pub use answer::{ConverseReader, answer};
+pub use answer::{ConverseReader, answer, count};
 pub use error::error;
 pub use models::traits;
 pub use request::request;
@@ -47,6 +47,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer,
+        count,
         reader: |model| Box::new(ConverseReader::new(model)),
         max_tokens: "/inferenceConfig/maxTokens",
         counting: None,

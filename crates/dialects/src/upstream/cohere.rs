@@ -10,7 +10,7 @@ mod error;
 mod request;
 mod tools;
 
-pub use answer::{CohereReader, answer};
+pub use answer::{CohereReader, answer, count};
 pub use error::error;
 pub use request::request;
 
@@ -45,6 +45,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer: |_, body, emit| answer(body, emit),
+        count: |_, body, emit| count(body, emit),
         reader: |_| Box::new(CohereReader::default()),
         max_tokens: "/max_tokens",
         counting: None,

@@ -18,7 +18,7 @@ mod schema;
 mod tools;
 mod vertex;
 
-pub use answer::{GeminiReader, answer};
+pub use answer::{GeminiReader, answer, count};
 pub use error::error;
 pub use models::traits;
 pub use request::request;
@@ -64,6 +64,7 @@ const COMMON: Protocol = Protocol {
 const TRANSLATION: Translation = Translation {
     request,
     answer: |_, body, emit| answer(body, emit),
+    count: |_, body, emit| count(body, emit),
     reader: |_| Box::new(GeminiReader::default()),
     max_tokens: "/generationConfig/maxOutputTokens",
     counting: Some(counting::GEMINI),

@@ -9,7 +9,7 @@ mod embed;
 mod error;
 mod request;
 
-pub use answer::{OllamaReader, answer};
+pub use answer::{OllamaReader, answer, count};
 pub use error::error;
 pub use request::request;
 
@@ -37,6 +37,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer: |_, body, emit| answer(body, emit),
+        count: |_, body, emit| count(body, emit),
         reader: |_| Box::new(OllamaReader),
         max_tokens: "/options/num_predict",
         counting: None,

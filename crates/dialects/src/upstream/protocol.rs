@@ -73,6 +73,9 @@ pub struct Translation {
     pub request: fn(&Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
     /// Reads a buffered answer of this model.
     pub answer: fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>,
+    /// Emits the counts that stand in a whole answer of this model, also if it is none: if it is an
+    /// error, is cut, or cannot be read.
+    pub count: fn(&str, &[u8], Emit<'_>),
     /// Returns a reader for a stream of this model.
     pub reader: fn(&str) -> Box<dyn Reader>,
     /// The place of the maximum of tokens in a request, as a JSON pointer.

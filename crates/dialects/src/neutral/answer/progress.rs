@@ -84,6 +84,10 @@ impl AnswerProgress {
     /// Takes an event. Events after a fault or after the end are ignored.
     pub(crate) fn take(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) {
         if self.ended {
+            // What an answer that is none has used counts, too.
+            if let (Some(_), Event::Usage(tokens)) = (self.fault, event) {
+                self.tally.count(tokens);
+            }
             return;
         }
         if let Err(fault) = self.follow(event, writer) {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::error;
 use crate::neutral::{AnswerFault, Emit, Event, Finish, Tokens};
-use crate::upstream::shared::lenient::{Count, Object, counts, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer.
@@ -40,6 +40,13 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     emit(Event::Usage(message.usage.unwrap_or_default().tokens()));
     finish(&message.stop_reason, message.stop_details.as_ref(), emit);
     Ok(())
+}
+
+/// Emits the counts of a whole answer, whatever else it is.
+pub fn count(body: &[u8], emit: Emit<'_>) {
+    if let Some(usage) = counts_in::<AnthropicUsage>(body, "usage") {
+        emit(Event::Usage(usage.tokens()));
+    }
 }
 
 #[derive(Default, serde::Deserialize)]

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{error, models};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
-use crate::upstream::shared::lenient::{Count, Object, counts, object, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, object, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer of this model.
@@ -34,11 +34,20 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
     Ok(())
 }
 
+/// Emits the counts of a whole answer of this model, whatever else it is.
+pub fn count(model: &str, body: &[u8], emit: Emit<'_>) {
+    if let Some(usage) = counts_in::<ConverseUsage>(body, "usage") {
+        emit(Event::Usage(usage.tokens(models::is_claude(model))));
+    }
+}
+
 /// The reader of a stream.
 #[derive(Debug)]
 pub struct ConverseReader {
     is_claude: bool,
     has_stopped: bool,
+    /// The reason why the answer is none. Its usage comes after it, and counts.
+    failed: Option<Box<UpstreamError>>,
     has_usage: bool,
     /// The block to which fragments of a call belong. A text block may come without a start, so it
     /// changes nothing here.
@@ -72,7 +81,7 @@ impl OpenBlock {
 impl ConverseReader {
     /// Returns a reader of this model's answers.
     pub fn new(model: &str) -> Self {
-        Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, open: None }
+        Self { is_claude: models::is_claude(model), has_stopped: false, failed: None, has_usage: false, open: None }
     }
 
     fn delta(&self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
@@ -90,6 +99,11 @@ impl ConverseReader {
         }
         delta.emit(emit);
         Ok(())
+    }
+
+    /// Fails if the answer has ended, and is none.
+    fn check(&mut self) -> Result<(), StreamFault> {
+        self.failed.take().map_or(Ok(()), |error| Err(StreamFault::Upstream(*error)))
     }
 
     fn end(&self, emit: Emit<'_>) {
@@ -124,9 +138,12 @@ impl neutral::Reader for ConverseReader {
                 self.open = self.open.filter(|open| !open.is_at(index));
             }
             b"messageStop" => {
-                let finish = finish(read(data)?.stop_reason.as_str()).map_err(StreamFault::Upstream)?;
                 self.has_stopped = true;
-                emit(Event::Finish(0, finish));
+                match finish(read(data)?.stop_reason.as_str()) {
+                    Ok(finish) => emit(Event::Finish(0, finish)),
+                    Err(error) if self.has_usage => return Err(StreamFault::Upstream(error)),
+                    Err(error) => self.failed = Some(Box::new(error)),
+                }
                 self.end(emit);
             }
             b"metadata" => {
@@ -135,6 +152,7 @@ impl neutral::Reader for ConverseReader {
                 if let Some(usage) = event.usage {
                     emit(Event::Usage(usage.tokens(self.is_claude)));
                 }
+                self.check()?;
                 self.end(emit);
             }
             _ => return error::of_event(name, data).map_or(Ok(()), Err),
@@ -144,6 +162,7 @@ impl neutral::Reader for ConverseReader {
 
     /// Ends an answer that came without its usage. It is whole nevertheless.
     fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+        self.check()?;
         if self.has_stopped && !self.has_usage {
             emit(Event::End);
         }

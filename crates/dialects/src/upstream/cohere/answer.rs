@@ -11,7 +11,7 @@ use super::error::gave_up;
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
-use crate::upstream::shared::lenient::{Count, Object, counts, object};
+use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, object};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
@@ -43,6 +43,11 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     top.usage.unwrap_or_default().emit(emit);
     emit(Event::Finish(0, finish));
     Ok(())
+}
+
+/// Emits the counts of a whole answer, whatever else it is.
+pub fn count(body: &[u8], emit: Emit<'_>) {
+    counts_in::<UsageReport>(body, "usage").unwrap_or_default().emit(emit);
 }
 
 /// The reader of a stream.
@@ -126,11 +131,12 @@ impl neutral::Reader for CohereReader {
             b"tool-call-end" => self.end_call(emit),
             b"message-end" => {
                 let (reason, error) = (delta.finish_reason.as_str(), delta.error.filled());
+                self.end_call(emit);
+                // What an answer that is none has used counts, too.
+                delta.usage.unwrap_or_default().emit(emit);
                 let Some(finish) = finish(reason).filter(|_| error.is_none()) else {
                     return Err(StreamFault::Upstream(gave_up(reason, error)));
                 };
-                self.end_call(emit);
-                delta.usage.unwrap_or_default().emit(emit);
                 emit(Event::Finish(0, finish));
                 emit(Event::End);
             }

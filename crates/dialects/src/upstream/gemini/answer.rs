@@ -15,7 +15,7 @@ use super::error;
 use super::lenient::{compact, required};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::shared::flat::shapes::Several;
-use crate::upstream::shared::lenient::{Count, Object, counts, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer. Also reads a stream's objects as an array, which is what comes if
@@ -38,6 +38,18 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         return Err(AnswerFault::Nonsense("the answer has no candidates"));
     }
     Ok(())
+}
+
+/// Emits the counts of a whole answer, whatever else it is.
+pub fn count(body: &[u8], emit: Emit<'_>) {
+    let of_the_last = || {
+        let text = std::str::from_utf8(body).ok()?;
+        read(text)?.list().iter().rev().find_map(|response| Some(response.usage_metadata.as_ref()?.tokens()))
+    };
+    let counted = counts_in::<UsageMetadata>(body, "usageMetadata").map(|counts| counts.tokens());
+    if let Some(tokens) = counted.or_else(of_the_last) {
+        emit(Event::Usage(tokens));
+    }
 }
 
 /// Reads the objects in a text.
@@ -115,12 +127,12 @@ impl GeminiReader {
             self.has_id = true;
             emit(Event::Id(id));
         }
-        for candidate in response.candidates.iter().flatten() {
-            self.candidate(candidate, emit)?;
-        }
+        let read = response.candidates.iter().flatten().try_for_each(|candidate| self.candidate(candidate, emit));
+        // What a candidate that is no answer has used counts, too.
         if let Some(counts) = &response.usage_metadata {
             emit(Event::Usage(counts.tokens()));
         }
+        read?;
         if response.is_blocked() {
             self.blocked = true;
             self.candidates.iter_mut().for_each(|seen| seen.ended = true);

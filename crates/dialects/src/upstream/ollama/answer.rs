@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::error::{hidden, unanswered};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens};
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
-use crate::upstream::shared::lenient::{Count, Object, object, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, member, object, unquoted};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
@@ -19,6 +19,13 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     }
     line.emit(emit);
     Ok(())
+}
+
+/// Emits the counts of a whole answer, whatever else it is.
+pub fn count(body: &[u8], emit: Emit<'_>) {
+    let counted = |name| Some(Count::read(std::str::from_utf8(member(body, name)?).ok()?));
+    let [prompt, completion] = ["prompt_eval_count", "eval_count"].map(|name| counted(name).unwrap_or_default());
+    emit_counts(prompt, completion, emit);
 }
 
 /// The reader of a stream. It has no state, because no line depends on another.
@@ -81,17 +88,17 @@ impl Line<'_> {
         if self.done != Some(true) {
             return;
         }
-        // A missing count is zero, and cached tokens are not counted. So a zero is no real count.
-        let counted = |count: Count| count.0.filter(|count| *count > 0);
-        let tokens = Tokens {
-            prompt: counted(self.prompt_eval_count),
-            completion: counted(self.eval_count),
-            ..Tokens::default()
-        };
-        if tokens != Tokens::default() {
-            emit(Event::Usage(tokens));
-        }
+        emit_counts(self.prompt_eval_count, self.eval_count, emit);
         emit(Event::Finish(0, if self.done_reason.as_str() == "length" { Finish::Length } else { Finish::Stop }));
+    }
+}
+
+fn emit_counts(prompt: Count, completion: Count, emit: Emit<'_>) {
+    // A missing count is zero, and cached tokens are not counted. So a zero is no real count.
+    let counted = |count: Count| count.0.filter(|count| *count > 0);
+    let tokens = Tokens { prompt: counted(prompt), completion: counted(completion), ..Tokens::default() };
+    if tokens != Tokens::default() {
+        emit(Event::Usage(tokens));
     }
 }
 

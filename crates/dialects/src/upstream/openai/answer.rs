@@ -11,9 +11,10 @@ use super::meter::{self, Counts};
 use super::shape::{CallShape, ChoiceShape, set};
 use super::{finish, plain, reasoning};
 use crate::neutral::price::ShowCost;
-use crate::neutral::usage::Source;
+use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault};
 use crate::upstream::quirks::Quirks;
+use crate::upstream::shared::lenient::member;
 use crate::wire::json::{integer_of, slice};
 use crate::wire::splice::Edits;
 
@@ -54,6 +55,14 @@ pub fn converted(
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events, None).map_err(fault)?;
     Ok(Answer { body: events, usage, declined, flaws, reasons, labels })
+}
+
+/// Returns the usage that stands in a whole answer, also if it is none. Returns `None` if it has
+/// none.
+pub fn reported_usage(header: &AnswerHeader, quirks: &'static Quirks, body: &[u8]) -> Option<Usage> {
+    let usage = member(body, "usage")?;
+    let counts = Counts::read(usage, &(0..usage.len()))?;
+    Some(counts.settle(quirks, header.prompt_bytes, 0))
 }
 
 impl Chunks {

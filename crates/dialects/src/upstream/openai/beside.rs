@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::error::hidden;
 use crate::neutral::usage::{MOST, Source, Units, Usage};
 use crate::neutral::{AnswerFault, Emit, Event, Field, FieldRefused, Finish, Reader, StreamFault, Tokens};
-use crate::upstream::shared::lenient::{Count, Object, counts};
+use crate::upstream::shared::lenient::{Count, Object, counts, counts_in};
 use crate::upstream::shared::text::Text;
 use crate::upstream::{Protocol, Translation};
 
@@ -124,6 +124,7 @@ pub(crate) const fn passing(format: &'static str) -> Translation {
     Translation {
         request: |_, _| Err(FieldRefused::unsupported(Field::Messages, "the endpoint holds no conversation")),
         answer: |_, _, _| Err(AnswerFault::Nonsense("an answer of another endpoint")),
+        count: |_, body, emit| count(body, emit),
         reader: |_| Box::new(NoStream),
         max_tokens: "/max_tokens",
         counting: None,
@@ -131,6 +132,15 @@ pub(crate) const fn passing(format: &'static str) -> Translation {
         inner: |_| None,
         vectors: None,
         cloud: None,
+    }
+}
+
+/// Emits the tokens of a whole answer, whatever else it is.
+fn count(body: &[u8], emit: Emit<'_>) {
+    let of_meta = || counts_in::<Meta>(body, "meta").and_then(|meta| meta.tokens);
+    if let Some(counts) = counts_in::<Counts>(body, "usage").or_else(of_meta) {
+        let tokens = counts.tokens();
+        emit(Event::Usage(Tokens { completion: tokens.completion.or(tokens.prompt.map(|_| 0)), ..tokens }));
     }
 }
 

@@ -147,6 +147,8 @@ impl Chunks {
             }
         }
         if let Some(found) = self.shape.error(&text) {
+            // What was used until then counts.
+            self.reported.take(&text, &self.shape, false);
             return Err(StreamFault::Upstream(found));
         }
         self.shape.too_many.map_or(Ok(text), |why| Err(StreamFault::Broken(why)))

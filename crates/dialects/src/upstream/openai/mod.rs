@@ -36,7 +36,7 @@ mod shape;
 mod standard;
 mod stray;
 
-pub use answer::{answer, converted};
+pub use answer::{answer, converted, reported_usage};
 pub(crate) use chunks::Chunks;
 pub(crate) use compose::{compose, thinks};
 pub use error::{error, refusal};

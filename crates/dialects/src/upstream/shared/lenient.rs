@@ -7,8 +7,10 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::wire::json::{Cursor, name_of, slice};
 
 /// A count: an integer, a float with an integer's value, or either of them in quotes. Any other
 /// value counts as absent.
@@ -78,6 +80,23 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let json = <&RawValue>::deserialize(from)?.get();
     Ok(json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten())
+}
+
+/// Returns the value of a member of an object, also if what follows it is broken.
+pub fn member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let json = json.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(json);
+    let mut found = None;
+    let _read = Cursor::new(json).maybe_members(|key, value| {
+        if *name_of(json, &key) == *name.as_bytes() {
+            found = Some(value);
+        }
+    });
+    found.map(|value| slice(json, &value))
+}
+
+/// Reads an object of counts that is a member of an object, also if what follows it is broken.
+pub fn counts_in<T: DeserializeOwned>(json: &[u8], name: &str) -> Option<T> {
+    object(member(json, name)?)
 }
 
 /// Returns a call's input. Some servers that imitate an API write the input as a string, as OpenAI
@@ -169,6 +188,20 @@ mod tests {
             r#"{"counts":"x"}"#,
             r#"{"counts":{"a":1,"a":2}}"#,
         ] {
+            check(json, None);
+        }
+    }
+
+    #[test]
+    fn a_member_is_found_before_what_is_broken() {
+        let check = |json: &str, expected: Option<&str>| {
+            let found = member(json.as_bytes(), "a").map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), expected, "{json}");
+        };
+        check(r#"{"b":{"a":1},"a": {"c":2} }"#, Some(r#"{"c":2}"#));
+        check("\u{feff}{\"a\":7,\"b\":{\"c", Some("7"));
+        check(r#"{"a":1,"a":2}"#, Some("2"));
+        for json in ["", "[]", "{}", r#"{"b":{"c,"a":1}"#, r#"{"a":{"c"#] {
             check(json, None);
         }
     }

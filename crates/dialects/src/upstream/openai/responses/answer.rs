@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::super::error;
 use crate::neutral::{AnswerFault, Emit, Event, Finish, Tokens, UpstreamError};
-use crate::upstream::shared::lenient::{Count, Object, counts, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
 use crate::upstream::shared::text::Text;
 use crate::wire::json;
 
@@ -38,6 +38,13 @@ pub(super) fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     items.iter().for_each(|item| item.emit(emit));
     response.end(false, emit);
     Ok(())
+}
+
+/// Emits the counts of a whole answer, whatever else it is.
+pub(super) fn count(body: &[u8], emit: Emit<'_>) {
+    if let Some(usage) = counts_in::<ResponseUsage>(body, "usage") {
+        emit(Event::Usage(usage.tokens()));
+    }
 }
 
 /// A response: whole, or in an event of a stream.

@@ -24,6 +24,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
 pub(crate) const TRANSLATION: Translation = Translation {
     request: request::write,
     answer: |_, body, emit| answer::answer(body, emit),
+    count: |_, body, emit| answer::count(body, emit),
     reader: |_| Box::new(stream::ResponsesReader::default()),
     max_tokens: "/max_output_tokens",
     counting: None,
