@@ -106,6 +106,19 @@ pub fn unless_secret(name: &str) -> &str {
     if looks_secret(name) { "…" } else { name }
 }
 
+/// Returns whether a text plainly is the name of an environment variable, so that it may be shown:
+/// `AZURE_API_BASE`. A secret in the wrong place has no such words.
+pub fn is_variable_name(text: &str) -> bool {
+    const LONGEST: usize = 64;
+    const MOST_DIGITS: usize = 3;
+    let is_word = |word: &str| {
+        let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        let are_letters = !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_uppercase());
+        are_letters && word.len() - letters.len() <= MOST_DIGITS
+    };
+    text.len() <= LONGEST && text.contains('_') && text.split('_').all(is_word) && !looks_secret(text)
+}
+
 /// Returns whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS
 /// secret, or a URL's user name. Other texts may match too, but a secret of a known form always
 /// does.

@@ -16,7 +16,7 @@ use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
 use super::{Account, Catalog, PUBLISHED_KEY};
-use crate::base::problem::{self, Problem, Problems, in_column, nearest, quoted};
+use crate::base::problem::{self, Problem, Problems, in_column, is_variable_name, nearest, quoted};
 use crate::conf::config::{self, Server};
 use crate::conf::secret_ref::{ASSUMED, Reference};
 use crate::conf::yaml;
@@ -385,14 +385,15 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
     })
 }
 
-/// Returns the error of a variable that is not set. The variable's name is shown only if it is
-/// close to the name of one that is set, or is a name that everybody uses.
+/// Returns the error of a variable that is not set. The variable's name is shown only if it plainly
+/// is one, is close to the name of one that is set, or is a name that everybody uses.
 fn not_set(variable: &str) -> String {
     let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let meant = nearest(variable, set.iter().map(String::as_str))
         .map(|near| format!("; did you mean {near}?"))
         .unwrap_or_default();
-    match quoted(variable, presets::variables().chain(set.iter().map(String::as_str))) {
+    let known = presets::variables().chain(set.iter().map(String::as_str));
+    match is_variable_name(variable).then(String::new).or_else(|| quoted(variable, known)) {
         Some(_) => format!("the environment variable {variable} is not set{meant}"),
         None => format!("the environment variable named here is not set{meant}"),
     }

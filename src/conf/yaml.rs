@@ -11,9 +11,11 @@ use std::collections::{HashMap, HashSet};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
 use crate::base::problem::{Problem, in_column};
+use pairs::Columns;
 
 pub mod edit;
 pub mod habits;
+mod pairs;
 pub mod read;
 
 /// The largest text, for all files together.
@@ -67,6 +69,28 @@ impl<'t> Node<'t> {
     /// Returns whether nothing is written, or `null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Plain(text) if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    /// Returns the same tree, which borrows nothing.
+    fn into_owned(self) -> Node<'static> {
+        let owned = |text: Cow<'t, str>| Cow::Owned(text.into_owned());
+        let value = match self.value {
+            Value::Plain(text) => Value::Plain(owned(text)),
+            Value::Quoted(text) => Value::Quoted(owned(text)),
+            Value::List(items) => Value::List(items.into_iter().map(Node::into_owned).collect()),
+            Value::Map(entries) => Value::Map(
+                entries
+                    .into_iter()
+                    .map(|Entry { key, line, column, node }| Entry {
+                        key: owned(key),
+                        line,
+                        column,
+                        node: node.into_owned(),
+                    })
+                    .collect(),
+            ),
+        };
+        Node { value, line: self.line, column: self.column }
     }
 
     fn get(&self, step: &Step<'_>) -> Option<FoundNode<'_, 't>> {
@@ -249,6 +273,18 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
     if text.starts_with('\u{feff}') {
         return fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned());
     }
+    let (joined, places) = pairs::without_pairs(text);
+    match joined {
+        Cow::Borrowed(_) => parse_joined(text, &mut Columns::default(), shows),
+        Cow::Owned(joined) => {
+            parse_joined(&joined, &mut Columns::new(places), shows).map(|(root, faults)| (root.into_owned(), faults))
+        }
+    }
+}
+
+/// Reads a document without pairs of escapes.
+fn parse_joined<'t>(text: &'t str, columns: &mut Columns, shows: Shows) -> Result<(Node<'t>, Vec<Problem>), Problem> {
+    let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
     let mut tree = TreeBuilder {
         open: Vec::new(),
         root: None,
@@ -263,13 +299,14 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
         match event {
             Ok((event, span)) => {
                 let line = span.start.line();
-                tree.take(event, line, span.start.col() + 1)
-                    .map_err(|what| Problem::in_text(line, tree.path(None), what))?;
+                let column = columns.written(line, span.start.col() + 1);
+                tree.take(event, line, column).map_err(|what| Problem::in_text(line, tree.path(None), what))?;
             }
             Err(error) => {
                 // At the end of the text, the parser may count one line too many.
                 let line = error.marker().line().min(text.lines().count()).max(1);
-                return fault(line, in_column(&format!("is not YAML: {}", error.info()), error.marker().col() + 1));
+                let column = columns.written(line, error.marker().col() + 1);
+                return fault(line, in_column(&format!("is not YAML: {}", error.info()), column));
             }
         }
     }

@@ -134,7 +134,13 @@ fn secrets_in_files() {
         .check(&["catalog.yaml:1 accounts.a.key.file: the file is too large for a secret: at most 64 KiB"]);
     folder.write("secret", [0xff]).check(&["catalog.yaml:1 accounts.a.key.file: the file is not UTF-8"]);
     folder.write("catalog.yaml", account("{env: PORTCULLIS_TEST_ABSENT}"));
-    folder.check(&["catalog.yaml:1 accounts.a.key.env: the environment variable named here is not set"]);
+    folder.check(&["catalog.yaml:1 accounts.a.key.env: the environment variable PORTCULLIS_TEST_ABSENT is not set"]);
+    // What is not plainly a name may be the secret itself.
+    for text in ["HUNTER2", "hunter_two", "X1Y2_Z3W4V5", "SK_0123456789"] {
+        folder.write("catalog.yaml", account(&format!("{{env: {text}}}")));
+        folder.check(&["catalog.yaml:1 accounts.a.key.env: the environment variable named here is not set"]);
+    }
+    folder.write("catalog.yaml", account("{env: PORTCULLIS_TEST_ABSENT}"));
     assert!(load(&folder.0, Secrets::Assume).is_ok());
 }
 

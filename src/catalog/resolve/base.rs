@@ -14,10 +14,18 @@ use dialects::address::is_public_host;
 /// hold a password.
 pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
-    if Placeholder::of(url).is_some_and(|placeholder| placeholder != Placeholder::Quoted) {
-        return Err(
-            "is a template or a placeholder, which Portcullis does not fill in: write the address itself".to_owned()
-        );
+    const TEMPLATE: &str =
+        "is a template or a placeholder, which Portcullis does not fill in: write the address itself";
+    match Placeholder::of(url) {
+        Some(Placeholder::Variable(Some(name)) | Placeholder::Name(name)) => {
+            return Err(format!(
+                "names the environment variable {name}, which Portcullis does not fill in: write the address itself"
+            ));
+        }
+        Some(Placeholder::Variable(None) | Placeholder::Template | Placeholder::Example) => {
+            return Err(TEMPLATE.to_owned());
+        }
+        Some(Placeholder::Quoted) | None => {}
     }
     let tls = match url.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,

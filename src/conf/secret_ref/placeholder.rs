@@ -4,6 +4,7 @@
 //! Only a *whole* value counts. Portcullis fills no template in: without this check, a placeholder
 //! would go to the provider as it stands.
 
+use crate::base::problem::is_variable_name;
 use dialects::presets;
 
 /// The kind of text that stands in place of a secret.
@@ -77,11 +78,7 @@ impl<'t> Placeholder<'t> {
     /// Makes a variable. Its name is repeated only if it plainly is the name of a variable: a text
     /// that looks like a secret is not repeated.
     fn variable(name: &'t str) -> Self {
-        const ENDS: [&str; 8] = ["_KEY", "_TOKEN", "_SECRET", "_ID", "_PASSWORD", "_CREDENTIALS", "_URL", "_AUTH"];
-        let is_plain = is_upper_case(name)
-            && ENDS.iter().any(|end| name.ends_with(end))
-            && crate::base::problem::unless_secret(name) == name;
-        Self::Variable(is_plain.then_some(name))
+        Self::Variable(is_variable_name(name).then_some(name))
     }
 
     /// Returns the placeholder if a text is the name of a variable that is set. The environment is
@@ -136,6 +133,9 @@ mod tests {
             ("os.environ/OPENAI_API_KEY", key()),
             ("env.OPENAI_API_KEY", key()),
             ("%OPENAI_API_KEY%", key()),
+            ("${AZURE_API_BASE}", Variable(Some("AZURE_API_BASE"))),
+            ("${AZURE_API_BASE:-http://127.0.0.1}", Variable(Some("AZURE_API_BASE"))),
+            ("${AKIAIOSFODNN7EXAMPLE}", Variable(None)),
             ("${hunter2}", Variable(None)),
             ("$HUNTER2", Variable(None)),
             ("${secrets.openai}", Variable(None)),

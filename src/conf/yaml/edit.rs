@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::pairs::without_pairs;
 use super::{Entry, Node, Path, Step, Value, parse};
 use crate::base::problem::Problem;
 use new::entry;
@@ -37,6 +38,9 @@ pub enum Change<'c> {
 /// Makes the changes, one after the other, and returns the text and the line where the first of
 /// them is now. If one is refused, none is made, and the error gives the reason.
 pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Problem> {
+    // In JSON, a character that is written as a pair of escapes stays as the character itself.
+    let (text, _) = without_pairs(text);
+    let text = &*text;
     let (mut expected, faults) = parse(text)?;
     if let Some(fault) = faults.into_iter().next() {
         return Err(fault);

@@ -194,3 +194,26 @@ proptest! {
         prop_assert_eq!(drawn(&tree), format!("{{k: [{text:?}@1 {number}@1 {{x: true@1}}]}}"));
     }
 }
+
+/// JSON writes a character outside of the basic plane as two escapes.
+#[test]
+fn pairs_of_escapes_in_json_are_read() {
+    let text = r#"{"a": {"\ud83d\ude00": "x\uD83D\uDE01\\ud83d"}, "b": "\ud83d\ude00", "c": 1, "c": 2}"#;
+    let (root, faults) = parse(text).unwrap_or_else(|fault| panic!("{fault}"));
+    let Value::Map(entries) = &root.value else { panic!() };
+    let Value::Map(inner) = &entries[0].node.value else { panic!() };
+    let quoted = |node: &Node<'_>| match &node.value {
+        Value::Quoted(text) => text.to_string(),
+        Value::Plain(_) | Value::List(_) | Value::Map(_) => panic!(),
+    };
+    assert_eq!((&*inner[0].key, quoted(&inner[0].node).as_str()), ("😀", "x😁\\ud83d"));
+    assert_eq!(quoted(&entries[1].node), "😀");
+    // Columns are those of the text as it is written.
+    let column = |key: &str| text.find(key).unwrap() + 1;
+    assert_eq!((entries[1].column, entries[2].column), (column("\"b\""), column("\"c\"")));
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    // Half a pair is none, and YAML itself has no pairs.
+    for text in [r#"{"a": "\ud83d"}"#, r#"a: "\ud83d\ude00""#] {
+        assert!(parse(text).err().expect(text).what.starts_with("is not YAML"), "{text}");
+    }
+}

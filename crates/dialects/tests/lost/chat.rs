@@ -7,8 +7,8 @@ use crate::{ANY_JSON, HIGH, Marks, OPENAI_WORDS, STRICT_ANSWER, Tables, UNSAID, 
 
 pub const TABLES: Tables = Tables {
     front: &CHAT,
-    rows: &[SETTINGS, USERS, ASSISTANTS, CALLS, SYSTEMS],
-    most: &[6, 3, 2, 3, 2],
+    rows: &[SETTINGS, USERS, ASSISTANTS, CALLS, SYSTEMS, NAMED],
+    most: &[6, 3, 2, 3, 2, 2],
     body,
     advice: ADVICE,
     words: &[OPENAI_WORDS, WORDS],
@@ -68,6 +68,12 @@ const SETTINGS: &[&str] = &[
     r#"{"novel":{"deep":["§"]}}"#,
 ];
 
+/// Messages of users.
+const NAMED: &[&str] = &[
+    r#"{"role":"user","name":"§","content":"§"}"#,
+    r#"{"role":"user","name":"§","content":[{"type":"text","text":"§"},{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo§"}}]}"#,
+];
+
 /// Parts of a user's message.
 const USERS: &[&str] = &[
     r#"{"type":"text","text":"§","cache_control":{"type":"ephemeral"},"novel":"§"}"#,
@@ -117,7 +123,11 @@ const ADVICE: &[&str] = &[
 const WORDS: &[Word] = &[
     ("reasoning_effort", "high", HIGH),
     ("reasoning_effort", "none", UNSAID),
-    ("thinking.type", "enabled", &["\"enabled\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"]),
+    (
+        "thinking.type",
+        "enabled",
+        &["\"enabled\"", "\"effort\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"],
+    ),
     ("thinking.type", "disabled", UNSAID),
     ("response_format.type", "text", UNSAID),
     ("response_format.type", "json_object", ANY_JSON),
@@ -140,12 +150,13 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
-    let [settings, users, assistants, calls, systems] = rows else { panic!("five tables") };
+    let [settings, users, assistants, calls, systems, named] = rows else { panic!("six tables") };
     let mut all = with_members(json!({"model": "m"}), settings);
     let mut user = vec![json!({"type": "text", "text": "hi"})];
     user.extend(users.iter().cloned());
     let mut messages = systems.clone();
     messages.push(json!({"role": "user", "content": user}));
+    messages.extend(named.iter().cloned());
     for assistant in assistants {
         let mut assistant = assistant.clone();
         assistant["role"] = "assistant".into();

@@ -162,7 +162,11 @@ const WORDS: &[Word] = &[
     ("toolConfig.functionCallingConfig.mode", "AUTO", UNSAID),
     ("toolConfig.functionCallingConfig.mode", "NONE", UNSAID),
     ("toolConfig.functionCallingConfig.mode", "ANY", MUST),
-    ("toolConfig.functionCallingConfig.mode", "ANY", &["\"name\":\"only\"}}", "\"type\":\"tool\""]),
+    (
+        "toolConfig.functionCallingConfig.mode",
+        "ANY",
+        &["\"name\":\"only\"}}", "\"type\":\"tool\"", "\"tool_choice\":{\"type\":\"function\",\"name\":\"only\"}"],
+    ),
     ("serviceTier", "standard", UNSAID),
     ("store", "false", UNSAID),
     // Types of a schema, and a function without parameters.

@@ -21,7 +21,7 @@ mod responses;
 use bytes::Bytes;
 use dialects::front::{Asked, Front};
 use dialects::neutral::Refused;
-use dialects::{Dialect, Protocol, Settings, Translate};
+use dialects::{Dialect, Endpoint, Protocol, Settings, Translate};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -91,9 +91,13 @@ const STRICT: &[&str] = &["\"strict\":true", "\"strict_tools\":true", "\"mode\":
 /// What every provider does who is told nothing.
 const UNSAID: &[&str] = &[""];
 
-const DIALECTS: [(&str, &str); 12] = [
+/// OpenAI's other kind of endpoint.
+const RESPONSES: &str = "responses";
+const DIALECTS: [(&str, &str); 14] = [
     ("openai", "gpt-4o"),
     ("openai", "gpt-5"),
+    (RESPONSES, "gpt-4o"),
+    (RESPONSES, "gpt-5"),
     ("azure", "gpt-4o"),
     ("anthropic", "claude-sonnet-4-5"),
     ("gemini", "gemini-2.5-flash"),
@@ -162,11 +166,14 @@ impl Tables {
     /// Writes a request: what goes out, and what is lost; or what is refused.
     fn write(&self, (dialect, model): (&str, &str), body: &Value) -> Result<(String, Vec<String>), Refused> {
         let body = Bytes::from(body.to_string());
-        let protocol = Protocol::find(dialect).expect("a dialect");
+        let is_responses = dialect == RESPONSES;
+        let protocol = Protocol::find(if is_responses { "openai" } else { dialect }).expect("a dialect");
         let settings = Settings { project: Some("p".into()), place: Some("europe-west1".into()), ..Settings::NONE };
         let envelope = (self.front.envelope)(&body).unwrap_or_else(|why| panic!("{why:?}"));
         let model_of_path = envelope.model.is_empty().then(|| "m".to_owned());
-        let outbound = Dialect::new(protocol, settings).write(&Translate {
+        let spoken = Dialect::new(protocol, settings);
+        let spoken = if is_responses { spoken.at(Endpoint::Responses) } else { spoken };
+        let outbound = spoken.write(&Translate {
             traits: (protocol.traits)(model),
             // Where thinking is hidden, nothing passes: what is translated may lose something.
             hide_reasoning: dialect != "anthropic",

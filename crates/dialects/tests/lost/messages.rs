@@ -59,7 +59,7 @@ const SETTINGS: &[&str] = &[
 const USERS: &[&str] = &[
     r#"{"type":"text","text":"§"}"#,
     r#"{"type":"text","text":"§","cache_control":{"type":"ephemeral"},"citations":[{"type":"char_location"}]}"#,
-    r#"{"type":"text","text":"§","novel":"§"}"#,
+    r#"{"type":"text","text":"§","novel":"§","citations":null}"#,
     r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo§"}}"#,
     r#"{"type":"image","source":{"type":"url","url":"https://example.com/§.png","novel":"§"}}"#,
     r#"{"type":"image","source":{"type":"file","file_id":"§"}}"#,
@@ -78,6 +78,7 @@ const ASSISTANTS: &[&str] = &[
     r#"{"type":"thinking","thinking":"§","signature":""}"#,
     r#"{"type":"redacted_thinking","data":"§"}"#,
     r#"{"type":"text","text":"§"}"#,
+    r#"{"type":"text","text":"§","citations":[{"type":"web_search_result_location","url":"https://§/","title":"§","cited_text":"§","encrypted_index":"§"}]}"#,
     r#"{"type":"compaction","content":"§","encrypted_content":"§"}"#,
     r#"{"type":"server_tool_use","id":"s","name":"§","input":{"query":"§"}}"#,
     r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","title":"§","url":"§","encrypted_content":"§"}]}"#,
@@ -91,7 +92,7 @@ const RESULTS: &[&str] = &[
     r#"{"content":"§","is_error":true}"#,
     r#"{"content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo§"}}],"is_error":true}"#,
     r#"{"content":[{"type":"text","text":"§"},{"type":"text","text":"§","novel":"§"}],"cache_control":{"type":"ephemeral"}}"#,
-    r#"{"content":[{"type":"document","title":"§.pdf","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0x§"}}]}"#,
+    r#"{"content":[{"type":"document","title":"§.pdf","citations":{"enabled":true},"source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0x§"}}]}"#,
     r#"{"content":[{"type":"search_result","title":"§","source":"§","content":[{"type":"text","text":"§"}]}]}"#,
     r#"{"content":[{"type":"tool_reference","tool_name":"§"}]}"#,
     r#"{"content":[{"type":"browser_state","tabs":"§"}],"novel":"§"}"#,
@@ -111,8 +112,6 @@ const ADVICE: &[&str] = &[
     // How long a prompt cache is kept: it is lost with the `cache_control` around it, which is
     // named.
     "ttl",
-    // Where a text comes from, or that the answer shall say so.
-    "citations",
     // Who called a tool, and from which set: the model itself, always.
     "caller",
     "allowed_callers",
@@ -130,13 +129,18 @@ const ADVICE: &[&str] = &[
 const WORDS: &[Word] = &[
     ("output_config.effort", "high", HIGH),
     ("messages[].output_config.effort", "high", HIGH),
-    ("thinking.type", "enabled", &["\"enabled\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"]),
+    (
+        "thinking.type",
+        "enabled",
+        &["\"enabled\"", "\"effort\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"],
+    ),
     // An effort that stands beside it says all that can be said.
     (
         "thinking.type",
         "adaptive",
         &[
             "\"adaptive\"",
+            "\"effort\"",
             "reasoning_effort",
             "thinkingLevel",
             "thinkingBudget",

@@ -76,7 +76,7 @@ const ITEMS: &[&str] = &[
     r#"{"type":"message","role":"user","id":"msg_1","content":[{"type":"input_text","text":"§"}],"internal_chat_message_metadata_passthrough":"§"}"#,
     r#"{"type":"message","role":"developer","content":[{"type":"input_text","text":"§"}]}"#,
     r#"{"role":"system","content":"§","novel":"§"}"#,
-    r#"{"type":"message","role":"assistant","id":"msg_2","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"§","annotations":[{"type":"url_citation","url":"§"}],"logprobs":[{"token":"§"}],"novel":"§"}]}"#,
+    r#"{"type":"message","role":"assistant","id":"msg_2","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"§","annotations":[{"type":"url_citation","url":"§","title":"§","start_index":0,"end_index":4}],"logprobs":[{"token":"§"}],"novel":"§"}]}"#,
     r#"{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"§"}]}"#,
     r#"{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"§"}],"content":[{"type":"reasoning_text","text":"§"}],"encrypted_content":"§"}"#,
     r#"{"type":"reasoning","summary":[],"content":null,"encrypted_content":"§"}"#,
@@ -131,8 +131,7 @@ const CALLS: &[&str] = &[
 
 /// Advice, and what says nothing here.
 const ADVICE: &[&str] = &[
-    // Where a text came from.
-    "annotations",
+    // How likely a text was.
     "logprobs",
     // Who may call a tool: the model itself, always.
     "allowed_callers",

@@ -435,9 +435,10 @@ fn a_template_for_a_secret_is_no_secret() {
         &[".headers.Authorization: is a template or a placeholder"],
     );
     check_account(
-        "{dialect: openai, key: k, base_url: '${OPENAI_BASE_URL}'}",
-        &[".base_url: is a template or a placeholder"],
+        "{dialect: openai, key: k, base_url: '${AZURE_API_BASE}'}",
+        &[".base_url: names the environment variable AZURE_API_BASE, which Portcullis does not fill in"],
     );
+    check_account("{dialect: openai, key: k, base_url: '${hunter2}'}", &[".base_url: is a template or a placeholder"]);
     check_account(
         "{dialect: openai, key: {env: $OPENAI_API_KEY}}",
         &[".key.env: must be the name of an environment variable"],

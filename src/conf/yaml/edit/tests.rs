@@ -469,3 +469,12 @@ fn blanks(text: &str, from: usize) -> usize {
         + text[from..].bytes().take_while(|b| *b == b' ').count()
         + 1
 }
+
+#[test]
+fn a_pair_of_escapes_in_json_becomes_its_character() {
+    check(
+        r#"{"\ud83d\ude00": {"b": true}, "c": "\ud83d\ude01"}"#,
+        set("😀.b", New::Bool(false)),
+        "{\"😀\": {\"b\": false}, \"c\": \"😁\"}",
+    );
+}

@@ -1,6 +1,6 @@
-//! Schemas. Google has two forms, and callers mix them: its own, a part of OpenAPI's, where types are
-//! in upper case, numbers may be strings and keywords may be written `min_items`; and JSON Schema.
-//! Both become JSON Schema here.
+//! Schemas. Google has two forms, and callers mix them: its own, a part of OpenAPI's, where types
+//! are in upper case, numbers may be strings and keywords may be written `min_items`; and JSON
+//! Schema. Both become JSON Schema here.
 
 use std::borrow::Cow;
 

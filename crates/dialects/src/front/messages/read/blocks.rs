@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Cache, Call, Media, Message, Part, PartKind, Role, Said, Thought};
+use crate::neutral::schema::{find, members};
+use crate::neutral::{Cache, Call, Media, Message, Part, PartKind, Raw, Role, Said, Thought};
 use crate::wire::json::Kind;
 
 /// The start of a text that Claude Code puts first. It names the client's build, and would only
@@ -170,6 +171,12 @@ impl<'a> Blocks<'a> {
     }
 }
 
+/// Returns whether `citations` says something: a list of them, or that the answer shall have some.
+fn asks_or_cites(Raw(citations): Raw<'_>) -> bool {
+    let asked = members(citations).map(|settings| find(&settings, "enabled") == Some("true"));
+    asked.unwrap_or(!matches!(citations, "null" | "[]"))
+}
+
 /// Says of a result that it is a failure.
 fn failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
     match content.first_mut() {
@@ -234,8 +241,14 @@ impl<'a> ReadBlock<'a> {
             "source" if value.kind()? == Kind::String => self.url = value.text()?,
             "source" => self.source = Source::read(value, &mut self.others)?,
             "content" => self.inside(value)?,
-            // Where a text comes from, and who called, no model need be told.
-            "citations" | "caller" | "toolset_name" => value.skip()?,
+            "citations" => {
+                if asks_or_cites(value.ahead()?) {
+                    others::note(&mut self.others, "", name);
+                }
+                value.skip()?;
+            }
+            // Who called, no model need be told.
+            "caller" | "toolset_name" => value.skip()?,
             _ => others::field(&mut self.others, "", name, value)?,
         }
         Ok(())

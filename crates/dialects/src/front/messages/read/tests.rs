@@ -728,7 +728,7 @@ fn what_nobody_here_understands_is_named() {
             r#"assistant@0 "High tide is at six." -content[].server_tool_use -content[].content[].encrypted_content -content[].content[].url"#,
             " -content[].content[].web_search_result -content[].web_search_tool_result",
             " -content[].code_execution_tool_result -content[].server_name -content[].mcp_tool_use",
-            " -content[].mcp_tool_result -content[].file_id -content[].container_upload",
+            " -content[].mcp_tool_result -content[].file_id -content[].container_upload -content[].citations",
         )],
     );
     check_messages(
@@ -780,8 +780,8 @@ fn advice_is_left_out_without_a_word() {
     };
     let hint = || json!({"type": "ephemeral"});
     set(&mut advised, "", "cache_control", hint());
-    set(&mut advised, "/messages/0/content/0", "citations", json!([{"type": "char_location"}]));
-    set(&mut advised, "/messages/0/content/1", "citations", json!({"enabled": true}));
+    set(&mut advised, "/messages/0/content/0", "citations", json!([]));
+    set(&mut advised, "/messages/0/content/1", "citations", json!({"enabled": false}));
     set(&mut advised, "/messages/1/content/0", "caller", json!({"type": "direct"}));
     set(&mut advised, "/messages/1/content/0", "toolset_name", json!("x"));
     set(&mut advised, "/messages/1/content/0", "cache_control", hint());

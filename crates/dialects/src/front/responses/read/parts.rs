@@ -67,8 +67,8 @@ impl<'a> Parts<'a> {
                         |name: &_, value: Value<'_, 'a>| others::field(&mut others, "input_audio.", name, value);
                     audio = value.texts(["data", "format"], other)?;
                 }
-                // Where a text comes from, no model need be told.
-                "annotations" | "logprobs" => value.skip()?,
+                // How likely a text was, no model need be told.
+                "logprobs" => value.skip()?,
                 _ => others::field(&mut others, "", name, value)?,
             }
             Ok(())

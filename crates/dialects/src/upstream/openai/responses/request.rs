@@ -134,6 +134,8 @@ struct Items<'m, 'r> {
 impl Items<'_, '_> {
     fn message(&mut self, index: usize, message: &Message<'_>) {
         message.others.iter().for_each(|name| self.losses.add(Field::other_of_message(name)));
+        let is_result = matches!(message.role, Role::Tool | Role::Function);
+        self.losses.add_if(message.name.is_some() && !is_result, Field::ParticipantName);
         match message.role {
             Role::System | Role::Developer => {
                 self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
@@ -264,7 +266,10 @@ fn write_part(w: &mut Writer, part: &Part<'_>, losses: &mut LostFields) -> Resul
             let name = name.as_deref().filter(|name| !name.is_empty()).unwrap_or("file");
             w.texts([("type", "input_file"), ("filename", name), ("file_data", &data(kind, base64))]);
         }),
-        PartKind::File(Media::Url(url), _) => w.object(|w| w.texts([("type", "input_file"), ("file_url", url)])),
+        PartKind::File(Media::Url(url), name) => {
+            losses.add_if(name.is_some(), Field::FileName);
+            w.object(|w| w.texts([("type", "input_file"), ("file_url", url)]));
+        }
         PartKind::File(Media::Id(_), _) => return Err(ELSEWHERE),
     }
     Ok(())
