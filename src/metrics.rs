@@ -93,7 +93,9 @@ struct BoundSeries {
 pub(crate) struct AccountMetrics {
     pub(crate) in_flight: Labelled<NameLabels<1>, Gauge>,
     pub(crate) states: Labelled<(NameLabels<1>, WordLabels<1>), Gauge>,
-    pub(crate) breakers: Labelled<(NameLabels<2>, WordLabels<2>), Gauge>,
+    pub(crate) reasons: Labelled<(NameLabels<1>, WordLabels<1>), Gauge>,
+    pub(crate) targets: Labelled<(NameLabels<2>, WordLabels<2>), Gauge>,
+    pub(crate) probing: Labelled<(NameLabels<2>, WordLabels<1>), Gauge>,
     pub(crate) headroom: Labelled<NameLabels<1>, Gauge<f64, AtomicU64>>,
 }
 

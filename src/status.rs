@@ -6,6 +6,7 @@
 
 mod problem;
 
+pub use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::account::health::Why;
 use crate::drain::Phase;
 pub use problem::{ProblemReport, Severity, SubjectReport};
@@ -74,6 +75,9 @@ pub struct AccountReport {
     /// The list of the models that the provider has, if a pattern of the catalog needs it.
     #[serde(default)]
     pub list: Option<ListReport>,
+    /// The reason why the account is not ok.
+    #[serde(default)]
+    pub reason: Option<Reason>,
     /// The state, which says whether requests are sent to the account.
     pub state: AccountState,
     /// The account's targets.
@@ -94,35 +98,6 @@ pub struct ListReport {
     pub left_out: usize,
     /// The number of names that can be served.
     pub names: usize,
-}
-
-/// The states of an account, which say whether requests are sent to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AccountState {
-    /// Requests are sent to the account.
-    Ok,
-    /// The catalog disables the account.
-    Disabled,
-    /// At least one target of the account rests, since its provider limits the rate.
-    CoolingRate,
-    /// The account rests, since its credential failed or its money is gone.
-    CoolingCredential,
-}
-
-impl AccountState {
-    /// All states.
-    pub const ALL: [Self; 4] = [Self::Ok, Self::Disabled, Self::CoolingRate, Self::CoolingCredential];
-
-    /// Returns the word for metrics and for the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Disabled => "disabled",
-            Self::CoolingRate => "cooling_rate",
-            Self::CoolingCredential => "cooling_credential",
-        }
-    }
 }
 
 /// A target.
@@ -149,8 +124,17 @@ pub struct TargetReport {
     pub model: String,
     /// The time until the breaker lets a request through again.
     pub opens_in_ms: Option<u64>,
+    /// True while a request tests whether the target works again.
+    #[serde(default)]
+    pub probing: bool,
+    /// The reason why the target is not ok.
+    #[serde(default)]
+    pub reason: Option<Reason>,
     /// The rest of the target, or of its account.
     pub rest: Option<RestReport>,
+    /// The state, which says whether requests are sent to the target.
+    #[serde(default)]
+    pub state: TargetState,
     /// The expected time to a whole answer.
     pub whole_ms: Option<u64>,
 }
@@ -381,13 +365,13 @@ mod tests {
         let target = json!({
             "awaited": 1, "breaker": "half_open", "calls": 9, "endpoint": "chat", "failed": 2, "first_token_ms": 7, "headroom": 0.42,
             "last_failure": { "ago_ms": 1, "detail": null, "outcome": "reset" }, "model": "x", "opens_in_ms": null,
-            "rest": { "for_ms": 5, "why": "rate" }, "whole_ms": null,
+            "probing": false, "reason": "rate", "rest": { "for_ms": 5, "why": "rate" }, "state": "resting", "whole_ms": null,
         });
         let page = json!({
             "accounts": [{
                 "concurrency": null, "dialect": "openai", "headroom": 0.42, "id": "a", "idle_connections": 3,
                 "in_flight": 1, "list": { "age_seconds": 1, "failure": "f", "failure_time": "2026", "left_out": 2, "names": 3 },
-                "state": "cooling_rate", "targets": [target],
+                "reason": "rate", "state": "partly", "targets": [target],
             }],
             "catalog": {
                 "accounts": 1, "callers": 1, "files": [{ "file": "catalog.yaml", "live_as_of": "2026" }],
@@ -420,6 +404,9 @@ mod tests {
         let page = json!({ "accounts": [], "models": [], "phase": "serving", "store": null });
         let read: Status = serde_json::from_value(page).expect("a status");
         assert!(read.problems.is_empty() && read.more_problems == 0);
+        for (old, new) in [("disabled", AccountState::Off), ("cooling_credential", AccountState::Out)] {
+            assert_eq!(serde_json::from_value::<AccountState>(json!(old)).expect("a state"), new);
+        }
         // A newer one may know more of a problem, and other rules.
         let problem =
             json!({ "rule": "new", "severity": "warning", "subject": { "kind": "k", "name": "n" }, "more": 1 });

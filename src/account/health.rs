@@ -12,7 +12,7 @@ impl Why {
         match self {
             Why::Rate => "rate",
             Why::Credential => "credential",
-            Why::Refused => "refused",
+            Why::Refused => "unfit",
         }
     }
 
@@ -30,7 +30,8 @@ pub enum Why {
     Rate,
     /// The credential failed, or the money is gone.
     Credential,
-    /// The account does not serve the model.
+    /// The account does not serve the model. The alias is the word of older gateways.
+    #[serde(rename = "unfit", alias = "refused")]
     Refused,
 }
 
@@ -106,6 +107,22 @@ impl Health {
         self.memory.lock().row.map(|(since, _)| since)
     }
 
+    /// Returns since when the credential has failed, and when it failed last, unless it is known
+    /// that it works again.
+    pub fn refused(&self) -> Option<(Instant, Instant)> {
+        let (since, end) = self.memory.lock().row?;
+        Some((since, end.checked_sub(MAX_COOL).unwrap_or(since)))
+    }
+
+    /// Notes that the account has answered since its credential failed last, at `last`.
+    pub fn mended(&self, last: Instant) {
+        let mut memory = self.memory.lock();
+        // It may have failed once more meanwhile.
+        if memory.rest.is_none() && memory.row.is_some_and(|(_, end)| end == last + MAX_COOL) {
+            memory.row = None;
+        }
+    }
+
     /// Sets the rest to the one that another process reports, or to none.
     pub fn set_rest(&self, rest: Option<Rest>) {
         let mut memory = self.memory.lock();
@@ -146,6 +163,19 @@ mod tests {
         assert!(!health.settings(1));
         assert!(health.rest(now).is_some());
         assert!(health.settings(2));
-        assert_eq!(health.rest(now), None);
+        assert_eq!((health.rest(now), health.refused()), (None, None));
+    }
+
+    #[test]
+    fn a_credential_is_refused_between_two_rests_until_an_answer() {
+        let (health, now) = (Health::default(), Instant::now());
+        assert_eq!(health.refused(), None);
+        health.failed(now);
+        let between = now + MAX_COOL;
+        assert_eq!((health.rest(between), health.refused()), (None, Some((now, now))));
+        health.mended(now - MAX_COOL);
+        assert_eq!(health.refused(), Some((now, now)), "it has failed since that answer");
+        health.mended(now);
+        assert_eq!(health.refused(), None);
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod condition;
 pub mod demand;
 pub mod failure;
 pub mod health;
@@ -26,6 +27,7 @@ use crate::base::lock::Lock;
 use crate::catalog::listing::{self, Listing};
 use crate::catalog::{Account, Catalog};
 use crate::conf::proxy::Proxies;
+use condition::AccountSigns;
 use demand::Demand;
 use dialects::Endpoint;
 use failure::{Class, Failure};
@@ -165,6 +167,25 @@ impl State {
     /// Notes the names of all models that the account serves now.
     pub fn keep_asked(&self, is_served: impl Fn(&str) -> bool) {
         self.tracks.lock().asked.retain(|(model, _)| is_served(model));
+    }
+
+    /// Returns what is known of the account, without its targets.
+    pub fn signs(&self, is_enabled: bool, now: Instant) -> AccountSigns {
+        AccountSigns { is_off: !is_enabled, rest: self.health.rest(now), credential: self.credential_refused_since() }
+    }
+
+    /// Returns the time since which the provider refuses the credential, also between two rests: no
+    /// target of the account has answered since it was refused last.
+    fn credential_refused_since(&self) -> Option<Instant> {
+        let (since, last) = self.health.refused()?;
+        let tracks = self.tracks.lock();
+        let worked = tracks.known.values().filter_map(Weak::upgrade).filter_map(|track| track.worked()).max();
+        drop(tracks);
+        if worked.is_some_and(|worked| worked > last) {
+            self.health.mended(last);
+            return None;
+        }
+        Some(since)
     }
 
     fn each_track(&self, each: impl Fn(&TargetHealth)) {

@@ -8,7 +8,8 @@
 mod guard;
 
 use super::breaker::{Admission, Breaker, BreakerPass, BreakerState};
-use super::failure::OUT_OF_REACH;
+use super::condition::TargetSigns;
+use super::failure::{OUT_OF_REACH, REFUSALS_IN_A_ROW};
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
@@ -295,20 +296,30 @@ impl TargetHealth {
     /// rests. If it is not out, returns since when it works again, if it ever was out.
     pub fn since(&self, now: Instant) -> Option<Instant> {
         let memory = self.memory.lock();
-        let rested = memory.rested.filter(|_| memory.rest(now).is_some());
+        let rested = memory.rested.filter(|_| memory.rest(now).is_some() || memory.is_unfit());
         let ended = [memory.limited, memory.refused].into_iter().flatten().filter(|until| *until <= now);
         let works = || ended.chain(memory.back).max();
         [memory.broken, rested].into_iter().flatten().min().or_else(works)
     }
 
-    /// Returns the time at which the credential failed, if the target has not answered since.
-    pub fn credential_failed(&self) -> Option<Instant> {
-        self.memory.lock().trouble().filter(|trouble| trouble.outcome == "credential").map(|trouble| trouble.at)
+    /// Returns the time at which the target was last seen to work, unless the credential has failed
+    /// since: it answered, or a probe found it working again.
+    pub fn worked(&self) -> Option<Instant> {
+        let memory = self.memory.lock();
+        memory.answered.max(memory.back)
     }
 
-    /// Returns the time of the last answer, unless the credential has failed since.
-    pub fn answered(&self) -> Option<Instant> {
-        self.memory.lock().answered
+    /// Returns what decides the target's condition.
+    pub fn signs(&self, now: Instant) -> TargetSigns {
+        let (is_awaited, since) = (self.awaited.load(Ordering::Relaxed) > 0, self.since(now));
+        let memory = self.memory.lock();
+        TargetSigns {
+            breaker: memory.breaker.state(now),
+            rest: memory.rest(now),
+            is_unfit: memory.is_unfit(),
+            is_awaited,
+            since,
+        }
     }
 
     /// Returns whether the target could not be reached the last time, and has not answered since.
@@ -396,6 +407,12 @@ impl Memory {
         let limited = self.limited.map(|until| Rest { until, why: Why::Rate });
         let refused = self.refused.map(|until| Rest { until, why: Why::Refused });
         [limited, refused].into_iter().flatten().filter(|rest| rest.until > now).max_by_key(|rest| rest.until)
+    }
+
+    /// Returns whether the account refused the model so often that it does not serve it, and has
+    /// not answered since.
+    fn is_unfit(&self) -> bool {
+        self.refusals >= REFUSALS_IN_A_ROW
     }
 
     fn peak(&self, stream: bool) -> &Peak {

@@ -66,10 +66,8 @@ impl Instance {
                     does.push(format!("failed {} ago ({outcome}{detail})", left(Duration::from_millis(*ago_ms))));
                 }
                 if target.breaker == BreakerReport::HalfOpen {
-                    does.push(
-                        "breaker half open: one request at a time tests the target; /status does not say whether one is running now"
-                            .to_owned(),
-                    );
+                    let now = if target.probing { ", and one does so now" } else { "" };
+                    does.push(format!("breaker half open: one request at a time tests the target{now}"));
                 }
                 let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} in {time}ms"));
                 does.extend(time("first token", target.first_token_ms));
@@ -127,7 +125,7 @@ impl Instance {
         }
         for account in model.targets.iter().map(|target| &target.account) {
             let Some(reported) = self.account(&account.id) else { continue };
-            if (reported.state == AccountState::Disabled) == account.enabled {
+            if (reported.state == AccountState::Off) == account.enabled {
                 let has = if account.enabled { "disabled" } else { "enabled" };
                 fact(format!("the account {} is {has} in the instance: the instance has another catalog", account.id));
             } else if reported.concurrency != account.concurrency {

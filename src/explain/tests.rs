@@ -276,8 +276,8 @@ fn what_the_instance_tells_decides_who_is_asked() {
         &all([("b", Asked, Some(1)), ("a", Resting, None)]),
         "rests for 12s more (rate)",
     );
-    let refused = json!({"rest": {"why": "refused", "for_ms": 1_500}});
-    check(status(refused, fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 2s more (refused)");
+    let refused = json!({"rest": {"why": "unfit", "for_ms": 1_500}});
+    check(status(refused, fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 2s more (unfit)");
     let credential = json!({"rest": {"why": "credential", "for_ms": 60_000}});
     check(
         status(credential, fine()),
@@ -336,7 +336,7 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
         Some(429),
         "429 no_capacity: no account can take the request now; the first one can be used again in 9s",
     );
-    check("longer", rests("refused", 9_000), false, Some(503), "503 no_capacity");
+    check("longer", rests("unfit", 9_000), false, Some(503), "503 no_capacity");
     check(
         "longer",
         json!({"breaker": "open", "opens_in_ms": 900}),

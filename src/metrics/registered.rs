@@ -75,7 +75,9 @@ impl Default for Metrics {
         let accounts = AccountMetrics {
             in_flight: add(r, "in_flight", "Requests in flight at an account"),
             states: add(r, "account_state", "1 for the state that an account is in"),
-            breakers: add(r, "breaker_state", "1 for the state that a target's breaker is in"),
+            reasons: add(r, "account_reason", "1 for the reason why an account is not ok"),
+            targets: add(r, "target_state", "1 for the state that a target is in"),
+            probing: add(r, "target_probing", "1 while a request tests whether a target works again"),
             headroom: add(
                 r,
                 "headroom_ratio",

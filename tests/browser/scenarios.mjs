@@ -34,7 +34,7 @@ async function outage({ open, say, check }) {
   check(!(await page.title()).startsWith('('), 'the title has no count');
 }
 
-/** Reset ends an outage by hand: it asks first, in place. The breaker is open for five seconds, which may pass meanwhile. Then its state is `trying`. */
+/** Reset ends an outage by hand: it asks first, in place. The breaker is open for five seconds, which may pass meanwhile. Then its state is `half open`. */
 async function reset({ open, say, check }) {
   const page = await open();
   await word(page, 'OK');
@@ -46,7 +46,7 @@ async function reset({ open, say, check }) {
   check((await broken.locator('.sure').innerText()).includes('Close the breakers of a'), 'it asks');
   await broken.getByRole('button', { name: 'No', exact: true }).click();
   await button.waitFor();
-  check(/^(open|trying)/.test(await broken.locator('.told').innerText()), 'No leaves the account as it is');
+  check(/^(open|half open)/.test(await broken.locator('.told').innerText()), 'No leaves the account as it is');
   // Now with the keyboard only.
   await button.focus();
   await page.keyboard.press('Enter');

@@ -188,7 +188,7 @@ fn an_open_listener_on_the_network_changes_nothing() {
             "`admin: {{ address: \"0.0.0.0:{port}\", hosts: [a.example], key: {{ file: /path/to/the/key }} }}`"
         );
         assert!(status == 403 && says.contains(&line), "{says}");
-        assert_eq!(gateway.status()["accounts"][0]["state"], json!("cooling_credential"));
+        assert_eq!(gateway.status()["accounts"][0]["state"], json!("out"));
         assert_eq!(send(gateway.admin, "GET", "/", "").0, 200);
         let checked = portcullis(&["check", "--conf", gateway.conf.to_str().unwrap()], &[]);
         let told = String::from_utf8_lossy(&checked.stderr).into_owned();

@@ -76,7 +76,7 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
             let expected = [refused, (&Value::Null, &json!("ok"))];
             assert_eq!(tried, expected[2 - paths..]);
         }
-        assert_eq!(rests(&gateway), [("chat".to_owned(), Value::Null), ("responses".to_owned(), json!("refused"))]);
+        assert_eq!(rests(&gateway), [("chat".to_owned(), Value::Null), ("responses".to_owned(), json!("unfit"))]);
         let status = format!("http://{}/status", gateway.admin);
         let told = explain(&gateway, &body, &["--door", "messages", "--status", &status, "--json"]).1;
         let told: Value = serde_json::from_str(&told).unwrap_or_else(|why| panic!("{why}: {told}"));
@@ -96,11 +96,11 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
         for _ in 0..3 {
             assert_eq!(said(&gateway.post(&chat("m")).await), "here");
         }
-        let states = |endpoint: &str| {
-            let labels = [("account", "a"), ("model", "gpt-5"), ("endpoint", endpoint), ("state", "closed")];
-            gateway.metrics().sum("portcullis_breaker_state", &labels)
+        let states = |endpoint: &str, state: &str| {
+            let labels = [("account", "a"), ("model", "gpt-5"), ("endpoint", endpoint), ("state", state)];
+            gateway.metrics().sum("portcullis_target_state", &labels)
         };
-        assert_eq!((states("chat"), states("responses")), (1.0, 1.0));
+        assert_eq!((states("chat", "ok"), states("responses", "resting")), (1.0, 1.0));
     });
 }
 
@@ -140,7 +140,7 @@ fn another_endpoint_stands_in_only_where_the_usual_one_does_not_serve_the_model(
         let limited = ask(&gateway, "/v1/messages", &says("x")).await;
         assert_eq!((limited.status, mock.count() - asked), (429, 0), "{}", limited.text());
         assert_eq!(limited.json()["error"]["type"], "rate_limit_error", "{}", limited.text());
-        let expected = [("chat".to_owned(), json!("rate")), ("responses".to_owned(), json!("refused"))];
+        let expected = [("chat".to_owned(), json!("rate")), ("responses".to_owned(), json!("unfit"))];
         assert_eq!(rests(&gateway), expected);
     });
 }

@@ -9,6 +9,7 @@ const PURE: &[&str] = &[
     "src/base/memory.rs",
     "src/account/breaker.rs",
     "src/account/budget.rs",
+    "src/account/condition.rs",
     "src/account/failure.rs",
     "src/account/latency.rs",
     "src/account/quota.rs",

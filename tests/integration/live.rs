@@ -1,5 +1,7 @@
 //! `/live`, which the page of operators shows: that it is true, and that it is never long.
 
+mod states;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -358,7 +358,8 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_first_token_seconds_count", "model account"),
         ("portcullis_in_flight", "account"),
         ("portcullis_account_state", "account state"),
-        ("portcullis_breaker_state", "account model endpoint state"),
+        ("portcullis_account_reason", "account reason"),
+        ("portcullis_target_state", "account model endpoint state"),
         ("portcullis_waiting", "model"),
         ("portcullis_catalog_generation", ""),
         ("portcullis_catalog_last_success_seconds", ""),
@@ -580,8 +581,8 @@ fn status_tells_how_things_are() {
             )
         };
         assert_eq!(fields("a"), json!(["ok", 1, 7, "openai"]));
-        assert_eq!(fields("b"), json!(["disabled", 0, null, "openai"]));
-        assert_eq!(fields("limited"), json!(["cooling_rate", 0, null, "openai"]));
+        assert_eq!(fields("b"), json!(["off", 0, null, "openai"]));
+        assert_eq!(fields("limited"), json!(["out", 0, null, "openai"]));
         gate.open();
         connection.rest(&mut head).await;
         eventually("its connection is idle", || {

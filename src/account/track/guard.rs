@@ -3,7 +3,7 @@
 
 use super::TargetHealth;
 use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
-use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
+use crate::account::failure::{Class, REFUSED_COOL, Setback, rate_cool};
 use crate::account::health::Rest;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,7 +69,7 @@ impl AttemptGuard {
         self.came();
         self.stage = Stage::Ended;
         let mut memory = self.track.memory.lock();
-        memory.is_mended = true;
+        (memory.is_mended, memory.refusals) = (true, 0);
         let change = memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
         memory.turned(change, now);
     }
@@ -101,7 +101,7 @@ impl AttemptGuard {
             Class::Rate => memory.limited = memory.limited.max(Some(now + rate_cool(retry_after))),
             Class::Refused => {
                 memory.refusals += 1;
-                if memory.refusals >= REFUSALS_IN_A_ROW {
+                if memory.is_unfit() {
                     memory.refused = Some(now + REFUSED_COOL);
                 }
             }

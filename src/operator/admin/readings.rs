@@ -1,12 +1,10 @@
 //! A reading is a gauge of the running state. It is set anew for each request of `/metrics`.
 
-use crate::account::NamedTarget;
-use crate::account::health::Why;
+use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::base::calendar;
 use crate::desk::record::Books;
 use crate::limits::{Kind, Level};
-use crate::live::place::Place;
-use crate::status::{AccountState, LedgerState, StoreState};
+use crate::status::{LedgerState, StoreState};
 use crate::store::Store;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -53,7 +51,9 @@ fn read_accounts(books: &Books) {
     let (now, clock) = (Instant::now(), SystemTime::now());
     metrics.in_flight.clear();
     metrics.states.clear();
-    metrics.breakers.clear();
+    metrics.reasons.clear();
+    metrics.targets.clear();
+    metrics.probing.clear();
     metrics.headroom.clear();
     // A provider may list thousands of models, and callers may ask for each.
     let listed = snapshot.catalog.listed_accounts();
@@ -65,9 +65,14 @@ fn read_accounts(books: &Books) {
         let name = [("account", Some(place.account.id.clone()))];
         let in_flight = i64::try_from(place.state.in_flight()).unwrap_or(i64::MAX);
         metrics.in_flight.get_or_create(&name).set(in_flight);
-        let present = account_state(place, &tracks, now);
+        let signs = place.state.signs(place.account.enabled, now);
+        let (present, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
         for one in AccountState::ALL {
             metrics.states.get_or_create(&(name.clone(), [("state", one.name())])).set(i64::from(one == present));
+        }
+        for one in Reason::ALL {
+            let is_so = i64::from(Some(one) == reason);
+            metrics.reasons.get_or_create(&(name.clone(), [("reason", one.name())])).set(is_so);
         }
         let mut least: Option<f64> = None;
         for (model, track) in &tracks {
@@ -76,11 +81,16 @@ fn read_accounts(books: &Books) {
             if listed.contains(&index) && !written.contains(&(index, model)) {
                 continue;
             }
-            for word in ["closed", "open", "half_open"] {
-                let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
-                let breaker =
-                    metrics.breakers.get_or_create(&(names, [("endpoint", track.endpoint.name()), ("state", word)]));
-                breaker.set(i64::from(word == target.breaker.name()));
+            let (endpoint, present) = (track.endpoint.name(), signs.target(Some(track.signs(now))));
+            let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
+            for one in TargetState::ALL {
+                let labels = (names.clone(), [("endpoint", endpoint), ("state", one.name())]);
+                metrics.targets.get_or_create(&labels).set(i64::from(one == present.state));
+            }
+            // All other targets need no test, and would have a series that is always 0.
+            if present.state == TargetState::HalfOpen {
+                let labels = (names, [("endpoint", endpoint)]);
+                metrics.probing.get_or_create(&labels).set(i64::from(present.is_probing));
             }
         }
         if let Some(least) = least {
@@ -118,17 +128,4 @@ fn read_limits(books: &Books) {
         let labels = ([("caller", Some(caller.clone()))], [("level", level.name()), ("limit", kind.name())]);
         metrics.limits_used.get_or_create(&labels).set(share);
     }
-}
-
-/// Returns an account's state, for metrics and `/status`. The state is "resting for its rate" if
-/// any of its targets rests for that reason.
-pub(super) fn account_state(place: &Place, tracks: &[NamedTarget], now: Instant) -> AccountState {
-    if !place.account.enabled {
-        return AccountState::Disabled;
-    }
-    if place.state.health.rest(now).is_some() {
-        return AccountState::CoolingCredential;
-    }
-    let mut rests = tracks.iter().filter_map(|(_, track)| track.rest(now));
-    if rests.any(|rest| rest.why == Why::Rate) { AccountState::CoolingRate } else { AccountState::Ok }
 }

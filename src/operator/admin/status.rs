@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::Pages;
-use super::readings::account_state;
 use crate::account::breaker::BreakerState;
+use crate::account::condition::AccountSigns;
 use crate::account::track::TargetHealth;
 use crate::base::calendar::{rfc3339, time};
 use crate::catalog::Key;
@@ -55,8 +55,10 @@ pub(super) fn of(pages: &Pages) -> Status {
 fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
     let listed = snapshot.catalog.listed_accounts();
     let accounts = snapshot.places.iter().zip(snapshot.targets()).map(|(place, tracks)| {
-        let targets = tracks.iter().map(|(model, track)| target(place, model, track, now, clock));
+        let signs = place.state.signs(place.account.enabled, now);
+        let targets = tracks.iter().map(|(model, track)| target(model, track, &signs, now, clock));
         let targets: Vec<TargetReport> = targets.collect();
+        let (state, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
         AccountReport {
             concurrency: place.account.concurrency,
             dialect: place.account.dialect.protocol.name.to_owned(),
@@ -65,7 +67,8 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
             idle_connections: place.state.http1.idle(),
             in_flight: place.state.in_flight(),
             list: listed.contains(&place.account.index).then(|| list(place, clock)),
-            state: account_state(place, &tracks, now),
+            reason,
+            state,
             targets,
         }
     });
@@ -84,11 +87,12 @@ fn list(place: &Place, clock: SystemTime) -> ListReport {
     }
 }
 
-fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock: SystemTime) -> TargetReport {
+fn target(model: &str, track: &TargetHealth, account: &AccountSigns, now: Instant, clock: SystemTime) -> TargetReport {
     let until = |at: Instant| millis(at.saturating_duration_since(now));
     let known = track.status(now, clock);
     let [whole, first] = known.expected;
-    let rest = place.state.health.rest(now).or(known.rest);
+    let rest = account.rest.or(known.rest);
+    let condition = account.target(Some(track.signs(now)));
     let (breaker, opens_in_ms) = match known.breaker {
         BreakerState::Closed => (BreakerReport::Closed, None),
         BreakerState::Open(at) => (BreakerReport::Open, Some(until(at))),
@@ -109,7 +113,10 @@ fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock:
         }),
         model: model.to_owned(),
         opens_in_ms,
+        probing: condition.is_probing,
+        reason: condition.reason,
         rest: rest.map(|rest| RestReport { for_ms: until(rest.until), why: rest.why }),
+        state: condition.state,
         whole_ms: whole.map(millis),
     }
 }

@@ -1,23 +1,21 @@
 //! The rows of models, with their targets: in the order in which they would be tried now.
 
 use super::figures::{MINUTES, Quantiles, last_minute, rate};
-use super::moment::Moment;
+use super::moment::{LiveAccount, Moment};
 use super::{HasName, json, short};
 use crate::account::NamedTarget;
-use crate::account::breaker::BreakerState;
-use crate::account::health::Why;
+use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::account::strategy::{self, Smooth, View};
 use crate::account::track::TargetHealth;
 use crate::base::calendar::rfc3339;
 use crate::catalog::{Model, Target, globs};
-use crate::live::place::Place;
 use crate::live::{Route, Snapshot};
 use crate::series::{STEPS, Sums};
 use crate::settled::millis;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The most targets of a pattern that are shown of an account: those with most requests.
 const OF_PATTERN: usize = 5;
@@ -74,9 +72,8 @@ struct LiveTarget<'r> {
     endpoint: &'static str,
     tier: u32,
     place: usize,
-    state: &'static str,
-    since: Option<String>,
-    for_ms: Option<u64>,
+    #[serde(flatten)]
+    standing: LiveStanding,
     in_flight: usize,
     concurrency: Option<usize>,
     requests: u32,
@@ -88,6 +85,18 @@ struct LiveTarget<'r> {
     last_failure: Option<LiveFailure>,
 }
 
+/// What becomes of requests at a target and at its account.
+#[derive(Serialize)]
+struct LiveStanding {
+    state: TargetState,
+    reason: Option<Reason>,
+    probing: bool,
+    account_state: AccountState,
+    account_reason: Option<Reason>,
+    since: Option<String>,
+    for_ms: Option<u64>,
+}
+
 #[derive(Serialize)]
 struct LiveFailure {
     outcome: &'static str,
@@ -95,54 +104,12 @@ struct LiveFailure {
     time: String,
 }
 
-/// The state of a target in a word, since when, and until when if it changes by itself.
-struct Standing {
-    word: &'static str,
-    since: Option<Instant>,
-    until: Option<Instant>,
-}
-
-impl Standing {
-    fn of(place: &Place, track: Option<&TargetHealth>, now: Instant, clock: SystemTime) -> Standing {
-        let says = |word, since, until| Standing { word, since, until };
-        if !place.account.enabled {
-            return says("off", None, None);
-        }
-        if let Some(rest) = place.state.health.rest(now) {
-            return says("credential", place.state.health.since(now), Some(rest.until));
-        }
-        let Some(track) = track else { return says("ok", None, None) };
-        let (status, since) = (track.status(now, clock), track.since(now));
-        if let Some(rest) = status.rest {
-            let word = match rest.why {
-                Why::Rate => "rest_rate",
-                Why::Refused => "rest_refused",
-                Why::Credential => "credential",
-            };
-            return says(word, since, Some(rest.until));
-        }
-        match status.breaker {
-            BreakerState::Open(until) => says("open", since, Some(until)),
-            BreakerState::HalfOpen { .. } => says("trying", since, None),
-            BreakerState::Closed if place.account.concurrency.is_some_and(|most| place.state.in_flight() >= most) => {
-                says("full", None, None)
-            }
-            BreakerState::Closed => says("ok", since, None),
-        }
-    }
-
-    /// Returns whether requests are sent there. One that is full is fit a moment later.
-    fn is_fit(&self) -> bool {
-        matches!(self.word, "ok" | "full")
-    }
-}
-
 /// Lists the models: first those with most trouble, and then those with most requests.
-pub(super) fn rows(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<ModelRow> {
+pub(super) fn rows(snapshot: &Snapshot, accounts: &[LiveAccount], now: Instant) -> Vec<ModelRow> {
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
     let row = |(model, route): (&Arc<Model>, &Route)| {
         let sums = route.demand.series.last(MINUTES, now);
-        let trouble = trouble(snapshot, model, route, &sums, (now, clock));
+        let trouble = trouble(model, route, accounts, &sums, now);
         ModelRow { model: model.clone(), sums, trouble, row: OnceLock::new() }
     };
     let mut rows: Vec<ModelRow> = models.map(row).collect();
@@ -150,16 +117,17 @@ pub(super) fn rows(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<
     rows
 }
 
-fn trouble(snapshot: &Snapshot, model: &Model, route: &Route, sums: &Sums, at: (Instant, SystemTime)) -> Trouble {
+fn trouble(model: &Model, route: &Route, accounts: &[LiveAccount], sums: &Sums, now: Instant) -> Trouble {
     /// One of so many requests that fail is much, if there are as many.
     const MANY: u32 = 20;
     let (mut fit, mut out) = (0, 0);
     for (place, target) in model.targets.iter().enumerate() {
-        let account = snapshot.places.get(target.account.index);
+        let account = accounts.get(target.account.index);
         // What the operator has switched off is no trouble.
-        let Some(account) = account.filter(|place| place.account.enabled) else { continue };
+        let Some(account) = account.filter(|account| account.state != AccountState::Off) else { continue };
         let tracks = route.tracks.get(place).map(Vec::as_slice).unwrap_or_default();
-        let is_fit = |track| Standing::of(account, track, at.0, at.1).is_fit();
+        let is_fit =
+            |track: Option<&Arc<TargetHealth>>| account.signs.target(track.map(|track| track.signs(now))).is_ok();
         let any_fit = if tracks.is_empty() { is_fit(None) } else { tracks.iter().any(|track| is_fit(Some(track))) };
         if any_fit { fit += 1 } else { out += 1 }
     }
@@ -312,7 +280,8 @@ impl<'r> Shown<'r> {
         let Shown { target, name, track, sums, place } = self;
         let account = at.snapshot.places.get(target.account.index)?;
         let (now, clock) = (at.now, at.clock);
-        let standing = Standing::of(account, track.as_deref(), now, clock);
+        let LiveAccount { signs, state, reason } = at.accounts.get(target.account.index)?;
+        let present = signs.target(track.as_ref().map(|track| track.signs(now)));
         let time = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
         let failure = track.as_ref().and_then(|track| track.last_failure()).map(|failure| LiveFailure {
             outcome: failure.outcome,
@@ -327,9 +296,15 @@ impl<'r> Shown<'r> {
             endpoint: track.as_ref().map_or("chat", |track| track.endpoint.name()),
             tier: target.tier,
             place,
-            state: standing.word,
-            since: standing.since.map(time),
-            for_ms: standing.until.map(|until| millis(until.saturating_duration_since(now))),
+            standing: LiveStanding {
+                state: present.state,
+                reason: present.reason,
+                probing: present.is_probing,
+                account_state: *state,
+                account_reason: *reason,
+                since: present.since.map(time),
+                for_ms: present.until.map(|until| millis(until.saturating_duration_since(now))),
+            },
             in_flight: account.state.in_flight(),
             concurrency: target.account.concurrency,
             requests: sums.requests,

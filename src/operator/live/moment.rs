@@ -1,5 +1,6 @@
 //! A [`Moment`] is when somebody looked, and the catalog that was live then.
 
+use crate::account::condition::{AccountSigns, AccountState, Reason};
 use crate::catalog::Key;
 use crate::live::Snapshot;
 use std::collections::{HashMap, HashSet};
@@ -20,11 +21,30 @@ pub(super) struct Moment {
     pub(super) snapshot: Arc<Snapshot>,
     /// The keys of each caller.
     pub(super) keys: Arc<KeysOf>,
+    /// The accounts, in the order of the catalog.
+    pub(super) accounts: Vec<LiveAccount>,
     /// The addresses of the targets that several models have.
     pub(super) shared: HashSet<usize>,
 }
 
+/// An account at the moment of a look.
+pub(super) struct LiveAccount {
+    pub(super) signs: AccountSigns,
+    pub(super) state: AccountState,
+    pub(super) reason: Option<Reason>,
+}
+
 impl Moment {
+    /// Looks at all accounts.
+    pub(super) fn accounts(snapshot: &Snapshot, now: Instant) -> Vec<LiveAccount> {
+        let accounts = snapshot.places.iter().zip(snapshot.targets()).map(|(place, targets)| {
+            let signs = place.state.signs(place.account.enabled, now);
+            let (state, reason) = signs.account(targets.iter().map(|(_, target)| target.signs(now)));
+            LiveAccount { signs, state, reason }
+        });
+        accounts.collect()
+    }
+
     /// Finds the addresses of the targets that several models have.
     pub(super) fn shared(snapshot: &Snapshot) -> HashSet<usize> {
         let (mut seen, mut shared) = (HashSet::new(), HashSet::new());

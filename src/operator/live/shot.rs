@@ -33,7 +33,8 @@ impl Shot {
         let mut today = CallerUse::default();
         sums.values().for_each(|sums| today.add(&sums.today));
         let waiting = snapshot.routes.iter().map(|route| route.demand.waiting()).sum();
-        let models = models::rows(&snapshot, now, clock);
+        let accounts = Moment::accounts(&snapshot, now);
+        let models = models::rows(&snapshot, &accounts, now);
         Shot {
             head: head(page, now, clock_ms),
             figures: figures::section(page, &today, waiting, now),
@@ -46,6 +47,7 @@ impl Shot {
                 ms: clock_ms,
                 up: now.saturating_duration_since(page.started),
                 keys: page.keys(&snapshot),
+                accounts,
                 shared: Moment::shared(&snapshot),
                 snapshot,
             },

@@ -3,11 +3,11 @@
 import { h, byId, show } from './dom.js';
 import { post, sayError } from './api.js';
 import { at, go } from './place.js';
-import { bars, STATES, told } from './shapes.js';
+import { bars, standing, told } from './shapes.js';
 import { ago, count, ms, percent, plain, share, span, UNKNOWN } from './words.js';
 
 /** States that Reset can end. */
-const OUT = ['open', 'trying', 'rest_rate', 'rest_refused', 'credential'];
+const OUT = ['open', 'half_open', 'resting'];
 /** The account whose reset waits for a yes, in the row where it was asked for. */
 let sure = '';
 /** What became of the last reset. */
@@ -85,7 +85,7 @@ function blame(model) {
 
 /** One target. @param {any} target @param {string} name @param {string} tier @param {any} live @param {number} now @param {string} row @param {boolean} open */
 function cell(target, name, tier, live, now, row, open) {
-  const [shape, tone, word] = STATES[target.state] ?? ['ring', 'idle', plain(target.state)];
+  const [shape, tone, word] = standing({ ...target, full: target.concurrency !== null && target.in_flight >= target.concurrency });
   const times = target.for_ms !== null && target.for_ms !== undefined ? ` ${span(target.for_ms)}` : '';
   const { last_failure: failure } = target;
   const pairs = [
@@ -141,10 +141,11 @@ function accounts(rows, live, now) {
   return [...found].sort(([, one], [, two]) => trouble(two) - trouble(one)).map(([account, cells]) => {
     // Several models may share a target, which has counted each request once.
     const targets = [...new Map(cells.map(({ target }) => [`${target.model} ${target.endpoint}`, target])).values()];
+    const { account_state: state, account_reason: reason } = cells[0]?.target ?? {};
     const sum = (/** @type {string} */ field) => targets.reduce((sum, target) => sum + (target[field] ?? 0), 0);
     return h(
       'tr', { key: account },
-      h('th', { scope: 'row' }, h('span', { class: 'name' }, account)),
+      h('th', { scope: 'row' }, h('span', { class: 'name' }, account), told(...standing({ state, reason }))),
       h('td', { 'data-label': 'Requests' }, h('span', { class: 'num' }, count(sum('requests')))),
       h('td', { 'data-label': 'Failed' }, h('span', { class: `num${sum('failed') ? ' hot' : ''}` }, share(sum('failed'), sum('requests')))),
       h('td', { 'data-label': 'In flight' }, h('span', { class: 'num' }, `${count(Math.max(...cells.map(({ target }) => target.in_flight)))}`, cells[0]?.target.concurrency ? ` of ${count(cells[0].target.concurrency)}` : null)),

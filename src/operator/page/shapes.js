@@ -1,7 +1,7 @@
 // @ts-check
 /** Shapes and lines in SVG: each state has a shape of its own, so that its colour is never needed. */
 import { h } from './dom.js';
-import { count } from './words.js';
+import { count, plain } from './words.js';
 
 /** @type {Record<string, [string, Record<string, any>][]>} */
 const SHAPES = {
@@ -14,18 +14,29 @@ const SHAPES = {
   bars: [['rect', { x: 1, y: 1.5, width: 10, height: 3.5 }], ['rect', { x: 1, y: 7, width: 10, height: 3.5 }]],
 };
 
-/** For each state of a target: its shape, its tone and its word.
- * @type {Record<string, [string, string, string]>} */
-export const STATES = {
-  ok: ['disc', 'good', 'ok'],
-  trying: ['half', 'warn', 'trying'],
-  open: ['square', 'bad', 'open'],
-  rest_rate: ['up', 'warn', 'rest (rate)'],
-  rest_refused: ['up', 'bad', 'rest (refused)'],
-  credential: ['diamond', 'bad', 'credential'],
-  full: ['bars', 'warn', 'full'],
-  off: ['ring', 'idle', 'off'],
+/** For each state of a target and of an account: its shape and its tone.
+ * @type {Record<string, [string, string]>} */
+const STATES = {
+  ok: ['disc', 'good'],
+  open: ['square', 'bad'],
+  half_open: ['half', 'bad'],
+  resting: ['up', 'bad'],
+  partly: ['half', 'warn'],
+  out: ['square', 'bad'],
+  off: ['ring', 'idle'],
 };
+
+/** The shape, the tone and the words for a state: with the reason if the state alone does not say it.
+ * @param {{state: string, reason?: string | null, probing?: boolean, full?: boolean}} of
+ * @returns {[string, string, string]} */
+export function standing({ state, reason, probing, full }) {
+  if (full && state === 'ok') return ['bars', 'warn', 'ok, full'];
+  const [shape, tone] = STATES[state] ?? ['ring', 'idle'];
+  const why = reason && reason !== state && !(reason === 'breaker' && ['open', 'half_open'].includes(state)) ? ` (${plain(reason)})` : '';
+  const word = `${plain(state)}${why}${probing ? ', probing' : ''}`;
+  if (reason === 'credential') return ['diamond', tone, word];
+  return [shape, probing || (state === 'resting' && reason === 'rate') ? 'warn' : tone, word];
+}
 
 /** @param {string} shape */
 export const mark = (shape) =>

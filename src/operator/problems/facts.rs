@@ -1,5 +1,6 @@
 //! The [`Facts`] are what the rules know of the process: plain data, the time included.
 
+pub use crate::account::condition::{Reason, TargetState};
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
 use crate::status::{LedgerReport, StoreReport, UnpricedReport};
@@ -101,25 +102,10 @@ pub struct ModelTarget {
     pub name: Arc<str>,
     /// The state, which says whether requests are sent there.
     pub state: TargetState,
+    /// The reason, unless requests are sent there.
+    pub reason: Option<Reason>,
     /// The word for the last failure, and its detail, if the target cannot be used.
     pub failure: Option<(&'static str, Option<String>)>,
-}
-
-/// The states of a model's target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TargetState {
-    /// Requests are sent there.
-    Fit,
-    /// The catalog disables the account.
-    Off,
-    /// The breaker is not closed.
-    Broken,
-    /// The provider refuses the credential, or the money is gone.
-    Credential,
-    /// The account does not serve the model.
-    Refused,
-    /// The provider limits the rate.
-    Rate,
 }
 
 /// The requests of some minutes.

@@ -33,9 +33,19 @@ fn says(rule: Rule, facts: &Facts) -> String {
     finding.what.clone()
 }
 
-fn target(account: &str, state: TargetState) -> ModelTarget {
+/// A target that answers.
+const FIT: Option<Reason> = None;
+const BROKEN: Option<Reason> = Some(Reason::Breaker);
+
+fn target(account: &str, reason: Option<Reason>) -> ModelTarget {
     let failure = Some(("unreachable", Some("ConnectRefused: x".to_owned())));
-    ModelTarget { account: account.into(), name: "llama".into(), state, failure }
+    let state = match reason {
+        None => TargetState::Ok,
+        Some(Reason::Off) => TargetState::Off,
+        Some(Reason::Breaker) => TargetState::Open,
+        Some(Reason::Credential | Reason::Unfit | Reason::Rate) => TargetState::Resting,
+    };
+    ModelTarget { account: account.into(), name: "llama".into(), state, reason, failure }
 }
 
 fn model(targets: impl Into<Vec<ModelTarget>>) -> ModelFacts {
@@ -44,7 +54,7 @@ fn model(targets: impl Into<Vec<ModelTarget>>) -> ModelFacts {
 
 #[test]
 fn nothing_is_wrong() {
-    let facts = Facts { models: vec![model([target("a", TargetState::Fit)])], ..healthy() };
+    let facts = Facts { models: vec![model([target("a", FIT)])], ..healthy() };
     assert!(find(&facts).is_empty(), "{:?}", find(&facts));
     let said = verdict(&facts, &[]);
     assert_eq!((said.word, &*said.says), (Word::Ok, "1 model can answer, and nothing is wrong."));
@@ -72,24 +82,25 @@ fn a_change_that_is_held_or_has_no_end() {
 
 #[test]
 fn a_model_that_nobody_can_answer() {
-    use TargetState::{Broken, Credential, Fit, Off, Rate, Refused};
-    let of = |targets: &[TargetState]| {
-        let targets: Vec<_> = targets.iter().map(|state| target("gpu-1", *state)).collect();
+    let [rate, unfit, credential, off] =
+        [Reason::Rate, Reason::Unfit, Reason::Credential, Reason::Off].map(Option::Some);
+    let of = |targets: &[Option<Reason>]| {
+        let targets: Vec<_> = targets.iter().map(|reason| target("gpu-1", *reason)).collect();
         Facts { models: vec![model(targets)], ..healthy() }
     };
-    for fit in [&[Fit, Broken, Credential, Off][..], &[Off], &[Off, Off], &[]] {
+    for fit in [&[FIT, BROKEN, credential, off][..], &[off], &[off, off], &[]] {
         assert!(found(Rule::ModelUnfit, &of(fit)).is_empty(), "{fit:?}");
     }
-    for unfit in [&[Broken][..], &[Off, Refused], &[Credential, Broken, Refused, Broken]] {
-        assert_eq!(after(0, Rule::ModelUnfit, &of(unfit)).len(), 1, "{unfit:?}");
+    for out in [&[BROKEN][..], &[off, unfit], &[credential, BROKEN, unfit, BROKEN]] {
+        assert_eq!(after(0, Rule::ModelUnfit, &of(out)).len(), 1, "{out:?}");
     }
-    let told = says(Rule::ModelUnfit, &of(&[Broken, Credential, Refused, Rate]));
+    let told = says(Rule::ModelUnfit, &of(&[BROKEN, credential, unfit, rate]));
     let expected = "No target of `fast` answers: gpu-1 refuses connections; gpu-1 refuses the credential, or its money is gone; \
                     gpu-1 does not serve the model; and 1 more.";
     assert_eq!(told, expected);
     // A rate limit is over soon.
-    assert!(after(9_999, Rule::ModelUnfit, &of(&[Rate, Broken])).is_empty());
-    assert_eq!(after(10_000, Rule::ModelUnfit, &of(&[Rate, Broken])).len(), 1);
+    assert!(after(9_999, Rule::ModelUnfit, &of(&[rate, BROKEN])).is_empty());
+    assert_eq!(after(10_000, Rule::ModelUnfit, &of(&[rate, BROKEN])).len(), 1);
 }
 
 #[test]
@@ -313,8 +324,7 @@ fn costs_that_are_not_known() {
 fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
     let broken: Vec<_> =
         (0..300).map(|n| TargetFacts { name: format!("m{n}").into(), ..TargetFacts::default() }).collect();
-    let unfit =
-        (0..300).map(|n| ModelFacts { id: format!("m{n}").into(), ..model([target("a", TargetState::Broken)]) });
+    let unfit = (0..300).map(|n| ModelFacts { id: format!("m{n}").into(), ..model([target("a", BROKEN)]) });
     let mut facts = Facts {
         accounts: vec![AccountFacts { id: "a".into(), broken, ..AccountFacts::default() }],
         models: unfit.collect(),
@@ -370,18 +380,17 @@ fn the_verdict_says_the_worst() {
     );
     let lost =
         |state| TargetFacts { name: "llama".into(), failure: target("", state).failure, ..TargetFacts::default() };
-    let broken =
-        AccountFacts { id: "gpu-1".into(), broken: vec![lost(TargetState::Broken)], ..AccountFacts::default() };
+    let broken = AccountFacts { id: "gpu-1".into(), broken: vec![lost(BROKEN)], ..AccountFacts::default() };
     let mut facts = Facts {
         accounts: vec![broken],
-        models: vec![model([target("gpu-1", TargetState::Broken), target("openai-main", TargetState::Fit)])],
+        models: vec![model([target("gpu-1", BROKEN), target("openai-main", FIT)])],
         ..healthy()
     };
     let degraded = "`fast` is degraded for 4 min: gpu-1 refuses connections, openai-main answers instead.";
     assert_eq!(say(&facts, 4 * MINUTE), (Word::Degraded, degraded.to_owned()));
-    facts.models.push(model([target("gpu-1", TargetState::Broken), target("b", TargetState::Fit)]));
+    facts.models.push(model([target("gpu-1", BROKEN), target("b", FIT)]));
     assert!(say(&facts, 0).1.ends_with("(1 more model is hurt)"));
-    facts.models = vec![model([target("gpu-1", TargetState::Broken)])];
+    facts.models = vec![model([target("gpu-1", BROKEN)])];
     assert_eq!(say(&facts, 3_000), (Word::Failing, "`fast` fails for 3 s: gpu-1 refuses connections.".to_owned()));
     // Only a warning that hurts nobody now.
     let warned = Facts { open_admin: Some("0.0.0.0:1".to_owned()), ..healthy() };
@@ -410,7 +419,6 @@ fn each_rule_has_its_own_name_and_place_in_the_book() {
 #[test]
 fn odd_names_are_only_names() {
     let id: Arc<str> = "<img src=x onerror=alert(1)>\u{202e}\n`".into();
-    let facts =
-        Facts { models: vec![ModelFacts { id: id.clone(), ..model([target("a", TargetState::Broken)]) }], ..healthy() };
+    let facts = Facts { models: vec![ModelFacts { id: id.clone(), ..model([target("a", BROKEN)]) }], ..healthy() };
     assert!(says(Rule::ModelUnfit, &facts).contains(&*id));
 }

@@ -1,6 +1,6 @@
 //! The rules about models, targets and accounts.
 
-use super::facts::{AccountFacts, Facts, ModelFacts, RecentFacts, TargetState};
+use super::facts::{AccountFacts, Facts, ModelFacts, Reason, RecentFacts, TargetState};
 use super::words::{failing, some, unfit};
 use super::{Finding, Rule, SECOND};
 use crate::base::units::count;
@@ -30,18 +30,18 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Looks for a model that nobody can answer.
 fn unfit_model(model: &ModelFacts, found: &mut Vec<Finding>) {
-    let is = |state| model.targets.iter().any(|target| target.state == state);
     let is_off = model.targets.iter().all(|target| target.state == TargetState::Off);
-    if is(TargetState::Fit) || is_off {
+    if is_off || model.targets.iter().any(|target| target.state == TargetState::Ok) {
         return;
     }
+    let is_limited = model.targets.iter().any(|target| target.reason == Some(Reason::Rate));
     let why: Vec<String> = model.targets.iter().map(unfit).collect();
     let what = format!("No target of `{}` answers: {}.", model.id, some(&why, "; "));
     let remedy = "Look at `last_failure` of these targets in `/status`. When the cause is mended, \
                   `POST /accounts/NAME/reset` tries an account at once.";
     let requests = model.recent.map(|recent| recent.requests);
     let finding = Finding::new(Rule::ModelUnfit, Severity::Critical, ("model", model.id.clone()), what, remedy);
-    found.push(finding.of(requests).after(if is(TargetState::Rate) { RATE } else { 0 }));
+    found.push(finding.of(requests).after(if is_limited { RATE } else { 0 }));
 }
 
 /// Looks for requests that wait, or did not even get a place to wait.

@@ -1,6 +1,6 @@
 //! The [`Verdict`] is the one sentence that an operator reads first.
 
-use super::facts::{Facts, ModelFacts, ModelTarget, TargetState};
+use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
 use super::words::{some, span, unfit};
 use super::{Noticed, Rule};
 use crate::base::units::count;
@@ -93,9 +93,8 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
 /// Says which model has lost a target and answers all the same. Of several it is the one with the
 /// most requests.
 fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
-    let lost = |target: &&ModelTarget| {
-        matches!(target.state, TargetState::Broken | TargetState::Credential | TargetState::Refused)
-    };
+    let lost =
+        |target: &&ModelTarget| matches!(target.reason, Some(Reason::Breaker | Reason::Credential | Reason::Unfit));
     let requests = |model: &&ModelFacts| model.recent.map_or(0, |recent| recent.requests);
     let hurt: Vec<&ModelFacts> =
         facts.models.iter().filter(|model| model.targets.iter().any(|target| lost(&target))).collect();
@@ -112,7 +111,7 @@ fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     };
     let since = noticed.iter().filter(is_of).map(|one| one.since).min();
     let lasts = since.map(|since| format!(" for {}", span(facts.now.saturating_sub(since)))).unwrap_or_default();
-    let instead = model.targets.iter().find(|target| target.state == TargetState::Fit);
+    let instead = model.targets.iter().find(|target| target.state == TargetState::Ok);
     let instead = instead.map(|target| format!(", {} answers instead", target.account)).unwrap_or_default();
     let more = match hurt.len().saturating_sub(1) {
         0 => String::new(),

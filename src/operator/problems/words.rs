@@ -1,6 +1,6 @@
 //! The words in which problems speak of durations, amounts and failures.
 
-use super::facts::{ModelTarget, TargetState};
+use super::facts::{ModelTarget, Reason};
 use crate::conf::price::Usd;
 use crate::limits::Kind;
 use std::borrow::Cow;
@@ -68,13 +68,13 @@ pub(super) fn failing(account: &str, failure: Option<&(&'static str, Option<Stri
 /// Says of a model's target why it cannot be used.
 pub(super) fn unfit(target: &ModelTarget) -> String {
     let account = &*target.account;
-    match target.state {
-        TargetState::Fit => format!("{account} answers"),
-        TargetState::Off => format!("{account} is disabled"),
-        TargetState::Credential => failing(account, Some(&("credential", None))),
-        TargetState::Refused => failing(account, Some(&("refused", None))),
-        TargetState::Rate => failing(account, Some(&("rate_limited", None))),
-        TargetState::Broken => failing(account, target.failure.as_ref()),
+    match target.reason {
+        None => format!("{account} answers"),
+        Some(Reason::Off) => format!("{account} is disabled"),
+        Some(Reason::Credential) => failing(account, Some(&("credential", None))),
+        Some(Reason::Unfit) => failing(account, Some(&("refused", None))),
+        Some(Reason::Rate) => failing(account, Some(&("rate_limited", None))),
+        Some(Reason::Breaker) => failing(account, target.failure.as_ref()),
     }
 }
 

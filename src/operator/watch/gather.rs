@@ -1,16 +1,17 @@
 //! Gathers the facts from the process.
 
 use super::Watch;
+use crate::account::NamedTarget;
 use crate::account::breaker::BreakerState;
+use crate::account::condition::Condition;
 use crate::account::track::{TargetHealth, TrackStatus};
-use crate::account::{NamedTarget, health::Why};
 use crate::base::calendar;
 use crate::catalog::rotation::{is_replaced, newest};
 use crate::live::place::Place;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
     AccountFacts, CatalogFacts, CertificateFacts, Facts, KeyFacts, LimitFacts, ModelFacts, ModelTarget, RecentFacts,
-    RisesFacts, TargetFacts, TargetState,
+    RisesFacts, TargetFacts,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::Series;
@@ -141,11 +142,7 @@ fn accounts(snapshot: &Snapshot, at: Moment) -> Vec<AccountFacts> {
 
 fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
     let mut facts = AccountFacts { id: place.account.id.clone(), ..AccountFacts::default() };
-    // The rest ends before anybody knows whether the credential is mended. An answer to any target
-    // of the account shows that it is.
-    let failed = tracks.iter().filter_map(|(_, track)| track.credential_failed()).max();
-    let answered = tracks.iter().filter_map(|(_, track)| track.answered()).max();
-    facts.is_credential_refused = place.state.health.rest(at.now).is_some() || failed > answered;
+    facts.is_credential_refused = place.state.signs(true, at.now).is_credential_refused();
     for (model, track) in tracks {
         let status = track.status(at.now, at.clock);
         facts.headroom = [facts.headroom, status.headroom].into_iter().flatten().min_by(f64::total_cmp);
@@ -168,11 +165,12 @@ fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
         let targets = model.targets.iter().enumerate().map(|(index, target)| {
             let place = snapshot.places.get(target.account.index);
             let tracks = route.tracks.get(index).map(Vec::as_slice).unwrap_or_default();
-            let (state, failing) = target_state(place.map(|place| &**place), tracks, at);
+            let (condition, failing) = target_condition(place.map(|place| &**place), tracks, at);
             ModelTarget {
                 account: target.account.id.clone(),
                 name: failing.map_or_else(|| target.model.clone(), |track| track.name(&target.model)),
-                state,
+                state: condition.state,
+                reason: condition.reason,
                 failure: failing.and_then(failure),
             }
         });
@@ -187,30 +185,24 @@ fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
     facts.collect()
 }
 
-/// Returns the state of a model's target, and what keeps it from requests. A target is fit if one
-/// of its kinds of endpoints is.
-fn target_state<'t>(
+/// Returns the condition of a model's target, and what keeps it from requests. A target is fit if
+/// one of its kinds of endpoints is.
+fn target_condition<'t>(
     place: Option<&Place>,
     tracks: &'t [Arc<TargetHealth>],
     at: Moment,
-) -> (TargetState, Option<&'t TargetHealth>) {
-    let Some(place) = place.filter(|place| place.account.enabled) else { return (TargetState::Off, None) };
-    if place.state.health.rest(at.now).is_some() {
-        return (TargetState::Credential, None);
-    }
+) -> (Condition, Option<&'t TargetHealth>) {
+    let Some(place) = place else { return (Condition::default(), None) };
+    let account = place.state.signs(place.account.enabled, at.now);
     let mut unfit = None;
     for track in tracks {
-        let status = track.status(at.now, at.clock);
-        let state = match status.rest.map(|rest| rest.why) {
-            Some(Why::Rate) => TargetState::Rate,
-            Some(Why::Refused) => TargetState::Refused,
-            Some(Why::Credential) => TargetState::Credential,
-            None if is_broken(&status) => TargetState::Broken,
-            None => return (TargetState::Fit, None),
-        };
-        unfit = unfit.or(Some((state, Some(&**track))));
+        let condition = account.target(Some(track.signs(at.now)));
+        if condition.is_ok() {
+            return (condition, None);
+        }
+        unfit = unfit.or(Some((condition, Some(&**track))));
     }
-    unfit.unwrap_or((TargetState::Fit, None))
+    unfit.unwrap_or((account.target(None), None))
 }
 
 /// Returns, for each scope, the limits of which the largest share is used: one that is free again

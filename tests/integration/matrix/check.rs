@@ -301,6 +301,7 @@ pub fn health(found: &mut Found<'_>, cell: &Cell, place: usize, status: &Value, 
 /// Why an account rests, be it for one model only.
 fn resting(account: &Value) -> Option<String> {
     let of_target = account["targets"][0]["rest"]["why"].as_str();
-    let of_account = account["state"].as_str().and_then(|state| state.strip_prefix("cooling_"));
+    // Unless a rest is there, the account is not ok for its breaker.
+    let of_account = account["reason"].as_str().filter(|reason| *reason != "breaker");
     of_target.or(of_account).map(ToOwned::to_owned)
 }

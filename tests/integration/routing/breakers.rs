@@ -39,11 +39,11 @@ fn five_failures_in_a_row_open_it_and_it_is_shown() {
         );
         let metrics = gateway.metrics();
         let state = |account, model, state| {
-            metrics.sum("portcullis_breaker_state", &[("account", account), ("model", model), ("state", state)])
+            metrics.sum("portcullis_target_state", &[("account", account), ("model", model), ("state", state)])
         };
-        assert_eq!([state("a", "m", "closed"), state("a", "m", "open"), state("a", "m", "half_open")], [0.0, 1.0, 0.0]);
-        assert_eq!([state("b", "m", "closed"), state("b", "m", "open")], [1.0, 0.0]);
-        assert_eq!(state("a", "other", "closed"), 1.0, "another model of the account is another matter");
+        assert_eq!([state("a", "m", "ok"), state("a", "m", "open"), state("a", "m", "half_open")], [0.0, 1.0, 0.0]);
+        assert_eq!([state("b", "m", "ok"), state("b", "m", "open")], [1.0, 0.0]);
+        assert_eq!(state("a", "other", "ok"), 1.0, "another model of the account is another matter");
         // Nobody asks it.
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(a.count(), 5);
@@ -98,7 +98,7 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
         assert_eq!(
             gateway
                 .metrics()
-                .sum("portcullis_breaker_state", &[("account", "a"), ("model", "m"), ("state", "half_open")]),
+                .sum("portcullis_target_state", &[("account", "a"), ("model", "m"), ("state", "half_open")]),
             1.0
         );
         let body = chat("m");
@@ -200,7 +200,7 @@ fn an_operator_can_reset_an_account_and_no_web_page_can() {
         }
         assert_eq!(
             (&target(&gateway, "a", "m")["breaker"], &account(&gateway, "a")["state"]),
-            (&json!("open"), &json!("cooling_rate"))
+            (&json!("open"), &json!("out"))
         );
         let (status, answer) = admin(&gateway, "POST", "/accounts/a/reset", "");
         assert_eq!(status, 204, "{answer}");

@@ -72,7 +72,8 @@ fn a_rate_limit_rests_one_model_of_the_account_in_whatever_form_it_is_said() {
             let ago = if ["date", "anthropic"].contains(name) { 20_000 } else { 8_000 };
             assert!(left <= wanted * 1000 && left + ago > wanted * 1000, "{name}: {shown}");
             assert_eq!((&shown["breaker"], &shown["calls"]), (&json!("closed"), &json!(0)), "{name}");
-            assert_eq!(account(&gateway, name)["state"], "cooling_rate");
+            assert_eq!(account(&gateway, name)["state"], "partly");
+            assert_eq!(shown["state"], "resting", "{name}");
             gateway.post(&chat(name)).await.is_error(429, "no_capacity");
             assert_eq!(
                 gateway.post(&chat(&format!("{name}-other"))).await.status,
@@ -108,7 +109,7 @@ fn a_bad_credential_rests_every_model_of_the_account() {
         for model in ["m", "n", "m"] {
             assert_eq!(gateway.post(&chat(model)).await.content(), "b");
         }
-        assert_eq!((a.count(), &account(&gateway, "a")["state"]), (1, &json!("cooling_credential")));
+        assert_eq!((a.count(), &account(&gateway, "a")["state"]), (1, &json!("out")));
         for model in ["m", "n"] {
             let shown = target(&gateway, "a", model);
             assert_eq!((&shown["rest"]["why"], &shown["breaker"]), (&json!("credential"), &json!("closed")), "{shown}");
