@@ -107,6 +107,8 @@ async fn begin(
         MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| error_text(&error))?;
     let mut running = JoinSet::new();
     running.spawn(driver);
+    // A server that wants a password closes the connection over a long command, before it says why.
+    redis::cmd("PING").exec_async(&mut connection).await.map_err(|error| error_text(&error))?;
     let mut load = async |script: &str| {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(script);

@@ -46,6 +46,11 @@ pub(super) fn own_part(counts: &Counts) -> String {
     serde_json::to_string(&numbers).unwrap_or_default()
 }
 
+/// Reads the answer to an own part. Returns whether what was there before could not be read.
+pub(super) fn was_unreadable(value: &Value) -> bool {
+    numbers(value).is_some_and(|answer| answer == [2])
+}
+
 /// Writes what a request asks for of some scopes.
 pub(super) fn admission<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
     let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
@@ -140,7 +145,12 @@ pub(super) enum AdmissionAnswer {
     Refused(Vec<Counts>),
     /// The scope at this place does not know the epoch. `has_part` says that it knows the instance,
     /// from another epoch.
-    Unknown { place: usize, has_part: bool },
+    Unknown {
+        place: usize,
+        has_part: bool,
+        /// True if what was there could not be read, and was removed.
+        was_unreadable: bool,
+    },
 }
 
 /// Returns the tally of what all gateways together had used of a scope.
@@ -156,6 +166,7 @@ pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
         0 => Some(AdmissionAnswer::Unknown {
             place: usize::try_from(number(rest.first()?)?).ok()?,
             has_part: number(rest.get(1)?)? > 0,
+            was_unreadable: rest.get(2).is_some(),
         }),
         1 => Some(AdmissionAnswer::Granted(rest.iter().map(used).collect::<Option<_>>()?)),
         2 => Some(AdmissionAnswer::Refused(rest.iter().map(used).collect::<Option<_>>()?)),
@@ -329,8 +340,14 @@ mod tests {
             (left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)),
             (Some(0), Some(40))
         );
-        assert_eq!(read_admission(&ints(&[0, 2, 1])), Some(AdmissionAnswer::Unknown { place: 2, has_part: true }));
-        assert_eq!(read_admission(&ints(&[0, 0, 0])), Some(AdmissionAnswer::Unknown { place: 0, has_part: false }));
+        assert_eq!(
+            read_admission(&ints(&[0, 2, 1])),
+            Some(AdmissionAnswer::Unknown { place: 2, has_part: true, was_unreadable: false })
+        );
+        assert_eq!(
+            read_admission(&ints(&[0, 0, 0])),
+            Some(AdmissionAnswer::Unknown { place: 0, has_part: false, was_unreadable: false })
+        );
         assert_eq!(read_totals(&ints(&[0, 0, 0]), moment, NOW), Some(None));
         let counts =
             read_totals(&Value::Array(vec![Value::Int(1), used.clone()]), moment, NOW).flatten().expect("counts");

@@ -491,10 +491,10 @@ fn it_logs_in_and_speaks_tls() {
         let one = Instance::new("one", &key("requests_per_day: 10"), &settings(":p%40ss%2Fw0rd@"), None);
         one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
-        for login in ["", ":wr0ng-p4ss@"] {
+        for (login, said) in [("", "NOAUTH"), (":wr0ng-p4ss@", "authentication failed")] {
             let other = Instance::new("two", &key("requests_per_day: 10"), &settings(login), None);
             let why = eventually("it is refused", || other.store.status().error).await;
-            assert!(!why.contains("wr0ng"), "{why}");
+            assert!(why.contains(said) && !why.contains("wr0ng"), "{why}");
             assert!(matches!(other.admit(ask(1, 0)).await, Admission::Admitted(_)), "it goes on by itself");
         }
 
@@ -645,6 +645,45 @@ fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
         let told = format!("{}{}", gateway.log(), gateway.admin("/status").1);
         assert!(!told.contains("s3cr3t"), "{told}");
         redis.again();
+    });
+}
+
+/// What another program has written there must not stop all other callers, and not this one for
+/// ever.
+#[test]
+fn garbage_in_one_callers_counts_is_replaced_and_stops_nobody() {
+    run(async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 500 }", &[("prod", TIGHT, "")]);
+        let gateway = gateway(&catalog, &redis, "on_store_down: refuse, timeout: 5s").await;
+        let post = async || gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status;
+        comes(&gateway, "up").await;
+        let key = "{portcullis:tight}:caller:tight";
+        let counted = async |sent: u64| {
+            let all = || (redis.used(key).0[0] == sent).then_some(());
+            eventually("all is counted", all).await;
+        };
+        let write = |command: &str, arguments: &[&str]| {
+            redis::cmd(command).arg(key).arg(arguments).exec(&mut redis.connection()).expect("it writes");
+        };
+        assert_eq!(post().await, 200);
+        counted(1).await;
+        let fields: Vec<String> = redis::cmd("HKEYS").arg(key).query(&mut redis.connection()).expect("fields");
+        assert_eq!(fields.len(), 2, "the sum, and this gateway's part: {fields:?}");
+        for (sent, field) in (2..).zip(&fields) {
+            write("HSET", &[field, "garbage"]);
+            assert_eq!(post().await, 200, "{field}");
+            counted(sent).await;
+            assert_eq!(gateway.status()["store"]["state"], "up", "{field}");
+        }
+        write("DEL", &[]);
+        write("SET", &["garbage"]);
+        assert_eq!(post().await, 200);
+        counted(4).await;
+        gateway.logged("counts of a caller that could not be read").await;
     });
 }
 

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// The time until the next beat while the gateway waits for others to send their counts.
 const SOON: Duration = Duration::from_millis(250);
+/// What the log says of counts that nobody can read. They are a caller's or a key's.
+const UNREADABLE: &str = "the store had counts of a caller that could not be read: they were removed, and each gateway \
+                          sends its own again. Does another program write under `store.prefix`?";
 /// The most times that a request is sent.
 const TRIES: u8 = 3;
 
@@ -38,6 +41,9 @@ impl Session<'_> {
                     if let Some(error) = error_of(&answer) {
                         return Err(error);
                     }
+                    if protocol::was_unreadable(&answer) {
+                        log::warn!("{UNREADABLE}");
+                    }
                 }
                 Sent::Admission(mut request, moments) => {
                     match protocol::read_admission(&answer).ok_or_else(wrong)? {
@@ -48,7 +54,14 @@ impl Session<'_> {
                         }
                         AdmissionAnswer::Granted(used) => request.grant(used, &moments),
                         AdmissionAnswer::Refused(used) => request.refuse(used, &moments),
-                        AdmissionAnswer::Unknown { place, has_part } => {
+                        AdmissionAnswer::Unknown { place, was_unreadable: true, .. } => {
+                            log::warn!("{UNREADABLE}");
+                            // Only this scope is lost, and only its part is sent again.
+                            request.scopes().skip(place).take(1).for_each(|scope| scope.tell(UNTOLD));
+                            request.tries += 1;
+                            again.push_back(request);
+                        }
+                        AdmissionAnswer::Unknown { place, has_part, was_unreadable: false } => {
                             let told = request.scopes().nth(place).is_some_and(|scope| self.is_told(scope));
                             if told && !emptied {
                                 emptied = self.read_unknown(&request, place, has_part);
