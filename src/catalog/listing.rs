@@ -31,7 +31,9 @@ impl ListedNames {
     pub fn new(listed: impl IntoIterator<Item = String>) -> Self {
         let mut taken = Self::default();
         for name in listed {
-            if taken.names.len() < MOST && name.len() <= LONGEST && name::of_model(&name).is_ok() {
+            // Of a name that was no text, nobody knows what the provider calls it.
+            let is_text = !name.contains('\u{fffd}');
+            if taken.names.len() < MOST && name.len() <= LONGEST && is_text && name::of_model(&name).is_ok() {
                 taken.names.push(name.into());
             } else {
                 taken.left_out += 1;
@@ -153,9 +155,24 @@ mod tests {
     #[test]
     fn a_list_is_bounded_and_its_names_are_plain() {
         let long = "x".repeat(201);
-        let names = listed(&["b", "a", "b", "", "a b", "a\nb", "a\u{7}", "../x", "x?y", "%2e", "ä", &long, &long[1..]]);
+        let names = listed(&[
+            "b",
+            "a",
+            "b",
+            "",
+            "a b",
+            "a\nb",
+            "a\u{7}",
+            "../x",
+            "x?y",
+            "%2e",
+            "ä",
+            "a\u{fffd}",
+            &long,
+            &long[1..],
+        ]);
         assert_eq!(names.names, ["a".into(), "b".into(), long[1..].into()] as [Box<str>; 3]);
-        assert_eq!(names.left_out, 9);
+        assert_eq!(names.left_out, 10);
         let many = ListedNames::new((0..6_000).map(|n| format!("m{n}")));
         assert_eq!((many.names.len(), many.left_out), (MOST, 1_000));
     }

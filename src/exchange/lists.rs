@@ -100,7 +100,9 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
     let Some(first) = places.first() else { return };
     let (now, clock, refresh) = (std::time::Instant::now(), SystemTime::now(), backends.server.list_refresh);
     let ids = places.iter().map(|place| &*place.account.id).collect::<Vec<_>>().join(", ");
-    let names = match fetched {
+    // A provider that has lost all of its models for a moment would take them from all callers.
+    let known = first.state.listing.names().is_some_and(|known| !known.names.is_empty());
+    let names = match fetched.and_then(|names| if known { with_names(names) } else { Ok(names) }) {
         Ok(names) => Arc::new(names),
         Err(failure) => {
             let said = failure.detail().map(|detail| scrub(&detail, &first.secrets(None)));
@@ -127,6 +129,11 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
             log::warn!("account {}: the list of the provider's models cannot be kept on disk: {why}", place.account.id);
         }
     }
+}
+
+/// Refuses a list without a name that can be served.
+fn with_names(names: ListedNames) -> Result<ListedNames, Failure> {
+    if names.names.is_empty() { Err(Failure::Nonsense("an empty list".to_owned())) } else { Ok(names) }
 }
 
 /// Fetches all pages of a list. The time that the first page tells, if any, is noted in `date`,

@@ -9,7 +9,7 @@ use crate::explain::explain;
 use crate::support::canary::{ACCOUNT_KEY, KEY};
 use crate::support::client::{Response, post_as, request};
 use crate::support::mock::Request;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, run};
+use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, run};
 
 const OTHER: &str = "sk-CaNaRy-caller-other";
 
@@ -74,6 +74,30 @@ async fn taken(gateway: &Gateway, names: u64) -> Value {
 
 async fn ask(gateway: &Gateway, key: &str, model: &str) -> Response {
     gateway.raw(post_as(key, &chat(model))).await
+}
+
+/// A provider that lists nothing for a moment takes no model from callers, and a name that is no
+/// text takes no other name.
+#[test]
+fn an_empty_list_takes_no_model_and_a_broken_name_only_itself() {
+    run(async {
+        let odd = json!({"data": [{"id": "a"}, {"id": "LONE"}, {"id": "c"}]}).to_string().replace("LONE", "b\\ud800");
+        let provider = Provider::start(Script::text(200, "application/json", &odd)).await;
+        let gateway = Gateway::with(catalog(&provider)).server("model_lists: { refresh: 1s }").start().await;
+        let known = taken(&gateway, 2).await;
+        assert_eq!(
+            (&known["left_out"], ids(&gateway, KEY).await),
+            (&json!(1), vec!["openai/a".into(), "openai/c".into()])
+        );
+        provider.now_lists(list(&[]));
+        let failure = || gateway.status()["accounts"][0]["list"]["failure"].as_str().map(str::to_owned);
+        let why = crate::support::eventually("the failure", failure).await;
+        assert!(why.contains("an empty list"), "{why}");
+        assert_eq!(ids(&gateway, KEY).await, ["openai/a", "openai/c"]);
+        // It is one only if it lasts for ten seconds.
+        let problem = || gateway.status()["problems"].to_string().contains("list_failing").then_some(());
+        crate::support::eventually_within(3 * PATIENCE, "the problem", problem).await;
+    });
 }
 
 #[test]

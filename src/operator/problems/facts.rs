@@ -59,6 +59,8 @@ pub struct AccountFacts {
     pub id: Arc<str>,
     /// True if its provider refused the credential, and no answer has come since.
     pub is_credential_refused: bool,
+    /// Why the list of its models could not be fetched, and whether an earlier one is known.
+    pub list_failure: Option<(String, bool)>,
     /// The share of the quota that is left at the target with the least.
     pub headroom: Option<f64>,
     /// The targets whose breaker is not closed.

@@ -15,6 +15,8 @@ pub enum Rule {
     ModelUnfit,
     /// A provider refuses an account's credential.
     CredentialRefused,
+    /// The list of a provider's models cannot be fetched, or is empty.
+    ListFailing,
     /// The breaker of a target has been open for long.
     BreakerOpen,
     /// Many requests fail.
@@ -49,11 +51,12 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::ReloadRefused,
         Self::ChangeHeld,
         Self::ModelUnfit,
         Self::CredentialRefused,
+        Self::ListFailing,
         Self::BreakerOpen,
         Self::Failures,
         Self::Queue,
@@ -78,6 +81,7 @@ impl Rule {
             Self::ChangeHeld => "change_held",
             Self::ModelUnfit => "model_unfit",
             Self::CredentialRefused => "credential_refused",
+            Self::ListFailing => "list_failing",
             Self::BreakerOpen => "breaker_open",
             Self::Failures => "failures",
             Self::Queue => "queue",

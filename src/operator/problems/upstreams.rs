@@ -11,6 +11,8 @@ use std::sync::Arc;
 const OPEN: u64 = 30 * SECOND;
 /// A rate limit of a model's last target is no problem for this time.
 const RATE: u64 = 10 * SECOND;
+/// A list that fails for less than this is no problem: it is fetched again after five seconds.
+const LIST: u64 = 10 * SECOND;
 /// A share of the quota below this is little.
 const HEADROOM: f64 = 0.05;
 /// Of fewer requests no share is taken.
@@ -148,6 +150,13 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
              `POST /accounts/{id}/reset`; without it the account is tried again every minute."
         );
         found.push(Finding::new(Rule::CredentialRefused, Severity::Warning, ("account", id.clone()), what, remedy));
+    }
+    if let Some((why, has_names)) = &account.list_failure {
+        let then = if *has_names { "the last good list stays" } else { "no model of its patterns is served" };
+        let what = format!("The list of the models of account {id} could not be fetched ({why}): {then}.");
+        let remedy = "Look whether the provider lists models to this credential; `portcullis doctor` asks it.";
+        let finding = Finding::new(Rule::ListFailing, Severity::Warning, ("account", id.clone()), what, remedy);
+        found.push(finding.after(LIST));
     }
     if let Some(headroom) = account.headroom.filter(|headroom| *headroom < HEADROOM) {
         let what = format!("Account {id} has {:.0} % left of what its provider allows.", (headroom * 100.0).floor());

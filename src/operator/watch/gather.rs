@@ -136,8 +136,14 @@ fn failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
 }
 
 fn accounts(snapshot: &Snapshot, at: Moment) -> Vec<AccountFacts> {
+    let listed = snapshot.catalog.listed_accounts();
     let enabled = snapshot.places.iter().zip(snapshot.targets()).filter(|(place, _)| place.account.enabled);
-    enabled.map(|(place, tracks)| account(place, &tracks, at)).collect()
+    let facts = enabled.map(|(place, tracks)| {
+        let list = listed.contains(&place.account.index).then(|| place.state.listing.state());
+        let failure = list.and_then(|list| list.failure.map(|(_, why)| (why, list.names.is_some())));
+        AccountFacts { list_failure: failure, ..account(place, &tracks, at) }
+    });
+    facts.collect()
 }
 
 fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {

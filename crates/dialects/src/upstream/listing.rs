@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::wire::json::repaired;
 use crate::wire::percent::segment;
 
 /// How the servers of a dialect list their models.
@@ -89,6 +90,9 @@ impl ModelListing {
 
     /// Reads a page. Returns `None` if it is none.
     pub fn page(&self, body: &[u8]) -> Option<ModelPage> {
+        // What is no text costs only the name that it stands in.
+        let clean = repaired(body);
+        let body = clean.as_deref().unwrap_or(body);
         // A few servers write nothing but the names.
         let page = if body.trim_ascii_start().starts_with(b"[") {
             WrittenPage { data: serde_json::from_slice(body).ok()?, ..WrittenPage::default() }
@@ -169,6 +173,13 @@ mod tests {
         let llama_cpp = r#"{"models":[{"name":"a.gguf","model":"a.gguf"}],"object":"list","data":[{"id":"a.gguf","object":"model"}]}"#;
         assert_eq!(page(&openai::PROTOCOL, llama_cpp), is(&["a.gguf"], None));
         assert_eq!(page(&openai::PROTOCOL, r#"{"object":"list","data":null}"#), is(&[], None));
+        for odd in [
+            &br#"{"data":[{"id":"a"},{"id":"b\ud800"},{"id":"c"}]}"#[..],
+            b"{\"data\":[{\"id\":\"a\"},{\"id\":\"b\xff\"},{\"id\":\"c\"}]}",
+        ] {
+            let names = listing(&openai::PROTOCOL).page(odd).map(|page| page.names);
+            assert_eq!(names, Some(vec!["a".to_owned(), "b\u{fffd}".to_owned(), "c".to_owned()]));
+        }
         let long = format!(r#"{{"models":[],"next_page_token":"{}"}}"#, "x".repeat(LONGEST_NEXT + 1));
         assert_eq!(page(&cohere::PROTOCOL, &long), is(&[], None));
         for none in [
