@@ -61,6 +61,14 @@ pub fn one(catalog: &Catalog, key: &Key, id: &str, front: &Front) -> Option<Byte
     Some((front.models.one)(&entry(catalog, id, &created_at(&model), &model)).into())
 }
 
+/// Returns the only model of a kind that this key may use, if it is one alone.
+pub fn only(catalog: &Catalog, key: &Key, kind: ModelKind) -> Option<String> {
+    let models = catalog.listed(&key.permissions).into_iter();
+    let mut found = models.filter(|model| entry(catalog, &model.id, "", model).kinds.contains(&kind));
+    let only = found.next()?;
+    found.next().is_none().then(|| only.id.to_string())
+}
+
 fn render(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
     let models = catalog.listed(&key.permissions).into_iter();
     let models: Vec<_> = models.map(|model| (created_at(&model), model)).collect();

@@ -198,9 +198,10 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
         let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
         let each = if candidate.track.endpoint.writes() { each } else { 0 };
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
-        let answers = each.min(longest).max(candidate.track.endpoint.least_tokens()).saturating_mul(envelope.choices);
+        let answers =
+            each.min(longest).max(candidate.track.endpoint.least_tokens()).saturating_mul(envelope.choices.written);
         let answers = answers.max(candidate.price.map_or(0, |price| price.tokens_of(units.images)));
-        let said = envelope.most_tokens.unwrap_or(1).min(each).min(longest).saturating_mul(envelope.choices);
+        let said = envelope.most_tokens.unwrap_or(1).min(each).min(longest).saturating_mul(envelope.choices.written);
         let cost = |prompt: u64, answers: u64, units: &Units| {
             candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers, units))
         };

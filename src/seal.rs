@@ -98,7 +98,7 @@ impl Seals {
     }
 
     fn open(&self, caller: &str, text: &str, now: u64) -> Option<SealedThoughts> {
-        let text = text.strip_prefix(MARK).filter(|text| text.len() <= LONGEST)?;
+        let text = text.trim().strip_prefix(MARK).filter(|text| text.len() <= LONGEST)?;
         // Some programs write the other alphabet of base64.
         let bytes = BASE64.decode(text.replace('-', "+").replace('_', "/")).ok()?;
         let (salt, closed) = bytes.split_at_checked(SALT)?;
@@ -207,6 +207,11 @@ mod tests {
         let found = opened(&old, "acme", &text, NOW + KEPT_FOR - 1).unwrap();
         assert_eq!((&*found[0].text, found[0].signature.as_deref()), ("hm", Some("sig==")));
         assert_eq!(opened(&both, "acme", &text, NOW), Some(found.clone()));
+        assert_eq!(
+            opened(&both, "acme", &format!(" \n{text}\t"), NOW),
+            Some(found.clone()),
+            "blanks are no part of it"
+        );
         let by_first = both.seal("acme", &thoughts("hm")).unwrap();
         assert_eq!(opened(&new, "acme", &by_first, NOW), Some(found));
         for (seals, caller, now) in

@@ -5,7 +5,7 @@ use super::record::Record;
 use super::{Desk, Planned, checks, door, limits, request_id};
 use crate::access_log::end_user_hash;
 use crate::base::calendar;
-use crate::catalog::{Key, Model};
+use crate::catalog::{Catalog, Key, Model};
 use crate::conf::price::ShowCost;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
@@ -13,10 +13,11 @@ use crate::exchange;
 use crate::exchange::producer::{Request, Sent};
 use crate::limits::{Ask, KeyScopes, enter, has_room};
 use crate::live::Snapshot;
+use crate::models;
 use crate::plan::{self, Ties};
-use bytes::Bytes;
-use dialects::AnswerHeader;
 use dialects::front::{Asked, Envelope, Fault};
+use dialects::neutral::ModelKind;
+use dialects::{AnswerHeader, Endpoint};
 use pingora_proxy::Session;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -62,7 +63,7 @@ pub(super) fn model(
     record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)));
     record.facts.request.stream = envelope.stream;
     record.facts.request.wants_json = envelope.wants_json;
-    record.facts.request.choices = u16::try_from(envelope.choices).unwrap_or(u16::MAX);
+    record.facts.request.choices = u16::try_from(envelope.choices.shown).unwrap_or(u16::MAX);
     record.facts.request.most_tokens = envelope.most_tokens.and_then(|most| u32::try_from(most).ok()?.try_into().ok());
     let model = snapshot.catalog.visible(key, &envelope.model);
     let model = model.ok_or_else(|| unknown_model(snapshot, key, &envelope.model))?;
@@ -98,7 +99,7 @@ impl Desk {
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
         let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
-        let (mut envelope, sent, read) = self.sent(session, record, (scopes, key), asked).await?;
+        let (mut envelope, sent, read) = self.sent(session, record, (scopes, key, &snapshot.catalog), asked).await?;
         exchange::panic_here(session, "intake");
         let body = &sent.body;
         record.facts.sender.end_user = end_user(body, &envelope);
@@ -117,7 +118,7 @@ impl Desk {
             id: door::make_id(record.front),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
-            choices: envelope.choices,
+            choices: envelope.choices.shown,
             hide_thoughts: envelope.hide_thoughts,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
             // The account that will answer, and so its price, is not known yet.
@@ -160,7 +161,7 @@ impl Desk {
         &self,
         session: &mut Session,
         record: &mut Record,
-        (scopes, key): (&KeyScopes, &Key),
+        (scopes, key, catalog): (&KeyScopes, &Key, &Catalog),
         asked: Asked,
     ) -> Result<(Envelope, Sent, Instant), Refusal> {
         let front = record.front;
@@ -168,7 +169,16 @@ impl Desk {
             let (body, mut held) = self.body(session, &scopes.purse).await?;
             let (read, bytes) = (Instant::now(), body.len());
             record.facts.request.bytes = bytes as u64;
-            let (body, envelope) = front.request(body, asked).map_err(unreadable)?;
+            // OpenAI's own clients need no model here.
+            let again = (front.only == Some(Endpoint::Moderations)).then(|| body.clone());
+            let understood = match (front.request(body, asked), again) {
+                (Err(fault), Some(body)) if fault.lacks_model() => {
+                    let model = models::only(catalog, key, ModelKind::Moderation).ok_or_else(|| unreadable(fault))?;
+                    front.request(body, Asked { model: Some(model), stream: false })
+                }
+                (understood, _) => understood,
+            };
+            let (body, envelope) = understood.map_err(unreadable)?;
             // The path's model may have been written into it.
             if !held.grow(body.len().saturating_sub(bytes)) {
                 return Err(Refusal::no_room());
@@ -176,10 +186,8 @@ impl Desk {
             return Ok((envelope, Sent { body, upload: None, held }, read));
         }
         has_room(&scopes.entry(key), calendar::now()).map_err(|refused| limits::limited(record, &refused))?;
-        let (envelope, upload, held) = self.upload(session, scopes, front, asked).await?;
-        record.facts.request.bytes = upload.came() as u64;
-        let name = envelope.model.get(envelope.places.model.clone()).unwrap_or_default();
-        let body = Bytes::copy_from_slice(name.as_bytes());
-        Ok((envelope, Sent { body, upload: Some(upload), held }, Instant::now()))
+        let (envelope, sent) = self.upload(session, scopes, front, asked).await?;
+        record.facts.request.bytes = sent.upload.as_ref().map_or(0, |upload| upload.came()) as u64;
+        Ok((envelope, sent, Instant::now()))
     }
 }

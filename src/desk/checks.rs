@@ -89,11 +89,31 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let span = seconds()
         .or_else(|| text.parse::<Span>().ok().map(|Span(span)| span))
-        .filter(|span| !span.is_zero() && another.is_none());
+        .filter(|span| *span >= Duration::from_millis(1) && another.is_none());
     span.map(Some).ok_or_else(|| {
         let message = format!(
-            "The header `{TIMEOUT}` must be sent once, with a number of seconds or a time such as 1500ms or 30s, more than 0."
+            "The header `{TIMEOUT}` must be sent once, with a number of seconds or a time such as 1500ms or 30s, at least 1ms."
         );
         Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(TIMEOUT.as_str())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_a_time_of_a_millisecond_or_more() {
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(TIMEOUT.clone(), text.parse().expect("a value"));
+            timeout(&headers).ok().flatten()
+        };
+        for (text, milliseconds) in [("0.001", 1), ("1ms", 1), ("2.5", 2_500), ("30s", 30_000)] {
+            assert_eq!(read(text), Some(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["0", "0.0009", "1e-9", "0.0000001", "0ms", "-1", "soon", ""] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
 }

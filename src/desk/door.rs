@@ -4,7 +4,7 @@
 
 use crate::base::secret::cut_keys;
 use crate::error::{Refusal, What};
-use dialects::front::{Asked, DOORS, Front, ModelsAsked};
+use dialects::front::{Asked, DOORS, Front, ModelsAsked, STANDARD};
 
 /// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +57,12 @@ impl Door {
             Door::Preflight { .. } => "preflight",
         }
     }
+}
+
+/// Returns the format in which callers at this path expect an answer. The questions of a key about
+/// itself have one format, whatever the query and the headers look like.
+pub fn front(path: &str, query: Option<&str>, has: &dyn Fn(&str) -> bool) -> &'static Front {
+    if path.trim_start_matches('/').starts_with("portcullis/") { STANDARD } else { Front::of(path, query, has) }
 }
 
 /// Returns the door. `path` is the request's path as it was sent, without the query; `front` is the
@@ -135,8 +141,24 @@ fn unknown(path: &str) -> String {
     let bare = path.trim_matches('/').to_ascii_lowercase();
     // The client adds `/v1` to a base URL that already has it, or should have it.
     let twice = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1/"));
-    let note = if twice.is_some() { " (the path has `/v1` twice: remove it from the client's base URL)" } else { "" };
-    let hint = match twice.unwrap_or(&bare) {
+    // The same of Google's clients, which add `/v1beta`.
+    let beta = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1beta/"));
+    let note = match (twice, beta) {
+        (Some(_), _) => " (the path has `/v1` twice: remove it from the client's base URL)",
+        (None, Some(_)) => " (the path has `/v1` before `/v1beta`: remove `/v1` from the client's base URL)",
+        (None, None) => "",
+    };
+    let bare = twice.or(beta).unwrap_or(&bare);
+    let shown: String = cut_keys(path).chars().take(80).collect();
+    let words = bare.strip_prefix("v1/").unwrap_or(bare);
+    let first = words.split('/').next().unwrap_or_default();
+    if let Some((_, what)) = NOT_SERVED.iter().find(|(path, _)| first == *path) {
+        return format!("The path {shown} does not exist: {what} are not served by this gateway{note}.");
+    }
+    if first == "api" {
+        return format!("The path {shown} does not exist: this gateway does not speak Ollama's own format. {OLLAMA}");
+    }
+    let hint = match bare {
         "chat/completions" | "v1/chat/completions" | "v1/chat/completion" | "v1/chat" | "chat" => {
             "POST /v1/chat/completions"
         }
@@ -154,9 +176,28 @@ fn unknown(path: &str) -> String {
         }
         _ => "POST /v1/chat/completions, POST /v1/responses, POST /v1/messages or GET /v1/models",
     };
-    let shown: String = cut_keys(path).chars().take(80).collect();
     format!("The path {shown} does not exist; use {hint}{note}.")
 }
+
+/// What OpenAI's API has and this gateway has not, by the first word of the path after `/v1`.
+const NOT_SERVED: [(&str, &str); 12] = [
+    ("files", "files"),
+    ("uploads", "files"),
+    ("batches", "batches"),
+    ("realtime", "realtime sessions"),
+    ("vector_stores", "vector stores"),
+    ("assistants", "assistants"),
+    ("threads", "assistants"),
+    ("fine_tuning", "fine-tuning jobs"),
+    ("evals", "evals"),
+    ("containers", "containers"),
+    ("conversations", "stored conversations"),
+    ("videos", "videos"),
+];
+
+/// What the clients of Ollama's own format use here.
+const OLLAMA: &str = "Use the client's setting for OpenAI-compatible servers, with a base URL that ends with /v1: \
+                      POST /v1/chat/completions, POST /v1/embeddings or GET /v1/models.";
 
 #[cfg(test)]
 mod tests {
@@ -276,6 +317,26 @@ mod tests {
             said("/v1/v1/models")
                 .ends_with("use GET /v1/models (the path has `/v1` twice: remove it from the client's base URL).")
         );
+    }
+
+    #[test]
+    fn what_is_not_served_is_said_plainly() {
+        let said = |path| find("POST", path, None, false).unwrap_err().message.into_owned();
+        for (path, what) in [
+            ("/v1/files", "files"),
+            ("/v1/batches/b_1", "batches"),
+            ("/v1/realtime/sessions", "realtime sessions"),
+            ("/v1/vector_stores", "vector stores"),
+            ("/v1/assistants", "assistants"),
+        ] {
+            assert!(said(path).ends_with(&format!("{what} are not served by this gateway.")), "{}", said(path));
+        }
+        let beta = said("/v1/v1beta/models/m:generateContent");
+        assert!(
+            beta.ends_with("(the path has `/v1` before `/v1beta`: remove `/v1` from the client's base URL)."),
+            "{beta}"
+        );
+        assert!(said("/api/chat").contains("OpenAI-compatible") && said("/api/chat").contains("/v1/chat/completions"));
     }
 
     #[test]

@@ -32,7 +32,6 @@ use crate::live::Snapshot;
 use crate::models;
 use crate::traces;
 use bytes::Bytes;
-use dialects::front::Front;
 use door::{Door, Own};
 use pingora_proxy::Session;
 use record::{Books, Record};
@@ -88,7 +87,7 @@ impl Desk {
     async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Box<Planned>>, Refusal> {
         let header = session.req_header();
         let (path, query) = (header.uri.path(), header.uri.query());
-        record.front = Front::of(path, query, &|name| header.headers.contains_key(name));
+        record.front = door::front(path, query, &|name| header.headers.contains_key(name));
         checks::sizes(session, self.settings.limits.header_bytes)?;
         checks::coding(session)?;
         checks::protected(session)?;

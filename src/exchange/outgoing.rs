@@ -37,7 +37,7 @@ pub struct Outgoing<'a> {
     pub path: &'a str,
     /// The headers that only this request has.
     pub headers: &'a [(HeaderName, HeaderValue)],
-    /// The body, in parts; of a form, the name of the model.
+    /// The body, in parts; of a form, the texts that changed on the way.
     pub body: &'a [Bytes],
     /// The form, if the body is one.
     pub upload: Option<&'a Upload>,

@@ -101,7 +101,7 @@ pub enum Piece {
 
 /// What a caller has sent.
 pub struct Sent {
-    /// The body; of a form, the name of the model.
+    /// The body; of a form, the texts that may change on the way.
     pub body: Bytes,
     /// The form, if it is one.
     pub upload: Option<Upload>,
@@ -299,7 +299,7 @@ impl<'x> Producer<'x> {
     fn measure(&self) {
         let writes = self.asked.is_some_and(|candidate| candidate.track.endpoint.writes());
         if writes && self.usage.source != Source::None {
-            let each = self.usage.completion / self.request.envelope.choices;
+            let each = self.usage.completion / self.request.envelope.choices.written.max(1);
             self.request.demand.answered(each, std::time::Instant::now());
         }
     }

@@ -1,5 +1,5 @@
 //! An [`Upload`] is a form that a caller has sent. It goes on as it came, from the spool, but for
-//! the name of the model: each attempt reads it again.
+//! the names of models: each attempt reads it again.
 
 use crate::account::failure::Failure;
 use crate::base::memory::Held;
@@ -12,8 +12,8 @@ use std::ops::Range;
 /// A form, on its way to an account.
 pub struct Upload {
     spooled: Spooled,
-    /// The place of the model's name.
-    place: Span,
+    /// The places of the texts that change on the way. The first one is that of the model's name.
+    places: Vec<Span>,
     /// What stands around the name, if the form itself does not name the model.
     around: [Bytes; 2],
     /// The `content-type`. It names the boundary.
@@ -31,23 +31,26 @@ pub enum Slice<'u> {
 }
 
 impl Upload {
-    /// Puts an upload together. `place` is where the form names the model, if it does.
-    pub fn new(spooled: Spooled, boundary: &str, place: Option<Span>, room: Held) -> Upload {
-        let around = match place {
-            Some(_) => Default::default(),
-            None => {
-                let head = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n");
-                [head.into(), Bytes::from_static(b"\r\n")]
-            }
+    /// Puts an upload together. `places` are those of the texts that change on the way, and say
+    /// whether the form names the model.
+    pub fn new(spooled: Spooled, boundary: &str, places: (Vec<Span>, bool), room: Held) -> Upload {
+        let (places, names_model) = places;
+        let around = if names_model {
+            Default::default()
+        } else {
+            let head = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n");
+            [head.into(), Bytes::from_static(b"\r\n")]
         };
         let content_type = HeaderValue::try_from(format!("multipart/form-data; boundary=\"{boundary}\"")).ok();
-        Upload { spooled, place: place.unwrap_or_default(), around, content_type, _room: room }
+        Upload { spooled, places, around, content_type, _room: room }
     }
 
-    /// Returns the length of the form with a name of this length.
-    pub fn length(&self, name: usize) -> usize {
+    /// Returns the length of the form with texts of this length, which have a byte between two.
+    pub fn length(&self, texts: usize) -> usize {
         let around: usize = self.around.iter().map(Bytes::len).sum();
-        self.spooled.length() - self.place.len() + around + name
+        let old: usize = self.places.iter().map(Span::len).sum();
+        let between = self.places.len().saturating_sub(1);
+        (self.spooled.length() + around + texts).saturating_sub(old + between)
     }
 
     /// Returns the number of bytes that the caller has sent.
@@ -55,14 +58,39 @@ impl Upload {
         self.spooled.length()
     }
 
-    /// Returns the form with this name, in slices of at most `longest` bytes.
-    pub fn slices<'u>(&'u self, name: &'u [Bytes], longest: usize) -> impl Iterator<Item = Slice<'u>> {
-        let spooled = move |part| self.spooled.ranges(part, longest).map(|range| Slice::There(&self.spooled, range));
-        let [before, after] = &self.around;
-        let here = std::iter::once(before).chain(name).chain([after]).filter(|part| !part.is_empty());
-        spooled(0..self.place.start)
-            .chain(here.cloned().map(Slice::Here))
-            .chain(spooled(self.place.end..self.spooled.length()))
+    /// Returns the form with these texts, in slices of at most `longest` bytes.
+    pub fn slices<'u>(&'u self, texts: &[Bytes], longest: usize) -> impl Iterator<Item = Slice<'u>> {
+        let mut texts = self.placed(texts);
+        texts.sort_by_key(|(place, _)| place.start);
+        let starts = texts.iter().map(|(place, _)| place.start).chain([self.spooled.length()]);
+        let ends = std::iter::once(0).chain(texts.iter().map(|(place, _)| place.end));
+        let between: Vec<Range<usize>> = ends.zip(starts).map(|(end, start)| end..start).collect();
+        let here = texts.into_iter().map(|(_, parts)| parts).chain([Vec::new()]);
+        between.into_iter().zip(here).flat_map(move |(part, here)| {
+            let spooled = self.spooled.ranges(part, longest).map(|range| Slice::There(&self.spooled, range));
+            spooled.chain(here.into_iter().filter(|part| !part.is_empty()).map(Slice::Here))
+        })
+    }
+
+    /// Returns the texts with their places, and what stands around them.
+    fn placed(&self, texts: &[Bytes]) -> Vec<(Span, Vec<Bytes>)> {
+        let all = match texts {
+            [one] => one.clone(),
+            several => several.concat().into(),
+        };
+        let mut start = 0;
+        let texts = all.split(|byte| *byte == 0).map(|text| {
+            let here = start..start + text.len();
+            start = here.end + 1;
+            vec![all.slice(here)]
+        });
+        let mut placed: Vec<_> = self.places.iter().cloned().zip(texts).collect();
+        if let Some((_, model)) = placed.first_mut() {
+            let [before, after] = self.around.clone();
+            model.insert(0, before);
+            model.push(after);
+        }
+        placed
     }
 }
 

@@ -220,3 +220,49 @@ fn coheres_own_form_passes_to_cohere() {
         }
     });
 }
+
+/// OpenAI's own clients need no model for moderations.
+#[test]
+fn moderations_without_a_model_go_to_the_only_one_of_their_kind() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::json(200, &json!({"id": "modr-1", "model": "up", "results": [{"flagged": false}]})));
+        let kind = "kind: moderation";
+        let one = catalog(&mock).model_with("judge", &["a=up-judge"], kind);
+        let gateway = Gateway::start(one).await;
+        let body = json!({"input": "hello"});
+        let answer = ask(&gateway, "/v1/moderations", &body).await;
+        assert_eq!((answer.status, &answer.json()["model"]), (200, &json!("judge")), "{}", answer.text());
+        assert_eq!(mock.requests().last().expect("a request").json()["model"], "up-judge");
+        assert_eq!(ask(&gateway, "/v1/rerank", &body).await.json()["error"]["param"], "model", "nowhere else");
+        let two = catalog(&mock).model_with("judge", &["a=x"], kind).model_with("other", &["a=y"], kind);
+        for catalog in [catalog(&mock), two] {
+            let gateway = Gateway::start(catalog).await;
+            let refused = ask(&gateway, "/v1/moderations", &body).await;
+            refused.is_error(400, "missing_required_parameter");
+        }
+        assert_eq!(mock.count(), 1);
+    });
+}
+
+#[test]
+fn a_usage_that_cannot_be_reaches_no_caller() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(catalog(&mock)).await;
+        for counts in
+            [json!({"prompt_tokens": -5, "total_tokens": -5}), json!({"prompt_tokens": 1e30, "total_tokens": 1})]
+        {
+            let data = json!([{"object": "embedding", "index": 0, "embedding": [0.5]}]);
+            mock.push(Script::json(200, &json!({"object": "list", "data": data, "model": "up", "usage": counts})));
+            let answer = ask(&gateway, "/v1/embeddings", &json!({"model": "m", "input": "hello"})).await;
+            let usage = answer.json()["usage"].clone();
+            let shown = [&usage["prompt_tokens"], &usage["total_tokens"]].map(|count| count.as_u64());
+            assert!(shown.iter().all(|count| count.is_some_and(|count| count < 100)), "{counts}: {usage}");
+            assert!(answer.json()["id"].as_str().is_some_and(|id| id.starts_with("embd-")), "{}", answer.text());
+            mock.push(Script::json(200, &json!({"created": 1, "data": [{"b64_json": "AAAA"}], "usage": counts})));
+            let answer = ask(&gateway, "/v1/images/generations", &json!({"model": "m", "prompt": "a cat"})).await;
+            assert_eq!((answer.status, answer.json().get("usage")), (200, None), "{}", answer.text());
+        }
+    });
+}

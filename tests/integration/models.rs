@@ -68,7 +68,8 @@ fn the_list_holds_exactly_what_the_key_may_use() {
         let list = gateway.get("/v1/models").await.json();
         assert_eq!(
             list["data"][4],
-            json!({"id": "zeta", "object": "model", "created": 1_767_225_600, "owned_by": "acme"})
+            json!({"id": "zeta", "object": "model", "created": 1_767_225_600, "owned_by": "acme",
+                "type": "base", "capabilities": {"completion_chat": true}})
         );
         assert_eq!((&list["data"][0]["owned_by"], list["data"][0]["created"].is_u64()), (&json!("portcullis"), true));
     });

@@ -187,3 +187,18 @@ fn what_cannot_be_answered_says_so() {
         assert_eq!(ask(&off, ONE, "/portcullis/key").await.status, 200);
     });
 }
+
+/// Only Google's clients put the key into the query, and they do not ask these questions.
+#[test]
+fn a_key_in_the_query_is_none_here() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(catalog(&mock, "true")).await;
+        for target in ["/portcullis/key", "/portcullis/usage"] {
+            let answer = gateway.raw(request("GET", &format!("{target}?key={ONE}"), &[], b"")).await;
+            answer.is_error(401, "invalid_api_key");
+            let google = [("x-goog-api-key", "sk-none")];
+            gateway.raw(request("GET", target, &google, b"")).await.is_error(401, "invalid_api_key");
+        }
+    });
+}

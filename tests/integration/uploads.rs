@@ -113,6 +113,129 @@ fn another_account_gets_all_of_the_form_again() {
     });
 }
 
+/// Every way in which a form could name a model beside its own, with the place that callers are
+/// told. `NAME` stands for the model.
+const NAMED_IN_FORMS: [(&str, &str, &str); 16] = [
+    ("fallbacks", "NAME", "fallbacks"),
+    ("models[]", "NAME", "models[]"),
+    ("models[0]", "NAME", "models[0]"),
+    ("MODELS", "NAME", "MODELS"),
+    ("fallback_model", "NAME", "fallback_model"),
+    ("judge-model", "NAME", "judge-model"),
+    ("x.model", "NAME", "x.model"),
+    ("extra_body[model]", "NAME", "extra_body[model]"),
+    ("extra_body[deep][modelName]", "NAME", "extra_body[deep][modelName]"),
+    ("fallbacks[0][target]", "NAME", "fallbacks[0][target]"),
+    ("adapter_id", "NAME", "adapter_id"),
+    ("extra_body", r#"{"model":"NAME"}"#, "extra_body.model"),
+    ("extra_body", r#" { "fallback\u005fmodels": ["NAME"] }"#, "extra_body.fallback_models[0]"),
+    ("fallbacks", r#"["NAME"]"#, "fallbacks[0]"),
+    ("fallbacks", r#"[{"m":["NAME"]}]"#, "fallbacks[0].m[0]"),
+    ("new_field", r#"{"inner":{"model":"NAME"}}"#, "new_field.inner.model"),
+];
+
+#[test]
+fn a_form_names_no_model_that_its_key_may_not_use_at_the_account() {
+    run(async {
+        let [mock, elsewhere] = [Mock::start().await, Mock::start().await];
+        mock.always(text());
+        const NARROW: &str = "sk-CaNaRy-caller-narrow-0123456789abcdefghijklmno";
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .account("b", &elsewhere)
+            .model("m", &["a=up"])
+            .model("ours", &["a=theirs"])
+            .model("far", &["b=far"])
+            .model("dear", &["a=dearest"])
+            .caller("narrow", NARROW, "models: [m, ours, far]");
+        let gateway = Gateway::start(catalog).await;
+        let file = part("file", Some("a.wav"), b"sound");
+        let path = "/v1/audio/transcriptions";
+        for (field, value, param) in NAMED_IN_FORMS {
+            let form_of = |model: &str, name: &str| {
+                let more = part(field, None, value.replace("NAME", name).as_bytes());
+                let named = part("model", None, model.as_bytes());
+                // What names the other model may come before the model, or after it.
+                [form(&[file.clone(), more.clone(), named.clone()]), form(&[named, more, file.clone()])]
+            };
+            for name in ["dear", "far", "nobody", "dearest"] {
+                for sent in form_of("m", name) {
+                    let asked = mock.count();
+                    let answer = gateway.raw(post_as(NARROW, path, KIND, &sent)).await;
+                    let error = &answer.json()["error"];
+                    assert_eq!(
+                        (answer.status, &error["param"]),
+                        (400, &json!(param)),
+                        "{field}={value} {name}: {error}"
+                    );
+                    assert_eq!((mock.count(), elsewhere.count()), (asked, 0), "{field}={value}: nobody is asked");
+                }
+            }
+            for (name, becomes) in [("m", "up"), ("ours", "theirs")] {
+                for (sent, expected) in form_of("m", name).into_iter().zip(form_of("up", becomes)) {
+                    let answer = gateway.raw(post_as(NARROW, path, KIND, &sent)).await;
+                    assert_eq!(answer.status, 200, "{field}={value} {name}: {}", answer.text());
+                    let came = mock.requests().pop().expect("a request").body;
+                    let [came, expected] = [came, expected].map(|form| String::from_utf8(form).expect("text"));
+                    assert_eq!(came, expected);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_form_may_hold_texts_and_settings_that_name_no_model() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(text());
+        let catalog = Catalog::new().account("a", &mock).model("m", &["a=up"]);
+        let gateway = Gateway::start(catalog).await;
+        for (field, value) in [
+            ("prompt", "{\"model\":\"dear\"} and {"),
+            ("initial_prompt", "[music] {model}"),
+            ("metadata", "{\"model\":\"dear\"}"),
+            ("metadata[model]", "dear"),
+            ("chunking_strategy", "{\"type\":\"server_vad\",\"threshold\":0.5}"),
+            ("timestamp_granularities[]", "word"),
+            ("known_speaker_names[]", "[unknown]"),
+            ("hotwords", "[a] list that is none"),
+            ("temperature", "0.2"),
+            ("extra_body", "{}"),
+            ("extra_body", "{\"n\":1,\"models\":[]}"),
+            ("models", "[]"),
+        ] {
+            let named =
+                |model: &str| form(&[part(field, None, value.as_bytes()), part("model", None, model.as_bytes())]);
+            let answer = send(&gateway, "/v1/audio/transcriptions", &named("m")).await;
+            assert_eq!(answer.status, 200, "{field}={value}: {}", answer.text());
+            assert!(mock.requests().pop().expect("a request").body == named("up"), "{field}={value}");
+        }
+        let deep = |levels: usize| [&b"{\"a\":".repeat(levels)[..], b"1", &b"}".repeat(levels)[..]].concat();
+        let long = |bytes: usize| [b"{\"a\":\"", &vec![b'x'; bytes - 8][..], b"\"}"].concat();
+        for (field, value, passes) in [
+            ("extra_body", deep(16), true),
+            ("extra_body", deep(17), false),
+            ("extra_body", long(64 * 1024), true),
+            ("extra_body", long(64 * 1024 + 1), false),
+            ("extra_body", b"model: dear".to_vec(), false),
+            ("extra_body", b"{'model': 'dear'}".to_vec(), false),
+            ("new_field", b"{\"model\": \"dear\", \"x\": NaN}".to_vec(), false),
+            ("fallbacks", b"m\0".to_vec(), false),
+            ("fallbacks", vec![0xff], false),
+        ] {
+            let asked = mock.count();
+            let sent = form(&[part("model", None, b"m"), part(field, None, &value)]);
+            let answer = send(&gateway, "/v1/audio/transcriptions", &sent).await;
+            assert_eq!(answer.status, if passes { 200 } else { 400 }, "{field}: {}", answer.text());
+            assert_eq!(mock.count() - asked, usize::from(passes), "{field}");
+            if !passes {
+                assert_eq!(answer.json()["error"]["param"], *field, "{}", answer.text());
+            }
+        }
+    });
+}
+
 #[test]
 fn an_answer_that_is_no_json_passes_as_it_comes() {
     run(async {

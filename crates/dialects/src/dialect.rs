@@ -196,6 +196,9 @@ impl Dialect {
         let ask_usage = job.stream_usage && self.settings.quirks.stream_options;
         let passed = PassedRequest { envelope, model, traits, thinks, ask_usage, sealed: job.sealed };
         let mut losses = (native.request)(&passed, &mut edits)?;
+        if envelope.front.is_form() {
+            self.edit_names(job, &mut edits)?;
+        }
         if edits.is_over() {
             let message = "the conversation has too many parts that would have to change on the way to this model";
             return Err(Refused::invalid("", message));

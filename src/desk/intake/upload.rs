@@ -2,11 +2,13 @@
 //! on the way.
 
 use super::{Incoming, Refusal, What, declared};
-use crate::base::memory::Held;
 use crate::desk::{Desk, ask};
+use crate::exchange::producer::Sent;
 use crate::exchange::upload::Upload;
 use crate::limits::KeyScopes;
-use dialects::front::{Asked, Envelope, Front, form};
+use bytes::Bytes;
+use dialects::front::form::{self, FormRead};
+use dialects::front::{Asked, Envelope, Front};
 use dialects::wire::multipart::{self, FormScanner};
 use http::header;
 use pingora_proxy::Session;
@@ -20,7 +22,7 @@ impl Desk {
         scopes: &KeyScopes,
         front: &'static Front,
         asked: Asked,
-    ) -> Result<(Envelope, Upload, Held), Refusal> {
+    ) -> Result<(Envelope, Sent), Refusal> {
         let headers = &session.req_header().headers;
         if headers
             .get(header::CONTENT_ENCODING)
@@ -42,7 +44,7 @@ impl Desk {
             return Err(no_room());
         }
         let mut incoming = Incoming::begin(self, session, limit).await?;
-        let mut scanner = FormScanner::new(&boundary, form::FIELDS);
+        let mut scanner = FormScanner::new(&boundary, form::reading);
         while let Some(chunk) = incoming.next().await? {
             scanner.feed(&chunk).map_err(|fault| ask::unreadable(form::fault(fault)))?;
             if !room.hold(declared.max(incoming.so_far)) {
@@ -52,13 +54,16 @@ impl Desk {
                 log::error!("an upload could not be written to the spool: {why}");
                 no_room()
             })?;
-            if !held.hold(spooling.in_memory()) {
+            if !held.hold(spooling.in_memory() + scanner.in_memory()) {
                 return Err(Refusal::no_room());
             }
         }
         let fields = scanner.finish().map_err(|fault| ask::unreadable(form::fault(fault)))?;
-        let (envelope, place) = form::envelope(front, fields, asked, incoming.so_far).map_err(ask::unreadable)?;
-        Ok((envelope, Upload::new(spooling.end(), &boundary, place, room), held))
+        let FormRead { envelope, texts, places, names_model } =
+            form::read(front, &fields, &asked, incoming.so_far).map_err(ask::unreadable)?;
+        let upload = Upload::new(spooling.end(), &boundary, (places, names_model), room);
+        let body = Bytes::from(texts);
+        Ok((envelope, Sent { body, upload: Some(upload), held }))
     }
 }
 

@@ -6,13 +6,16 @@ use bytes::Bytes;
 use super::{Dialect, OtherModel, Translate};
 use crate::front::{Asked, Envelope};
 use crate::neutral::Refused;
-use crate::wire::json;
 use crate::wire::splice::Edits;
 
 impl Dialect {
     /// Refuses what [`rename`](Self::rename) does. Returns the request with the account's names, if
     /// it has others.
     pub(super) fn renamed(&self, job: &Translate<'_>) -> Result<Option<(Bytes, Envelope)>, Refused> {
+        // The texts of a form are no JSON, and are written where the form passes.
+        if job.envelope.front.is_form() {
+            return Ok(None);
+        }
         let Some(body) = self.rename(job)?.map(Bytes::from) else { return Ok(None) };
         let Envelope { front, model, stream, headers, .. } = job.envelope;
         // A request whose tokens are counted may lack what one that is answered needs.
@@ -28,17 +31,29 @@ impl Dialect {
         Ok(Some((body, envelope)))
     }
 
-    /// Refuses a request that names a model which its caller may not use, or which cannot be asked
-    /// here. Returns the body with the account's names for the models, if it has others.
+    /// Refuses what [`edit_names`](Self::edit_names) does. Returns the body with the account's
+    /// names for the models, if it has others.
     fn rename(&self, job: &Translate<'_>) -> Result<Option<Vec<u8>>, Refused> {
+        let mut edits = Edits::new(job.body);
+        if !self.edit_names(job, &mut edits)? {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        edits.apply_into(&mut out);
+        Ok(Some(out))
+    }
+
+    /// Refuses a request that names a model which its caller may not use, or which cannot be asked
+    /// here. Writes the account's names for the models. Returns whether it has others.
+    pub(super) fn edit_names(&self, job: &Translate<'_>, edits: &mut Edits<'_>) -> Result<bool, Refused> {
         let Translate { body, envelope, .. } = *job;
-        let (mut edits, mut is_renamed) = (Edits::new(body), false);
+        let mut is_renamed = false;
         let passes = || {
             let way = self.way(envelope.front, job.model, job.hide_reasoning);
             way.native.is_some() || (envelope.front.passes() && way.protocol.passes())
         };
         for named in envelope.named.iter().filter(|named| named.is_model()) {
-            let Some(name) = json::text_of(body, &named.span).filter(|name| !name.is_empty()) else { continue };
+            let Some(name) = named.text(body) else { continue };
             let other = match name.strip_prefix("models/").unwrap_or(&name) {
                 same if *same == envelope.model => OtherModel::Here(job.model.into()),
                 other => (job.other)(other),
@@ -46,7 +61,7 @@ impl Dialect {
             match other {
                 OtherModel::Here(model) if !named.is_of_unknown_tool() => {
                     if *name != *model {
-                        edits.replace(named.span.clone(), json::quote(&model).into_bytes());
+                        edits.replace(named.span.clone(), named.written(&model));
                         is_renamed = true;
                     }
                 }
@@ -61,10 +76,6 @@ impl Dialect {
                 }
             }
         }
-        let mut out = Vec::new();
-        if is_renamed {
-            edits.apply_into(&mut out);
-        }
-        Ok(is_renamed.then_some(out))
+        Ok(is_renamed)
     }
 }

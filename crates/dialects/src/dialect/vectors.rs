@@ -73,7 +73,8 @@ impl Dialect {
         let mut tally = Tally::new(header);
         tally.count(found.tokens());
         let vectors = vectors(&asked, found.list())?;
-        let passed = if passes { found.passed(&header.model, &vectors) } else { None };
+        let prompt = tally.usage().prompt;
+        let passed = if passes { found.passed(header, &vectors, prompt) } else { None };
         let body = match (passed, &front.vectors) {
             (Some(passed), _) => passed,
             (None, Some(door)) => (door.write)(&vectors, header, &tally),

@@ -10,11 +10,11 @@ use super::chat::{errors, models, part, stream_options};
 use super::reading::count::{Read, elements};
 use super::reading::scan::{Scan, number};
 use super::{
-    AroundStream, CHAT, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native, PassedAnswer, PassedRequest, form,
-    passing, route,
+    AroundStream, CHAT, Choices, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native, PassedAnswer,
+    PassedRequest, form, passing, route,
 };
 use crate::neutral::answer::Nothing;
-use crate::neutral::usage::Units;
+use crate::neutral::usage::{MOST, Units};
 use crate::neutral::{Endpoint, Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind};
@@ -65,7 +65,7 @@ pub static IMAGES: Front = Front {
     native: Some(Native { format: "images", ..NATIVE }),
     envelope: |body| {
         let envelope = read(body, &IMAGES, &["prompt"])?;
-        let images = u32::try_from(envelope.choices).unwrap_or(u32::MAX);
+        let images = u32::try_from(envelope.choices.written).unwrap_or(u32::MAX);
         Ok(Envelope { units: Units { images, ..Units::NONE }, ..envelope })
     },
     ..BESIDE
@@ -208,10 +208,14 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
                 scan.envelope.max_tokens_said = scan.envelope.most_tokens.is_some();
                 Ok(())
             }
-            // Of the best, all others are written too.
-            b"n" | b"best_of" if name == b"n" || front.only == Some(Endpoint::Completions) => {
+            b"n" => {
                 let span = cursor.value()?;
-                scan.envelope.choices = scan.envelope.choices.max(number(cursor, &span).unwrap_or(1));
+                scan.envelope.choices.show(number(cursor, &span).unwrap_or(1));
+                Ok(())
+            }
+            b"best_of" if front.only == Some(Endpoint::Completions) => {
+                let span = cursor.value()?;
+                scan.envelope.choices.write(number(cursor, &span).unwrap_or(1));
                 Ok(())
             }
             b"user" => {
@@ -233,7 +237,8 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
             }
         }
     })?;
-    scan.envelope.choices = scan.envelope.choices.saturating_mul(prompts);
+    let Choices { shown, written } = scan.envelope.choices;
+    scan.envelope.choices = Choices { shown: shown.saturating_mul(prompts), written: written.saturating_mul(prompts) };
     scan.envelope(needed.filter(|_| !is_there))
 }
 
@@ -307,10 +312,46 @@ fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
         let text = cursor.text();
         cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
             b"model" => answer.model(cursor, edits),
+            b"usage" => {
+                let value = cursor.value()?;
+                if !can_be_usage(json::slice(text, &value)) {
+                    edits.remove_member(&key, &value);
+                }
+                Ok(value)
+            }
             _ => cursor.value(),
         })
     })
 }
+
+/// Returns whether all counts of a usage can be. One that cannot is shown to nobody: these answers
+/// need none, and what is booked is not it.
+fn can_be_usage(usage: &[u8]) -> bool {
+    let mut can_be = true;
+    let mut cursor = Cursor::new(usage);
+    // The answer was read before.
+    let _read = counts(&mut cursor, &mut can_be);
+    can_be
+}
+
+/// Consumes a usage, or a part of one, and looks at its numbers.
+fn counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken> {
+    let text = cursor.text();
+    match cursor.kind()? {
+        Kind::Number => {
+            let span = cursor.value()?;
+            let number: Option<f64> = std::str::from_utf8(json::slice(text, &span)).ok().and_then(|n| n.parse().ok());
+            *can_be &= number.is_some_and(|number| (0.0..=MOST_COUNT).contains(&number));
+            Ok(())
+        }
+        Kind::Object => cursor.object(|cursor, _| counts(cursor, can_be)).map(drop),
+        Kind::Array => cursor.array(|cursor, _| counts(cursor, can_be)).map(drop),
+        Kind::String | Kind::Bool | Kind::Null => cursor.value().map(drop),
+    }
+}
+
+/// No request uses more of anything.
+const MOST_COUNT: f64 = MOST as f64;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::beside::{self, BESIDE, NATIVE};
 use super::reading::{others, value};
-use super::{Envelope, Fault, Front, Heard, Native, PassedRequest, VectorDoor, route};
+use super::{Choices, Envelope, Fault, Front, Heard, Native, PassedRequest, VectorDoor, route};
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::{Embedding, Input};
 use crate::neutral::purpose::Purpose;
@@ -21,6 +21,7 @@ pub static EMBEDDINGS: Front = Front {
     heard: Heard { passed: &[INPUT_TYPE], ..BESIDE.heard },
     native: Some(Native { format: "embeddings", request: passed, ..NATIVE }),
     envelope,
+    id_prefix: "embd-",
     vectors: Some(VectorDoor { read, write, places: OF_OPENAI }),
     ..BESIDE
 };
@@ -57,7 +58,7 @@ fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
         }
         Ok(())
     });
-    (envelope.choices, envelope.places.inputs) = (1, Some(inputs));
+    (envelope.choices, envelope.places.inputs) = (Choices::ONE, Some(inputs));
     fault.map_or(Ok(envelope), Err)
 }
 
@@ -154,7 +155,13 @@ pub(super) fn purpose(value: value::Value<'_, '_>, silent: &[&str]) -> Result<Op
 fn write(vectors: &[VectorText<'_>], header: &AnswerHeader, tally: &Tally) -> Vec<u8> {
     let size: usize = vectors.iter().map(|vector| vector.len() + 64).sum();
     let mut out = Vec::with_capacity(size + 256);
-    out.extend_from_slice(br#"{"object":"list","data":["#);
+    out.push(b'{');
+    // Mistral's clients need an id.
+    if !header.id.is_empty() {
+        json::put_text(&mut out, r#""id":"#, &header.id);
+        out.push(b',');
+    }
+    out.extend_from_slice(br#""object":"list","data":["#);
     for (index, vector) in vectors.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
         out.extend_from_slice(format!(r#"{comma}{{"object":"embedding","index":{index},"embedding":"#).as_bytes());

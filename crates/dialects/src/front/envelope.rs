@@ -30,8 +30,8 @@ pub struct Envelope {
     /// The most tokens that an answer may have, as the request says: the larger, where it says so
     /// twice.
     pub most_tokens: Option<u64>,
-    /// How many answers are asked for, at least one.
-    pub choices: u64,
+    /// How many answers are asked for.
+    pub choices: Choices,
     /// Whether the answer must be JSON.
     pub wants_json: bool,
     /// The headers of the caller's that the front door names.
@@ -58,6 +58,31 @@ pub struct Envelope {
     pub most_prompt: u64,
     /// What is asked for besides tokens, at most; the length of sound is an estimate.
     pub units: Units,
+}
+
+/// How many answers are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choices {
+    /// How many the caller gets, at least one.
+    pub shown: u64,
+    /// How many are written, and paid for: not fewer.
+    pub written: u64,
+}
+
+impl Choices {
+    /// One answer.
+    pub const ONE: Choices = Choices { shown: 1, written: 1 };
+
+    /// Notes how many the caller gets.
+    pub(crate) fn show(&mut self, number: u64) {
+        self.shown = number.max(1);
+        self.write(number);
+    }
+
+    /// Notes how many are written. Of the best, all others are written too.
+    pub(crate) fn write(&mut self, number: u64) {
+        self.written = self.written.max(number);
+    }
 }
 
 /// Where the fields of a body stand that may be changed on the way.
@@ -106,7 +131,7 @@ impl Envelope {
             hide_thoughts: false,
             max_tokens_said: false,
             most_tokens: None,
-            choices: 1,
+            choices: Choices::ONE,
             wants_json: false,
             headers: Vec::new(),
             cache_key: None,
@@ -154,6 +179,16 @@ impl Fault {
     /// Of the body as a whole.
     pub(crate) fn plain(message: String) -> Self {
         Self { message, param: None, code: None }
+    }
+
+    /// Returns whether the request lacks nothing but the name of the model.
+    pub fn lacks_model(&self) -> bool {
+        *self == Self::missing("model")
+    }
+
+    /// Of a request that names more than one needs.
+    pub(crate) fn too_many_names() -> Self {
+        Self::plain("the request names too many models, files and URLs beside its conversation".to_owned())
     }
 
     /// Of a text that is no JSON.

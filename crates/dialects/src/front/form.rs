@@ -1,15 +1,39 @@
-//! What is read of a form. Its files, and all other fields, are for the account's server.
+//! What is read of a form. Its files, and all fields that name nothing, are for the account's
+//! server.
 
+use super::named::{Finder, field_reading};
 use super::{Asked, Envelope, Fault, Front};
 use crate::neutral::Endpoint;
 use crate::neutral::usage::Units;
 use crate::wire::json::Span;
-use crate::wire::multipart::{FormFault, FormField, FormScanner};
+use crate::wire::multipart::{FieldReading, FormFault, FormField, FormScanner};
 
-/// The fields that are read.
-pub const FIELDS: &[&str] = &["model", "n", "file_id", "file_url", "image_url", "url"];
+/// The fields that are read in any case.
+const FIELDS: [&str; 6] = ["model", "n", "file_id", "file_url", "image_url", "url"];
 /// Those of them that refer to something elsewhere, in the words of several servers.
-const REFERENCES: &[&str] = &["file_id", "file_url", "image_url", "url"];
+const REFERENCES: [&str; 4] = ["file_id", "file_url", "image_url", "url"];
+
+/// Returns what is read of a field of this name.
+pub fn reading(name: &str) -> FieldReading {
+    // Some servers read `name[]`, ` name` and `Name` as `name`.
+    let plain = name.split('[').next().unwrap_or_default().trim();
+    let known = FIELDS.into_iter().find(|known| known.eq_ignore_ascii_case(plain));
+    known.map_or_else(|| field_reading(name), FieldReading::Once)
+}
+
+/// What was read of a form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormRead {
+    /// What decides where it goes. Its places are those in `texts`.
+    pub envelope: Envelope,
+    /// The texts that may change on the way: the name of the model, and all that may name others.
+    /// There is a NUL between them, which is in none.
+    pub texts: Vec<u8>,
+    /// Where each of them stands in the form. A place is empty where the model is not named.
+    pub places: Vec<Span>,
+    /// True if the form names the model.
+    pub names_model: bool,
+}
 
 impl Front {
     /// Returns whether requests are forms, which may have large files.
@@ -31,68 +55,121 @@ impl Front {
 /// The bytes of a millisecond of sound, by which its length is estimated: 128 kbit a second.
 const BYTES_A_MILLISECOND: usize = 16;
 
-/// Reads what decides where a form goes, and where the form names the model, if it does. `asked` is
-/// what the path says of it, and `length` is that of the form. The body of the request that passes
-/// is the name alone.
-pub fn envelope(
-    front: &'static Front,
-    fields: Vec<FormField>,
-    asked: Asked,
-    length: usize,
-) -> Result<(Envelope, Option<Span>), Fault> {
-    if let Some(field) = fields.iter().find(|field| REFERENCES.contains(&field.name)) {
+/// Reads what decides where a form goes. `asked` is what the path says of it, and `length` is that
+/// of the form.
+pub fn read(front: &'static Front, fields: &[FormField], asked: &Asked, length: usize) -> Result<FormRead, Fault> {
+    if let Some(field) = fields.iter().find(|field| REFERENCES.contains(&&*field.name)) {
         let message = format!("`{}` refers to something elsewhere: send the file itself", field.name);
-        return Err(Fault { message, param: Some(field.name.into()), code: Some("unsupported_parameter") });
+        return Err(Fault { message, param: Some(field.name.clone()), code: Some("unsupported_parameter") });
     }
-    let text = |name: &str| {
-        let field = fields.iter().find(|field| field.name == name);
-        field.map(|field| (std::str::from_utf8(&field.value), field.place.clone()))
-    };
-    let (model, place) = match (text("model"), &asked.model) {
-        (Some((Ok(model), place)), None) => (model.to_owned(), Some(place)),
-        (Some((Ok(model), place)), Some(named)) if named == model => (model.to_owned(), Some(place)),
-        (Some((Ok(_), _)), Some(_)) => {
-            return Err(Fault::of_value("model", "`model` is another one than the path names"));
-        }
-        (Some((Err(_), _)), _) => return Err(Fault::of_value("model", "`model` must be UTF-8")),
-        (None, Some(named)) => (named.clone(), None),
-        (None, None) => return Err(Fault::missing("model")),
-    };
-    // What is paid for must not be guessed.
-    let choices = match text("n") {
-        None => 1,
-        Some((n, _)) => n
-            .ok()
-            .and_then(|n| n.trim().parse().ok())
-            .filter(|n| *n > 0)
-            .ok_or_else(|| Fault::of_value("n", "`n` must be a whole number, and at least 1"))?,
-    };
+    let known = |name: &'static str| fields.iter().find(|field| field.reading == FieldReading::Once(name));
+    let model = model(known("model"), asked)?;
     let units = if front.only == Some(Endpoint::Edits) {
-        Units { images: u32::try_from(choices).unwrap_or(u32::MAX), ..Units::NONE }
+        let images = choices(known("n"))?;
+        Units { images: u32::try_from(images).unwrap_or(u32::MAX), ..Units::NONE }
     } else {
         Units { millis: u32::try_from(length / BYTES_A_MILLISECOND).unwrap_or(u32::MAX), ..Units::NONE }
     };
-    let mut envelope = Envelope { model, choices, units, ..Envelope::new(front) };
-    envelope.places.model = 0..place.as_ref().map_or(0, Span::len);
-    Ok((envelope, place))
+    let mut envelope = Envelope { model, units, ..Envelope::new(front) };
+    envelope.choices.show(choices(known("n"))?);
+    let texts = known("model").map(|field| field.value.clone()).unwrap_or_default();
+    envelope.places.model = 0..texts.len();
+    let places = vec![known("model").map_or(0..0, |field| field.place.clone())];
+    let mut read = FormRead { envelope, texts, places, names_model: known("model").is_some() };
+    read.find_names(fields)?;
+    Ok(read)
+}
+
+/// Returns the name of the model, which the form or the path says.
+fn model(field: Option<&FormField>, asked: &Asked) -> Result<String, Fault> {
+    let text = field.map(|field| std::str::from_utf8(&field.value).ok().filter(|text| !text.contains('\0')));
+    match (text, &asked.model) {
+        (Some(Some(model)), Some(named)) if named != model => {
+            Err(Fault::of_value("model", "`model` is another one than the path names"))
+        }
+        (Some(Some(model)), _) => Ok(model.to_owned()),
+        (Some(None), _) => Err(Fault::of_value("model", "`model` must be UTF-8, without NUL")),
+        (None, Some(named)) => Ok(named.clone()),
+        (None, None) => Err(Fault::missing("model")),
+    }
+}
+
+/// Returns how many answers are asked for. What is paid for must not be guessed.
+fn choices(field: Option<&FormField>) -> Result<u64, Fault> {
+    let Some(field) = field else { return Ok(1) };
+    let number = std::str::from_utf8(&field.value).ok().and_then(|n| n.trim().parse().ok());
+    number.filter(|n| *n > 0).ok_or_else(|| Fault::of_value("n", "`n` must be a whole number, and at least 1"))
+}
+
+impl FormRead {
+    /// Finds what the fields name beside the model. Their texts come after that of the model,
+    /// whatever their order in the form.
+    fn find_names(&mut self, fields: &[FormField]) -> Result<(), Fault> {
+        let mut finder = Finder::default();
+        for field in fields.iter().filter(|field| !matches!(field.reading, FieldReading::Once(_))) {
+            let (end, named) = (self.texts.len(), finder.found.len());
+            self.texts.push(0);
+            self.texts.extend_from_slice(&field.value);
+            let span = end + 1..self.texts.len();
+            finder.form_field(field, &self.texts, span).map_err(|why| fault_of_field(&field.name, why))?;
+            if finder.found.len() > named {
+                self.places.push(field.place.clone());
+            } else {
+                self.texts.truncate(end);
+            }
+        }
+        if finder.is_full {
+            return Err(Fault::too_many_names());
+        }
+        self.envelope.named = finder.found;
+        Ok(())
+    }
+
+    /// Returns the envelope with the places in the form itself.
+    fn in_form(self) -> Envelope {
+        let FormRead { mut envelope, texts, places, .. } = self;
+        let mut start = 0;
+        for (text, place) in texts.split(|byte| *byte == 0).zip(places) {
+            let span = start..start + text.len();
+            if start == 0 {
+                envelope.places.model = place.clone();
+            }
+            for named in
+                envelope.named.iter_mut().filter(|named| named.span.start > 0 && span.contains(&named.span.start))
+            {
+                named.span = named.span.start - start + place.start..named.span.end - start + place.start;
+            }
+            start = span.end + 1;
+        }
+        envelope
+    }
 }
 
 /// Reads a form that is there as a whole, with the boundary of its first line.
 pub(super) fn whole(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
     let line = body.split(|byte| *byte == b'\r').next().and_then(|line| line.strip_prefix(b"--"));
     let boundary = line.and_then(|line| std::str::from_utf8(line).ok()).filter(|line| !line.is_empty());
-    let mut scanner = FormScanner::new(boundary.ok_or_else(|| broken("does not begin with a boundary"))?, FIELDS);
+    let mut scanner = FormScanner::new(boundary.ok_or_else(|| broken("does not begin with a boundary"))?, reading);
     scanner.feed(body).map_err(fault)?;
-    let (mut envelope, place) = envelope(front, scanner.finish().map_err(fault)?, Asked::default(), body.len())?;
-    envelope.places.model = place.unwrap_or_default();
-    Ok(envelope)
+    let read = read(front, &scanner.finish().map_err(fault)?, &Asked::default(), body.len())?;
+    Ok(read.in_form())
 }
 
 /// Returns the fault of a form that cannot be read.
 pub fn fault(fault: FormFault) -> Fault {
-    let Some(field) = fault.field else { return broken(fault.why) };
-    Fault { message: format!("`{field}` {}", fault.why), param: Some(field.into()), code: Some("invalid_value") }
+    match fault.field {
+        Some(field) => fault_of_field(&field, fault.why),
+        None => broken(fault.why),
+    }
 }
+
+fn fault_of_field(field: &str, why: &str) -> Fault {
+    let field: String = field.chars().take(SHOWN).collect();
+    Fault { message: format!("`{field}` {why}"), param: Some(field.into()), code: Some("invalid_value") }
+}
+
+/// The most letters of a field's name that are shown.
+const SHOWN: usize = 40;
 
 /// Returns the fault of a form that is none.
 pub fn broken(why: &str) -> Fault {
@@ -105,23 +182,28 @@ mod tests {
     use crate::front::{EDITS, TRANSCRIPTIONS};
 
     fn field(name: &'static str, value: &str, start: usize) -> FormField {
-        FormField { name, value: value.into(), place: start..start + value.len() }
+        let (reading, place) = (FieldReading::Once(name), start..start + value.len());
+        FormField { name: name.into(), reading, value: value.into(), place, is_whole: true }
     }
 
     fn read(fields: Vec<FormField>, model: Option<&str>) -> Result<(Envelope, Option<Span>), Fault> {
-        envelope(&TRANSCRIPTIONS, fields, Asked { model: model.map(str::to_owned), stream: false }, 32_000)
+        let asked = Asked { model: model.map(str::to_owned), stream: false };
+        let read = super::read(&TRANSCRIPTIONS, &fields, &asked, 32_000)?;
+        let place = read.places.first().cloned().filter(|_| read.names_model);
+        Ok((read.envelope, place))
     }
 
     #[test]
     fn the_model_is_named_once_by_the_form_or_by_the_path() {
         let (read_of_form, place) = read(vec![field("n", "3", 5), field("model", "whisper-1", 40)], None).unwrap();
-        assert_eq!((&*read_of_form.model, read_of_form.choices, place), ("whisper-1", 3, Some(40..49)));
+        assert_eq!((&*read_of_form.model, read_of_form.choices.shown, place), ("whisper-1", 3, Some(40..49)));
         assert_eq!(read_of_form.places.model, 0..9, "the body that passes is the name alone");
         assert_eq!(read_of_form.units, Units { millis: 2_000, ..Units::NONE }, "an estimate");
-        let changed = envelope(&EDITS, vec![field("model", "m", 1), field("n", "3", 9)], Asked::default(), 9).unwrap();
-        assert_eq!(changed.0.units, Units { images: 3, ..Units::NONE });
+        let fields = [field("model", "m", 1), field("n", "3", 9)];
+        let changed = super::read(&EDITS, &fields, &Asked::default(), 9).unwrap();
+        assert_eq!(changed.envelope.units, Units { images: 3, ..Units::NONE });
         let (of_path, place) = read(vec![field("n", " 1", 5)], Some("m")).unwrap();
-        assert_eq!((&*of_path.model, of_path.choices, place, of_path.places.model), ("m", 1, None, 0..0));
+        assert_eq!((&*of_path.model, of_path.choices.shown, place, of_path.places.model), ("m", 1, None, 0..0));
         assert_eq!(read(vec![field("model", "m", 4)], Some("m")).unwrap().1, Some(4..5));
         let fault = |fields, model| read(fields, model).unwrap_err();
         for odd in ["", "0", "-1", "4.0", "4\0", "x"] {

@@ -33,7 +33,7 @@ pub use chat::CHAT;
 pub use contents::Contents;
 pub use embeddings::EMBEDDINGS;
 pub(crate) use embeddings::INPUT_TYPE;
-pub use envelope::{Envelope, Fault};
+pub use envelope::{Choices, Envelope, Fault};
 pub use gemini::{GEMINI, GEMINI_ARRAY, GEMINI_EMBED, GEMINI_EMBEDS};
 pub use messages::MESSAGES;
 pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
@@ -99,6 +99,21 @@ pub struct Front {
     /// Returns the writer of a whole answer.
     pub(crate) whole: NewWriter,
 }
+
+/// What is below Ollama's paths, where nothing is: its clients are told so in the form that they
+/// read.
+static OLLAMA: Front = Front {
+    name: "chat",
+    errors: ErrorForm {
+        body: |error| {
+            let mut w = crate::wire::json::Writer::default();
+            w.object(|w| w.texts([("error", error.message)]));
+            w.into_bytes()
+        },
+        ..beside::BESIDE.errors
+    },
+    ..beside::BESIDE
+};
 
 /// The front door whose format OpenAI's servers speak. Requests of other formats are put into it
 /// for them.
@@ -292,7 +307,8 @@ impl Front {
     pub fn of(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
         let owner = || DOORS.into_iter().find(|front| (front.owns)(path));
         let asks = || FRONTS.into_iter().find(|front| (front.models.is_wanted)(has, query));
-        owner().or_else(asks).unwrap_or(STANDARD)
+        let is_ollamas = || path.trim_start_matches('/').starts_with("api/");
+        owner().or_else(|| is_ollamas().then_some(&OLLAMA)).or_else(asks).unwrap_or(STANDARD)
     }
 
     /// Reads what decides where a request goes. If the path names the model, the body need not,
@@ -441,6 +457,23 @@ impl fmt::Debug for Front {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ollamas_clients_are_told_of_errors_in_their_form() {
+        let error = CallerError {
+            status: 404,
+            kind: "invalid_request_error",
+            code: Some("unknown_url"),
+            param: None,
+            message: "no",
+            request_id: "r",
+            retry_after: None,
+            answer: AnswerSoFar::default(),
+        };
+        for path in ["/api/chat", "/api/tags", "/api/generate"] {
+            assert_eq!((Front::of(path, None, &|_| false).errors.body)(&error), br#"{"error":"no"}"#);
+        }
+    }
 
     #[test]
     fn a_path_may_name_the_model_that_the_body_does_not_contradict() {

@@ -4,10 +4,16 @@
 //! A name of a member decides what its value is ([`row`]), wherever it stands in the settings: so a
 //! place that is new today is judged too.
 
+use std::borrow::Cow;
+
 use super::place::{BodyPlace, Folded};
 use super::references::{AllowedReferences, Judgement, names_file, names_place};
 use crate::neutral::Refused;
-use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, slice, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote, slice, text_of};
+
+mod form;
+
+pub(super) use form::field_reading;
 
 /// A thing that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +23,8 @@ pub struct Named {
     pub(crate) param: String,
     /// Where its text stands.
     pub(crate) span: Span,
+    /// True if the text stands there as it is, as the value of a field of a form. Else it is JSON.
+    is_plain: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +128,21 @@ impl Named {
         self.what == What::ModelOfUnknownTool
     }
 
+    /// Returns its text, unless it is no text or empty.
+    pub(crate) fn text<'b>(&self, body: &'b [u8]) -> Option<Cow<'b, str>> {
+        let text = if self.is_plain {
+            std::str::from_utf8(slice(body, &self.span)).ok().map(Cow::Borrowed)
+        } else {
+            text_of(body, &self.span)
+        };
+        text.filter(|text| !text.is_empty())
+    }
+
+    /// Returns another text as it would stand there.
+    pub(crate) fn written(&self, text: &str) -> Vec<u8> {
+        if self.is_plain { text.as_bytes().to_vec() } else { quote(text).into_bytes() }
+    }
+
     /// Returns why the account does not let callers name it, if it does not.
     pub(super) fn refused(&self, allowed: &AllowedReferences, body: &[u8]) -> Option<Refused> {
         let stored = |is_allowed: bool, judgement| (!is_allowed).then_some(judgement);
@@ -128,6 +151,9 @@ impl Named {
             What::Stored(StoredKind::Files) => stored(allowed.files, Judgement::STORED),
             What::Stored(StoredKind::Cached) => stored(allowed.cached, Judgement::CACHED),
             What::Stored(StoredKind::Data) => stored(allowed.data_sources, Judgement::DATA_SOURCES),
+            What::Text(name) if self.is_plain => {
+                self.text(body).and_then(|text| allowed.judge_text(name.as_bytes(), &text))
+            }
             What::Text(name) => allowed.judge(name.as_bytes(), body, &self.span),
         };
         judgement.map(|judgement| Refused::unsupported(self.param.clone(), judgement.message()))
@@ -256,7 +282,7 @@ impl Finder {
 
     fn push(&mut self, what: What, param: String, span: Span) {
         if self.found.len() < MOST {
-            self.found.push(Named { what, param, span });
+            self.found.push(Named { what, param, span, is_plain: false });
         } else {
             self.is_full = true;
         }

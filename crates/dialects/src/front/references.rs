@@ -67,7 +67,12 @@ impl AllowedReferences {
             return None;
         }
         let text = json::text_of(text, span).filter(|text| !text.is_empty())?;
-        let refers = if names_file(name) { Refers::File } else { Refers::of(name, &text) };
+        self.judge_text(name, &text)
+    }
+
+    /// Judges the same of a text that is no JSON.
+    pub(super) fn judge_text(&self, name: &[u8], text: &str) -> Option<Judgement> {
+        let refers = if names_file(name) { Refers::File } else { Refers::of(name, text) };
         let (is_allowed, why, word) = match (refers, self.urls) {
             (Refers::No, _) => return None,
             (Refers::Gs, _) => (self.gs, "The provider would read files at gs:// with the account's own rights", GS),
@@ -75,7 +80,8 @@ impl AllowedReferences {
             (Refers::File, _) => {
                 (self.files, "The provider would read uploaded files with the account's own rights", FILES)
             }
-            (_, Urls::Any) | (Refers::PublicUrl | Refers::Path, Urls::Public) => return None,
+            (_, Urls::Any) | (Refers::PublicUrl, Urls::Public) => return None,
+            (Refers::Path, Urls::Public) if !is_surely_path(name, text) => return None,
             (_, Urls::NoneSinceNear) => {
                 (false, "The model's server would fetch the URL from within the gateway's own network", PASS)
             }
@@ -83,6 +89,7 @@ impl AllowedReferences {
             (Refers::PlainUrl, _) => (false, "The URL begins with http:, but only https: is passed on", PASS),
             (Refers::PrivateUrl, _) => (false, "The URL's host is not on the public internet", PASS),
             (Refers::Other, _) => (false, "A URL of this scheme may name a file on the server itself", PASS),
+            (Refers::Path, _) => (false, "A path in place of a URL may name a file on the server itself", PASS),
         };
         (!is_allowed).then_some(Judgement { why, word })
     }
@@ -251,6 +258,15 @@ fn is_path(name: &[u8], text: &str) -> bool {
         (begins || text.len() > LONG) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(&b))
     };
     names_place(name) && !is_base64()
+}
+
+/// Whether a text that may be a path is one wherever the server stands: it is in the place of a
+/// URL, or looks like one. A member such as `image_size` has words.
+fn is_surely_path(name: &[u8], text: &str) -> bool {
+    let text = text.trim_start_matches(|c: char| c <= ' ');
+    let has_drive = || text.get(1..).is_some_and(|rest| rest.starts_with(":\\") || rest.starts_with(":/"));
+    let is_of_url = ["url", "uri"].iter().any(|word| memchr::memmem::find(name, word.as_bytes()).is_some());
+    is_of_url || text.starts_with(['/', '.', '~', '\\']) || has_drive()
 }
 
 /// Whether a member's text is the id of a file, or several of its texts are.

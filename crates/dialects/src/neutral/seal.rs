@@ -122,9 +122,10 @@ impl Sealed<'_> {
     }
 }
 
-/// Returns whether a text is sealed, as far as its beginning says so.
+/// Returns whether a text is sealed, as far as its beginning says so. Some programs add blanks to
+/// what they carry.
 pub fn is_sealed(text: &str) -> bool {
-    text.starts_with(MARK)
+    text.trim_start().starts_with(MARK)
 }
 
 /// Returns the texts in a body that may be sealed, the last one first. There are at most four.
@@ -134,7 +135,7 @@ pub fn sealed_in(body: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     let there = FINDER.find(body).map(|_| memchr::memmem::rfind_iter(body, MARK));
     let texts = there.into_iter().flatten().filter_map(|start| {
         // Inside of another text, a quote has a backslash before it.
-        let before = body.get(..start)?;
+        let before = body.get(..start)?.trim_ascii_end();
         if !before.ends_with(b"\"") || before.ends_with(b"\\\"") {
             return None;
         }

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::AnswerHeader;
 use super::event::Tokens;
+use super::usage::MOST;
 use super::vector::VectorText;
 use crate::wire::json::{Broken, Cursor, Kind, Span, integer_of, name_of, quote, slice};
 use crate::wire::splice::Edits;
@@ -46,6 +48,8 @@ pub(crate) enum Found {
     Total,
     /// The model's name.
     Model,
+    /// The id of the answer.
+    Id,
 }
 
 /// What OpenAI's answers have.
@@ -55,6 +59,7 @@ pub(crate) const OF_OPENAI: &[VectorPlace] = &[
     (Found::Tokens, &["usage", "prompt_tokens"]),
     (Found::Total, &["usage", "total_tokens"]),
     (Found::Model, &["model"]),
+    (Found::Id, &["id"]),
 ];
 
 /// What Gemini's answers have.
@@ -73,6 +78,9 @@ pub(crate) struct Vectors<'t> {
     tokens: Option<u64>,
     total: Option<u64>,
     model: Option<Span>,
+    /// Counts that cannot be.
+    impossible: Vec<Span>,
+    has_id: bool,
 }
 
 impl<'t> Vectors<'t> {
@@ -127,11 +135,15 @@ impl<'t> Vectors<'t> {
 
     fn take(&mut self, found: Found, span: Span) {
         let count = || integer_of(self.text, &span);
+        if matches!(found, Found::Tokens | Found::Total) && count().is_none_or(|count| count > MOST) {
+            self.impossible.push(span.clone());
+        }
         match found {
             Found::Vector => self.vectors.push(span),
             Found::Index => self.indexes.push(count()),
             Found::Tokens => self.tokens = count().map(|count| self.tokens.unwrap_or(0).saturating_add(count)),
             Found::Total => self.total = count(),
+            Found::Id => self.has_id = true,
             Found::Model => self.model = Some(span).filter(|span| slice(self.text, span).starts_with(b"\"")),
         }
     }
@@ -162,12 +174,21 @@ impl<'t> Vectors<'t> {
         Tokens { prompt, completion: prompt.map(|_| 0), ..Tokens::default() }
     }
 
-    /// Returns the answer as it came, with the callers' name for the model and these vectors.
-    /// Returns `None` if the vectors came in another order.
-    pub(crate) fn passed(&self, model: &str, vectors: &[VectorText<'_>]) -> Option<Vec<u8>> {
+    /// Returns the answer as it came, with the callers' name for the model, these vectors, and
+    /// `prompt` in place of counts that cannot be. Returns `None` if the vectors came in another
+    /// order.
+    pub(crate) fn passed(&self, header: &AnswerHeader, vectors: &[VectorText<'_>], prompt: u64) -> Option<Vec<u8>> {
         let (mut edits, mut out) = (Edits::new(self.text), Vec::new());
         if let Some(span) = &self.model {
-            edits.replace(span.clone(), quote(model).into_bytes());
+            edits.replace(span.clone(), quote(&header.model).into_bytes());
+        }
+        for span in &self.impossible {
+            edits.replace(span.clone(), prompt.to_string().into_bytes());
+        }
+        // Mistral's clients need an id.
+        let open = self.text.iter().position(|byte| *byte == b'{').filter(|_| !self.has_id && !header.id.is_empty());
+        if let Some(open) = open {
+            edits.insert_member(open, format!(r#""id":{}"#, quote(&header.id)).into_bytes());
         }
         for (span, vector) in self.vectors.iter().zip(vectors) {
             if let Cow::Owned(vector) = vector {
@@ -234,9 +255,28 @@ mod tests {
         let body = r#"{ "model" : "up","data":[{"v":[1], "x":1},{"v":[2]}] }"#;
         let found = Vectors::read(body.as_bytes(), PLACES).unwrap();
         let vectors = [Cow::Borrowed(&b"[1]"[..]), Cow::Owned(b"\"b\"".to_vec())];
-        let passed = found.passed("m", &vectors).unwrap();
+        let header = AnswerHeader { model: "m".into(), ..AnswerHeader::default() };
+        let passed = found.passed(&header, &vectors, 0).unwrap();
         assert_eq!(String::from_utf8(passed).unwrap(), r#"{ "model" : "m","data":[{"v":[1], "x":1},{"v":"b"}] }"#);
         let odd = Vectors::read(br#"{"data":[{"v":[1],"i":1},{"i":0,"v":[0]}]}"#, PLACES).unwrap();
-        assert_eq!(odd.passed("m", &vectors), None);
+        assert_eq!(odd.passed(&header, &vectors, 0), None);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_are_corrected_and_an_id_is_added() {
+        let header = AnswerHeader { model: "m".into(), id: "embd-1".into(), ..AnswerHeader::default() };
+        let vectors = [VectorText::Borrowed(&b"[1]"[..])];
+        for (counts, corrected) in [
+            (r#""prompt_tokens":-5,"total_tokens":1e30"#, r#""prompt_tokens":7,"total_tokens":7"#),
+            (r#""prompt_tokens":5,"total_tokens":"many""#, r#""prompt_tokens":5,"total_tokens":7"#),
+            (r#""prompt_tokens":5,"total_tokens":5"#, r#""prompt_tokens":5,"total_tokens":5"#),
+        ] {
+            let body = |id: &str, counts: &str| format!(r#"{{{id}"data":[{{"embedding":[1]}}],"usage":{{{counts}}}}}"#);
+            for (sent, shown) in [("", r#""id":"embd-1","#), (r#""id":"theirs","#, r#""id":"theirs","#)] {
+                let sent = body(sent, counts);
+                let passed = Vectors::read(sent.as_bytes(), OF_OPENAI).unwrap().passed(&header, &vectors, 7).unwrap();
+                assert_eq!(String::from_utf8(passed).unwrap(), body(shown, corrected));
+            }
+        }
     }
 }

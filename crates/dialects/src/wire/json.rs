@@ -72,6 +72,11 @@ impl<'a> Cursor<'a> {
         Self { text, at, depth: 0 }
     }
 
+    /// Returns a cursor at this place, for which a value with more levels than this is too deep.
+    pub fn starting_at_with_levels(text: &'a [u8], at: usize, levels: usize) -> Self {
+        Self { text, at, depth: MAX_DEPTH.saturating_sub(levels) }
+    }
+
     /// Returns the whole text.
     pub fn text(&self) -> &'a [u8] {
         self.text

@@ -1,10 +1,12 @@
-//! A form of files and fields (`multipart/form-data`, RFC 7578), scanned as it comes: only a few
-//! short fields are read, and it is known where their values stand.
+//! A form of files and fields (`multipart/form-data`, RFC 7578), scanned as it comes: only some
+//! fields are read, and it is known where their values stand.
 //!
 //! Servers read odd forms in different ways. What one of them could read as another field than the
 //! scanner does is refused: a boundary at any place but between two parts, names with escapes,
 //! parameters that a split at each `;` would read in another way. **Invariant:** however the bytes
 //! are cut, the same comes out, and the scanner holds no more than a part's head and a boundary.
+
+use std::borrow::Cow;
 
 use memchr::memmem;
 
@@ -14,25 +16,46 @@ use super::json::Span;
 const PARTS: usize = 256;
 /// The longest head of a part.
 const HEAD: usize = 8 * 1024;
-/// The longest value of a field that is read.
+/// The longest value of a field that stands once, and the longest beginning of a value.
 const VALUE: usize = 1024;
+/// The most bytes that all values together have which are read as a whole.
+const VALUES: usize = 64 * 1024;
 
-/// A short field of a form.
+/// What is read of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldReading {
+    /// Nothing.
+    Nothing,
+    /// Its value, which is short, under this name. The form has the field once, and it is no file.
+    Once(&'static str),
+    /// All of its value. It is no file.
+    Whole,
+    /// All of its value if it is an object or a list in JSON, else nothing.
+    Json,
+    /// All of its value if it is an object or a list in JSON, else its beginning.
+    Beginning,
+}
+
+/// A field of a form that is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormField {
     /// Its name.
-    pub name: &'static str,
-    /// Its value.
+    pub name: Cow<'static, str>,
+    /// What is read of it.
+    pub reading: FieldReading,
+    /// Its value, or the beginning of it.
     pub value: Vec<u8>,
-    /// The place of the value in the form.
+    /// The place of these bytes in the form.
     pub place: Span,
+    /// False if the value goes on.
+    pub is_whole: bool,
 }
 
 /// Why a form cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormFault {
     /// The field that is wrong, if it is one.
-    pub field: Option<&'static str>,
+    pub field: Option<Cow<'static, str>>,
     /// What is wrong with it, or with the form.
     pub why: &'static str,
 }
@@ -42,7 +65,8 @@ pub struct FormFault {
 pub struct FormScanner {
     /// `--`, and the boundary.
     delimiter: memmem::Finder<'static>,
-    wanted: &'static [&'static str],
+    /// Says what is read of a field of this name.
+    reading: fn(&str) -> FieldReading,
     /// The bytes that are not read yet.
     rest: Vec<u8>,
     /// The place of the first of them in the form.
@@ -83,10 +107,23 @@ pub fn boundary(content_type: &[u8]) -> Option<Result<&str, &'static str>> {
 }
 
 impl FormScanner {
-    /// Begins to read a form with this boundary, and these of its fields.
-    pub fn new(boundary: &str, wanted: &'static [&'static str]) -> FormScanner {
-        let delimiter = memmem::Finder::new(format!("--{boundary}").as_bytes()).into_owned();
-        FormScanner { delimiter, wanted, rest: Vec::new(), at: 0, state: State::Start, parts: 0, found: Vec::new() }
+    /// Begins to read a form with this boundary. `reading` says what is read of a field by its
+    /// name.
+    pub fn new(boundary: &str, reading: fn(&str) -> FieldReading) -> FormScanner {
+        FormScanner {
+            delimiter: memmem::Finder::new(format!("--{boundary}").as_bytes()).into_owned(),
+            reading,
+            rest: Vec::new(),
+            at: 0,
+            state: State::Start,
+            parts: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// Returns the number of bytes in memory that its fields take.
+    pub fn in_memory(&self) -> usize {
+        self.found.iter().map(|field| field.value.len()).sum()
     }
 
     /// Takes the next bytes.
@@ -127,12 +164,10 @@ impl FormScanner {
                     if self.delimiter.find(head).is_some() {
                         return Err(broken(INSIDE));
                     }
-                    let named = part_name(head)?;
-                    let field = wanted(self.wanted, named, &self.found)?;
-                    let start = self.at + end + 4;
-                    let place = start..start;
-                    self.found.extend(field.map(|name| FormField { name, value: Vec::new(), place }));
-                    self.go(end + 4, State::Content(field.is_some()))
+                    let field = self.begin_field(part_name(head)?, self.at + end + 4)?;
+                    let reads = field.is_some();
+                    self.found.extend(field);
+                    self.go(end + 4, State::Content(reads))
                 }
                 None if self.rest.len() < HEAD + 4 => Ok(false),
                 Some(_) | None => Err(broken("has a part with a head of more than 8 KiB")),
@@ -142,7 +177,8 @@ impl FormScanner {
                     // A field that is too long is told first: if it comes in small pieces, its
                     // boundary is not known yet.
                     let length = found.saturating_sub(2);
-                    self.keep(reads, length)?;
+                    let reads = self.keep(reads, length)?;
+                    self.end_field(reads);
                     if self.rest.get(length..found) != Some(b"\r\n") {
                         return Err(broken(INSIDE));
                     }
@@ -152,8 +188,8 @@ impl FormScanner {
                 None => match self.rest.len().saturating_sub(delimiter + 1) {
                     0 => Ok(false),
                     length => {
-                        self.keep(reads, length)?;
-                        self.go(length, self.state).map(|_| false)
+                        let reads = self.keep(reads, length)?;
+                        self.go(length, State::Content(reads)).map(|_| false)
                     }
                 },
             },
@@ -170,33 +206,111 @@ impl FormScanner {
         Ok(true)
     }
 
-    /// Takes the next bytes of a part, if it is a field that is read.
-    fn keep(&mut self, reads: bool, length: usize) -> Result<(), FormFault> {
-        let Some(field) = self.found.last_mut().filter(|_| reads) else { return Ok(()) };
-        if field.value.len() + length > VALUE {
-            return Err(FormFault { field: Some(field.name), why: "is too long" });
+    /// Takes the next bytes of a part, if it is a field that is read. Returns whether it still is.
+    fn keep(&mut self, reads: bool, length: usize) -> Result<bool, FormFault> {
+        let Some(mut field) = self.found.pop_if(|_| reads) else { return Ok(false) };
+        let bytes = self.rest.get(..length).unwrap_or_default();
+        let begin = || Begin::of(&field.value, bytes);
+        let (most, fault) = match field.reading {
+            FieldReading::Once(_) => (VALUE, Some("is too long")),
+            FieldReading::Nothing | FieldReading::Whole => (self.room(), Some(TOO_MUCH)),
+            FieldReading::Json | FieldReading::Beginning => match begin() {
+                Begin::Json => (self.room(), Some(TOO_MUCH)),
+                Begin::Unknown => (VALUE, Some("begins with too many blanks")),
+                Begin::Other if field.reading == FieldReading::Json => return Ok(false),
+                Begin::Other => (VALUE, None),
+            },
+        };
+        let kept = length.min(most.saturating_sub(field.value.len()));
+        field.is_whole &= kept == length;
+        if let Some(why) = fault.filter(|_| kept < length) {
+            return Err(FormFault { field: Some(field.name), why });
         }
-        field.value.extend_from_slice(self.rest.get(..length).unwrap_or_default());
-        field.place.end += length;
-        Ok(())
+        field.value.extend_from_slice(bytes.get(..kept).unwrap_or_default());
+        field.place.end += kept;
+        self.found.push(field);
+        Ok(true)
+    }
+
+    /// Returns the room that one more value has which is read as a whole.
+    fn room(&self) -> usize {
+        let is_whole = |field: &&FormField| !matches!(field.reading, FieldReading::Once(_)) && field.is_json_or_whole();
+        let taken: usize = self.found.iter().filter(is_whole).map(|field| field.value.len()).sum();
+        VALUES.saturating_sub(taken)
+    }
+
+    /// Ends a field. One that is read only if it is JSON may be blank.
+    fn end_field(&mut self, reads: bool) {
+        self.found.pop_if(|field| reads && field.reading == FieldReading::Json && !field.is_json_or_whole());
+    }
+
+    /// Returns a field whose value begins at this place, if it is one that is read.
+    fn begin_field(&self, part: PartName<'_>, start: usize) -> Result<Option<FormField>, FormFault> {
+        let name = String::from_utf8_lossy(part.name);
+        let reading = (self.reading)(&name);
+        let name = match reading {
+            FieldReading::Nothing => return Ok(None),
+            FieldReading::Json | FieldReading::Beginning if part.file == PartFile::Surely => return Ok(None),
+            FieldReading::Once(name) => Cow::Borrowed(name),
+            FieldReading::Whole | FieldReading::Json | FieldReading::Beginning => Cow::Owned(name.into_owned()),
+        };
+        let is_known = || self.found.iter().any(|field| field.reading == reading);
+        let why = match reading {
+            FieldReading::Once(_) | FieldReading::Whole if part.file != PartFile::No => "must be a text and no file",
+            FieldReading::Once(_) if is_known() => "is given more than once",
+            FieldReading::Nothing
+            | FieldReading::Once(_)
+            | FieldReading::Whole
+            | FieldReading::Json
+            | FieldReading::Beginning => {
+                return Ok(Some(FormField { name, reading, value: Vec::new(), place: start..start, is_whole: true }));
+            }
+        };
+        Err(FormFault { field: Some(name), why })
     }
 }
 
-/// Returns the name of a part, if it is a field that is read.
-fn wanted(
-    wanted: &'static [&'static str],
-    (name, is_file): (&[u8], bool),
-    found: &[FormField],
-) -> Result<Option<&'static str>, FormFault> {
-    // Some servers read `name[]`, ` name` and `Name` as `name`.
-    let plain = name.split(|byte| *byte == b'[').next().unwrap_or_default().trim_ascii();
-    let is_named = |wanted: &&str| wanted.as_bytes().eq_ignore_ascii_case(plain);
-    let Some(name) = wanted.iter().copied().find(is_named) else { return Ok(None) };
-    let is_known = found.iter().any(|field| field.name == name);
-    match (is_file, is_known) {
-        (true, _) => Err(FormFault { field: Some(name), why: "must be a text and no file" }),
-        (false, true) => Err(FormFault { field: Some(name), why: "is given more than once" }),
-        (false, false) => Ok(Some(name)),
+const TOO_MUCH: &str = "is too long: all fields that hold JSON or name models have at most 64 KiB together";
+
+/// How a value begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// As an object or a list.
+    Json,
+    /// In another way.
+    Other,
+    /// There is nothing yet but blanks.
+    Unknown,
+}
+
+impl Begin {
+    /// Looks at a value in two pieces. Some servers look past blanks and marks that are no JSON.
+    fn of(value: &[u8], more: &[u8]) -> Begin {
+        let start: Vec<u8> = value.iter().chain(more).take(VALUE).copied().collect();
+        let (text, is_broken) = match std::str::from_utf8(&start) {
+            Ok(text) => (text, false),
+            Err(why) => {
+                let (good, _) = start.split_at(why.valid_up_to());
+                (std::str::from_utf8(good).unwrap_or_default(), why.error_len().is_some())
+            }
+        };
+        match text.trim_start_matches(is_blank).chars().next() {
+            Some('{' | '[') => Begin::Json,
+            Some(_) => Begin::Other,
+            None if is_broken => Begin::Other,
+            None => Begin::Unknown,
+        }
+    }
+}
+
+/// Returns whether a letter before a JSON text is looked past, by whichever server.
+pub(crate) fn is_blank(letter: char) -> bool {
+    letter.is_whitespace() || letter.is_control() || letter == '\u{feff}'
+}
+
+impl FormField {
+    fn is_json_or_whole(&self) -> bool {
+        self.reading == FieldReading::Whole || Begin::of(&self.value, b"") == Begin::Json
     }
 }
 
@@ -206,9 +320,25 @@ fn broken(why: &'static str) -> FormFault {
     FormFault { field: None, why }
 }
 
-/// Reads the head of a part. Returns its name, and whether it is a file.
-fn part_name(head: &[u8]) -> Result<(&[u8], bool), FormFault> {
-    let mut found = None;
+/// The name of a part, and whether it is a file.
+#[derive(Clone, Copy)]
+struct PartName<'h> {
+    name: &'h [u8],
+    file: PartFile,
+}
+
+/// Whether a part is a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartFile {
+    No,
+    /// Some servers take a part for a text if its file has no name.
+    Perhaps,
+    Surely,
+}
+
+/// Reads the head of a part.
+fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
+    let (mut found, mut has_odd_charset) = (None, false);
     let line_feeds = memchr::memchr_iter(b'\n', head).count();
     if memmem::find_iter(head, b"\r\n").count() != line_feeds {
         return Err(broken(ODD));
@@ -224,6 +354,7 @@ fn part_name(head: &[u8]) -> Result<(&[u8], bool), FormFault> {
         let is = |header: &[u8]| name.eq_ignore_ascii_case(header);
         // Some servers decode what is encoded, and read forms in forms, and others do not.
         let is_coded = || ![&b"7bit"[..], b"8bit", b"binary"].contains(&&*text);
+        has_odd_charset |= is(b"content-type") && !is_like_ascii(&text);
         if is(b"content-disposition") && found.replace(value).is_some()
             || is(b"content-transfer-encoding") && is_coded()
             || is(b"content-type") && text.starts_with(b"multipart/")
@@ -231,27 +362,53 @@ fn part_name(head: &[u8]) -> Result<(&[u8], bool), FormFault> {
             return Err(broken(ODD));
         }
     }
-    disposition(found.unwrap_or_default()).ok_or(broken(ODD))
+    let part = disposition(found.unwrap_or_default()).ok_or(broken(ODD))?;
+    // It would change how servers read the other fields.
+    let sets_charset = part.name.eq_ignore_ascii_case(b"_charset_");
+    if sets_charset || has_odd_charset && part.file != PartFile::Surely {
+        return Err(broken(ODD));
+    }
+    Ok(part)
+}
+
+/// Returns whether a content type, in lower case, names no character set in which a text is another
+/// one than it looks.
+fn is_like_ascii(content_type: &[u8]) -> bool {
+    const KNOWN: [&[u8]; 5] = [b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1"];
+    memmem::find_iter(content_type, b"charset").all(|at| {
+        let rest = content_type.get(at + b"charset".len()..).unwrap_or_default();
+        let value = rest.trim_ascii_start().strip_prefix(b"=").unwrap_or_default().trim_ascii_start();
+        let value = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        KNOWN.contains(&value)
+    })
 }
 
 const ODD: &str = "has a part whose head is not `content-disposition: form-data; name=\"…\"`, whose name has escapes, or that is encoded or a form";
 
 /// Reads the value of a `content-disposition`, from its colon on.
-fn disposition(value: &[u8]) -> Option<(&[u8], bool)> {
+fn disposition(value: &[u8]) -> Option<PartName<'_>> {
     let rest = value.strip_prefix(b":")?.trim_ascii();
     let (kind, rest) = rest.split_at(rest.iter().position(|byte| *byte == b';')?);
     let parameters = parameters(rest).filter(|_| kind.trim_ascii().eq_ignore_ascii_case(b"form-data"))?;
     // Some servers know `name*` and `name*0`, and others do not.
     let begins = |name: &[u8], with: &[u8]| name.get(..with.len()).is_some_and(|name| name.eq_ignore_ascii_case(with));
     let mut names = parameters.iter().filter(|(name, _)| begins(name, b"name"));
-    let is_file = parameters.iter().any(|(name, _)| begins(name, b"filename"));
+    let names_file = |name: &[u8]| name.eq_ignore_ascii_case(b"filename") || begins(name, b"filename*");
+    let file = if parameters.iter().any(|(name, value)| names_file(name) && !value.is_empty()) {
+        PartFile::Surely
+    } else if parameters.iter().any(|(name, _)| begins(name, b"filename")) {
+        PartFile::Perhaps
+    } else {
+        PartFile::No
+    };
     let ((key, name), None) = (names.next()?, names.next()) else { return None };
     if key.len() > b"name".len() {
         return None;
     }
     // Some servers decode escapes, and others do not.
     let is_plain = name.iter().all(|byte| (b' '..=b'~').contains(byte) && !b"%\\".contains(byte));
-    (is_plain && !name.is_empty()).then_some((name, is_file))
+    (is_plain && !name.is_empty()).then_some(PartName { name, file })
 }
 
 /// Reads parameters, each after a `;`: their names and values.

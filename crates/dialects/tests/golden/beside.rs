@@ -6,7 +6,8 @@
 //! forms end with CRLF on their way, and with LF here.
 
 use bytes::Bytes;
-use dialects::front::{AnswerSoFar, CallerError, DOORS, Fault, Front, form};
+use dialects::front::form::{self, FormRead};
+use dialects::front::{AnswerSoFar, CallerError, DOORS, Fault, Front};
 use dialects::neutral::answer::AnswerOptions;
 use dialects::usage::{Source, Usage};
 use dialects::wire::multipart::FormScanner;
@@ -95,13 +96,13 @@ fn requests(front: &'static Front, path: &str, given: &str) -> Vec<(String, Stri
     let form = given.replace('\n', "\r\n") + "\r\n";
     let boundary = form.split("\r\n").next().expect("a line").strip_prefix("--").expect("a boundary");
     let scanned = |size: usize| {
-        let mut scanner = FormScanner::new(boundary, form::FIELDS);
+        let mut scanner = FormScanner::new(boundary, form::reading);
         form.as_bytes().chunks(size).try_for_each(|piece| scanner.feed(piece)).map_err(form::fault)?;
-        form::envelope(front, scanner.finish().map_err(form::fault)?, asked.clone(), form.len())
+        form::read(front, &scanner.finish().map_err(form::fault)?, &asked, form.len())
     };
-    let (envelope, place) = match (scanned(1), scanned(form.len())) {
+    let read = match (scanned(1), scanned(form.len())) {
         (Ok(one), Ok(other)) => {
-            assert_eq!((&one.0.model, &one.1), (&other.0.model, &other.1));
+            assert_eq!(one, other);
             one
         }
         (one, other) => {
@@ -110,7 +111,9 @@ fn requests(front: &'static Front, path: &str, given: &str) -> Vec<(String, Stri
             return vec![("nobody".to_owned(), one.expect("a fault"))];
         }
     };
-    let place = place.expect("the form names the model");
+    let FormRead { envelope, places, names_model, .. } = read;
+    assert!(names_model, "the form names the model");
+    let place = places.into_iter().next().expect("a place");
     let name = Bytes::copy_from_slice(form[place.clone()].as_bytes());
     let written = |(title, dialect): (String, Dialect)| {
         let sent = dialect.write(&Translate::new(&name, &envelope, MODEL)).expect("it passes");

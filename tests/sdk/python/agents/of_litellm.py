@@ -12,7 +12,7 @@ TOOL = {"type": "function", "function": {"name": "weather", "description": DESCR
 MODELS = {
     "chat": lambda base_url: dict(model="openai/gpt-5", api_base=f"{base_url}/v1"),
     "messages": lambda base_url: dict(model="anthropic/claude-sonnet-4-5", api_base=base_url),
-    "gemini": lambda base_url: dict(model="gemini/gemini-2.5-flash", api_base=f"{base_url}/v1beta/models/gemini-2.5-flash"),
+    "gemini": lambda base_url: dict(model="gemini/gemini-2.5-flash", api_base=f"{base_url}/v1beta"),
 }
 
 

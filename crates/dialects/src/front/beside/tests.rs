@@ -1,6 +1,8 @@
 use super::*;
 use bytes::Bytes;
 
+use crate::neutral::AnswerHeader;
+use crate::neutral::answer::AnswerOptions;
 use crate::upstream::openai;
 use crate::{Dialect, Translate};
 
@@ -47,16 +49,20 @@ fn a_stream_of_texts_is_asked_for_its_usage() {
 fn the_envelope_has_what_it_may_cost() {
     let of = |front, body: &str| envelope(front, body).unwrap();
     let texts = of(&COMPLETIONS, r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#);
-    assert_eq!((texts.prompt_bytes, texts.most_tokens, texts.choices), (8, Some(9), 6), "three for each prompt");
+    assert_eq!(
+        (texts.prompt_bytes, texts.most_tokens, texts.choices.written),
+        (8, Some(9), 6),
+        "three for each prompt"
+    );
     for (body, choices) in [
         (r#"{"model":"m","prompt":"x","best_of":5}"#, 5),
         (r#"{"model":"m","prompt":"x","n":2,"best_of":5}"#, 5),
         (r#"{"model":"m","prompt":"x","best_of":2,"n":3}"#, 3),
         (r#"{"model":"m","best_of":5,"prompt":["x","y"],"n":3}"#, 10),
     ] {
-        assert_eq!(of(&COMPLETIONS, body).choices, choices, "all are written: {body}");
+        assert_eq!(of(&COMPLETIONS, body).choices.written, choices, "all are written: {body}");
     }
-    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":"x","best_of":5}"#).choices, 1);
+    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":"x","best_of":5}"#).choices, Choices::ONE);
     assert!(texts.user.is_some() && !texts.refers && !texts.stream);
     let tokens = of(&COMPLETIONS, r#"{"model":"m","prompt":[[1,2,3],[4]]}"#);
     assert_eq!((tokens.prompt_bytes, tokens.more_bytes), (0, 16), "four bytes each");
@@ -64,9 +70,9 @@ fn the_envelope_has_what_it_may_cost() {
         [(r#""a""#, 2), ("[1,2,3]", 2), (r#"["a"]"#, 2), ("[[1],[2],[3]]", 6), ("[]", 2), ("null", 2)]
     {
         let body = format!(r#"{{"n":2,"model":"m","prompt":{prompt}}}"#);
-        assert_eq!(of(&COMPLETIONS, &body).choices, choices, "{prompt}");
+        assert_eq!(of(&COMPLETIONS, &body).choices.written, choices, "{prompt}");
     }
-    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":["a","b"],"n":2}"#).choices, 2);
+    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":["a","b"],"n":2}"#).choices.shown, 2);
     let ranks = of(&RERANK, r#"{"model":"m","query":"ab","documents":["c",{"text":"def"}]}"#);
     assert_eq!((ranks.prompt_bytes, ranks.refers), (6, true));
     for (front, body, param, code) in [
@@ -140,5 +146,26 @@ fn only_a_text_that_is_one_refers_to_nothing() {
         let inside = format!("{place}[0].text.url");
         assert_eq!(param(r#"{"url":"gs://bucket/file"}"#).as_deref(), Some(&*inside));
         assert!(param(r#"["gs://bucket/file"]"#).is_some());
+    }
+}
+
+#[test]
+fn a_usage_that_cannot_be_is_shown_to_nobody() {
+    let header = AnswerHeader { model: "m".into(), ..AnswerHeader::default() };
+    let passed = PassedAnswer::new(&header, &AnswerOptions::default());
+    let shown = |usage: &str| {
+        let body = format!(r#"{{"text":"hello","usage":{usage},"model":"up"}}"#);
+        String::from_utf8(whole(body.as_bytes(), &passed)).unwrap()
+    };
+    for usage in [
+        r#"{"input_tokens":-5}"#,
+        r#"{"input_tokens":1e30,"output_tokens":1}"#,
+        r#"{"type":"duration","seconds":1e308}"#,
+        r#"{"input_tokens":5,"input_token_details":{"audio_tokens":-1}}"#,
+    ] {
+        assert_eq!(shown(usage), r#"{"text":"hello","model":"m"}"#, "{usage}");
+    }
+    for usage in [r#"{"type":"duration","seconds":3.5}"#, r#"{"input_tokens":5,"new":[{"a":"b"}]}"#, "null"] {
+        assert_eq!(shown(usage), format!(r#"{{"text":"hello","usage":{usage},"model":"m"}}"#));
     }
 }

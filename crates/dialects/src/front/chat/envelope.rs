@@ -13,7 +13,8 @@ use crate::wire::json::{self, Broken, Cursor, Kind};
 /// What decides where a request goes, what it may cost and how it is answered. Some servers take
 /// these names in any case, and of several the last: what one of them reads must be what was read
 /// here.
-const KNOWN: [&str; 7] = ["model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"];
+const KNOWN: [&str; 8] =
+    ["model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "best_of"];
 
 /// Returns the one of these names that a name is but for its case.
 fn nearly<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
@@ -49,7 +50,11 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
         }
         b"n" => {
             let span = cursor.value()?;
-            scan.envelope.choices = number(cursor, &span).unwrap_or(1).max(1);
+            scan.envelope.choices.show(number(cursor, &span).unwrap_or(1));
+        }
+        b"best_of" => {
+            let span = cursor.value()?;
+            scan.envelope.choices.write(number(cursor, &span).unwrap_or(1));
         }
         b"tools" => scan.read.tools(cursor)?,
         b"functions" => scan.read.more += cursor.value()?.len(),

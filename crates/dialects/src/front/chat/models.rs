@@ -2,6 +2,7 @@
 
 use crate::front::route::{listed, under, without_azure};
 use crate::front::{ListedModel, ModelLists};
+use crate::neutral::ModelKind;
 use crate::wire::json::Writer;
 
 pub(in crate::front) const LISTS: ModelLists = ModelLists {
@@ -31,6 +32,12 @@ fn write(w: &mut Writer, model: &ListedModel<'_>) {
         w.texts([("id", model.id), ("object", "model")]);
         w.key("created").number(model.created);
         w.key("owned_by").text(model.owned_by);
+        // Mistral's clients drop a model without these.
+        w.key("type").text("base");
+        w.key("capabilities").object(|w| {
+            let is_for_chat = model.kinds.is_empty() || model.kinds.contains(&ModelKind::Chat);
+            w.key("completion_chat").bool(is_for_chat);
+        });
         if !model.kinds.is_empty() {
             w.key("kinds").each(model.kinds.iter().map(|kind| kind.name()), Writer::text);
         }
@@ -40,7 +47,6 @@ fn write(w: &mut Writer, model: &ListedModel<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::neutral::ModelKind;
 
     #[test]
     fn a_list_has_what_openai_lists_and_what_models_are_for() {
@@ -54,12 +60,12 @@ mod tests {
             thinks: Some(true),
             kinds: Vec::new(),
         };
-        let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us"}"#;
+        let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","type":"base","capabilities":{"completion_chat":true}}"#;
         assert_eq!((LISTS.one)(&model), one.as_bytes());
         let two = (LISTS.all)(&[model.clone(), model.clone()]);
         assert_eq!(String::from_utf8(two).unwrap(), format!(r#"{{"object":"list","data":[{one},{one}]}}"#));
         let model = ListedModel { kinds: vec![ModelKind::Chat, ModelKind::Embedding], ..model };
-        let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","kinds":["chat","embedding"]}"#;
+        let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","type":"base","capabilities":{"completion_chat":true},"kinds":["chat","embedding"]}"#;
         assert_eq!((LISTS.one)(&model), one.as_bytes());
         assert_eq!((LISTS.all)(&[]), br#"{"object":"list","data":[]}"#);
     }

@@ -19,7 +19,7 @@ fn a_request_asks_for_so_many_vectors() {
     check(r#"[{"text":"a"},{"image":"b"}]"#, 2, true);
     let base64 = of(r#"{"input":"a","model":"m","encoding_format":"base64","stream":false,"n":9}"#).unwrap();
     assert!(base64.places.inputs.is_some_and(|inputs| inputs.base64));
-    assert_eq!((base64.stream, base64.choices), (false, 1));
+    assert_eq!((base64.stream, base64.choices.shown), (false, 1));
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn settings<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, found: &mut Found)
             "candidateCount" => {
                 let span = cursor.value()?;
                 let count = number(cursor, &span).unwrap_or(1);
-                scan.envelope.choices = scan.envelope.choices.max(count);
+                scan.envelope.choices.show(count);
             }
             "responseMimeType" => {
                 let span = cursor.value()?;
@@ -207,7 +207,7 @@ mod tests {
             {"parts":[{"text":"hello"}]}]}"#;
         let envelope = of(body).at(Asked { model: Some("m".into()), stream: true });
         assert_eq!((envelope.model.as_str(), envelope.stream), ("m", true));
-        assert_eq!((envelope.most_tokens, envelope.choices, envelope.prompt_bytes), (Some(7), 2, 9));
+        assert_eq!((envelope.most_tokens, envelope.choices.shown, envelope.prompt_bytes), (Some(7), 2, 9));
         assert!(envelope.include_usage && !envelope.hide_thoughts && !envelope.refers && !envelope.wants_json);
         assert_eq!(envelope.beginning.map(|span| body[span].contains("hello")), Some(true));
         let snake = r#"{"contents":{"parts":{"text":"hello"}},"generation_config":{"max_output_tokens":7}}"#;

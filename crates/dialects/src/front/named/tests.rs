@@ -1,7 +1,8 @@
 use bytes::Bytes;
+use proptest::prelude::*;
 
 use crate::front::references::{AllowedReferences, Urls};
-use crate::front::{Asked, CHAT, Envelope, Front, GEMINI, MESSAGES, RESPONSES};
+use crate::front::{Asked, CHAT, EDITS, Envelope, Front, GEMINI, MESSAGES, RESPONSES, TRANSCRIPTIONS};
 use crate::neutral::Endpoint;
 use crate::neutral::Refused;
 use crate::upstream::{anthropic, gemini, openai};
@@ -42,6 +43,10 @@ fn write(front: &'static Front, dialect: &Dialect, body: &str) -> Result<Outboun
         },
         ..Translate::new(&body, &envelope(front, &body), "up")
     })
+}
+
+fn is_refused(front: &'static Front, dialect: &Dialect, body: &str) -> bool {
+    (front.envelope)(body.as_bytes()).is_err() || write(front, dialect, body).is_err()
 }
 
 fn param(refused: Refused) -> String {
@@ -308,4 +313,116 @@ fn a_body_that_names_more_than_a_request_needs_is_refused() {
         |count: usize| format!(r#"{{"model":"m","messages":[{{}}],"models":["m"{}]}}"#, r#","m""#.repeat(count - 1));
     assert!((CHAT.envelope)(many(super::MOST).as_bytes()).is_ok());
     assert!((CHAT.envelope)(many(super::MOST + 1).as_bytes()).is_err());
+}
+
+/// A form for the model `m`, with these fields more.
+fn form(fields: &[(&str, &str)]) -> String {
+    let part = |(name, value): &(&str, &str)| {
+        format!("--B\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    format!("{}{}--B--\r\n", fields.iter().map(part).collect::<String>(), part(&("model", "m")))
+}
+
+#[test]
+fn a_form_is_judged_and_written_like_a_body() {
+    for front in [&TRANSCRIPTIONS, &EDITS] {
+        let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.expect("one kind"));
+        for (field, value) in [
+            ("fallbacks", "NAME"),
+            ("models[]", "NAME"),
+            ("JUDGE-Model", "NAME"),
+            ("extra_body[deep][modelName]", "NAME"),
+            ("extra_body", "{\"a\":[{\"fallback_models\":[\"NAME\"]}]}"),
+        ] {
+            let sent = |name: &str| form(&[(field, &value.replace("NAME", name)), ("language", "en")]);
+            for (name, becomes) in [("m", "up"), ("ours", "theirs")] {
+                let written = write(front, &dialect, &sent(name)).expect("it passes").body.concat();
+                let expected = sent(becomes).replace("\r\n\r\nm\r\n", "\r\n\r\nup\r\n");
+                assert_eq!(String::from_utf8(written).unwrap(), expected);
+            }
+            for name in ["far", "dear", "\u{e4}", " m", "m,ours", "\"m"] {
+                assert!(is_refused(front, &dialect, &sent(name)), "{field} {name}");
+            }
+        }
+    }
+}
+
+/// What is stored at the account, and what a server would fetch, needs the account's permission in
+/// a form too.
+#[test]
+fn what_a_form_refers_to_needs_the_accounts_permission() {
+    for (field, value, allows) in [
+        ("audio_url", "http://10.0.0.5/a.wav", AllowedReferences { urls: Urls::Any, ..NOTHING }),
+        (
+            "extra_body",
+            "{\"callback\":{\"url\":\"file:///etc/passwd\"}}",
+            AllowedReferences { urls: Urls::Any, ..NOTHING },
+        ),
+        ("file", "gs://bucket/a.wav", AllowedReferences { gs: true, ..NOTHING }),
+        ("audio[file_id]", "file-1", AllowedReferences { files: true, ..NOTHING }),
+        ("vector_store_ids[]", "vs_1", AllowedReferences { files: true, ..NOTHING }),
+        ("cached_content", "a", AllowedReferences { cached: true, ..NOTHING }),
+    ] {
+        let body = form(&[(field, value)]);
+        let envelope = envelope(&TRANSCRIPTIONS, body.as_bytes());
+        assert!(envelope.may_refer(), "{field}");
+        assert!(envelope.check_references(&NOTHING, body.as_bytes()).is_err(), "{field}");
+        assert_eq!(envelope.check_references(&allows, body.as_bytes()), Ok(()), "{field}");
+    }
+    let data = format!("data:image/png;base64,{}", "iVBORw0KGgo".repeat(9_000));
+    let good = form(&[("image[]", &data), ("audio_url", "https://example.com/a.wav"), ("container", "")]);
+    assert_eq!(envelope(&EDITS, good.as_bytes()).check_references(&NOTHING, good.as_bytes()), Ok(()));
+    let long = form(&[("image_path", &"/a b".repeat(900))]);
+    assert!((EDITS.envelope)(long.as_bytes()).is_err(), "too long to be judged");
+}
+
+/// A name of a member that names a model, as some server may read it.
+fn member() -> impl Strategy<Value = String> {
+    let words =
+        ["model", "models", "fallbacks", "model_name", "modelName", "adapter_id", "Judge-Model", "fallback_models"];
+    let case = |(word, upper, plain): (&str, u32, bool)| {
+        let letters = word.chars().enumerate();
+        let cased = letters.map(|(at, c)| if upper >> at & 1 == 1 { c.to_ascii_uppercase() } else { c });
+        if plain { word.to_owned() } else { cased.collect() }
+    };
+    (proptest::sample::select(words.to_vec()), any::<u32>(), any::<bool>()).prop_map(case)
+}
+
+proptest! {
+    /// At every door, and however a form spells it.
+    #[test]
+    fn no_door_lets_a_model_through_that_the_key_may_not_use(
+        outside in proptest::collection::vec(proptest::sample::select(vec!["extra_body", "x", "new-field", "Options"]), 1..5),
+        member in member(),
+        is_list in any::<bool>(),
+        before in any::<bool>(),
+    ) {
+        let value = if is_list { "[\"m\",\"dear\"]" } else { "\"dear\"" };
+        let json = |outside: &[&str]| outside.iter().rev().fold(format!("{{\"{member}\":{value}}}"), |inside, name| {
+            format!("{{\"{name}\":{inside}}}")
+        });
+        for (front, dialect, base) in doors() {
+            let field = json(&outside);
+            let body = format!("{base},{}", &field[1..]);
+            prop_assert!(is_refused(front, &dialect, &body), "{body}");
+        }
+        let (first, rest) = outside.split_first().unwrap();
+        let brackets: String = rest.iter().chain([&&*member]).map(|name| format!("[{name}]")).collect();
+        let list = if is_list { "[]" } else { "" };
+        let dots = outside.iter().chain([&&*member]).copied().collect::<Vec<_>>().join(".");
+        for (name, value) in [
+            ((*first).to_owned(), json(rest)),
+            (format!("{first}{brackets}{list}"), "dear".to_owned()),
+            (format!("{first}{brackets}"), value.to_owned()),
+            (dots, "dear".to_owned()),
+            (format!("{first} {member}{list}"), "dear".to_owned()),
+        ] {
+            let fields = if before { [(&*name, &*value), ("prompt", "x")] } else { [("prompt", "x"), (&*name, &*value)] };
+            for front in [&TRANSCRIPTIONS, &EDITS] {
+                let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.expect("one kind"));
+                let body = form(&fields);
+                prop_assert!(is_refused(front, &dialect, &body), "{body}");
+            }
+        }
+    }
 }

@@ -168,8 +168,7 @@ impl<'a> Scan<'a> {
             return Err(Fault::missing(missing));
         }
         if self.read.named.is_full {
-            let message = "the request names too many models, files and URLs beside its conversation";
-            return Err(Fault::plain(message.to_owned()));
+            return Err(Fault::too_many_names());
         }
         let most_prompt = self.read.most(self.bytes);
         Ok(Envelope {

@@ -51,9 +51,10 @@ const SHELLS: [&str; 6] = ["bash", "shell", "exec", "terminal", "cmd", "command"
 
 /// Decides what the demo does next.
 pub(super) fn next_act(request: &Request<'_>) -> NextAct {
-    let is_assistant = |message: &Message<'_>| message.role == Role::Assistant;
-    let newest = request.messages.rsplit(is_assistant).next().unwrap_or_default();
-    let mut results = newest.iter().filter(|message| matches!(message.role, Role::Tool | Role::Function));
+    let turn = newest_turn(request);
+    let is_result =
+        |message: &&Message<'_>| !turn.is_handed_over && matches!(message.role, Role::Tool | Role::Function);
+    let mut results = turn.messages.iter().filter(is_result);
     if let Some(first) = results.next() {
         let text: String = texts(first).collect::<Vec<_>>().join(" ").chars().take(CITED).collect();
         let more = match results.count() {
@@ -62,11 +63,11 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
         };
         return NextAct::Say(format!("The demo called a tool. Its result begins with {text:?}.{more}"));
     }
-    let users = newest.iter().filter(|message| message.role == Role::User);
+    let users = turn.messages.iter().filter(|message| message.role == Role::User);
     // Agents put texts of their own beside the user's. They begin with a tag.
     let own = |text: &&str| !text.trim_start().starts_with('<');
     let words = users.flat_map(texts).filter(own).last().unwrap_or_default();
-    let chosen = chosen(request, &Words::of(words));
+    let chosen = chosen(request, &Words::of(words), turn.is_handed_over);
     let mut calls = Vec::with_capacity(chosen.len());
     for tool in chosen {
         let word = if is_shell(tool) { "echo demo" } else { "demo" };
@@ -76,6 +77,46 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
         }
     }
     if calls.is_empty() { NextAct::Answer } else { NextAct::Call(calls) }
+}
+
+/// What came since the demo has last spoken.
+struct NewestTurn<'r> {
+    messages: &'r [Message<'r>],
+    /// True if the demo has handed the conversation over to this agent: it answers what the user
+    /// said before, and hands nothing over.
+    is_handed_over: bool,
+}
+
+fn newest_turn<'r>(request: &'r Request<'_>) -> NewestTurn<'r> {
+    let after = |is_last: &dyn Fn(&Message<'_>) -> bool| {
+        request.messages.iter().rposition(is_last).map_or(0, |place| place + 1)
+    };
+    let hands_over = |message: &Message<'_>| {
+        message.role == Role::Assistant
+            && !message.calls.is_empty()
+            && message.calls.iter().all(|call| is_handover(&call.name))
+    };
+    let spoke = after(&|message| message.role == Role::Assistant);
+    let last = spoke.checked_sub(1).and_then(|place| request.messages.get(place));
+    let is_handed_over = last.is_some_and(hands_over);
+    let start =
+        if is_handed_over { after(&|message| message.role == Role::Assistant && !hands_over(message)) } else { spoke };
+    NewestTurn { messages: request.messages.get(start..).unwrap_or_default(), is_handed_over }
+}
+
+/// Returns whether a tool hands the conversation over to another agent, by the names that libraries
+/// of agents give such tools.
+fn is_handover(name: &str) -> bool {
+    const BEGINS: [&str; 4] = ["transfer_to_", "handoff_to_", "hand_off_to_", "delegate_to_"];
+    let name = last_part(name);
+    BEGINS.iter().any(|begin| name.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin)))
+}
+
+/// Returns the name that a tool has in its group: some libraries write the group before it, as in
+/// `W-get_weather` and `mcp__w__get_weather`.
+fn last_part(name: &str) -> &str {
+    let name = name.rsplit("__").next().unwrap_or(name);
+    name.rsplit(['-', '.', '/']).next().unwrap_or(name)
 }
 
 /// Returns the tools that the demo can call.
@@ -100,9 +141,13 @@ pub(super) fn quoted(tool: &Tool<'_>) -> String {
 }
 
 /// Returns the tools to call: none, one, or two.
-fn chosen<'r>(request: &'r Request<'_>, words: &Words<'_>) -> Vec<&'r Tool<'r>> {
+fn chosen<'r>(request: &'r Request<'_>, words: &Words<'_>, is_handed_over: bool) -> Vec<&'r Tool<'r>> {
+    let callable =
+        |request: &'r Request<'_>| callable(request).filter(move |tool| !(is_handed_over && is_handover(&tool.name)));
     let is_named = |tool: &&Tool<'_>| {
-        matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name) || words.name(&tool.name)
+        matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name)
+            || words.name(&tool.name)
+            || words.name(last_part(&tool.name))
     };
     let must = matches!(request.tool_choice, Some(ToolChoice::Required | ToolChoice::Allowed(true, _)));
     let are_few = callable(request).count() <= FEW;
@@ -134,9 +179,14 @@ fn arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
 
 /// Returns whether the first word of a tool's name says that it only reads.
 fn reads(tool: &Tool<'_>) -> bool {
+    // Who hands over changes nothing.
+    is_handover(&tool.name) || [&*tool.name, last_part(&tool.name)].into_iter().any(begins_with_reading)
+}
+
+fn begins_with_reading(name: &str) -> bool {
     let ends = |(at, c): (usize, char)| !c.is_alphanumeric() || at > 0 && c.is_uppercase();
-    let first = tool.name.char_indices().find(|place| ends(*place)).map_or(tool.name.len(), |(at, _)| at);
-    tool.name.get(..first).is_some_and(|word| READS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    let first = name.char_indices().find(|place| ends(*place)).map_or(name.len(), |(at, _)| at);
+    name.get(..first).is_some_and(|word| READS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 fn is_shell(tool: &Tool<'_>) -> bool {

@@ -241,3 +241,32 @@ fn long_names_and_long_answers_stay_small() {
     assert_eq!(said(&asked)["content"], json!(words).to_string());
     assert!(replied(asked.to_string().as_bytes(), true).unwrap().pieces.len() < 210);
 }
+
+fn function(name: &str) -> Value {
+    json!({"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}})
+}
+
+#[test]
+fn a_tool_is_known_by_the_last_part_of_its_name() {
+    for name in ["W-get_weather", "mcp__w__get_weather", "weather.get_weather"] {
+        let tools = [function("W-set_weather"), function(name)];
+        let asked = json!({"messages": [{"role": "user", "content": "What is the weather like?"}], "tools": tools});
+        assert_eq!(said(&asked)["tool_calls"][0]["function"]["name"], *name);
+    }
+}
+
+#[test]
+fn a_conversation_is_handed_over_once_and_then_answered() {
+    let handed =
+        json!({"id": "c", "type": "function", "function": {"name": "transfer_to_weather_agent", "arguments": "{}"}});
+    let user = json!({"role": "user", "content": "What is the weather like?"});
+    let first = json!({"messages": [user], "tools": [function("transfer_to_weather_agent")]});
+    assert_eq!(said(&first)["tool_calls"][0]["function"]["name"], "transfer_to_weather_agent");
+    let so_far = json!([user, {"role": "assistant", "tool_calls": [handed]},
+        {"role": "tool", "tool_call_id": "c", "content": "{\"assistant\": \"weather_agent\"}"}]);
+    let tools = [function("transfer_to_triage_agent"), function("get_weather")];
+    let then = said(&json!({"messages": so_far, "tools": tools}));
+    assert_eq!(then["tool_calls"][0]["function"]["name"], "get_weather");
+    let back = said(&json!({"messages": so_far, "tools": [function("transfer_to_triage_agent")]}));
+    assert_eq!(back["tool_calls"], Value::Null, "it is not handed back");
+}

@@ -28,6 +28,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     for response in responses.list() {
         reader.take(response, &lossy, emit).map_err(AnswerFault::Upstream)?;
     }
+    reader.finish_by_zero(emit);
     match responses {
         // The answer is whole because its JSON is whole.
         Several::One(_) => reader.finish_the_rest(emit),
@@ -79,6 +80,18 @@ struct CandidateState {
     spoke: bool,
     /// True if the candidate had a reason of its end.
     ended: bool,
+    /// What the zero of the enumeration says of its end, so far.
+    zero: Zero,
+}
+
+/// The zero of the enumeration of reasons. Some servers send it in place of the word for the end,
+/// and some with every event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zero {
+    NotSeen,
+    /// It came once, and nothing after it.
+    IsLast,
+    IsInEachEvent,
 }
 
 /// The most candidates that are read. Google gives at most eight.
@@ -99,6 +112,7 @@ impl neutral::Reader for GeminiReader {
     }
 
     fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+        self.finish_by_zero(emit);
         if self.is_whole() {
             emit(Event::End);
         }
@@ -109,6 +123,13 @@ impl neutral::Reader for GeminiReader {
 impl GeminiReader {
     fn is_whole(&self) -> bool {
         self.blocked || (!self.candidates.is_empty() && self.candidates.iter().all(|seen| seen.ended))
+    }
+
+    fn finish_by_zero(&mut self, emit: Emit<'_>) {
+        for seen in self.candidates.iter_mut().filter(|seen| !seen.ended && seen.zero == Zero::IsLast) {
+            seen.ended = true;
+            emit(Event::Finish(seen.index, Finish::Stop));
+        }
     }
 
     fn finish_the_rest(&mut self, emit: Emit<'_>) {
@@ -147,7 +168,7 @@ impl GeminiReader {
             Some(place) => place,
             None if self.candidates.len() == MAX_CANDIDATES => return Ok(()),
             None => {
-                self.candidates.push(CandidateState { index, spoke: false, ended: false });
+                self.candidates.push(CandidateState { index, spoke: false, ended: false, zero: Zero::NotSeen });
                 self.candidates.len() - 1
             }
         };
@@ -155,6 +176,12 @@ impl GeminiReader {
         for part in candidate.content.iter().flat_map(|content| content.parts.iter().flatten()) {
             seen.spoke |= part.emit(index, emit);
         }
+        let is_zero = candidate.finish_reason.as_str() == ZERO;
+        seen.zero = match seen.zero {
+            Zero::NotSeen if is_zero => Zero::IsLast,
+            Zero::NotSeen => Zero::NotSeen,
+            Zero::IsLast | Zero::IsInEachEvent => Zero::IsInEachEvent,
+        };
         let finish = match finish(candidate.finish_reason.as_str()) {
             Ok(None) => return Ok(()),
             Ok(Some(finish)) => finish,
@@ -169,12 +196,13 @@ impl GeminiReader {
     }
 }
 
+const ZERO: &str = "FINISH_REASON_UNSPECIFIED";
+
 /// Returns the reason of a candidate's end, or `None` if the candidate goes on. If the model made
 /// something that is no answer, the error is Google's word for it.
 fn finish(reason: &str) -> Result<Option<Finish>, &str> {
     match reason {
-        // The zero of the enumeration counts as absent.
-        "" | "FINISH_REASON_UNSPECIFIED" => Ok(None),
+        "" | ZERO => Ok(None),
         "MAX_TOKENS" | "CONTINUATION" => Ok(Some(Finish::Length)),
         "SAFETY"
         | "RECITATION"

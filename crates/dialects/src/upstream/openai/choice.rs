@@ -14,8 +14,10 @@ use crate::wire::splice::Edits;
 pub(super) struct Choice {
     /// The index at the upstream.
     number: u64,
-    /// The index that the caller sees. In a stream it is the choice's place in the list.
+    /// The choice's place in the list.
     pub(super) index: usize,
+    /// The index that the caller sees.
+    pub(super) shown: usize,
     pub(super) has_role: bool,
     /// True if content came in `delta`. A `message` beside it then only repeats it.
     has_delta: bool,
@@ -91,9 +93,9 @@ pub(super) enum Finishes {
 
 impl Choice {
     /// Returns a choice that has shown nothing. `number` is the upstream's index, and `index` is
-    /// the caller's.
+    /// its place in the list, and what the caller sees.
     pub(super) fn new(number: u64, index: usize) -> Self {
-        Self { number, index, calls: Calls::of_choice(index), ..Self::default() }
+        Self { number, index, shown: index, calls: Calls::of_choice(index), ..Self::default() }
     }
 
     /// Returns the part of an entry to read. This is its delta, or its message while no delta had
@@ -206,7 +208,7 @@ impl Choice {
 
     /// Corrects the parts of an entry beside its delta or message.
     pub(super) fn edit_entry(&self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
-        set(edits, entry.open, br#""index""#, &entry.index, digits(self.index));
+        set(edits, entry.open, br#""index""#, &entry.index, digits(self.shown));
         if let Some(logprobs) = &entry.logprobs
             && !logprobs.is_logprobs(edits.text())
         {
@@ -315,12 +317,14 @@ const MAX_REPEATED: usize = 16 * 1024;
 /// entry would need an edit.
 const MAX_LISTED: usize = 1024;
 
-/// Returns an entry's choice, by the upstream's index, or by the entry's place if it has none.
+/// Returns an entry's choice, by the upstream's index, or by the entry's place if it has none. The
+/// caller sees the upstream's index where it is less than `most`, the number that was asked for.
 pub(super) fn choice_of<'c>(
     choices: &'c mut Vec<Choice>,
     text: &[u8],
     entry: &ChoiceShape,
     place: usize,
+    most: usize,
 ) -> Result<&'c mut Choice, StreamFault> {
     let index = entry.index.as_ref().and_then(|index| integer_of(text, &index.value));
     let number = index.unwrap_or(place as u64);
@@ -328,7 +332,10 @@ pub(super) fn choice_of<'c>(
     if at == choices.len() && at < MAX_CHOICES {
         // As in a shape: mostly there is one choice.
         choices.reserve_exact(usize::from(choices.is_empty()));
-        choices.push(Choice::new(number, at));
+        let is_free = |shown: &usize| choices.iter().all(|choice| choice.shown != *shown);
+        let own = usize::try_from(number).ok().filter(|own| *own < most.min(MAX_CHOICES)).filter(is_free);
+        let shown = own.or_else(|| (0..MAX_CHOICES).find(is_free)).unwrap_or(at);
+        choices.push(Choice { shown, ..Choice::new(number, at) });
     }
     choices.get_mut(at).ok_or(StreamFault::Broken("more than 128 choices"))
 }

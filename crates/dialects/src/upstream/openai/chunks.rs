@@ -171,7 +171,7 @@ impl Chunks {
         let holds = self.note_finishes(text)?;
         if self.quirks.repeats_reasoning
             && let [entry] = self.shape.list.as_slice()
-            && choice_of(&mut self.choices, text, entry, 0)?.repeats_reasoning(text, entry)
+            && choice_of(&mut self.choices, text, entry, 0, self.asked)?.repeats_reasoning(text, entry)
         {
             return Ok(());
         }
@@ -229,7 +229,7 @@ impl Chunks {
     fn goes_on_with(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
         let [entry] = self.shape.list.as_slice() else { return Ok(Followed::Nothing) };
         let Some(body) = &entry.delta else { return Ok(Followed::Nothing) };
-        let choice = choice_of(&mut self.choices, text, entry, 0)?;
+        let choice = choice_of(&mut self.choices, text, entry, 0, self.asked)?;
         Ok(match self.shape.calls.get(body.call_range.clone()) {
             Some([call]) => match choice.calls.place(text, call) {
                 Ok(slot) => Followed::Arguments(choice.index, slot),
@@ -270,7 +270,7 @@ impl Chunks {
         }
         let mut said = 0_usize;
         for (place, entry) in self.shape.list.iter().enumerate() {
-            let choice = choice_of(&mut self.choices, text, entry, place)?;
+            let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
             let Some(thought) = choice.only_thinks(text, entry)? else { return Ok(false) };
             said = said.saturating_add(thought);
         }
@@ -285,7 +285,7 @@ impl Chunks {
         let mut only = None;
         for (place, entry) in self.shape.list.iter().enumerate() {
             let Some(ended) = Ended::read(text, entry)? else { continue };
-            let choice = choice_of(&mut self.choices, text, entry, place)?;
+            let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
             choice.ended = Some(ended);
             self.opened = true;
             let speaks = choice.body(text, entry)?.is_some_and(|(body, _)| body.speaks);
@@ -302,7 +302,7 @@ impl Chunks {
         self.head.edit(&self.shape, OBJECT, &mut edits);
         edit_usage(&self.shape, self.show_usage, &mut edits);
         for (place, entry) in self.shape.list.iter().enumerate() {
-            let choice = choice_of(&mut self.choices, text, entry, place)?;
+            let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
             let (bytes, speaks) = choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
             choice.edit_finish(entry, finishes, &mut edits);
             self.said = self.said.saturating_add(bytes as u64);
@@ -385,17 +385,18 @@ impl Chunks {
     fn write_finish(&mut self, at: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
         let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
         let Some(ended) = &choice.ended else { return Ok(()) };
+        let shown = choice.shown;
         let empty = if finish::is_cut(ended.reason) { String::new() } else { choice.calls.empty() };
         let last = std::mem::take(&mut choice.last);
         let reason = finish::shown(ended.reason, choice.calls.any());
         let native = ended.native.as_ref().map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
         let native = native.unwrap_or_default();
         if !empty.is_empty() {
-            let calls = format!(r#""index":{at},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null"#);
+            let calls = format!(r#""index":{shown},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null"#);
             self.write_choice(&calls, b"", out);
         }
         if last.is_empty() {
-            let end = format!(r#""index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}"#);
+            let end = format!(r#""index":{shown},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}"#);
             self.write_choice(&end, b"", out);
         } else if self.shape.read(&last).is_ok() {
             // The chunk was read before it was held.

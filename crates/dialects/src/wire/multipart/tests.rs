@@ -1,7 +1,18 @@
 use super::*;
 use proptest::prelude::*;
 
-const WANTED: &[&str] = &["model", "n"];
+/// The two fields of the tests that stand once, whatever their case and brackets, and one of each
+/// other reading.
+fn reading(name: &str) -> FieldReading {
+    match name.split('[').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "model" => FieldReading::Once("model"),
+        "n" => FieldReading::Once("n"),
+        "fallbacks" => FieldReading::Whole,
+        "extra" => FieldReading::Json,
+        "image" => FieldReading::Beginning,
+        _ => FieldReading::Nothing,
+    }
+}
 
 fn part(name: &str, more: &str, content: &[u8]) -> Vec<u8> {
     let head = format!("--B0undary\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n");
@@ -13,7 +24,7 @@ fn form(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn read_in(form: &[u8], pieces: impl Iterator<Item = usize>) -> Result<Vec<FormField>, FormFault> {
-    let (mut scanner, mut rest) = (FormScanner::new("B0undary", WANTED), form);
+    let (mut scanner, mut rest) = (FormScanner::new("B0undary", reading), form);
     for length in pieces {
         let (piece, after) = rest.split_at(length.min(rest.len()));
         scanner.feed(piece)?;
@@ -29,7 +40,8 @@ fn read(form: &[u8]) -> Result<Vec<FormField>, FormFault> {
 }
 
 fn model(form: &[u8]) -> Result<String, String> {
-    let fields = read(form).map_err(|fault| format!("{} {}", fault.field.unwrap_or("the form"), fault.why))?;
+    let fields =
+        read(form).map_err(|fault| format!("{} {}", fault.field.as_deref().unwrap_or("the form"), fault.why))?;
     let field = fields.into_iter().find(|field| field.name == "model").ok_or("none")?;
     assert_eq!(&form[field.place.clone()], field.value, "the place is right");
     Ok(String::from_utf8(field.value).expect("text"))
@@ -65,7 +77,47 @@ fn what_is_read_must_be_there_once_short_and_no_file() {
     check(&[named.clone(), part(" model", "", b"other")], "model is given more than once");
     assert_eq!(model(&form(&[named, part("models", "", b"x")])).as_deref(), Ok("m"), "another field");
     let both = read(&form(&[part("n", "", b"3"), part("model", "", b"m")])).expect("a form");
-    assert_eq!(both.iter().map(|field| field.name).collect::<Vec<_>>(), ["n", "model"]);
+    assert_eq!(both.iter().map(|field| &*field.name).collect::<Vec<_>>(), ["n", "model"]);
+}
+
+#[test]
+fn what_is_read_of_a_field_is_bounded() {
+    let fields = |parts: &[Vec<u8>]| {
+        read(&form(parts)).map(|fields| {
+            fields
+                .into_iter()
+                .map(|field| (field.name.into_owned(), field.value.len(), field.is_whole))
+                .collect::<Vec<_>>()
+        })
+    };
+    let found = |name: &str, length: usize, is_whole: bool| Ok(vec![(name.to_owned(), length, is_whole)]);
+    let json = |length: usize| [&b"\r\n {"[..], &vec![b'x'; length - 4]].concat();
+    for name in ["extra", "image[]", "fallbacks"] {
+        assert_eq!(fields(&[part(name, "", &json(VALUES))]), found(name, VALUES, true));
+        let too_much = Err(FormFault { field: Some(name.into()), why: TOO_MUCH });
+        assert_eq!(fields(&[part(name, "", &json(VALUES + 1))]).map(drop), too_much.clone().map(drop));
+        let two = [part("extra", "", &json(VALUES - 9)), part(name, "", &json(10))];
+        assert_eq!(fields(&two), too_much, "all together");
+    }
+    assert_eq!(fields(&[part("extra", "", &[b'x'; 9_000])]), Ok(vec![]), "no JSON");
+    assert_eq!(fields(&[part("extra", "", "日本語 {".repeat(900).as_bytes())]), Ok(vec![]), "no JSON");
+    assert_eq!(fields(&[part("extra", "", b" \n")]), Ok(vec![]), "blank");
+    assert_eq!(fields(&[part("image", "", &[b'x'; VALUE])]), found("image", VALUE, true));
+    assert_eq!(fields(&[part("image", "", &[b'x'; 9_000])]), found("image", VALUE, false));
+    for blanks in [" ".repeat(VALUE), "\u{a0}".repeat(VALUE / 2)] {
+        assert!(fields(&[part("extra", "", format!("{blanks}{{").as_bytes())]).is_err(), "too many blanks");
+        assert_eq!(
+            fields(&[part("extra", "", format!("{}{{", &blanks[2..]).as_bytes())]),
+            found("extra", VALUE - 1, true)
+        );
+    }
+    for file in ["; filename=\"a.json\"", "; filename*=utf-8''a.json"] {
+        assert_eq!(fields(&[part("extra", file, b"{}"), part("image", file, b"{}")]), Ok(vec![]), "files");
+        assert!(fields(&[part("fallbacks", file, b"[]")]).is_err(), "it must be no file");
+    }
+    for no_file in ["; filename=\"\"", "; filenames=\"a\""] {
+        assert_eq!(fields(&[part("extra", no_file, b"{}")]), found("extra", 2, true), "some servers read a text");
+    }
 }
 
 #[test]
@@ -112,6 +164,14 @@ fn what_servers_could_read_in_two_ways_is_refused() {
         (whole.replace(head, &format!("{head}\r\nContent-Transfer-Encoding: base64")), "an encoded part"),
         (whole.replace(head, &format!("{head}\r\nContent-Type: Multipart/mixed; boundary=c")), "a form in a form"),
         (whole.replace(head, &format!("X: --B0undary\r\n{head}")), "a boundary in a head"),
+        (whole.replace(head, "Content-Disposition: form-data; name=\"_charset_\""), "a field that says the charset"),
+        (
+            whole.replace(
+                head,
+                "Content-Type: text/plain; Charset = \"UTF-16\"\r\nContent-Disposition: form-data; name=x",
+            ),
+            "a text of another charset",
+        ),
         (whole.replace(head, &format!("{head}\r\n{head}")), "two dispositions"),
         (whole.replace(head, &format!("{head}\r\n ; name=\"model\"")), "a folded line"),
         (whole.replace(head, &format!("{head}\nContent-Disposition: form-data; name=\"model\"")), "a bare line feed"),
@@ -162,6 +222,8 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
         b"Content-Disposition: form-data; name=\"model\"",
         b"Content-Disposition: form-data; name=\"n\"\r\n\r\n7",
         b"Content-Disposition: form-data; name=\"file\"; filename=\"a\"",
+        b"Content-Disposition: form-data; name=\"extra\"\r\n\r\n {",
+        b"Content-Disposition: form-data; name=\"image\"\r\n\r\n\xe3\x80\x80",
         b"\r\n\r\n",
         b"whisper-1",
         b"\r",
@@ -170,8 +232,8 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::sample::select(words).prop_map(<[u8]>::to_vec),
         proptest::collection::vec(any::<u8>(), 0..40),
-        (0..3usize, proptest::collection::vec(any::<u8>(), 0..60)).prop_map(|(name, content)| part(
-            ["model", "file", "n"][name],
+        (0..6usize, proptest::collection::vec(any::<u8>(), 0..60)).prop_map(|(name, content)| part(
+            ["model", "file", "n", "fallbacks", "extra", "image[]"][name],
             "",
             &content
         )),

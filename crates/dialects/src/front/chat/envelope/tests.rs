@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::front::Choices;
 use crate::wire::json::Span;
 
 const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
@@ -160,7 +161,7 @@ fn max_tokens_is_said_by_either_name() {
 fn what_an_answer_may_need_is_read_where_it_is_a_number() {
     let read = |fields: &str| {
         let envelope = accepted(&with(&format!(r#""model":"m",{fields}"#)));
-        (envelope.most_tokens, envelope.choices)
+        (envelope.most_tokens, envelope.choices.shown)
     };
     assert_eq!(read(r#""x":5"#), (None, 1));
     assert_eq!(read(r#""max_tokens":5,"n":3"#), (Some(5), 3));
@@ -172,6 +173,11 @@ fn what_an_answer_may_need_is_read_where_it_is_a_number() {
     assert_eq!(read(r#""max_tokens":1e999,"n":0"#), (Some(u64::MAX), 1));
     assert_eq!(read(r#""max_tokens":"many","n":{}"#), (None, 1), "what is none is for the upstream to judge");
     assert_eq!(read(r#""max_tokens":-5,"n":-1"#), (None, 1));
+    let choices = |fields: &str| accepted(&with(&format!(r#""model":"m",{fields}"#))).choices;
+    for fields in [r#""n":2,"best_of":5"#, r#""best_of":5,"n":2"#] {
+        assert_eq!(choices(fields), Choices { shown: 2, written: 5 }, "of the best, all others are written too");
+    }
+    assert_eq!(choices(r#""n":3,"best_of":2"#), Choices { shown: 3, written: 3 });
 }
 
 #[test]

@@ -240,6 +240,18 @@ fn a_url_goes_up_if_anybody_could_fetch_it() {
     }
 }
 
+/// Wherever the server stands, it may have files.
+#[test]
+fn a_path_in_place_of_a_url_needs_the_accounts_permission() {
+    for path in ["/etc/passwd", "etc/passwd", "~/.ssh/id_rsa", "C:\\secret.png", "\\\\host\\a", "../a.png"] {
+        check(NOTHING, &image(path), Some("messages[1].content[1].image_url"));
+        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(path), None);
+    }
+    for data in ["data:image/png;base64,AA", "/9j/4AAQSkZJRg==", "iVBORw0KGgo="] {
+        check(NOTHING, &image(data), None);
+    }
+}
+
 #[test]
 fn what_stands_in_the_operators_network_fetches_nothing_for_callers() {
     let long = "A".repeat(400);

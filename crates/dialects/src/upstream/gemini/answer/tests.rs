@@ -98,7 +98,10 @@ fn a_stream_without_a_finish_is_cut() {
     check(&[text], &[r#"Text(0, "h")"#]);
     check(&[], &[]);
     check(&[r#"{"usageMetadata":null}"#, "{}"], &[]);
-    check(&[r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#], &[]);
+    let zero = r#"{"candidates":[{"content":{"parts":[{"text":"h"}]},"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#;
+    check(&[text, zero], &[r#"Text(0, "h")"#, r#"Text(0, "h")"#, "Finish(0, Stop)", "End"]);
+    check(&[zero, zero], &[r#"Text(0, "h")"#, r#"Text(0, "h")"#]);
+    check(&[zero, text], &[r#"Text(0, "h")"#, r#"Text(0, "h")"#]);
     let one_of_two = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"index":1},{"finishReason":"STOP"}]}"#;
     check(&[one_of_two], &[r#"Text(1, "b")"#, "Finish(0, Stop)"]);
     check(

@@ -1892,3 +1892,26 @@ fn parts_beside_thinking_are_taken_once() {
     let chunk = format!(r#"{{@,"choices":[{{"index":0,"delta":{delta}}}]}}"#);
     check_flaws(true, sse(&[&chunk, STOP]).as_bytes(), Flaws::default());
 }
+
+/// What a caller sees who asked for so many choices, of a stream whose choices come with these
+/// numbers.
+fn shown_numbers(asked: u64, numbers: &[u64]) -> Vec<u64> {
+    let header = AnswerHeader { choices: asked, ..header(false) };
+    let (mut chunks, mut out) = (Chunks::new(&header, &Quirks::NONE, true), Vec::new());
+    for number in numbers {
+        let chunk = format!(r#"{{"choices":[{{"index":{number},"delta":{{"role":"assistant","content":"a"}}}}]}}"#);
+        chunks.event(b"", chunk.as_bytes(), &mut out).unwrap();
+    }
+    let text = String::from_utf8(out).unwrap();
+    let chunks = text.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    let read = |chunk| serde_json::from_str::<serde_json::Value>(chunk).unwrap();
+    chunks.filter_map(|chunk| read(chunk)["choices"][0]["index"].as_u64()).collect()
+}
+
+#[test]
+fn choices_keep_the_numbers_of_the_upstream_where_they_were_asked_for() {
+    assert_eq!(shown_numbers(3, &[2, 0, 1, 2]), [2, 0, 1, 2]);
+    assert_eq!(shown_numbers(2, &[1, 0, 1]), [1, 0, 1]);
+    assert_eq!(shown_numbers(1, &[7, 7]), [0, 0], "nobody asked for an eighth");
+    assert_eq!(shown_numbers(2, &[1, 2, 1]), [1, 0, 1], "who counts from one");
+}

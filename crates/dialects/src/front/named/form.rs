@@ -1,0 +1,157 @@
+//! What the fields of a form name. They are judged by the same table as the members of a JSON body.
+//!
+//! A field's name may be a way to a member, as servers read it: `models[]`, `extra_body[model]`,
+//! `x.model`. Its value may be JSON.
+
+use super::{BodyPlace, Finder, Folded, MOST, Named, Row, StoredKind, What, names_file, names_place, row};
+use crate::wire::json::{Broken, Cursor, Span};
+use crate::wire::multipart::{FieldReading, FormField, is_blank};
+
+/// The most levels of a form's JSON, and of the way in a field's name.
+const LEVELS: usize = 16;
+
+/// Returns what is read of a field of this name, to find what it names.
+pub(in crate::front) fn field_reading(name: &str) -> FieldReading {
+    let names = words(name);
+    match row_of_way(&names) {
+        _ if names.len() == 1 && is_text(name) => FieldReading::Nothing,
+        _ if is_json(name) => FieldReading::Whole,
+        Row::Model | Row::OfModel | Row::Stored(_) => FieldReading::Whole,
+        Row::Nothing => FieldReading::Nothing,
+        Row::Other if names.last().is_some_and(|name| refers(name)) => FieldReading::Beginning,
+        Row::Other => FieldReading::Json,
+    }
+}
+
+/// Returns the words of a field's name, from outside to inside.
+fn words(name: &str) -> Vec<&str> {
+    let is_outside = |letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '_' | '-');
+    name.split(is_outside).filter(|word| !word.is_empty()).collect()
+}
+
+/// Returns what stands at the end of a way. Whatever is in something that stands for a model may
+/// name one.
+fn row_of_way(names: &[&str]) -> Row {
+    names.iter().fold(Row::Other, |outside, name| match outside {
+        Row::Other => row(Folded::of(name.as_bytes()).word()),
+        Row::Model | Row::Stored(_) | Row::Nothing | Row::OfModel => outside,
+    })
+}
+
+/// A text that a model reads, whatever it looks like.
+fn is_text(name: &str) -> bool {
+    let folded = Folded::of(name.as_bytes());
+    ["prompt", "hotwords", "instructions"].iter().any(|end| folded.word().ends_with(end))
+}
+
+/// A field that servers read as JSON only.
+fn is_json(name: &str) -> bool {
+    Folded::of(name.as_bytes()).word() == "extrabody"
+}
+
+fn refers(name: &str) -> bool {
+    names_place(name.as_bytes()) || names_file(name.as_bytes())
+}
+
+impl Finder {
+    /// Finds what a field of a form names. Its value stands at `span` of the body. Returns what is
+    /// wrong with it, if it cannot be judged.
+    pub(in crate::front) fn form_field(
+        &mut self,
+        field: &FormField,
+        body: &[u8],
+        span: Span,
+    ) -> Result<(), &'static str> {
+        let names = words(&field.name);
+        if names.len() > LEVELS {
+            return Err("has a name of more than 16 levels");
+        }
+        let Ok(value) = std::str::from_utf8(&field.value) else {
+            // The beginning of a text may end within a letter.
+            return if field.is_whole { Err("must be UTF-8") } else { Err("is too long") };
+        };
+        if value.contains('\0') {
+            return Err("must have no NUL");
+        }
+        let json = value.trim_start_matches(is_blank);
+        let row = row_of_way(&names);
+        let begins_json = json.starts_with(['{', '[']);
+        if begins_json || is_json(&field.name) {
+            // A list in brackets without a member is a text with brackets.
+            let is_text = row == Row::Other && json.starts_with('[') && !json.contains('{');
+            let text = body.get(..span.end).unwrap_or_default();
+            let mut cursor = Cursor::starting_at_with_levels(text, span.start, LEVELS);
+            let before = self.found.len();
+            let read = self.json_field(&mut cursor, &names, row);
+            return match read {
+                Err(_) if is_text => {
+                    self.found.truncate(before);
+                    Ok(())
+                }
+                Err(why) => Err(why),
+                Ok(()) => Ok(()),
+            };
+        }
+        self.plain_field(field, (names.last().copied().unwrap_or_default(), row), span)
+    }
+
+    /// Finds what the JSON of a field names.
+    fn json_field(&mut self, cursor: &mut Cursor<'_>, names: &[&str], row: Row) -> Result<(), &'static str> {
+        const WHY: &str = "must be JSON, of at most 16 levels";
+        let (first, rest) = names.split_first().unwrap_or((&"", &[]));
+        let read = self.json_at(cursor, &BodyPlace::of(first.as_bytes()), (rest, row));
+        read.and_then(|()| cursor.end()).map_err(|_| WHY)
+    }
+
+    /// Goes the way of a field's name, and reads the value at its end.
+    fn json_at(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        place: &BodyPlace<'_>,
+        (way, row): (&[&str], Row),
+    ) -> Result<(), Broken> {
+        match way.split_first() {
+            None => self.value(cursor, place, row),
+            Some((name, rest)) => self.json_at(cursor, &place.member(name.as_bytes()), (rest, row)),
+        }
+    }
+
+    /// Finds what the text of a field names.
+    fn plain_field(&mut self, field: &FormField, (name, row): (&str, Row), span: Span) -> Result<(), &'static str> {
+        let what = match row {
+            Row::Model | Row::OfModel => What::Model,
+            Row::Stored(kind) if says_something(&field.value) => What::Stored(kind),
+            Row::Other if refers(name) => {
+                if !field.is_whole && !is_url_or_data(&field.value) {
+                    return Err("is too long");
+                }
+                What::Text(name.to_owned())
+            }
+            Row::Stored(StoredKind::Files | StoredKind::Cached | StoredKind::Data) | Row::Nothing | Row::Other => {
+                return Ok(());
+            }
+        };
+        let param = field.name.chars().take(40).collect();
+        if self.found.len() < MOST {
+            self.found.push(Named { what, param, span, is_plain: true });
+        } else {
+            self.is_full = true;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a text names anything.
+fn says_something(value: &[u8]) -> bool {
+    !matches!(value.trim_ascii(), b"" | b"null" | b"none" | b"None" | b"false")
+}
+
+/// Returns whether the beginning of a text is enough to judge it: the host of a URL stands there,
+/// and data name nothing.
+fn is_url_or_data(beginning: &[u8]) -> bool {
+    let begins =
+        |with: &str| beginning.get(..with.len()).is_some_and(|text| text.eq_ignore_ascii_case(with.as_bytes()));
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(byte);
+    ["data:", "https://", "http://", "gs://", "s3://"].iter().any(|with| begins(with))
+        || beginning.iter().all(is_base64)
+}
