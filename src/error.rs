@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::base::secret::cut_keys;
 use crate::base::table::is_unseen;
-use dialects::front::{AnswerSoFar, CallerError, Front};
+use dialects::front::{AnswerSoFar, CallerError, Front, OVERLOADED};
 use dialects::neutral::{Refused, looks_secret};
 
 /// The ways in which an exchange can end, as the access line and the metrics name them.
@@ -146,6 +146,9 @@ pub enum What {
     UpstreamUnavailable,
     /// The last upstream was rate limiting.
     UpstreamRateLimited,
+    /// The last upstream has no room now, whoever asks; or all of them are kept from requests for
+    /// that.
+    UpstreamOverloaded,
     /// The last upstream was too slow.
     UpstreamTimeout,
     /// The last upstream answered, but with nothing that can be passed on.
@@ -225,6 +228,7 @@ impl What {
             What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::Limited),
             What::UpstreamUnavailable => (503, UPSTREAM, Some("upstream_unavailable"), O::UpstreamError),
             What::UpstreamRateLimited => (429, UPSTREAM, Some("upstream_rate_limited"), O::UpstreamError),
+            What::UpstreamOverloaded => (503, UPSTREAM, Some(OVERLOADED), O::UpstreamError),
             What::UpstreamTimeout => (504, UPSTREAM, Some("upstream_timeout"), O::UpstreamTimeout),
             What::BadUpstreamResponse => (502, UPSTREAM, Some("bad_upstream_response"), O::UpstreamError),
             What::UpstreamTruncated => (502, UPSTREAM, Some("upstream_truncated"), O::UpstreamCut),
@@ -315,10 +319,17 @@ impl Refusal {
         matches!(self.what, What::BadUpstreamResponse | What::UpstreamTimeout)
     }
 
+    /// Returns whether clients of a front door count such refusals, and ask another model after
+    /// some.
+    fn is_counted(&self, front: &Front) -> bool {
+        self.what == What::UpstreamOverloaded && front.errors.overloaded.is_some()
+    }
+
     /// Returns the status for callers of a front door.
     pub fn status(&self, front: &Front) -> u16 {
         let counting = front.counting.as_ref().filter(|_| self.what == What::NobodyCounts);
         match self.what.row().status {
+            _ if self.what == What::UpstreamOverloaded => front.errors.overloaded.unwrap_or(front.errors.unavailable),
             503 if self.retry_after.is_none() && !self.retry_helps => front.errors.hopeless,
             503 => front.errors.unavailable,
             status if self.is_of_upstream() => front.errors.failed.unwrap_or(status),
@@ -342,7 +353,7 @@ impl Refusal {
             ("allow", allow.map(Cow::Borrowed)),
             ("www-authenticate", (self.what == What::InvalidKey).then_some("Bearer".into())),
             ("retry-after", wait.map(|seconds| seconds.to_string().into())),
-            ("x-should-retry", (!self.retry_helps).then_some("false".into())),
+            ("x-should-retry", (!self.retry_helps && !self.is_counted(front)).then_some("false".into())),
         ];
         headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
@@ -415,6 +426,12 @@ impl Refusal {
              `{kind}`, so the request was not sent. The gateway's operator can write a `price`."
         );
         Refusal::new(What::PriceUnknown, message).param("model").in_vain()
+    }
+
+    /// Makes the refusal for a request that providers have no room for now.
+    pub fn overloaded() -> Refusal {
+        let message = "The provider is overloaded: it has no room for requests at the moment. Try again shortly.";
+        Refusal::new(What::UpstreamOverloaded, message).retry_after(1)
     }
 
     /// Makes the refusal for a request when the memory for requests is full.
@@ -503,6 +520,11 @@ mod tests {
         ] {
             assert_eq!([&later, &tried, &never, &other].map(|refusal| refusal.status(front)), expected, "{front:?}");
         }
+        let full = Refusal::overloaded();
+        assert_eq!([&CHAT, &MESSAGES, &RESPONSES, &GEMINI].map(|front| full.status(front)), [503, 529, 429, 503]);
+        let tried = Refusal { retry_helps: false, ..full };
+        let stops = |front: &Front| tried.headers(front).iter().any(|(name, _)| *name == "x-should-retry");
+        assert!(stops(&CHAT) && !stops(&MESSAGES), "its clients count these, and then ask another model");
         let down = Refusal::new(What::StoreDown, "").retry_after(1);
         let failed = Refusal::new(What::BadUpstreamResponse, "");
         assert_eq!([&down, &failed].map(|refusal| refusal.status(&RESPONSES)), [429, 429]);

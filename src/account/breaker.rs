@@ -150,7 +150,7 @@ impl Outcome {
     fn failed(self) -> Option<bool> {
         match self {
             Outcome::Ok => Some(false),
-            Outcome::Failed(Class::Transient) => Some(true),
+            Outcome::Failed(Class::Transient | Class::Overloaded) => Some(true),
             Outcome::Failed(Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours)
             | Outcome::Neutral => None,
         }

@@ -4,7 +4,7 @@
 //! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
 //! is about our account and not about the caller.
 
-use crate::error::{Refusal, What, scrub};
+use crate::error::{Refusal, What, scrub, seconds_of};
 use dialects::UpstreamError;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -94,8 +94,10 @@ pub enum Class {
     Credential,
     /// The account does not serve the model.
     Refused,
-    /// There were too many requests.
+    /// There were too many requests of ours.
     Rate,
+    /// The provider has no room now, whoever asks.
+    Overloaded,
     /// The failure may pass by itself.
     Transient,
     /// The fault is ours, and not the upstream's.
@@ -179,18 +181,18 @@ impl Failure {
                     Class::Credential => "credential",
                     Class::Refused => "refused",
                     Class::Rate => "rate_limited",
+                    Class::Overloaded => OVERLOADED,
                     Class::Transient | Class::Ours => "status",
                 };
                 let reason = Reason::Upstream(Some(*status), error);
                 Facts { name, class, status: Some(*seen), maybe_billed: false, reason }
             }
-            Failure::InAnswer(error) => Facts {
-                name: "error_in_answer",
-                class: class_of(error.status.unwrap_or(502), error),
-                status: Some(200),
-                maybe_billed: false,
-                reason: Reason::Upstream(error.status, error),
-            },
+            Failure::InAnswer(error) => {
+                let class = class_of(error.status.unwrap_or(502), error);
+                let name = if class == Class::Overloaded { OVERLOADED } else { "error_in_answer" };
+                let reason = Reason::Upstream(error.status, error);
+                Facts { name, class, status: Some(200), maybe_billed: false, reason }
+            }
         }
     }
 
@@ -203,7 +205,9 @@ impl Failure {
             (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => NextStep::Larger,
             (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => NextStep::Milder,
             (_, Class::Caller) => NextStep::Nobody,
-            (_, Class::Credential | Class::Refused | Class::Rate | Class::Transient) => NextStep::Another,
+            (_, Class::Credential | Class::Refused | Class::Rate | Class::Overloaded | Class::Transient) => {
+                NextStep::Another
+            }
         }
     }
 
@@ -266,7 +270,11 @@ impl Failure {
             Reason::Ours(refusal) => refusal,
             Reason::Upstream(status, error) => by_class(status, error, secrets),
         };
-        Refusal { retry_helps: tries < 2 && refusal.retry_helps && !self.lasts(), ..refusal }
+        let retry_helps = tries < 2 && refusal.retry_helps && !self.lasts();
+        match self.retry_after().filter(|_| self.class() == Class::Overloaded) {
+            Some(wait) => Refusal { retry_helps, ..refusal.retry_after(seconds_of(wait)) },
+            None => Refusal { retry_helps, ..refusal },
+        }
     }
 
     /// Returns whether this is a rate limit that lasts longer than any client waits, such as a
@@ -305,10 +313,13 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
     if says(error, TOO_LONG) || error.is_filtered() {
         return Class::Caller;
     }
+    if error.is_overloaded(status) {
+        return Class::Overloaded;
+    }
     match status {
         400 | 413 | 422 => Class::Caller,
         401 | 402 => Class::Credential,
-        429 | 529 => Class::Rate,
+        429 => Class::Rate,
         408 | 409 | 425 => Class::Transient,
         // The error names a part of the request that is missing or cannot be taken: this is not
         // about the account.
@@ -339,6 +350,7 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
             "The upstream refused the request because of its rate limit. Try again later.",
         )
         .retry_after(5),
+        Class::Overloaded => Refusal::overloaded(),
         Class::Transient | Class::Ours => {
             let status = status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
             Refusal::new(What::BadUpstreamResponse, format!("The upstream failed{status}. Try again later."))
@@ -351,6 +363,8 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
 pub const UNREACHABLE: u64 = 5;
 /// The names of the failures to which [`UNREACHABLE`] applies.
 pub const OUT_OF_REACH: [&str; 3] = ["unreachable", "connect_timeout", "proxy"];
+/// The name of the failures of an overloaded provider.
+pub const OVERLOADED: &str = "overloaded";
 /// The rest of an account after a failure of class `credential`, and the longest rest after `rate`.
 pub const MAX_COOL: Duration = Duration::from_secs(60);
 /// The rest of a target after [`REFUSALS_IN_A_ROW`].
@@ -360,6 +374,12 @@ pub const REFUSED_COOL: Duration = Duration::from_secs(30);
 pub const REFUSALS_IN_A_ROW: u32 = 3;
 /// The rest after a 429 that names no time.
 const RATE_COOL: Duration = Duration::from_secs(5);
+
+/// Returns the time for which a target that is overloaded stands behind the others: the time that
+/// the upstream names, within bounds. It does not rest: if no other is left, it is asked.
+pub fn overloaded_for(retry_after: Option<Duration>) -> Duration {
+    rate_cool(retry_after)
+}
 
 /// Returns the rest after a 429: the time that the upstream names, within bounds.
 pub fn rate_cool(retry_after: Option<Duration>) -> Duration {
@@ -400,7 +420,8 @@ mod tests {
         check(status(404, ""), Class::Refused, 502, Some("bad_upstream_response"));
         check(status(302, ""), Class::Refused, 502, Some("bad_upstream_response"));
         check(status(429, ""), Class::Rate, 429, Some("upstream_rate_limited"));
-        check(status(529, ""), Class::Rate, 429, Some("upstream_rate_limited"));
+        check(status(529, ""), Class::Overloaded, 503, Some("upstream_overloaded"));
+        check(status(429, "engine_overloaded_error"), Class::Overloaded, 503, Some("upstream_overloaded"));
         check(status(500, ""), Class::Transient, 502, Some("bad_upstream_response"));
         check(status(503, ""), Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Unreachable(String::new()), Class::Transient, 503, Some("upstream_unavailable"));
@@ -458,6 +479,7 @@ mod tests {
         assert_eq!(error(Some(429)).class(), Class::Rate);
         assert_eq!(error(Some(400)).class(), Class::Caller);
         assert_eq!(error(None).class(), Class::Transient);
+        assert_eq!((error(Some(529)).class(), error(Some(529)).name()), (Class::Overloaded, OVERLOADED));
         let refused = UpstreamError { code: Some("content_filter".into()), ..UpstreamError::default() };
         assert_eq!(Failure::InAnswer(Box::new(refused)).next_step(), NextStep::Milder);
     }
@@ -480,7 +502,7 @@ mod tests {
         check(Failure::ConnectTimeout, Some(5), true);
         check(Failure::Proxy { why: String::new(), lasts: false }, Some(5), true);
         check(status(429, ""), Some(5), true);
-        check(status(529, ""), Some(5), true);
+        check(status(529, ""), Some(1), true);
         check(Failure::NoRoom, Some(1), true);
         let limited = |wait: u64| {
             let retry_after = Some(Duration::from_secs(wait));

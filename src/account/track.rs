@@ -9,7 +9,7 @@ mod guard;
 
 use super::breaker::{Admission, Breaker, BreakerPass, BreakerState};
 use super::condition::TargetSigns;
-use super::failure::{OUT_OF_REACH, REFUSALS_IN_A_ROW};
+use super::failure::{OUT_OF_REACH, OVERLOADED, REFUSALS_IN_A_ROW};
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
@@ -41,6 +41,9 @@ struct Memory {
     breaker: Breaker,
     /// The end of the rest for the provider's rate limit.
     limited: Option<Instant>,
+    /// The time until which the target stands behind the others, since its provider is overloaded.
+    /// An answer ends it.
+    overloaded: Option<Instant>,
     /// The end of the rest for refusals. An answer ends it.
     refused: Option<Instant>,
     refusals: u32,
@@ -89,8 +92,8 @@ const SAME_HINT: Duration = Duration::from_secs(2);
 /// The facts that decide a target's place in the order.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing {
-    /// True if the target does not rest, its breaker admits requests, and no hint stands against
-    /// it.
+    /// True if the target does not rest, its breaker admits requests, its provider was not
+    /// overloaded a moment ago, and no hint stands against it.
     pub fit: bool,
     /// The expected time.
     pub latency: Option<Duration>,
@@ -178,6 +181,7 @@ impl TargetHealth {
         Standing {
             fit: sound
                 && memory.rest(now).is_none()
+                && memory.overloaded.is_none_or(|until| until <= now)
                 && memory.hint.is_none_or(|hint| hint.refuted || hint.until <= now),
             latency: memory.peak(stream).at(now, awaited > 0),
             awaited,
@@ -327,6 +331,12 @@ impl TargetHealth {
         self.memory.lock().trouble().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
     }
 
+    /// Returns whether its provider was overloaded the last time, and the target has not answered
+    /// since.
+    pub fn is_overloaded(&self) -> bool {
+        self.memory.lock().trouble().is_some_and(|trouble| trouble.outcome == OVERLOADED)
+    }
+
     /// Returns the status that `/status` shows.
     pub fn status(&self, now: Instant, clock: SystemTime) -> TrackStatus {
         let awaited = self.awaited.load(Ordering::Relaxed);
@@ -377,7 +387,7 @@ impl Memory {
     /// Forgets all failures, but not the provider's rate limit.
     fn forget(&mut self) {
         self.breaker.reset();
-        self.refusals = 0;
+        (self.refusals, self.overloaded) = (0, None);
         self.answered = None;
         self.is_mended = true;
         let now = Instant::now();

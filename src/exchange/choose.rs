@@ -41,6 +41,8 @@ pub struct PassedOver {
     pub is_full: bool,
     /// True if one of them waits out a rate limit.
     has_limited: bool,
+    /// True if the provider of one of them is overloaded, so that its breaker opened.
+    has_overloaded: bool,
     /// True if one of them serves the model, and cannot be tried for another reason.
     has_busy: bool,
     /// The time until the first of them is back. Candidates that only the operator can bring back
@@ -79,6 +81,8 @@ pub enum Nobody {
     ForTheOperator,
     /// All candidates that serve the model wait out a rate limit.
     RateLimited,
+    /// The providers of all of them are overloaded, or limit the rate.
+    Overloaded,
     /// The candidates rest or are full.
     Busy,
 }
@@ -193,7 +197,9 @@ impl<'c> Search<'c> {
             passed.count += 1;
             passed.is_full |= matches!(why, Unavailable::Full);
             passed.has_limited |= why.is_for_rate();
-            passed.has_busy |= !why.is_for_rate() && !why.is_refused();
+            let is_overloaded = matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_overloaded();
+            passed.has_overloaded |= is_overloaded;
+            passed.has_busy |= !why.is_for_rate() && !why.is_refused() && !is_overloaded;
         }
         let Some(wait) = why.wait(now).filter(|_| !why.is_for_the_operator()) else { return };
         let sooner = |soonest: Option<Duration>, wait: Duration| soonest.map_or(wait, |soonest| soonest.min(wait));
@@ -209,6 +215,7 @@ impl<'c> Search<'c> {
         match self.unable.take() {
             Some(refused) if self.passed.count == 0 => Nobody::Unable(refused),
             Some(_) | None if is_for_the_operator => Nobody::ForTheOperator,
+            Some(_) | None if self.passed.has_overloaded && !self.passed.has_busy => Nobody::Overloaded,
             Some(_) | None if self.passed.has_limited && !self.passed.has_busy => Nobody::RateLimited,
             Some(_) | None => Nobody::Busy,
         }

@@ -192,6 +192,7 @@ impl Rehearsal<'_> {
                 "no account can take the request until you act: the caller gets an error which says that trying again does not help",
             ),
             Nobody::RateLimited => busy(What::AllRateLimited),
+            Nobody::Overloaded => busy(What::UpstreamOverloaded),
             Nobody::Busy => busy(What::NoCapacity),
         })
     }

@@ -71,6 +71,7 @@ fn failed(dialect: &Dialect, recorded: &str) -> String {
         Class::Credential => "credential",
         Class::Refused => "refused",
         Class::Rate => "rate",
+        Class::Overloaded => "overloaded",
         Class::Transient => "transient",
         Class::Ours => "ours",
     };

@@ -31,6 +31,8 @@ pub struct Client {
     /// The program, under the folder of Node's packages.
     program: &'static [&'static str],
     arguments: &'static [&'static str],
+    /// More arguments, for one test.
+    more: &'static [&'static str],
     /// The option that names a model.
     model: &'static str,
     variables: &'static [(&'static str, &'static str)],
@@ -45,6 +47,7 @@ pub struct Client {
 pub const CLAUDE_CODE: Client = Client {
     program: &["@anthropic-ai/claude-code-linux-x64/claude"],
     arguments: &["-p", "Run the two commands.", "--allowedTools", "Bash(echo:*)"],
+    more: &[],
     model: "--model",
     variables: &[("ANTHROPIC_BASE_URL", "http://127.0.0.1:9099")],
     file: (".none", ""),
@@ -55,6 +58,7 @@ pub const CLAUDE_CODE: Client = Client {
 pub const CODEX: Client = Client {
     program: &["@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"],
     arguments: &["exec", "--skip-git-repo-check", "--json", "Run the two commands."],
+    more: &[],
     model: "--model",
     variables: &[],
     file: (
@@ -69,6 +73,7 @@ pub const CODEX: Client = Client {
 pub const GEMINI_CLI: Client = Client {
     program: &["/usr/bin/env", "node", "@google/gemini-cli/bundle/gemini.js"],
     arguments: &["-p", "Run the two commands.", "--output-format", "json", "--yolo"],
+    more: &[],
     model: "--model",
     variables: &[("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9099"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")],
     file: (
@@ -146,6 +151,11 @@ pub struct Ran {
 }
 
 impl Client {
+    /// Returns the same client with more arguments.
+    pub fn with(&self, more: &'static [&'static str]) -> Client {
+        Client { more, ..*self }
+    }
+
     /// Runs the client in a namespace in which port 9099 of the loopback is this address.
     /// It is stopped when `goes_on` no longer holds.
     pub async fn run(
@@ -183,7 +193,7 @@ impl Client {
                 command.arg(part)
             };
         }
-        command.args(self.arguments).args(model.map(|model| [self.model, model]).into_iter().flatten());
+        command.args(self.arguments).args(self.more).args(model.map(|model| [self.model, model]).into_iter().flatten());
         command.current_dir(&folder).env_clear();
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &folder).env("TMPDIR", &folder);
         command.env(self.key, key).envs(self.variables.iter().copied());

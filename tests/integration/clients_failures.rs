@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::clients::{CLAUDE_CODE, CODEX, Client, GEMINI_CLI, GLOBS, has_namespaces};
 use crate::support::canary::KEY;
 use crate::support::said::{self, Failure, Row};
-use crate::support::{Gateway, Mock, Said, eventually, join_all, run_within};
+use crate::support::{Catalog, Gateway, Mock, Said, eventually, join_all, run_within};
 
 /// A failure of the upstream; `None` is a wrong key of the caller.
 type Case = Option<Failure>;
@@ -38,6 +38,7 @@ fn claude_code_and_failures() {
             (Some(Failure::Busy), goes_on, ""),
             (Some(Failure::BusyForAny), goes_on, ""),
             (Some(Failure::Down), goes_on, ""),
+            (Some(Failure::Overloaded), goes_on, ""),
             (Some(Failure::TooLong), 1, "Prompt is too long · the request is ~200001 tokens (limit 200000)"),
             (None, 1, NO_KEY),
         ],
@@ -57,6 +58,7 @@ fn codex_and_failures() {
             // Without the gateway it gives up at once. It is told how long the account rests.
             (Some(Failure::BusyForAny), 6, ""),
             (Some(Failure::Down), 6, "last status: 429"),
+            (Some(Failure::Overloaded), 6, "last status: 429"),
             (Some(Failure::TooLong), 1, "Codex ran out of room in the model's context window."),
             (None, 6, NO_KEY),
         ],
@@ -75,10 +77,47 @@ fn gemini_cli_and_failures() {
             (Some(Failure::Busy), goes_on, ""),
             (Some(Failure::BusyForAny), goes_on, ""),
             (Some(Failure::Down), goes_on, ""),
+            (Some(Failure::Overloaded), goes_on, ""),
             (Some(Failure::TooLong), 1, "The input token count (200001) exceeds the maximum number of tokens allowed"),
             (None, 1, NO_KEY),
         ],
     );
+}
+
+/// Claude Code counts answers that say that the provider is overloaded, and asks its other model.
+#[test]
+fn claude_code_falls_back_to_its_other_model_if_the_provider_is_overloaded() {
+    if !has_namespaces() {
+        return;
+    }
+    run_within(Duration::from_secs(300), async {
+        // At a provider that has the callers' format, and at another.
+        for dialect in ["anthropic", "gemini"] {
+            let mock = Mock::start().await;
+            mock.by(move |request| match request.text().contains("busy-one") || request.target.contains("busy-one") {
+                true => Failure::Overloaded.of(dialect),
+                false => Said::text("The other model answers.").to(dialect, request),
+            });
+            let more = format!("dialect: {dialect}");
+            let catalog = Catalog::new()
+                .account_with("a", &mock, &more)
+                .model_with("m", &["a=busy-one"], "")
+                .model_with("other", &["a=free-one"], GLOBS);
+            let gateway = Gateway::start(catalog).await;
+            let start = Instant::now();
+            let goes_on = move || start.elapsed() < MOST;
+            let ran =
+                CLAUDE_CODE.with(&["--fallback-model", "other"]).run(gateway.address, Some("m"), KEY, goes_on).await;
+            let busy = mock
+                .requests()
+                .iter()
+                .filter(|one| one.text().contains("busy-one") || one.target.contains("busy-one"))
+                .count();
+            let what = format!("{dialect}: {busy} requests, code {:?}: {}", ran.code, ran.printed);
+            assert!(ran.code == Some(0) && ran.printed.contains("The other model answers."), "{what}");
+            assert!((1..=4).contains(&busy), "{what}");
+        }
+    });
 }
 
 fn check<const N: usize>(client: &'static Client, row: Row, expected: [Expected; N]) {

@@ -82,6 +82,51 @@ impl Door {
 }
 
 #[test]
+fn an_overloaded_provider_is_told_as_such_and_never_as_a_rate_limit() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let told = [
+            (503, "upstream_overloaded", "upstream_overloaded"),
+            (529, "overloaded_error", "overloaded_error"),
+            // Codex sends thirty requests after a 503.
+            (429, "upstream_overloaded", "server_error"),
+            (503, "UNAVAILABLE", "UNAVAILABLE"),
+            (503, "UNAVAILABLE", "UNAVAILABLE"),
+        ];
+        for (door, (status, why, in_stream)) in DOORS.iter().zip(told) {
+            mock.push(Script::error(503, "The model is overloaded.").with("retry-after", "30"));
+            let answer = door.ask(&gateway, "m", false).await;
+            assert_eq!((answer.status, door.why(&answer).as_str()), (status, why), "{}", answer.text());
+            assert_eq!(
+                (answer.field("retry-after"), answer.field("x-should-retry")),
+                (Some("30"), None),
+                "{}",
+                door.name
+            );
+            let text = answer.text().to_lowercase();
+            assert!(text.contains("is overloaded") && !text.contains("rate"), "{text}");
+            // It is the only account, and is asked again at once.
+            mock.push(Script::answer("hi"));
+            let answer = door.ask(&gateway, "m", false).await;
+            assert_eq!(answer.status, 200, "{}: {}", door.name, answer.text());
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(line["attempts"].as_array().map_or(1, Vec::len), 1, "{line}");
+            // In the middle of an answer it is an event.
+            let error = json!({"error": {"message": "Overloaded", "type": "overloaded_error"}});
+            mock.push(Script::sse().words(0..2).event(&error).end());
+            let answer = door.ask(&gateway, "m", true).await;
+            let text = answer.text();
+            assert_eq!(answer.status, 200, "{text}");
+            assert!(text.contains(in_stream) && text.contains("is overloaded"), "{}: {text}", door.name);
+            assert!(!text.contains("rate_limit") && !text.contains("rate limit"), "{text}");
+            mock.push(Script::answer("hi"));
+            assert_eq!(door.ask(&gateway, "m", false).await.status, 200, "{}", door.name);
+        }
+    });
+}
+
+#[test]
 fn answers_are_counted_written_down_and_measured_by_door() {
     run(async {
         let mock = Mock::start().await;

@@ -95,7 +95,7 @@ fn weighted_targets_stand_in_for_each_other() {
 fn fallbacks_answer_in_the_name_of_the_model_that_was_asked_for() {
     run(async {
         let (bad, good) = (Mock::start().await, Mock::start().await);
-        bad.always(Script::error(503, "overloaded"));
+        bad.always(Script::error(503, "out of order"));
         let catalog = Catalog::new()
             .account("bad", &bad)
             .account("good", &good)
@@ -187,6 +187,7 @@ fn rows() -> Vec<Row> {
     const BAD: (u16, &str) = (502, "bad_upstream_response");
     const UNAVAILABLE: (u16, &str) = (503, "upstream_unavailable");
     const LIMITED: (u16, &str) = (429, "upstream_rate_limited");
+    const OVERLOADED: (u16, &str) = (503, "upstream_overloaded");
     let error = |status| Script::error(status, "it said no");
     let redirect = error(302).with("location", "http://127.0.0.1:1/elsewhere");
     vec![
@@ -208,7 +209,8 @@ fn rows() -> Vec<Row> {
         row(redirect, BAD, "refused", true, false),
         row(error(304), BAD, "refused", true, false),
         row(error(429), LIMITED, "rate_limited", true, true),
-        row(error(529), LIMITED, "rate_limited", true, true),
+        row(error(529), OVERLOADED, "overloaded", true, true),
+        row(Script::error(503, "The model is overloaded."), OVERLOADED, "overloaded", true, true),
         row(error(500), BAD, "status", true, false),
         row(error(502), BAD, "status", true, false),
         row(error(503), BAD, "status", true, false),

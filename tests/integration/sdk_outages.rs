@@ -56,6 +56,7 @@ use Sees::{Answer, Event, Status};
 const UNAVAILABLE: Sees = Status(503, "upstream_unavailable");
 const BAD: Sees = Status(502, "bad_upstream_response");
 const LIMITED: Sees = Status(429, "upstream_rate_limited");
+const OVERLOADED: Sees = Status(503, "upstream_overloaded");
 const TIMEOUT: Sees = Status(504, "upstream_timeout");
 const TRUNCATED: Sees = Event("w0 w1 ", "upstream_truncated");
 
@@ -129,7 +130,8 @@ fn rows() -> Vec<Row> {
         row("404", error(404), BAD),
         row("302", Plays(Script::error(302, "elsewhere").with("location", "http://127.0.0.1:1/")), BAD),
         row("429", Plays(Script::error(429, "slow down").with("retry-after", "2")), LIMITED),
-        row("529", error(529), LIMITED),
+        row("529", error(529), OVERLOADED),
+        row("503-overloaded", Plays(Script::error(503, "The model is overloaded.")), OVERLOADED),
         row("500", error(500), BAD),
         row("502", error(502), BAD),
         row("503", error(503), BAD),

@@ -125,7 +125,11 @@ pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("cut", "The answer ended in its middle."),
     ("error_in_answer", "There was an error inside a 200 or inside a stream."),
     ("status", "A status of 500 or above, or another one that may pass, such as 408."),
-    ("rate_limited", "429 or 529."),
+    ("rate_limited", "429."),
+    (
+        "overloaded",
+        "The provider has no room, whoever asks: 529, a 503 that says so, or such an error inside a 200 or a stream.",
+    ),
     ("credential", "The account's credential or money: 401, 402, `insufficient_quota`."),
     ("refused", "403, 404, another status from 400 on, or a redirect."),
     ("callers_fault", "The upstream finds fault with the request itself."),

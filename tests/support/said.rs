@@ -523,6 +523,8 @@ pub enum Failure {
     BusyForAny,
     /// It is out of order.
     Down,
+    /// It has no room now, whoever asks.
+    Overloaded,
     /// The prompt is longer than the model can read.
     TooLong,
 }
@@ -536,6 +538,8 @@ impl Failure {
             Failure::Busy => error(dialect, 429, "slow down").with("retry-after", "2"),
             Failure::BusyForAny => error(dialect, 429, "slow down"),
             Failure::Down => error(dialect, 503, "out of order"),
+            Failure::Overloaded if dialect == "anthropic" => error(dialect, 529, "Overloaded"),
+            Failure::Overloaded => error(dialect, 503, "The model is overloaded. Please try again later."),
             Failure::TooLong => match dialect {
                 "anthropic" => error(dialect, 400, "prompt is too long: 200001 tokens > 200000 maximum"),
                 "gemini" => error(
@@ -560,6 +564,7 @@ fn error(dialect: &str, status: u16, message: &str) -> Script {
         (401, "authentication_error", "UNAUTHENTICATED", Some("invalid_api_key")),
         (429, "rate_limit_error", "RESOURCE_EXHAUSTED", Some("rate_limit_exceeded")),
         (503, "api_error", "UNAVAILABLE", None),
+        (529, "overloaded_error", "UNAVAILABLE", None),
     ];
     let (_, kind, word, code) = kinds.into_iter().find(|row| row.0 == status).expect("a status of the table");
     let body = match dialect {

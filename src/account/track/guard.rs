@@ -3,7 +3,7 @@
 
 use super::TargetHealth;
 use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
-use crate::account::failure::{Class, REFUSED_COOL, Setback, rate_cool};
+use crate::account::failure::{Class, REFUSED_COOL, Setback, overloaded_for, rate_cool};
 use crate::account::health::Rest;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ impl AttemptGuard {
         if memory.refused.is_some_and(|until| until > now) {
             memory.back = Some(now);
         }
-        (memory.refusals, memory.refused) = (0, None);
+        (memory.refusals, memory.refused, memory.overloaded) = (0, None, None);
         memory.answered = Some(now);
         memory.is_mended = true;
         if let Some(hint) = &mut memory.hint {
@@ -99,6 +99,7 @@ impl AttemptGuard {
         match class {
             // A longer rest is never cut short by a later, milder failure.
             Class::Rate => memory.limited = memory.limited.max(Some(now + rate_cool(retry_after))),
+            Class::Overloaded => memory.overloaded = memory.overloaded.max(Some(now + overloaded_for(retry_after))),
             Class::Refused => {
                 memory.refusals += 1;
                 if memory.is_unfit() {

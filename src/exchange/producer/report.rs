@@ -73,6 +73,7 @@ impl<'x> Producer<'x> {
                 What::AllRateLimited,
                 "All upstream accounts of this model have reached their rate limits. Try again later.",
             ),
+            Nobody::Overloaded => Refusal::overloaded(),
             Nobody::Busy => Refusal::new(
                 if self.search.passed.is_full { What::NoCapacity } else { What::NobodyFit },
                 "No upstream account of this model can take the request now. Try again later.",
@@ -159,7 +160,8 @@ impl<'x> Producer<'x> {
             let wait = failure::rate_cool(retry_after);
             self.failures.limited = Some(self.failures.limited.map_or(wait, |sooner| sooner.min(wait)));
         }
-        self.failures.hope |= matches!(facts.class, Class::Rate | Class::Refused | Class::Transient);
+        self.failures.hope |=
+            matches!(facts.class, Class::Rate | Class::Overloaded | Class::Refused | Class::Transient);
         let secrets = candidate.place.secrets(token.as_ref());
         let refused = news.rest.is_some_and(|rest| rest.why == Why::Credential);
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));

@@ -59,6 +59,7 @@ pub(super) fn failing(account: &str, failure: Option<&(&'static str, Option<Stri
         "credential" => "refuses the credential, or its money is gone",
         "refused" => "does not serve the model",
         "rate_limited" => "limits the rate",
+        "overloaded" => "is overloaded",
         "status" | "error_in_answer" => "answers with errors",
         other => return format!("{account} fails ({other})"),
     };

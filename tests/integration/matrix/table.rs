@@ -19,6 +19,8 @@ pub enum Class {
     Refused,
     /// Too many requests, and after so many seconds there may be more.
     Rate(RangeInclusive<u64>),
+    /// The provider has no room now, whoever asks.
+    Overloaded,
     /// Nobody was there.
     Unreachable,
     /// It took too long, and there is time left for somebody else.
@@ -31,14 +33,14 @@ pub enum Class {
     Cut,
 }
 
-use Class::{Bad, Caller, Credential, Cut, Late, Rate, Refused, Sound, TooLate, Unreachable};
+use Class::{Bad, Caller, Credential, Cut, Late, Overloaded, Rate, Refused, Sound, TooLate, Unreachable};
 
 impl Class {
     /// Whether another candidate may answer, as long as the caller has nothing.
     fn goes_on(&self) -> bool {
         match self {
             Sound | Caller(_) | TooLate => false,
-            Credential | Refused | Rate(_) | Unreachable | Late | Bad | Cut => true,
+            Credential | Refused | Rate(_) | Overloaded | Unreachable | Late | Bad | Cut => true,
         }
     }
 
@@ -47,7 +49,7 @@ impl Class {
         match self {
             Sound => (1, 0),
             Caller(_) | Credential | Refused | Rate(_) => (0, 0),
-            Unreachable | Late | TooLate | Bad | Cut => (1, 1),
+            Overloaded | Unreachable | Late | TooLate | Bad | Cut => (1, 1),
         }
     }
 
@@ -56,7 +58,7 @@ impl Class {
         match self {
             Credential => Some(("credential", 60)),
             Rate(wait) => Some(("rate", *wait.start())),
-            Sound | Caller(_) | Refused | Unreachable | Late | TooLate | Bad | Cut => None,
+            Sound | Caller(_) | Refused | Overloaded | Unreachable | Late | TooLate | Bad | Cut => None,
         }
     }
 
@@ -68,6 +70,7 @@ impl Class {
             Caller(status) => (*status, ""),
             Credential | Unreachable => (503, "upstream_unavailable"),
             Rate(_) => (429, "upstream_rate_limited"),
+            Overloaded => (503, "upstream_overloaded"),
             Late | TooLate => (504, "upstream_timeout"),
             Cut if begun => (502, "upstream_truncated"),
             Refused | Bad | Cut => (502, "bad_upstream_response"),
@@ -82,13 +85,14 @@ impl Class {
             Caller(_) => "refused",
             Late | TooLate => "upstream_timeout",
             Cut if begun => "upstream_cut",
-            Credential | Unreachable | Refused | Rate(_) | Bad | Cut => "upstream_error",
+            Credential | Unreachable | Refused | Rate(_) | Overloaded | Bad | Cut => "upstream_error",
         }
     }
 
     fn retry_after(&self) -> Option<RangeInclusive<u64>> {
         match self {
             Rate(wait) => Some(wait.clone()),
+            Overloaded => Some(1..=1),
             // How long is not laid down; no SDK heeds more than a minute.
             Unreachable => Some(1..=60),
             Credential | Sound | Caller(_) | Refused | Late | TooLate | Bad | Cut => None,
@@ -217,7 +221,7 @@ pub fn faults() -> Vec<Fault> {
         both("500", Says(|s| s.dialect.error(500)), course("status", Bad)),
         both("502", Says(|s| s.dialect.error(502)), course("status", Bad)),
         both("503", Says(|s| s.dialect.error(503)), course("status", Bad)),
-        both("529", Says(|s| s.dialect.error(529)), limited(SOME)),
+        both("529", Says(|s| s.dialect.error(529)), course("overloaded", Overloaded)),
         // A 200 that is no answer.
         both("html", Says(|_| Script::text(200, "text/html", format!("<html>{}</html>", super::words::MARK))), course("nonsense", Bad)),
         both("error-json", Says(|s| Script::json(200, &s.dialect.error_body(500))), course("error_in_answer", Bad)),

@@ -104,6 +104,7 @@ fn refusals() -> Vec<(&'static str, Refusal)> {
         ("the upstream cannot be reached", plain(What::UpstreamUnavailable).retry_after(5)),
         ("the upstream refuses the account's credential", Refusal::for_the_operator(What::UpstreamUnavailable)),
         ("the upstream is rate limiting", plain(What::UpstreamRateLimited).retry_after(9)),
+        ("the provider is overloaded", Refusal::overloaded()),
         ("the upstream is too slow", plain(What::UpstreamTimeout)),
         ("the upstream failed", plain(What::BadUpstreamResponse)),
         ("the upstream cut the answer", plain(What::UpstreamTruncated)),
@@ -147,10 +148,11 @@ fn no_refusal_is_missing() {
         What::PriceUnknown => 27,
         What::NoLedger => 28,
         What::NobodyFit => 29,
+        What::UpstreamOverloaded => 30,
         // Nobody reads this one.
         What::CallerLeft => usize::MAX,
     };
     let listed: std::collections::BTreeSet<usize> =
         refusals().iter().map(|(_, refusal)| place(&refusal.what)).collect();
-    assert_eq!(listed, (0..30).collect());
+    assert_eq!(listed, (0..31).collect());
 }

@@ -149,6 +149,7 @@ pub(super) const BESIDE: Front = Front {
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
+        overloaded: None,
         failed: None,
         cuts: false,
         obeys_waits: false,

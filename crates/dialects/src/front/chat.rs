@@ -24,6 +24,7 @@ pub static CHAT: Front = Front {
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
+        overloaded: None,
         failed: None,
         cuts: false,
         obeys_waits: false,

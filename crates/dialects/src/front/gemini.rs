@@ -67,6 +67,7 @@ const EVENTS: Front = Front {
         unavailable: 503,
         // Google's clients try again after any 5xx.
         hopeless: 400,
+        overloaded: None,
         failed: None,
         cuts: true,
         obeys_waits: false,

@@ -23,6 +23,7 @@ pub static MESSAGES: Front = Front {
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
+        overloaded: Some(529),
         failed: None,
         cuts: false,
         obeys_waits: false,

@@ -239,6 +239,9 @@ pub struct ErrorForm {
     pub unavailable: u16,
     /// The same if only the operator can end that.
     pub hopeless: u16,
+    /// The status if the provider is overloaded, where clients know one of its own. After some of
+    /// these they ask another model, so they are never told to stop. `None` if it is `unavailable`.
+    pub overloaded: Option<u16>,
     /// The same if the account that was asked has failed. `None` if clients know what to do after
     /// the usual status.
     pub failed: Option<u16>,
@@ -257,6 +260,9 @@ pub struct ErrorForm {
     /// Returns the end of a stream that has begun and cannot go on.
     pub event: fn(&CallerError<'_>) -> Vec<u8>,
 }
+
+/// The code of an error that says that the provider is overloaded.
+pub const OVERLOADED: &str = "upstream_overloaded";
 
 /// An error as a caller is told of it.
 #[derive(Debug, Clone, Copy)]

@@ -25,6 +25,7 @@ pub static RESPONSES: Front = Front {
     errors: ErrorForm {
         unavailable: 429,
         hopeless: 429,
+        overloaded: None,
         failed: Some(429),
         cuts: false,
         obeys_waits: true,

@@ -80,7 +80,24 @@ const BAD_THOUGHT: [&str; 5] = [
     "corrupted thought signature",
 ];
 
+/// What servers say in the message of a 503 if they have no room now, whoever asks.
+const NO_ROOM_NOW: [&str; 6] = ["overload", "high demand", "capacity", "busy", "slow down", "too many connections"];
+
 impl UpstreamError {
+    /// Returns whether the upstream has no room now, whoever asks: this is no limit of the account.
+    /// `status` is what the error means.
+    pub fn is_overloaded(&self, status: u16) -> bool {
+        let words = [&self.kind, &self.code].into_iter().flatten();
+        let mut words = words.map(|word| word.to_ascii_lowercase());
+        let says_so = || {
+            let message = self.message.to_ascii_lowercase();
+            NO_ROOM_NOW.iter().any(|words| message.contains(words))
+        };
+        status == 529
+            || words.any(|word| word.contains("overloaded") || word == "slow_down")
+            || (status == 503 && says_so())
+    }
+
     /// Returns whether the upstream said nothing at all: then the message is ours.
     pub fn is_silent(&self) -> bool {
         self.message == NO_REASON && self.excerpt.is_none()
@@ -97,5 +114,41 @@ impl UpstreamError {
     /// status is then 400.
     pub fn is_filtered(&self) -> bool {
         matches!(self.code.as_deref(), Some("content_filter" | "content_policy_violation"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overloaded_server_says_so_by_status_word_or_message() {
+        let check = |status: u16, word: &str, message: &str, expected: bool| {
+            let word = (!word.is_empty()).then(|| word.to_owned());
+            for (kind, code) in [(word.clone(), None), (None, word)] {
+                let error = UpstreamError { kind, code, message: message.to_owned(), ..UpstreamError::default() };
+                assert_eq!(error.is_overloaded(status), expected, "{status}, {error:?}");
+            }
+        };
+        check(529, "", "", true);
+        check(502, "overloaded_error", "", true);
+        // Moonshot; Hugging Face; Volcengine
+        check(429, "engine_overloaded_error", "", true);
+        check(429, "overloaded", "Model is overloaded", true);
+        check(429, "ServerOverloaded", "", true);
+        // OpenAI
+        check(503, "slow_down", "", true);
+        check(503, "server_error", "The engine is currently overloaded, please try again later", true);
+        // Google
+        check(503, "UNAVAILABLE", "The model is overloaded. Please try again later.", true);
+        check(503, "UNAVAILABLE", "This model is currently experiencing high demand.", true);
+        check(503, "UNAVAILABLE", "The service is currently unavailable.", false);
+        // AWS; Groq; Ollama
+        check(503, "", "Too many connections, please wait before trying again.", true);
+        check(503, "", "The model is currently over capacity.", true);
+        check(503, "", "server busy, please try again.  maximum pending requests exceeded", true);
+        check(503, "", "out of order", false);
+        check(500, "api_error", "The model is overloaded", false);
+        check(429, "rate_limit_error", "slow down", false);
     }
 }

@@ -118,7 +118,7 @@ impl Crowd {
                             target.refused.1 = Some(self.now + REFUSED_COOL);
                         }
                     }
-                    Class::Caller | Class::Credential | Class::Transient | Class::Ours => {}
+                    Class::Caller | Class::Credential | Class::Overloaded | Class::Transient | Class::Ours => {}
                 }
                 trial.failed(Setback { class, retry_after }, true, self.now - began, self.now).breaker
             }

@@ -230,6 +230,10 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
             );
             finding.with("write the address that it names into `base_url`: the gateway follows nobody elsewhere")
         }
+        (Class::Overloaded, _) => {
+            let finding = patient.finding(CheckState::Warn, CREDENTIAL, "the provider is overloaded now");
+            finding.with("wait, and run this again")
+        }
         (Class::Rate, _) => {
             let finding =
                 patient.finding(CheckState::Warn, CREDENTIAL, "the provider takes no more requests now (HTTP 429)");

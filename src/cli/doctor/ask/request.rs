@@ -192,7 +192,7 @@ impl Asker<'_> {
         let act = match failure.class() {
             Class::Credential => advice::act(failure, account),
             Class::Refused => format!("is `targets[].model` right, and may accounts.{} use it?", account.id),
-            Class::Rate => "wait, and ask again".to_owned(),
+            Class::Rate | Class::Overloaded => "wait, and ask again".to_owned(),
             Class::Caller if said.contains("max_completion_tokens") => format!(
                 "the server does not know this field: write the name of the server in `portcullis presets` that is like it as `quirks` at \
                  accounts.{}",

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::front::CallerError;
+use crate::front::{CallerError, OVERLOADED};
 use crate::wire::json::Writer;
 
 /// Writes an error.
@@ -10,7 +10,7 @@ pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
     let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("type").text("error");
-        w.key("error").object(|w| w.texts([("type", kind(error.status)), ("message", &message(error))]));
+        w.key("error").object(|w| w.texts([("type", kind(error)), ("message", &message(error))]));
         w.key("request_id").text(error.request_id);
     });
     w.into_bytes()
@@ -21,8 +21,10 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     [b"event: error\ndata: ".as_slice(), &body(error), b"\n\n"].concat()
 }
 
-fn kind(status: u16) -> &'static str {
-    match status {
+fn kind(error: &CallerError<'_>) -> &'static str {
+    match error.status {
+        // In a stream, too, whose status has left.
+        _ if error.code == Some(OVERLOADED) => "overloaded_error",
         401 => "authentication_error",
         402 => "billing_error",
         403 => "permission_error",
@@ -86,6 +88,10 @@ mod tests {
             (504, "timeout_error"),
         ] {
             assert!(text(status).contains(kind), "{status}");
+        }
+        for written in [body, event] {
+            let text = String::from_utf8(written(&error(503, Some(OVERLOADED), "no"))).unwrap();
+            assert!(text.contains("\"overloaded_error\""), "{text}");
         }
         let event = String::from_utf8(event(&error(502, None, "no"))).unwrap();
         assert!(event.starts_with("event: error\ndata: {\"type\":\"error\"") && event.ends_with("}\n\n"), "{event}");
