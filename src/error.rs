@@ -442,6 +442,12 @@ impl Refusal {
         )
         .retry_after(1)
     }
+
+    /// Makes the refusal for a request when the process may open no other connection.
+    pub fn no_descriptors() -> Refusal {
+        let message = "The gateway itself has no room for another connection to a provider. Try again shortly.";
+        Refusal::new(What::NoCapacity, message).retry_after(1)
+    }
 }
 
 /// Returns the name that a caller wrote for a model, as texts show it.

@@ -51,8 +51,9 @@ impl Log for Stderr {
         }
         let message = record.args().to_string();
         // These messages come from port scans, probes without TLS, and heads that never end. Nobody
-        // can act on them.
+        // can act on them. That no descriptor is free is told once, and not each second.
         let chatter = message.starts_with("Downstream handshake")
+            || (message.starts_with("Accept() failed") && message.contains("Too many open files"))
             || (message.starts_with("Fail to proxy: ") && message.contains("while reading request headers"));
         if chatter && self.level < LevelFilter::Debug {
             return;

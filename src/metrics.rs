@@ -132,6 +132,7 @@ pub(crate) struct CatalogMetrics {
 pub(crate) struct ProcessMetrics {
     pub(crate) lines_dropped: Gauge,
     pub(crate) refused_connections: Counter,
+    pub(crate) lacks: Counter,
     pub(crate) panics: Counter,
     pub(crate) problems: Labelled<WordLabels<2>, Gauge>,
 }

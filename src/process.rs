@@ -4,6 +4,7 @@
 use crate::access_log::AccessLog;
 use crate::account::Registry;
 use crate::base::calendar;
+use crate::base::descriptors::Descriptors;
 use crate::base::memory::Budget;
 use crate::base::spool::Spool;
 use crate::catalog::load::Loaded;
@@ -92,6 +93,7 @@ impl Process {
         let largest = server.limits.request_body.max(server.limits.response_body);
         let traces = server.traces.clone();
         let traces = traces.map(|settings| Arc::new(Traces::new(settings, &server.listen, metrics.spans())));
+        let descriptors: Arc<Descriptors> = Arc::default();
         let books = Arc::new(Books {
             access_log: AccessLog::open(&server.log.access, server.log.format)?,
             ledger: Arc::new(ledger),
@@ -100,11 +102,12 @@ impl Process {
             figures,
             drain: Arc::default(),
             unpriced: Unpriced::default(),
+            descriptors: descriptors.clone(),
             traces,
         });
         let backends = Arc::new(Backends {
             server: server.clone(),
-            upstream: Upstream::default(),
+            upstream: Upstream::new(descriptors),
             vault: Vault::default(),
             seals: Arc::new(Seals::new(&server.seal)?),
             store,
@@ -131,6 +134,12 @@ impl Process {
     /// Returns the admin service.
     pub fn admin(&self) -> Admin {
         Admin::new(self.books.clone(), self.backends.clone(), self.watch.clone(), self.started)
+    }
+
+    /// Returns the most connections of callers at once: as many as the settings allow, and as the
+    /// process may have open.
+    pub fn connections(&self) -> usize {
+        self.settings.limits.connections_within(self.books.descriptors.limit())
     }
 
     /// Returns the part that makes catalogs live.

@@ -5,12 +5,14 @@
 //! exchange is left.
 
 use crate::base::address::reachable;
+use crate::base::descriptors;
 use crate::base::lock::Lock;
 use crate::base::units::count;
 use crate::catalog::load::Loaded;
 use crate::conf::config::{self, Listen};
 use crate::desk::Desk;
 use crate::desk::connection::{Connections, Home, Inside};
+use crate::desk::record::Books;
 use crate::drain::Phase;
 use crate::exchange::lists;
 use crate::exchange::producer::probe::probe;
@@ -39,6 +41,8 @@ use tokio::sync::Semaphore;
 
 /// The time between two searches for idle upstream connections.
 const SWEEP: Duration = Duration::from_secs(2);
+/// The time between two searches while no file descriptor is free.
+const SWEEP_SOON: Duration = Duration::from_millis(200);
 /// The time that exchanges have to tell their callers, after they are cut off at the end of the
 /// grace.
 const CUT: Duration = Duration::from_secs(2);
@@ -49,8 +53,10 @@ const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// Serves until it is told to stop. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
+    descriptors::raise_limit();
     ports(&loaded.server)?;
     let process = Process::new(&mut loaded)?;
+    tell_connections(&process);
     for warning in &process.books.live.load().catalog.warnings {
         log::warn!("{warning}");
     }
@@ -84,6 +90,19 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     Ok(())
 }
 
+/// Tells the operator if the process cannot have as many connections as the settings allow.
+fn tell_connections(process: &Process) {
+    let (most, wanted) = (process.connections(), process.settings.limits.connections);
+    if most < wanted {
+        log::warn!(
+            "the process may have {} files open: so callers may have up to {most} connections at once, and not the {wanted} of \
+             `limits.connections`. {}",
+            process.books.descriptors.limit(),
+            descriptors::REMEDY
+        );
+    }
+}
+
 /// Checks that each address can be bound, before anything begins. Otherwise Pingora would stay
 /// alive without its listener, or abort.
 fn ports(server: &config::Server) -> Result<(), String> {
@@ -110,7 +129,7 @@ type Callers = Connections<HttpProxy<Desk>>;
 /// Returns a service for plain listeners and one for those with h2c, since h2c is an option of a
 /// service, not of a listener; and the door for requests from within the process.
 fn services(process: &Process, conf: &Arc<ServerConf>) -> Result<(Vec<Service<Callers>>, Inside), String> {
-    let places = Arc::new(Semaphore::new(process.settings.limits.connections));
+    let places = Arc::new(Semaphore::new(process.connections()));
     let home = Home::default();
     let connections = |h2c| {
         let Process { settings, books, .. } = process.clone();
@@ -229,8 +248,14 @@ impl Background {
     }
 
     async fn sweep(&self) {
+        let Books { descriptors, live, .. } = &*self.process.books;
         loop {
-            tokio::time::sleep(SWEEP).await;
+            if tokio::time::timeout(SWEEP, descriptors.lack()).await.is_ok() {
+                // Many lacks are answered together.
+                live.accounts.close_idle();
+                tokio::time::sleep(SWEEP_SOON).await;
+            }
+            descriptors.look();
             let snapshot = self.process.books.live.load_full();
             let now = Instant::now();
             self.process.backends.vault.sweep(now);

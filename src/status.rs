@@ -20,6 +20,9 @@ pub struct Status {
     /// The catalog that is served.
     #[serde(default)]
     pub catalog: CatalogReport,
+    /// The file descriptors of the process.
+    #[serde(default)]
+    pub descriptors: DescriptorsReport,
     /// The number of running exchanges.
     #[serde(default)]
     pub exchanges: usize,
@@ -53,6 +56,18 @@ pub struct Status {
     /// The program's version.
     #[serde(default)]
     pub version: String,
+}
+
+/// The file descriptors of the process.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DescriptorsReport {
+    /// The most connections of callers at once.
+    pub connections: usize,
+    /// True if none is free for another connection, or was a moment ago.
+    pub lacking: bool,
+    /// The most files that the process may have open.
+    pub limit: u64,
 }
 
 /// An account.
@@ -380,6 +395,7 @@ mod tests {
                 "last_refusal": { "reasons": ["r"], "standing": true, "time": "2026", "withheld": [] },
                 "waiting": { "endless": [{ "file": "f", "for_ms": 1 }], "files": ["f"], "for_ms": 2 },
             },
+            "descriptors": { "connections": 98, "lacking": false, "limit": 300 },
             "exchanges": 1,
             "keys": [{ "id": "acme/prod", "last_used": "2026", "old_hash_last_used": null }],
             "ledger": { "dropped": 0, "path": "l", "problem": null, "rows": 1, "state": "ok", "waiting": 0 },

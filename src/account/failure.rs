@@ -50,6 +50,8 @@ pub enum Failure {
     Unsigned(String),
     /// The gateway itself may hold no more in memory.
     NoRoom,
+    /// The gateway itself has no file descriptor for another connection.
+    NoDescriptors,
     /// The answer could not be understood.
     Nonsense(String),
     /// This many calls of tools have arguments that nobody can read, and the catalog says that this
@@ -171,6 +173,7 @@ impl Failure {
                 row("credential", Credential, None, false, Refusal::for_the_operator(UpstreamUnavailable))
             }
             Failure::NoRoom => row("no_room", Ours, Some(200), true, Refusal::no_room()),
+            Failure::NoDescriptors => row("no_descriptors", Ours, None, false, Refusal::no_descriptors()),
             Failure::Nonsense(_) => row("nonsense", Transient, Some(200), true, tell(Bad, NONSENSE)),
             Failure::BrokenCall(_) => row("broken_call", Transient, Some(200), true, tell(Bad, BROKEN_CALL)),
             Failure::Cut => row("cut", Transient, Some(200), true, tell(UpstreamTruncated, CUT)),
@@ -434,6 +437,7 @@ mod tests {
         check(Failure::Tls { why: String::new(), lasts: false }, Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Reset, Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Nonsense(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
+        check(Failure::NoDescriptors, Class::Ours, 503, Some("no_capacity"));
         check(Failure::FirstTokenTimeout, Class::Transient, 504, Some("upstream_timeout"));
     }
 
@@ -453,6 +457,7 @@ mod tests {
         check(status(400, "content_policy_violation"), NextStep::Milder);
         check(Failure::TotalTimeout, NextStep::Nobody);
         check(Failure::NoRoom, NextStep::Nobody);
+        check(Failure::NoDescriptors, NextStep::Nobody);
         for failure in [
             Failure::Unreachable(String::new()),
             Failure::ConnectTimeout,
@@ -504,6 +509,7 @@ mod tests {
         check(status(429, ""), Some(5), true);
         check(status(529, ""), Some(1), true);
         check(Failure::NoRoom, Some(1), true);
+        check(Failure::NoDescriptors, Some(1), true);
         let limited = |wait: u64| {
             let retry_after = Some(Duration::from_secs(wait));
             Failure::Status { status: 429, seen: 429, error: Box::default(), retry_after }

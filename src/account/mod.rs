@@ -317,6 +317,12 @@ impl Registry {
         }
     }
 
+    /// Closes all idle connections of HTTP/1: their descriptors are needed. Those of HTTP/2 are few.
+    pub fn close_idle(&self) {
+        let states: Vec<Arc<State>> = self.states.lock().values().filter_map(Weak::upgrade).collect();
+        states.iter().for_each(|state| state.http1.sweep(None, Instant::now()));
+    }
+
     /// Returns the number of accounts whose state is held.
     pub fn held(&self) -> usize {
         self.states.lock().values().filter(|state| state.strong_count() > 0).count()

@@ -32,6 +32,9 @@ pub use raw::{Format, GenAi};
 pub use store::{Address, OnStoreDown, Store};
 pub use traces::{FromFile, Sampling, Traces};
 
+/// The files that a process has open besides its connections: logs, the ledger, listeners.
+const OTHER_FILES: u64 = 64;
+
 /// The configuration of the process, resolved.
 #[derive(Debug, Clone)]
 pub struct Server {
@@ -112,6 +115,17 @@ pub struct Bounds {
     pub upload: usize,
     /// The most that all of them together may take on the disk.
     pub spool_total: usize,
+}
+
+impl Bounds {
+    /// Returns the most connections of callers in a process that may have so many files open. Each
+    /// usually has one to a provider beside it, and a large upload is in a file.
+    pub fn connections_within(&self, files: u64) -> usize {
+        let left = files.saturating_sub(OTHER_FILES);
+        let uploads = (self.spool_total / self.upload.max(1)) as u64;
+        let pairs = (left - uploads.min(left / 4)) / 2;
+        usize::try_from(pairs).unwrap_or(usize::MAX).clamp(1, self.connections)
+    }
 }
 
 /// Deadlines on the caller's side.

@@ -70,8 +70,14 @@ impl<P> Connections<P> {
 impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         self.home.get_or_init(Handle::current);
+        let refuse = || self.books.metrics.process.refused_connections.inc();
+        if !self.books.descriptors.is_within(stream.id()) {
+            self.books.descriptors.note_lack();
+            refuse();
+            return None;
+        }
         let Ok(_place) = self.places.try_acquire() else {
-            self.books.metrics.process.refused_connections.inc();
+            refuse();
             return None;
         };
         let stream: Stream = match stream.selected_alpn_proto() {

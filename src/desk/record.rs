@@ -10,6 +10,7 @@ use super::unpriced::Unpriced;
 use crate::access_log::AccessLog;
 use crate::account::demand::Demand;
 use crate::base::calendar;
+use crate::base::descriptors::Descriptors;
 use crate::conf::price::Usd;
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
@@ -43,6 +44,8 @@ pub struct Books {
     pub drain: Arc<Drain>,
     /// What was not asked because its price is not known.
     pub unpriced: Unpriced,
+    /// The file descriptors that are left for connections.
+    pub descriptors: Arc<Descriptors>,
     /// The traces, if the settings say where they are sent.
     pub traces: Option<Arc<Traces>>,
 }

@@ -112,6 +112,8 @@ async fn token(
                 place.state.tokens.put(token.clone(), good_for, fingerprint);
                 Ok(token)
             }
+            // The server that issues tokens was not asked.
+            Err(failure @ Failure::NoDescriptors) => old.ok_or(failure),
             Err(failure) => {
                 place.state.tokens.failed(&failure, fingerprint);
                 let old = old.ok_or(&failure).map_err(Clone::clone)?;

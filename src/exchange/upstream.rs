@@ -11,6 +11,7 @@ use super::secure::Secure;
 use super::tunnel;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
+use crate::base::descriptors::{self, Descriptors};
 use crate::live::place::Place;
 use crate::tls::trust::Distrust;
 use pingora::connectors::TransportConnector;
@@ -23,6 +24,7 @@ use pingora::{BError, ErrorType};
 use rustls_pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -54,17 +56,23 @@ pub enum Connection {
 /// The connector to accounts.
 pub struct Upstream {
     transport: TransportConnector,
+    descriptors: Arc<Descriptors>,
 }
 
 impl Default for Upstream {
     fn default() -> Upstream {
-        // Pingora's connector reads the system's store of certificates, and panics if it cannot.
-        // It opens only plain connections here: the account's `trust` makes the TLS.
-        Upstream { transport: TransportConnector::new(None) }
+        Upstream::new(Arc::default())
     }
 }
 
 impl Upstream {
+    /// Makes the connector of a process with these descriptors.
+    pub fn new(descriptors: Arc<Descriptors>) -> Upstream {
+        // Pingora's connector reads the system's store of certificates, and panics if it cannot.
+        // It opens only plain connections here: the account's `trust` makes the TLS.
+        Upstream { transport: TransportConnector::new(None), descriptors }
+    }
+
     /// Returns a connection that needs no dialling, and whether it was used before.
     pub fn ready(place: &Place, fresh: bool) -> Option<(Connection, bool)> {
         if place.account.dialect.protocol.calls_nobody() {
@@ -114,7 +122,9 @@ impl Upstream {
                     state.addresses.answered(*address);
                     return Ok((connection, false));
                 }
-                Err(failure @ (Failure::Tls { .. } | Failure::Proxy { lasts: true, .. })) => return Err(failure),
+                Err(failure @ (Failure::Tls { .. } | Failure::Proxy { lasts: true, .. } | Failure::NoDescriptors)) => {
+                    return Err(failure);
+                }
                 Err(failure) => last = failure,
             }
         }
@@ -136,13 +146,22 @@ impl Upstream {
 
     /// Reaches the account's server, through its proxy if it has one.
     async fn reach(&self, place: &Place, address: SocketAddr) -> Result<Stream, Failure> {
+        if !self.descriptors.has_room() {
+            return Err(self.no_descriptors());
+        }
         let tcp = self.transport.new_stream(&peer(place, address)).await;
         let failed = |failure| if let Failure::Unreachable(why) = failure { out_of_reach(place, why) } else { failure };
-        let tcp = tcp.map_err(|error| failed(failure_of(&error)))?;
+        let tcp =
+            tcp.map_err(|error| if is_ours(&error) { self.no_descriptors() } else { failed(failure_of(&error)) })?;
         match &place.proxy {
             Some(proxy) => tunnel::open(proxy, &place.account.base, tcp).await,
             None => Ok(tcp),
         }
+    }
+
+    fn no_descriptors(&self) -> Failure {
+        self.descriptors.note_lack();
+        Failure::NoDescriptors
     }
 }
 
@@ -188,6 +207,11 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
         user_timeout: account.timeouts.idle.max(SILENT),
     });
     peer
+}
+
+/// Returns whether a connection was not made since this machine had no descriptor for it.
+fn is_ours(error: &BError) -> bool {
+    error.root_cause().downcast_ref().is_some_and(descriptors::is_lack)
 }
 
 fn failure_of(error: &BError) -> Failure {

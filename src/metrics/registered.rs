@@ -133,7 +133,12 @@ impl Default for Metrics {
             refused_connections: add(
                 r,
                 "connections_refused",
-                "Connections closed at once because of limits.connections",
+                "Connections closed at once because callers had as many as they may have",
+            ),
+            lacks: add(
+                r,
+                "descriptors_lacking",
+                "Connections that were not made because no file descriptor was free for them",
             ),
             panics: add(r, "panics", "Exchanges that ended in a panic, which is a bug of Portcullis"),
             problems: add(r, "problems", "Problems that the gateway sees now, as the page and /status list them"),

@@ -165,10 +165,12 @@ impl Service for Admin {
             Err(why) => return log::error!("the admin listener cannot bind {address}: {why}"),
         };
         let places = Places::new(CONNECTIONS);
+        let mut is_failing = false;
         // The connections' tasks belong to this service's runtime, which ends with the process.
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
+                    is_failing = false;
                     // If all places are busy, the new connection is closed at once.
                     let Some((place, leaving)) = places.take() else { continue };
                     let (pages, shutdown) = (self.pages.clone(), shutdown.clone());
@@ -182,7 +184,10 @@ impl Service for Admin {
                     });
                 }
                 Err(why) => {
-                    log::warn!("the admin listener cannot accept: {why}");
+                    // It is told once, however long it lasts.
+                    if !std::mem::replace(&mut is_failing, true) {
+                        log::warn!("the admin listener cannot accept: {why}");
+                    }
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
             }

@@ -162,6 +162,7 @@ fn words(failure: &Failure) -> String {
             format!("it does not answer within {in_time} s")
         }
         Failure::NoRoom => "the gateway may hold no more in memory".to_owned(),
+        Failure::NoDescriptors => "the gateway has no file descriptor for another connection".to_owned(),
         Failure::Nonsense(_) => "what answers there is no HTTP server".to_owned(),
         Failure::Unsigned(_) | Failure::BrokenCall(_) | Failure::Status { .. } | Failure::InAnswer(_) => {
             failure.name().to_owned()

@@ -39,6 +39,7 @@ mod ci;
 mod clients;
 mod clients_failures;
 mod counts;
+mod descriptors;
 mod dialects;
 mod docs;
 mod doctor;

@@ -534,6 +534,7 @@ fn status_tells_how_things_are() {
                 "uptime_seconds",
                 "exchanges",
                 "catalog",
+                "descriptors",
                 "ledger",
                 "store",
                 "unpriced",

@@ -41,6 +41,7 @@ pub struct Setup {
     files: Vec<(String, String)>,
     env: Vec<(String, String)>,
     open_files: Option<u32>,
+    soft_open_files: Option<u32>,
     upstreams: Vec<u16>,
 }
 
@@ -79,6 +80,12 @@ impl Setup {
     /// Sets `ulimit -n`.
     pub fn open_files(mut self, most: u32) -> Self {
         self.open_files = Some(most);
+        self
+    }
+
+    /// Sets `ulimit -S -n`, which the process may raise.
+    pub fn soft_open_files(mut self, most: u32) -> Self {
+        self.soft_open_files = Some(most);
         self
     }
 
@@ -166,7 +173,9 @@ impl Place {
     }
 
     fn spawn(&self, setup: &Setup) -> Process {
-        let limit = setup.open_files.map(|most| format!("ulimit -n {most}; ")).unwrap_or_default();
+        let both = setup.open_files.map(|most| format!("ulimit -n {most}; "));
+        let soft = setup.soft_open_files.map(|most| format!("ulimit -S -n {most}; "));
+        let limit = both.or(soft).unwrap_or_default();
         let script = format!("{limit}exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         let conf = if self.is_relative { PathBuf::from("conf") } else { self.conf() };
@@ -219,6 +228,7 @@ impl Gateway {
             files: Vec::new(),
             env: Vec::new(),
             open_files: None,
+            soft_open_files: None,
             upstreams: Vec::new(),
         }
     }

@@ -9,13 +9,18 @@ use std::time::Duration;
 
 use super::report::{CheckState, Finding, Findings, Subject};
 use super::words::{size, span};
+use crate::base::descriptors::{self, REMEDY};
 use crate::catalog::{Account, Catalog};
-use crate::conf::config::{Drain, Server};
+use crate::conf::config::{Bounds, Drain, Server};
 use crate::conf::proxy::Proxies;
 use crate::conf::secret_ref::ASSUMED;
 
-/// The files that a process has open besides its connections: logs, the ledger, listeners.
-const OTHER_FILES: u64 = 64;
+/// The least number of open files with which a gateway can work.
+const TOO_FEW_FILES: u64 = 96;
+/// So many open files are as good as any number.
+const UNLIMITED: u64 = 1 << 40;
+/// Fewer connections of callers than these are told, unless the settings want no more.
+const FEW_CALLERS: usize = 200;
 /// The environment variables that name a proxy for other programs. Those that can be read here come
 /// first.
 const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
@@ -27,9 +32,7 @@ const USUAL_IN_KUBERNETES: Duration = Duration::from_secs(30);
 /// Looks at the process. The catalog is missing if it could not be read.
 pub(super) fn look(server: &Server, catalog: Option<&Catalog>, report: &mut Findings) {
     let limits = &server.limits;
-    if let Some(most) = number(&read("limits"), "Max open files") {
-        report.add(open_files(most, limits.connections as u64));
-    }
+    report.add(open_files(descriptors::hard_limit(), limits));
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| number(&text, "MemTotal:"));
     let memory = MemoryBounds {
         of_cgroup: of_cgroup(Path::new("/sys/fs/cgroup"), &read("cgroup")),
@@ -110,43 +113,30 @@ fn read(name: &str) -> String {
 /// Returns the first number of the line that begins with a name.
 fn number(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    match rest.split_whitespace().next()? {
-        "unlimited" => Some(u64::MAX),
-        number => number.parse().ok(),
-    }
+    rest.split_whitespace().next()?.parse().ok()
 }
 
-/// Judges the limit of open files. A caller's connection usually has one to a provider beside it.
-fn open_files(most: u64, connections: u64) -> Finding {
-    let needed = connections.saturating_mul(2).saturating_add(OTHER_FILES);
-    let enough = most >= needed;
-    let seen = if most == u64::MAX {
-        "a process started from here may have any number of files open".to_owned()
-    } else {
-        format!(
-            "a process started from here may have {most} files open; `limits.connections` {connections} may need {needed}"
-        )
-    };
-    let callers = most.saturating_sub(OTHER_FILES) / 2;
+/// Judges the limit of open files. The gateway raises it as far as it may, and takes as many
+/// connections as go with it.
+fn open_files(most: u64, limits: &Bounds) -> Finding {
+    let (callers, wanted) = (limits.connections_within(most), limits.connections);
+    let files = if most >= UNLIMITED { "any number of".to_owned() } else { most.to_string() };
+    let seen = format!(
+        "a gateway started from here may have {files} files open: so callers have up to {callers} connections at once"
+    );
     let state = match callers {
-        _ if enough => CheckState::Ok,
-        0 => CheckState::Fail,
-        _ => CheckState::Warn,
+        // The gateway itself needs the others.
+        _ if most < TOO_FEW_FILES => CheckState::Fail,
+        _ if callers < wanted.min(FEW_CALLERS) => CheckState::Warn,
+        _ => CheckState::Ok,
     };
+    let seen = if callers < wanted { format!("{seen}, and not the {wanted} of `limits.connections`") } else { seen };
     let finding = Finding::new(state, subject(), "open files", seen);
-    if state == CheckState::Ok {
-        return finding;
+    match state {
+        CheckState::Ok | CheckState::Skip => finding,
+        CheckState::Warn => finding.with(format!("further connections are closed at once. {REMEDY}")),
+        CheckState::Fail => finding.with(format!("the gateway itself needs most of them. {REMEDY}")),
     }
-    if state == CheckState::Fail {
-        return finding.with(
-            "the gateway itself needs most of them. Raise the limit where it is started (`LimitNOFILE=` in a systemd unit, `ulimit -n` \
-             in a shell)",
-        );
-    }
-    finding.with(format!(
-        "beyond about {callers} callers at once connections fail. Raise the limit where the gateway is started (`LimitNOFILE=` in a \
-         systemd unit, `ulimit -n` in a shell), or set `limits.connections` to {callers}"
-    ))
 }
 
 /// The memory that the process may have, as far as it is known.
@@ -252,10 +242,7 @@ mod tests {
 
     #[test]
     fn numbers_of_proc() {
-        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024   4096   files\n";
-        assert_eq!(number(limits, "Max open files"), Some(1024));
-        assert_eq!(number("MemTotal:       16 kB\n", "MemTotal:"), Some(16));
-        assert_eq!(number("Max open files   unlimited unlimited", "Max open files"), Some(u64::MAX));
-        assert_eq!(number("x", "Max open files"), None);
+        assert_eq!(number("MemFree: 1 kB\nMemTotal:       16 kB\n", "MemTotal:"), Some(16));
+        assert_eq!(number("x", "MemTotal:"), None);
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn failed(failure: &Failure, secrets: &[&str]) -> String {
         Failure::IdleTimeout => "the server stopped sending before its answer was complete",
         Failure::TotalTimeout => "no whole answer came in time",
         Failure::NoRoom => "the answer needs more memory than the limits allow",
+        Failure::NoDescriptors => "no file descriptor is free for a connection",
         Failure::BrokenCall(_) => "the answer calls a tool with arguments that nobody can read",
         Failure::Cut => "the server ended its answer before it was complete",
     };

@@ -120,7 +120,11 @@ impl<'x> Producer<'x> {
             NextStep::Another => (self.state.is_racing() || self.is_anybody_left(None), None),
             NextStep::Larger => (self.search.has(Reach::TooLong), Some(Reach::TooLong)),
             NextStep::Milder => (self.search.has(Reach::Declined), Some(Reach::Declined)),
-            NextStep::Nobody => (failure == Failure::TotalTimeout && self.state.is_racing(), None),
+            // The attempt that still runs has its time, and its connection.
+            NextStep::Nobody => {
+                let is_of_one = matches!(failure, Failure::TotalTimeout | Failure::NoDescriptors);
+                (is_of_one && self.state.is_racing(), None)
+            }
         };
         let has_reserve = self.state.reserve().is_some_and(|reserve| reserve.is_some());
         if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {

@@ -36,9 +36,11 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
         metrics.stores.up.get_or_create(&[]).set(i64::from(store.state() == StoreState::Up));
     }
     let ledger = books.ledger.status();
-    for (counter, count) in
-        [(&metrics.stores.ledger_rows, ledger.rows), (&metrics.stores.ledger_dropped, ledger.dropped)]
-    {
+    for (counter, count) in [
+        (&metrics.stores.ledger_rows, ledger.rows),
+        (&metrics.stores.ledger_dropped, ledger.dropped),
+        (&metrics.process.lacks, books.descriptors.lacks()),
+    ] {
         counter.inc_by(count.saturating_sub(counter.get()));
     }
     metrics.stores.ledger_up.set(i64::from(ledger.state == LedgerState::Ok));

@@ -16,8 +16,8 @@ use crate::live::place::Place;
 use crate::live::{self, Route, Snapshot};
 use crate::settled::millis;
 use crate::status::{
-    AccountReport, BreakerReport, CatalogReport, ChangeReport, EndlessReport, FailureReport, FileReport, FolderReport,
-    KeyReport, ListReport, ModelReport, RefusalReport, RestReport, Status, TargetReport,
+    AccountReport, BreakerReport, CatalogReport, ChangeReport, DescriptorsReport, EndlessReport, FailureReport,
+    FileReport, FolderReport, KeyReport, ListReport, ModelReport, RefusalReport, RestReport, Status, TargetReport,
 };
 
 /// The most keys that the page lists, because people read it.
@@ -37,6 +37,7 @@ pub(super) fn of(pages: &Pages) -> Status {
     Status {
         accounts: accounts(&snapshot, now, clock),
         catalog: catalog(pages, &snapshot, now, clock),
+        descriptors: descriptors(pages),
         exchanges: pages.books.drain.exchanges(),
         keys: keys(&snapshot),
         ledger: pages.books.ledger.status(),
@@ -49,6 +50,15 @@ pub(super) fn of(pages: &Pages) -> Status {
         unpriced: pages.books.unpriced.report(snapshot.generation),
         uptime_seconds: pages.started.elapsed().as_secs(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn descriptors(pages: &Pages) -> DescriptorsReport {
+    let descriptors = &pages.books.descriptors;
+    DescriptorsReport {
+        connections: pages.backends.server.limits.connections_within(descriptors.limit()),
+        lacking: descriptors.is_lacking(),
+        limit: descriptors.limit(),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Facts {
     pub ledger: LedgerReport,
     /// The counts of what must not happen.
     pub rises: RisesFacts,
+    /// The file descriptors of the process.
+    pub descriptors: DescriptorFacts,
     /// The certificates of the listeners.
     pub certificates: Vec<CertificateFacts>,
     /// The address of the admin listener, if everybody who reaches it may read it.
@@ -165,6 +167,19 @@ pub struct RisesFacts {
     pub lines: Rise,
     /// The panics.
     pub panics: Rise,
+    /// The connections of callers that were closed at once.
+    pub refused: Rise,
+}
+
+/// The file descriptors of the process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DescriptorFacts {
+    /// The most files that the process may have open.
+    pub limit: u64,
+    /// True if none is free for another connection, or was a moment ago.
+    pub is_lacking: bool,
+    /// The most connections of callers at once, if descriptors bound them and not the settings.
+    pub connections: Option<usize>,
 }
 
 /// A count, and the time at which it rose last.

@@ -13,6 +13,8 @@ pub enum Rule {
     ChangeHeld,
     /// No target of a model can answer.
     ModelUnfit,
+    /// The process has no file descriptor for another connection.
+    NoDescriptors,
     /// A provider refuses an account's credential.
     CredentialRefused,
     /// The list of a provider's models cannot be fetched, or is empty.
@@ -51,10 +53,11 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ReloadRefused,
         Self::ChangeHeld,
         Self::ModelUnfit,
+        Self::NoDescriptors,
         Self::CredentialRefused,
         Self::ListFailing,
         Self::BreakerOpen,
@@ -80,6 +83,7 @@ impl Rule {
             Self::ReloadRefused => "reload_refused",
             Self::ChangeHeld => "change_held",
             Self::ModelUnfit => "model_unfit",
+            Self::NoDescriptors => "no_descriptors",
             Self::CredentialRefused => "credential_refused",
             Self::ListFailing => "list_failing",
             Self::BreakerOpen => "breaker_open",

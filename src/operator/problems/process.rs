@@ -3,11 +3,14 @@
 use super::facts::Facts;
 use super::words::{short, span};
 use super::{DAY, Finding, HOUR, MINUTE, Rule, SECOND};
+use crate::base::descriptors::REMEDY;
 use crate::base::units::count;
 use crate::status::{LedgerState, Severity, StoreState};
 
 /// Lines and rows that were dropped are told for this time.
 const DROPPED: u64 = 5 * MINUTE;
+/// Connections that were closed at once are told for this time.
+const REFUSED: u64 = MINUTE;
 /// A panic is told for this time.
 const PANIC: u64 = HOUR;
 /// A store that is down for less than this is no problem: requests do not wait for it.
@@ -23,6 +26,7 @@ const CLOCKS: u64 = 5 * SECOND;
 pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
     store(facts, found);
     ledger(facts, found);
+    descriptors(facts, found);
     let now = facts.now;
     let lines = facts.rises.lines;
     if lines.is_within(DROPPED, now) {
@@ -63,6 +67,23 @@ const PROCESS: (&str, &str) = ("process", "portcullis");
 
 fn were(number: u64, noun: &str) -> String {
     format!("{} {}", count(number, noun), if number == 1 { "was" } else { "were" })
+}
+
+fn descriptors(facts: &Facts, found: &mut Vec<Finding>) {
+    let limit = facts.descriptors.limit;
+    let refused = facts.rises.refused;
+    let what = match facts.descriptors.connections {
+        _ if facts.descriptors.is_lacking => format!(
+            "The gateway may have {limit} files open and has them, so it makes no further connection: requests are refused with 503."
+        ),
+        Some(most) if refused.is_within(REFUSED, facts.now) => format!(
+            "The gateway may have {limit} files open, so callers have at most {most} connections: {} closed at once since the start.",
+            were(refused.total, "connection")
+        ),
+        Some(_) | None => return,
+    };
+    let remedy = format!("{REMEDY}, and restart. No provider is at fault.");
+    found.push(Finding::new(Rule::NoDescriptors, Severity::Critical, PROCESS, what, remedy));
 }
 
 fn store(facts: &Facts, found: &mut Vec<Finding>) {

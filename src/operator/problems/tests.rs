@@ -402,6 +402,21 @@ fn the_verdict_says_the_worst() {
 }
 
 #[test]
+fn a_process_without_descriptors() {
+    let mut facts = healthy();
+    facts.descriptors = DescriptorFacts { limit: 300, is_lacking: true, connections: Some(98) };
+    assert!(says(Rule::NoDescriptors, &facts).contains("may have 300 files open and has them"));
+    facts.descriptors.is_lacking = false;
+    assert!(found(Rule::NoDescriptors, &facts).is_empty());
+    facts.rises.refused = Rise { total: 2, at: Some(NOW) };
+    let told = says(Rule::NoDescriptors, &facts);
+    assert!(told.contains("at most 98 connections: 2 connections were closed"), "{told}");
+    // Where the settings bound them, that is what somebody chose.
+    facts.descriptors.connections = None;
+    assert!(found(Rule::NoDescriptors, &facts).is_empty());
+}
+
+#[test]
 fn each_rule_has_its_own_name_and_place_in_the_book() {
     let names: std::collections::BTreeSet<&str> = Rule::ALL.into_iter().map(Rule::name).collect();
     assert_eq!(names.len(), Rule::ALL.len());

@@ -10,8 +10,8 @@ use crate::catalog::rotation::{is_replaced, newest};
 use crate::live::place::Place;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
-    AccountFacts, CatalogFacts, CertificateFacts, Facts, KeyFacts, LimitFacts, ModelFacts, ModelTarget, RecentFacts,
-    RisesFacts, TargetFacts,
+    AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, KeyFacts, LimitFacts, ModelFacts,
+    ModelTarget, RecentFacts, RisesFacts, TargetFacts,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::Series;
@@ -40,6 +40,7 @@ impl Watch {
         rises.rows.take(ledger.dropped, at.ms);
         rises.lines.take(books.access_log.dropped(), at.ms);
         rises.panics.take(books.metrics.process.panics.get(), at.ms);
+        rises.refused.take(books.metrics.process.refused_connections.get(), at.ms);
         Facts {
             now: at.ms,
             phase: (books.drain.phase(), books.drain.exchanges()),
@@ -54,9 +55,16 @@ impl Watch {
             store: self.backends.store.as_ref().map(|store| store.status()),
             ledger,
             rises: *rises,
+            descriptors: self.descriptors(),
             certificates: self.certificates(),
             open_admin: self.open_admin(),
         }
+    }
+
+    fn descriptors(&self) -> DescriptorFacts {
+        let (limit, bounds) = (self.books.descriptors.limit(), &self.settings.limits);
+        let connections = Some(bounds.connections_within(limit)).filter(|most| *most < bounds.connections);
+        DescriptorFacts { limit, is_lacking: self.books.descriptors.is_lacking(), connections }
     }
 
     fn certificates(&self) -> Vec<CertificateFacts> {

@@ -69,11 +69,18 @@ fn too_few_open_files_and_too_little_memory() {
         let said = clinic.look().await;
         said.exits(0).is_well("process", "open files").is_well("process", "memory").is_well("process", "proxy");
         clinic.before = "ulimit -n 130; ".to_owned();
-        let words = ["130 files open", "may need 164", "beyond about 33 callers", "LimitNOFILE="];
+        let words = ["130 files open", "up to 25 connections", "not the 50", "closed at once", "LimitNOFILE="];
         clinic.look().await.exits(1).has(("warn", "process", "open files"), &words);
         clinic.before = "ulimit -n 40; ".to_owned();
         let words = ["40 files open", "the gateway itself needs most of them", "LimitNOFILE="];
         clinic.look().await.exits(2).has(("fail", "process", "open files"), &words);
+        // The gateway raises the lower of the two limits.
+        clinic.before = "ulimit -S -n 40; ".to_owned();
+        clinic.look().await.exits(0).is_well("process", "open files");
+        clinic.before = "ulimit -n 20000; ".to_owned();
+        clinic.server("", "limits: { connections: 10000, buffered_total: 64MiB }");
+        let words = ["20000 files open", "up to 9948 connections"];
+        clinic.look().await.exits(0).has(("ok", "process", "open files"), &words);
         clinic.before.clear();
         clinic.server("", "limits: { connections: 50, buffered_total: 1000GiB }");
         let words = ["`limits.buffered_total` is 1000 GiB", "to a third"];
