@@ -33,6 +33,8 @@ pub struct Drain {
     exchanges: AtomicUsize,
     /// The answers that are passed on after their exchanges.
     relays: AtomicUsize,
+    /// The exchanges that were cut, and whose callers did not take the error in time.
+    untold: AtomicUsize,
 }
 
 /// An answer that is passed on within the process. The process does not end before it has arrived,
@@ -100,6 +102,29 @@ impl Drain {
     pub fn relay(&self) -> Relaying<'_> {
         self.relays.fetch_add(1, Ordering::AcqRel);
         Relaying(self)
+    }
+
+    /// Counts an exchange that is cut without the error that its caller should get.
+    pub fn note_untold(&self) {
+        self.untold.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the number of exchanges that were cut without an error.
+    pub fn untold(&self) -> usize {
+        self.untold.load(Ordering::Acquire)
+    }
+
+    /// Waits until exchanges are cut, and none of them has ended for a time: it is then in vain to
+    /// wait for the others.
+    pub async fn stalled(&self, time: Duration) {
+        self.cutting().await;
+        loop {
+            let before = self.exchanges();
+            tokio::time::sleep(time).await;
+            if self.exchanges() >= before {
+                return;
+            }
+        }
     }
 
     /// Returns the number of running exchanges.

@@ -95,6 +95,11 @@ impl Ledger {
         self.sink.as_ref().map(|sink| sink.running.begin(runs))
     }
 
+    /// Returns the exchanges that run now.
+    pub fn running(&self) -> Vec<(Run, Arc<dyn Runs>)> {
+        self.sink.as_ref().map(|sink| sink.running.all()).unwrap_or_default()
+    }
+
     /// Notes the time at which a key was used.
     pub fn used(&self, key: Arc<str>, at: u64) {
         if let Some(sink) = &self.sink {

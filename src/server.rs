@@ -43,11 +43,15 @@ use tokio::sync::Semaphore;
 const SWEEP: Duration = Duration::from_secs(2);
 /// The time between two searches while no file descriptor is free.
 const SWEEP_SOON: Duration = Duration::from_millis(200);
-/// The time that exchanges have to tell their callers, after they are cut off at the end of the
-/// grace.
-const CUT: Duration = Duration::from_secs(2);
+/// The most time that exchanges have to tell their callers, after they are cut off at the end of the
+/// grace. With the time to write what waits, it is within the 8 s that the book promises.
+const CUT: Duration = Duration::from_secs(5);
+/// If none of them ends for so long, the others will not either.
+const CUT_STALL: Duration = Duration::from_secs(3);
 /// The time that exchanges have after a second signal.
 const LAST_LINES: Duration = Duration::from_millis(250);
+/// The exit code if exchanges were cut without an error for their callers.
+const CUT_WITHOUT_ERROR: i32 = 3;
 /// The time that the last spans have to be sent.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 
@@ -412,11 +416,10 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
             tokio::time::sleep(Duration::from_millis(20)).await;
             if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle()).await.is_err() {
                 let run = process.books.drain.exchanges();
-                say(
-                    log::Level::Warn,
-                    format!("{run} exchanges did not end in time: they are cut, and their callers get an error"),
-                );
+                let what = format!("{} did not end in time: they are cut with an error", count(run, "exchange"));
+                say(log::Level::Warn, what);
                 cut(process, CUT).await;
+                return tell_untold(process);
             }
             0
         };
@@ -424,6 +427,7 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
             code = drained => code,
             () = either(&mut term, &mut int) => {
                 cut(process, LAST_LINES).await;
+                tell_untold(process);
                 130
             }
         }
@@ -431,11 +435,37 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
     end(process, code);
 }
 
-/// Cuts off the exchanges that still run, and waits until they are settled.
+/// Cuts off the exchanges that still run, and waits until they are settled. Gives up if none of them
+/// ends any more.
 async fn cut(process: &Process, patience: Duration) {
-    process.books.drain.enter(Phase::Cutting);
+    let drain = &process.books.drain;
+    drain.enter(Phase::Cutting);
     process.books.traces.iter().for_each(|traces| traces.hurry());
-    drop(tokio::time::timeout(patience, process.books.drain.idle()).await);
+    tokio::select! {
+        () = drain.idle() => {}
+        () = drain.stalled(CUT_STALL) => {}
+        () = tokio::time::sleep(patience) => {}
+    }
+}
+
+/// Tells how many exchanges were cut without an error for their callers, and settles those that
+/// still run. Returns the exit code.
+fn tell_untold(process: &Process) -> i32 {
+    let Books { drain, .. } = &*process.books;
+    let (run, left) = (drain.exchanges(), drain.untold() + drain.exchanges());
+    if left == 0 {
+        return 0;
+    }
+    let (settled, were) = (process.books.abandon(), if left == 1 { "was" } else { "were" });
+    let mut what = format!(
+        "{} {were} cut without an error: their callers did not read it, or the process had no time for them",
+        count(left, "exchange")
+    );
+    if run > settled {
+        what += &format!("; {} of them had not been admitted, and have no access line", run - settled);
+    }
+    say(log::Level::Error, what);
+    CUT_WITHOUT_ERROR
 }
 
 /// Logs a message, but waits only for a short time: the reader of the log may have stopped for

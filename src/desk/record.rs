@@ -227,12 +227,28 @@ fn cut(text: &str) -> &str {
     text.char_indices().nth(MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
+impl Books {
+    /// Settles the exchanges that still run when the process ends, with what they have used so far.
+    /// Their tasks had no time to do so. Returns their number.
+    pub fn abandon(&self) -> usize {
+        let running = self.ledger.running().into_iter().filter(|(_, runs)| runs.claim());
+        running.fold(0, |number, (run, runs)| {
+            let row = Row { run: Some(run), ..runs.so_far() };
+            let settled = row.settled("The process ended before its caller could be told so.");
+            self.access_log.write(&settled);
+            self.ledger.write(row);
+            number + 1
+        })
+    }
+}
+
 impl Drop for Record {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.books.metrics.process.panics.inc();
         }
-        if self.is_exchange {
+        // At the end of the process, what runs for too long is settled without its task.
+        if self.is_exchange && self.meter.as_ref().is_none_or(|meter| meter.claim()) {
             let total = self.began.elapsed();
             self.settle();
             let settled = Settled { total, ..std::mem::take(&mut self.facts) };

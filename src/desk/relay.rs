@@ -9,6 +9,7 @@
 use super::record::Record;
 use super::reply::{Notes, Reply};
 use crate::base::alarm::Alarm;
+use crate::drain::Phase;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange;
 use crate::exchange::producer::{CALLER_LEFT, Piece, Producer};
@@ -20,6 +21,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::time::Instant;
+
+/// The trail's word for attempts that ended because the gateway shut down.
+const SHUT_DOWN: &str = "shutdown";
 
 /// The end of a relay.
 #[expect(clippy::large_enum_variant, reason = "it is made once an exchange, and a box would be an allocation")]
@@ -84,8 +88,12 @@ impl<'x> Relay<'x> {
     /// Relays what the producer returns.
     pub async fn run(mut self, producer: &mut Producer<'_>) -> End {
         let end = self.relay(producer).await.unwrap_or_else(|()| {
-            producer.abandon(CALLER_LEFT);
-            self.reply.record.end(Outcome::ClientLeft);
+            // At the end of a drain, it is the gateway that leaves.
+            let is_cut = self.reply.drain.phase() == Phase::Cutting;
+            let (why, outcome) =
+                if is_cut { (SHUT_DOWN, Outcome::Shutdown) } else { (CALLER_LEFT, Outcome::ClientLeft) };
+            producer.abandon(why);
+            self.reply.record.end(outcome);
             End::Broken
         });
         record_outcome(self.reply.record, producer);
@@ -138,7 +146,7 @@ impl<'x> Relay<'x> {
                 }
                 Err(Stop::CallerLeft) => return Err(()),
                 Err(Stop::Cutting) => {
-                    producer.abandon("shutdown");
+                    producer.abandon(SHUT_DOWN);
                     count(self.reply.record, producer);
                     let message = "The gateway is shutting down and could not wait for the end of the \
                                    answer. The answer that you received is not complete.";

@@ -25,8 +25,8 @@ const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
 /// The bytes that are written to the caller at once.
 const SLICE: usize = 64 * 1024;
-/// The time that a write may still take after running exchanges are cut.
-const LAST_WRITE: Duration = Duration::from_millis(100);
+/// After running exchanges are cut, a write may go on until none of them has ended for so long.
+const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// The room for the headers of an answer, Pingora's two included.
 const USUAL_HEADERS: usize = 12;
@@ -242,8 +242,8 @@ fn insert(head: &mut HeaderMap, name: impl IntoHeaderName, value: &str) -> Resul
 async fn guard(deadline: Duration, drain: &Drain, write: impl Future<Output = pingora::Result<()>>) -> Result<(), ()> {
     let mut alarm = Alarm::default();
     let cut_off = async {
-        drain.cutting().await;
-        tokio::time::sleep(LAST_WRITE).await;
+        drain.stalled(LAST_WRITE).await;
+        drain.note_untold();
     };
     let (mut write, mut cut_off) = (pin!(write), pin!(cut_off));
     let either = std::future::poll_fn(|context| match write.as_mut().poll(context) {

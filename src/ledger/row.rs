@@ -6,10 +6,11 @@ use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::figures::callers::CallerUse;
 use crate::limits::Past;
-use crate::settled::{Incoming, Sender, Settled, Unused, millis};
+use crate::settled::{Delivery, Incoming, Sender, Served, Settled, Spending, Unused, millis};
 use dialects::usage::Usage;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One settled exchange that was admitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,6 +98,33 @@ impl Row {
             first_byte_ms: settled.times.first_byte.map(millis),
             run,
         })
+    }
+
+    /// Returns the settled exchange of the row, as far as the row has it, with this error.
+    pub fn settled(&self, error: &str) -> Settled {
+        let name = |name: &Arc<str>| Some(name.clone());
+        let door = if let Cow::Borrowed(door) = self.door { door } else { "none" };
+        Settled {
+            began_at: self.at,
+            sender: Sender { caller: name(&self.caller), key: name(&self.key), ..Sender::default() },
+            request: Incoming {
+                id: self.request_id.clone(),
+                door,
+                model: name(&self.model),
+                stream: self.stream,
+                ..Incoming::default()
+            },
+            answer: Delivery { status: self.status, error: Some(error.to_owned()), ..Delivery::default() },
+            served: Served {
+                account: self.account.clone(),
+                upstream_model: self.upstream_model.clone(),
+                ..Served::default()
+            },
+            spending: Spending { admitted: Some(self.at), usage: self.usage, cost: self.cost, ..Spending::default() },
+            outcome: Outcome::Shutdown,
+            total: Duration::from_millis(self.total_ms),
+            ..Settled::default()
+        }
     }
 
     /// Returns what the row adds to the use of its caller.

@@ -15,6 +15,9 @@ use std::sync::{Arc, MutexGuard, Weak};
 pub trait Runs: Send + Sync {
     /// Returns the row that the exchange would have if the process ended now.
     fn so_far(&self) -> Row;
+
+    /// Claims the settling of the exchange. Returns whether nobody had claimed it.
+    fn claim(&self) -> bool;
 }
 
 /// The list of all running exchanges. It has several parts, so that few exchanges wait for the same
@@ -84,6 +87,18 @@ impl Running {
         all
     }
 
+    /// Returns all exchanges that run now, with their places.
+    pub(super) fn all(&self) -> Vec<(Run, Arc<dyn Runs>)> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            all.extend(part.lock().all.iter().enumerate().filter_map(|(place, running)| {
+                let RunningPlace { number, runs, .. } = running.as_ref()?;
+                Some((Run { place, number: *number }, runs.upgrade()?))
+            }));
+        }
+        all
+    }
+
     /// Returns whether no exchange runs.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.iter().map(Lock::lock).all(|places| places.all.len() == places.free.len())
@@ -107,6 +122,10 @@ mod tests {
     impl Runs for Still {
         fn so_far(&self) -> Row {
             row(1)
+        }
+
+        fn claim(&self) -> bool {
+            true
         }
     }
 

@@ -14,6 +14,7 @@ use crate::plan::Candidate;
 use crate::settled::{Tried, Unused, millis};
 use dialects::usage::{Source, Usage};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The meter of one exchange. The default is that of a probe, whose row nobody reads.
@@ -25,6 +26,7 @@ pub struct Meter {
     prompt_bytes: u64,
     /// The time at which the request's head arrived.
     began: Option<Instant>,
+    is_claimed: AtomicBool,
     state: Lock<MeterState>,
 }
 
@@ -60,7 +62,7 @@ struct Asked {
 impl Meter {
     /// Makes the meter of an exchange that begins with this row.
     pub fn new(begun: Row, prompt_bytes: u64, began: Instant) -> Meter {
-        Meter { begun, prompt_bytes, began: Some(began), state: Lock::default() }
+        Meter { begun, prompt_bytes, began: Some(began), ..Meter::default() }
     }
 
     /// Returns the time from the request's head to a moment.
@@ -151,6 +153,10 @@ impl MeterState {
 }
 
 impl Runs for Meter {
+    fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::AcqRel)
+    }
+
     fn so_far(&self) -> Row {
         let state = self.state.lock();
         let first = state.asked.iter().flatten().next();

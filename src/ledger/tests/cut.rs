@@ -11,6 +11,10 @@ struct Stream {
 }
 
 impl Runs for Stream {
+    fn claim(&self) -> bool {
+        true
+    }
+
     fn so_far(&self) -> Row {
         let usage = Usage {
             prompt: 10,
