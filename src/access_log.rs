@@ -19,7 +19,8 @@ use line::json;
 pub use recent::{Recent, RecentLine};
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar};
@@ -42,7 +43,6 @@ pub struct AccessLog {
 enum Output {
     #[default]
     Nowhere,
-    Stdout,
     File(File),
 }
 
@@ -74,7 +74,12 @@ impl AccessLog {
     pub fn open(access: &Access, format: Format) -> Result<AccessLog, String> {
         let (output, path) = match access {
             Access::Off => (Output::Nowhere, None),
-            Access::Stdout => (Output::Stdout, None),
+            // Without a buffer, so that it is known what was written.
+            Access::Stdout => {
+                let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+                let stdout = stdout.map_err(|why| format!("cannot write access lines to standard output: {why}"))?;
+                (Output::File(stdout.into()), None)
+            }
             Access::File(path) => (Output::File(open(path)?), Some(path.clone())),
         };
         let sink = Arc::new(Sink { path, ..Sink::default() });
@@ -140,13 +145,55 @@ impl AccessLog {
 }
 
 impl Output {
-    fn write(&mut self, lines: &[u8]) -> std::io::Result<()> {
-        match self {
-            Output::Nowhere => Ok(()),
-            Output::Stdout => std::io::stdout().lock().write_all(lines).and_then(|()| std::io::stdout().lock().flush()),
-            Output::File(file) => file.write_all(lines),
+    /// Writes lines. Returns the number of bytes that were written, also if not all were.
+    fn write(&mut self, lines: &[u8]) -> (usize, std::io::Result<()>) {
+        let Output::File(file) = self else { return (lines.len(), Ok(())) };
+        let mut written = 0;
+        while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {
+            match file.write(rest) {
+                Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
+                Ok(some) => written += some,
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(why) => return (written, Err(why)),
+            }
         }
+        (written, Ok(()))
     }
+}
+
+/// The output, and the rest of a line that a full disk has cut. The rest is written first when
+/// there is room again, so that no line is lost in part, and none is glued to another one.
+struct LineWriter {
+    output: Output,
+    rest: Vec<u8>,
+}
+
+impl LineWriter {
+    /// Writes lines. Returns the number of lines that are lost.
+    fn write(&mut self, lines: &[u8]) -> (u64, std::io::Result<()>) {
+        let (written, result) = self.output.write(&self.rest);
+        self.rest.drain(..written);
+        if result.is_err() {
+            return (count_lines(lines), result);
+        }
+        let (written, result) = self.output.write(lines);
+        let (before, after) = lines.split_at(written);
+        let is_cut = before.last().is_some_and(|last| *last != b'\n');
+        let end = if is_cut { memchr::memchr(b'\n', after).map_or(after.len(), |end| end + 1) } else { 0 };
+        let (rest, lost) = after.split_at(end);
+        self.rest = rest.to_vec();
+        (count_lines(lost), result)
+    }
+
+    /// Writes to another file from now on. Returns whether a line stays cut in the old one.
+    fn change(&mut self, output: Output) -> bool {
+        self.output = output;
+        !std::mem::take(&mut self.rest).is_empty()
+    }
+}
+
+fn count_lines(lines: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', lines).count() as u64
 }
 
 impl Waiting {
@@ -171,7 +218,8 @@ impl Waiting {
 }
 
 impl Sink {
-    fn run(&self, mut output: Output) {
+    fn run(&self, output: Output) {
+        let mut writer = LineWriter { output, rest: Vec::new() };
         let mut failing = false;
         let mut lines = Waiting::default();
         loop {
@@ -185,7 +233,10 @@ impl Sink {
                 && let Some(path) = &self.path
             {
                 match open(path) {
-                    Ok(new) => output = Output::File(new),
+                    Ok(new) => {
+                        let is_cut = writer.change(Output::File(new));
+                        self.dropped.fetch_add(u64::from(is_cut), Ordering::Relaxed);
+                    }
                     Err(why) => log::error!("{why}; access lines still go to the old file"),
                 }
             }
@@ -193,10 +244,10 @@ impl Sink {
             std::mem::swap(&mut lines, &mut self.waiting.lock());
             // This is first, since the output may let the thread wait.
             self.recent.add(lines.lines());
-            let written = output.write(if lines.text.is_empty() { &lines.json } else { &lines.text });
+            let (lost, written) = writer.write(if lines.text.is_empty() { &lines.json } else { &lines.text });
             let has_failed = std::mem::replace(&mut failing, written.is_err());
+            self.dropped.fetch_add(lost, Ordering::Relaxed);
             if let Err(why) = written {
-                self.dropped.fetch_add(lines.ends.len() as u64, Ordering::Relaxed);
                 // The error is logged once per outage.
                 if !has_failed {
                     log::error!("the access log cannot be written, so its lines are dropped: {why}");

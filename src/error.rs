@@ -21,8 +21,10 @@ pub enum Outcome {
     Refused,
     /// There was no valid key.
     Unauthorized,
-    /// A limit of the caller or of the gateway had no room.
+    /// A limit of the caller had no room.
     Limited,
+    /// The gateway had no room, or no account that could take the request.
+    NoCapacity,
     /// No target can do what was asked.
     Unsupported,
     /// The upstream failed.
@@ -49,6 +51,7 @@ impl Outcome {
             Outcome::Refused => "refused",
             Outcome::Unauthorized => "unauthorized",
             Outcome::Limited => "limited",
+            Outcome::NoCapacity => "no_capacity",
             Outcome::Unsupported => "unsupported",
             Outcome::UpstreamError => "upstream_error",
             Outcome::UpstreamTimeout => "upstream_timeout",
@@ -64,11 +67,13 @@ impl Outcome {
     pub const fn blame(self, limited: Blame) -> Option<Blame> {
         match self {
             Outcome::Ok => None,
-            Outcome::Limited => Some(limited),
+            Outcome::NoCapacity => Some(limited),
             // What no target can do is asked for in vain. Who leaves does not want the answer.
-            Outcome::Refused | Outcome::Unauthorized | Outcome::Unsupported | Outcome::ClientLeft => {
-                Some(Blame::Caller)
-            }
+            Outcome::Refused
+            | Outcome::Unauthorized
+            | Outcome::Limited
+            | Outcome::Unsupported
+            | Outcome::ClientLeft => Some(Blame::Caller),
             Outcome::UpstreamError | Outcome::UpstreamTimeout | Outcome::UpstreamCut => Some(Blame::Upstream),
             Outcome::Shutdown | Outcome::Internal => Some(Blame::Ours),
         }
@@ -221,11 +226,11 @@ impl What {
             What::OverLimit => (429, "rate_limit_error", Some("rate_limit_exceeded"), O::Limited),
             // Both codes are the words that OpenAI's own clients look for.
             What::OverBudget => (429, "insufficient_quota", Some("insufficient_quota"), O::Limited),
-            What::StoreDown => (503, SERVER, Some("store_unavailable"), O::Limited),
-            What::NoLedger => (503, SERVER, Some("ledger_unavailable"), O::Limited),
-            What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::Limited),
-            What::NobodyFit => (503, UPSTREAM, Some("no_capacity"), O::Limited),
-            What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::Limited),
+            What::StoreDown => (503, SERVER, Some("store_unavailable"), O::NoCapacity),
+            What::NoLedger => (503, SERVER, Some("ledger_unavailable"), O::NoCapacity),
+            What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
+            What::NobodyFit => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
+            What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::NoCapacity),
             What::UpstreamUnavailable => (503, UPSTREAM, Some("upstream_unavailable"), O::UpstreamError),
             What::UpstreamRateLimited => (429, UPSTREAM, Some("upstream_rate_limited"), O::UpstreamError),
             What::UpstreamOverloaded => (503, UPSTREAM, Some(OVERLOADED), O::UpstreamError),

@@ -81,7 +81,7 @@
 //! | [`base::address`] | ranges of IP addresses, as an operator writes them |
 //! | [`base::alarm`] | one timer for many deadlines |
 //! | [`base::calendar`] | days and months of UTC, and times as texts |
-//! | [`base::descriptors`] | how many files the process may have open, and what is left for connections |
+//! | [`base::descriptors`] | the files that the process may have open, and what is left of them |
 //! | [`base::hash`] | a quick hash for names of the catalog |
 //! | [`base::host`] | a host, as URLs name it |
 //! | [`base::lock`] | a mutex that a panic does not close |

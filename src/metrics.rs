@@ -63,6 +63,7 @@ struct ExchangeMetrics {
     unpriced: Labelled<TargetLabels, Counter>,
     limited: Labelled<(NameLabels<1>, WordLabels<2>), Counter>,
     attempts: Labelled<AttemptLabels, Counter>,
+    resent: Labelled<NameLabels<1>, Counter>,
     first_token: Labelled<TargetLabels, Histogram>,
     estimated: Labelled<DoorLabels, Counter>,
     losses: Labelled<(NameLabels<2>, WordLabels<1>), Counter>,
@@ -180,6 +181,7 @@ impl ExchangeMetrics {
         self.unpriced.end(is_kept);
         self.limited.end(is_kept);
         self.attempts.end(is_kept);
+        self.resent.end(is_kept);
         self.first_token.end(is_kept);
         self.estimated.end(is_kept);
         self.losses.end(is_kept);
@@ -298,6 +300,10 @@ impl Metrics {
                 bound.answered.get_or_init(|| tries(account)).inc_by(count);
             } else {
                 tries(&Some(tried.account.clone())).inc_by(count);
+            }
+            if tried.resent > 0 {
+                let labels = [("account", Some(tried.account.clone()))];
+                exchanges.resent.get_or_create(&labels).inc_by(tried.resent.into());
             }
             for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
                 if let Some(count) = count.filter(|count| *count > 0) {

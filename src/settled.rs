@@ -179,6 +179,9 @@ pub struct Tried {
     pub endpoint: Option<&'static str>,
     /// The outcome.
     pub outcome: &'static str,
+    /// How many of these attempts were sent once more, since a connection that was used before
+    /// ended before the answer.
+    pub resent: u32,
     /// How many attempts of slices these were, if there was more than one: the beginning is the
     /// first one's, the times are the longest, and all else is the sum.
     pub times: u32,
@@ -222,6 +225,7 @@ impl Tried {
         let sum =
             |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0))).or(other);
         self.times = self.times.saturating_add(other.times);
+        self.resent = self.resent.saturating_add(other.resent);
         (self.at_ms, self.ms) = (self.at_ms.min(other.at_ms), self.ms.max(other.ms));
         (self.connect_ms, self.first_ms) = (self.connect_ms.max(other.connect_ms), self.first_ms.max(other.first_ms));
         self.prompt_tokens = sum(self.prompt_tokens, other.prompt_tokens);

@@ -179,6 +179,9 @@ impl Line {
         self.number(r#","ms":"#, tried.ms);
         self.optional(r#","status":"#, tried.status.map(u64::from), Line::number);
         self.optional(r#","times":"#, Some(tried.times.into()).filter(|times| *times > 1), Line::number);
+        if tried.resent > 0 {
+            self.put(r#","resent":true"#);
+        }
         self.optional(r#","connect_ms":"#, tried.connect_ms, Line::number);
         self.optional(r#","first_ms":"#, tried.first_ms, Line::number);
         self.optional(r#","prompt_tokens":"#, tried.prompt_tokens, Line::number);

@@ -317,7 +317,8 @@ impl Registry {
         }
     }
 
-    /// Closes all idle connections of HTTP/1: their descriptors are needed. Those of HTTP/2 are few.
+    /// Closes all idle connections of HTTP/1, since their descriptors are needed. Those of HTTP/2
+    /// are few.
     pub fn close_idle(&self) {
         let states: Vec<Arc<State>> = self.states.lock().values().filter_map(Weak::upgrade).collect();
         states.iter().for_each(|state| state.http1.sweep(None, Instant::now()));

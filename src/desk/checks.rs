@@ -4,12 +4,20 @@
 use crate::base::units::Span;
 use crate::error::{Refusal, What};
 use dialects::front::Front;
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use std::time::Duration;
 
 static SESSION: HeaderName = HeaderName::from_static("x-portcullis-session");
 static TIMEOUT: HeaderName = HeaderName::from_static("x-portcullis-timeout");
+
+/// Returns whether a browser asks for something to look at.
+pub(super) fn wants_page(request: &RequestHeader) -> bool {
+    let is_read = matches!(request.method, Method::GET | Method::HEAD);
+    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("text/html"));
+    is_read && request.headers.get_all(header::ACCEPT).iter().any(accepts)
+}
 
 /// Refuses a target, or headers together with the target, that have more bytes than this.
 pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {

@@ -116,8 +116,9 @@ const MISREAD: &[u8] = b"HTTP/1.1 400 ";
 /// not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
-/// A connection whose heads must come in time: within `client_read`, from the first byte on. (Until
-/// that byte it is idle, which Pingora bounds.)
+/// A connection whose heads must come in time: within `client_read`, from the first byte on. The
+/// first byte of the first head must come within the same time. (After an answer the connection is
+/// idle, which Pingora bounds.)
 struct Timed {
     stream: Stream,
     settings: Arc<Server>,
@@ -125,6 +126,10 @@ struct Timed {
     phase: AtomicU8,
     /// True if the head's first byte has come.
     begun: bool,
+    /// True if the connection has ever sent a byte.
+    has_spoken: bool,
+    /// The bytes that were looked at beforehand, and are not read yet.
+    peeked: Vec<u8>,
     due: Instant,
     alarm: Alarm,
     /// The head that is being read.
@@ -144,17 +149,30 @@ impl fmt::Debug for Timed {
 impl Timed {
     fn new(stream: Stream, settings: Arc<Server>, books: Arc<Books>) -> Timed {
         Timed {
+            due: Instant::now() + settings.timeouts.client_read,
             stream,
             settings,
             books,
             phase: AtomicU8::new(OVER),
             begun: false,
-            due: Instant::now(),
+            has_spoken: false,
+            peeked: Vec::new(),
             alarm: Alarm::default(),
             head: HeadBytes::default(),
             outbox: Outbox::default(),
             refusal: None,
         }
+    }
+
+    /// Reads bytes, first those that were looked at beforehand.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.peeked.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let some = self.peeked.len().min(buf.remaining());
+        buf.put_slice(self.peeked.get(..some).unwrap_or_default());
+        self.peeked.drain(..some);
+        Poll::Ready(Ok(()))
     }
 
     /// Returns the answer to a head that cannot be read. It is an exchange like any other, and ends
@@ -212,7 +230,7 @@ impl AsyncRead for Timed {
         let this = &mut *self;
         let phase = *this.phase.get_mut();
         if phase == BUSY {
-            return Pin::new(&mut this.stream).poll_read(cx, buf);
+            return this.poll_bytes(cx, buf);
         }
         if phase == OVER {
             *this.phase.get_mut() = HEAD;
@@ -220,15 +238,19 @@ impl AsyncRead for Timed {
             this.head.clear();
         }
         let before = buf.filled().len();
-        let read = Pin::new(&mut this.stream).poll_read(cx, buf)?;
+        let read = this.poll_bytes(cx, buf)?;
         this.head.note(buf.filled().get(before..).unwrap_or_default());
         if read.is_ready() && !this.begun && buf.filled().len() > before {
-            this.begun = true;
+            (this.begun, this.has_spoken) = (true, true);
             this.due = Instant::now() + this.settings.timeouts.client_read;
             return Poll::Ready(Ok(()));
         }
-        // Bytes that always arrive must not put off the deadline either. Before the first byte,
-        // Pingora's own deadline applies.
+        if !this.has_spoken && read.is_pending() && this.alarm.poll(cx, this.due).is_ready() {
+            // There is nothing to answer: it ends as if the caller had closed it.
+            return Poll::Ready(Ok(()));
+        }
+        // Bytes that always arrive must not put off the deadline either. Before the first byte of
+        // another head, Pingora's own deadline applies.
         let overdue = this.begun
             && if read.is_ready() { Instant::now() >= this.due } else { this.alarm.poll(cx, this.due).is_ready() };
         if overdue { Poll::Ready(Err(ErrorKind::TimedOut.into())) } else { read.map(Ok) }
@@ -238,12 +260,24 @@ impl AsyncRead for Timed {
 #[async_trait]
 impl Peek for Timed {
     async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
-        let peeked = tokio::time::timeout(self.settings.timeouts.keepalive, self.stream.try_peek(buf)).await??;
-        if peeked && buf.starts_with(b"PRI * HTTP/2.0") {
+        // The first byte has its deadline, and then all of them.
+        while self.peeked.len() < buf.len() {
+            let mut more = vec![0; buf.len() - self.peeked.len()];
+            let read = tokio::time::timeout_at(self.due, self.stream.read(&mut more)).await??;
+            if read == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if self.peeked.is_empty() {
+                self.due = Instant::now() + self.settings.timeouts.client_read;
+            }
+            self.peeked.extend_from_slice(more.get(..read).unwrap_or_default());
+        }
+        buf.copy_from_slice(&self.peeked);
+        if buf.starts_with(b"PRI * HTTP/2.0") {
             // Connections of HTTP/2 have deadlines of their own.
             *self.phase.get_mut() = BUSY;
         }
-        Ok(peeked)
+        Ok(true)
     }
 }
 

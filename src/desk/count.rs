@@ -2,6 +2,7 @@
 //! tokens and money do not count it.
 
 use super::record::Record;
+use super::relay::SHUT_DOWN;
 use super::reply::Notes;
 use super::{Desk, ask, checks};
 use crate::catalog::Key;
@@ -9,6 +10,7 @@ use crate::error::{Refusal, What};
 use crate::exchange;
 use crate::exchange::admission;
 use crate::exchange::count::{self, TokenCount};
+use crate::exchange::producer::CALLER_LEFT;
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
 use bytes::Bytes;
@@ -57,14 +59,21 @@ impl Desk {
             model_limits: &key.model_limits,
         };
         let count = TokenCount { shared: &self.backends, asked, held, key, timeout, head: record.began };
-        let answer = tokio::select! {
+        let counted = tokio::select! {
             biased;
             answer = count.ask(&candidates, &mut record.facts) => answer,
             () = self.books.drain.cutting() => Err(ask::shutting_down()),
             _ = session.as_downstream_mut().read_body_or_idle(true) => {
                 Err(Refusal::new(What::CallerLeft, "The caller left before its request was counted."))
             }
-        }?;
+        };
+        let is_cut = counted.as_ref().is_err_and(|refusal| refusal.what == What::ShuttingDown);
+        if let Some(running) =
+            record.facts.attempts.trail.last_mut().filter(|tried| is_cut && tried.outcome == CALLER_LEFT)
+        {
+            running.outcome = SHUT_DOWN;
+        }
+        let answer = counted?;
         let losses = record.facts.served.losses.names();
         let dropped = (!losses.is_empty()).then(|| losses.join(", "));
         let served = record.is_by_glob.then(|| model.id.to_string());

@@ -19,6 +19,8 @@ pub enum Door {
     Count(&'static Front, Asked),
     /// `GET /portcullis/key` and `GET /portcullis/usage`: a question of a key about itself.
     Own(Own),
+    /// `GET /` of a browser: what this is.
+    Welcome,
     /// `HEAD /api/hello`, by which Claude Code finds out whether it has a connection.
     Hello,
     /// `GET /livez`
@@ -51,6 +53,7 @@ impl Door {
             Door::Count(..) => "count",
             Door::Own(Own::Key) => "key",
             Door::Own(Own::Usage) => "usage",
+            Door::Welcome => "welcome",
             Door::Hello => "hello",
             Door::Live => "livez",
             Door::Ready => "readyz",
@@ -83,6 +86,7 @@ pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool, front: &'
         Door::Models
         | Door::Model(_)
         | Door::Own(_)
+        | Door::Welcome
         | Door::Hello
         | Door::Live
         | Door::Ready

@@ -41,6 +41,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// What a browser is shown at the callers' address. It names no other address.
+const WELCOME: &str = "\
+This is Portcullis, a gateway for language models. There is nothing more to look at here.
+Programs use it as OpenAI's API (base URL: this address with /v1), Anthropic's API, or Gemini's API (this address).
+Each request needs a key of this gateway, which its operator gives out.
+With a key, GET /v1/models lists the models, and GET /portcullis/key says what the key may use.
+The book is in the folder docs/src of the program's source: start.md for the first request, operate.md for operators.
+";
+
 /// The desk. A process has one of these.
 pub struct Desk {
     /// The settings of `conf/server.yaml`.
@@ -94,7 +103,11 @@ impl Desk {
         let header = session.req_header();
         let (path, query) = (header.uri.path(), header.uri.query());
         let cors = !self.settings.cors.is_empty();
-        let door = door::find(header.method.as_str(), path, query, cors, record.front)?;
+        let is_browser = path == "/" && checks::wants_page(header);
+        let door = match door::find(header.method.as_str(), path, query, cors, record.front) {
+            Err(_) if is_browser => Door::Welcome,
+            found => found?,
+        };
         record.facts.request.door = door.name();
         exchange::panic_here(session, "door");
         let written = match door {
@@ -103,6 +116,7 @@ impl Desk {
                 let status = if door == Door::Live || self.books.drain.ready() { 200 } else { 503 };
                 self.reply(session, record).plain(status, "text/plain", Bytes::new()).await
             }
+            Door::Welcome => self.reply(session, record).plain(200, "text/plain; charset=utf-8", WELCOME.into()).await,
             Door::Hello => self.reply(session, record).plain(200, "text/plain", Bytes::new()).await,
             Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
             Door::Models => {

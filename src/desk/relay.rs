@@ -23,7 +23,7 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 /// The trail's word for attempts that ended because the gateway shut down.
-const SHUT_DOWN: &str = "shutdown";
+pub const SHUT_DOWN: &str = "shutdown";
 
 /// The end of a relay.
 #[expect(clippy::large_enum_variant, reason = "it is made once an exchange, and a box would be an allocation")]

@@ -9,10 +9,12 @@ use super::attempt::Attempt;
 use super::backends::Backends;
 use super::credential;
 use super::outgoing::{self, Outgoing};
+use super::producer::CALLER_LEFT;
 use crate::account::Permit;
 use crate::account::failure::{Class, Failure};
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
+use crate::base::trace_context::SpanId;
 use crate::catalog::Key;
 use crate::error::{Refusal, What, scrub};
 use crate::plan::Candidate;
@@ -82,16 +84,18 @@ impl TokenCount<'_> {
                 facts.trace.as_ref().filter(|_| self.shared.server.traces.is_some() && place.account.added.trace);
             let mut of_trace = Vec::new();
             let span = trace.map(|trace| outgoing::tell_trace(trace, &mut of_trace));
-            let counted = self.ask_one(candidate, &said, (&facts.request.id, due, &of_trace), Arc::new(permit)).await;
+            let at = began.into_std().saturating_duration_since(self.head);
+            let trail = &mut facts.attempts.trail;
+            let mut running = RunningCount { trail, candidate, began, at, span, resent: 0, has_ended: false };
+            let asking = (&*facts.request.id, due, &*of_trace);
+            let counted = self.ask_one(candidate, &said, asking, (Arc::new(permit), &mut running.resent)).await;
             drop(held);
             let token = place.state.tokens.present();
             let secrets = place.secrets(token.as_ref());
-            let at = began.into_std().saturating_duration_since(self.head);
             let has_failed = counted.as_ref().is_err_and(|why| !matches!(why.class(), Class::Caller | Class::Ours));
             let sums = Sums { requests: 1, by_upstream: u32::from(has_failed), ..Sums::default() };
             candidate.track.series.add(&sums, None, Step::of(std::time::Instant::now()));
-            let tried = tried(candidate, began, counted.as_ref().err(), &secrets);
-            facts.attempts.trail.push(Tried { at_ms: millis(at), span, ..tried });
+            running.end(counted.as_ref().err(), &secrets);
             let failure = match counted {
                 Ok(answer) => {
                     facts.served.losses = said.losses;
@@ -138,7 +142,7 @@ impl TokenCount<'_> {
         candidate: &Candidate,
         said: &Outbound,
         (request_id, total, of_trace): (&str, Instant, &[(HeaderName, HeaderValue)]),
-        permit: Arc<Permit>,
+        (permit, resent): (Arc<Permit>, &mut u32),
     ) -> Result<Vec<u8>, Failure> {
         let (mut alarm, upstream) = (Alarm::default(), &self.shared.upstream);
         let mut headers = credential::headers(upstream, candidate, said, total, &mut alarm).await?;
@@ -156,7 +160,10 @@ impl TokenCount<'_> {
             fresh,
         };
         let attempt = match begun(self.shared, candidate, &permit, &outgoing(false), &mut alarm).await {
-            Err(Failure::Stale) => begun(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await,
+            Err(Failure::Stale) => {
+                *resent = 1;
+                begun(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await
+            }
             other => other,
         };
         let mut attempt =
@@ -194,26 +201,55 @@ pub fn nobody() -> Refusal {
     Refusal::new(What::NobodyCounts, message).in_vain()
 }
 
-fn tried(candidate: &Candidate, began: Instant, failure: Option<&Failure>, secrets: &[&str]) -> Tried {
-    let facts = failure.map(Failure::facts);
-    Tried {
-        account: candidate.place.account.id.clone(),
-        model: candidate.upstream_model.clone(),
-        endpoint: None,
-        outcome: facts.as_ref().map_or("ok", |facts| facts.name),
-        times: 1,
-        at_ms: 0,
-        ms: millis(began.elapsed()),
-        status: facts.map_or(Some(200), |facts| facts.status),
-        connect_ms: None,
-        first_ms: None,
-        prompt_tokens: None,
-        completion_tokens: None,
-        cost: None,
-        detail: failure.and_then(Failure::detail).map(|detail| scrub(&detail, secrets).chars().take(200).collect()),
-        is_paid: false,
-        span: None,
-        labels: None,
-        parts: Vec::new(),
+/// A count that runs. If it is dropped before its end, its caller has left, or the gateway shuts
+/// down: the account was asked all the same.
+struct RunningCount<'c> {
+    trail: &'c mut Vec<Tried>,
+    candidate: &'c Candidate,
+    began: Instant,
+    /// The time from the request's head until it began.
+    at: Duration,
+    span: Option<SpanId>,
+    resent: u32,
+    has_ended: bool,
+}
+
+impl RunningCount<'_> {
+    /// Notes the attempt, and how it ended.
+    fn end(mut self, failure: Option<&Failure>, secrets: &[&str]) {
+        self.has_ended = true;
+        let facts = failure.map(Failure::facts);
+        let detail = failure.and_then(Failure::detail);
+        let ended = Tried {
+            outcome: facts.as_ref().map_or("ok", |facts| facts.name),
+            status: facts.map_or(Some(200), |facts| facts.status),
+            detail: detail.map(|detail| scrub(&detail, secrets).chars().take(200).collect()),
+            ..self.tried()
+        };
+        self.trail.push(ended);
+    }
+
+    /// Returns the attempt as it is so far.
+    fn tried(&self) -> Tried {
+        Tried {
+            account: self.candidate.place.account.id.clone(),
+            model: self.candidate.upstream_model.clone(),
+            outcome: CALLER_LEFT,
+            times: 1,
+            resent: self.resent,
+            at_ms: millis(self.at),
+            ms: millis(self.began.elapsed()),
+            span: self.span,
+            ..Tried::default()
+        }
+    }
+}
+
+impl Drop for RunningCount<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let tried = self.tried();
+            self.trail.push(tried);
+        }
     }
 }

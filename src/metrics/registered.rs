@@ -62,6 +62,11 @@ impl Default for Metrics {
             unpriced: add(r, "cost_unknown", "Answers whose price is not known"),
             limited: add(r, "limited", "Requests refused by a limit of their caller, key or key's model"),
             attempts: add(r, "attempts", "Attempts at upstream accounts by how they ended"),
+            resent: add(
+                r,
+                "resent",
+                "Attempts that sent their request once more, since a connection that was used before ended",
+            ),
             first_token: times(
                 r,
                 "first_token_seconds",

@@ -20,7 +20,7 @@ use pingora::services::Service;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -47,8 +47,14 @@ use routes::Route;
 const CONNECTIONS: usize = 512;
 /// The most requests, probes aside, that are answered at once: scrapers are few.
 const ASKING: usize = 64;
-/// The longest time for an answer: scrapers are quick.
+/// The longest time until an answer is made, and until its reader takes some more of it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The bytes of an answer that are written at once.
+const PIECE: usize = 16 * 1024;
+/// The bytes of an answer that the system may hold for its reader.
+const SEND_BUFFER: u32 = 64 * 1024;
+/// The connections that wait to be accepted, as tokio has it.
+const CONNECTIONS_WAITING: u32 = 1024;
 /// The longest time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
 /// The most explanations that are made at once: each takes a core for some milliseconds.
@@ -97,8 +103,9 @@ struct Pages {
     catalogs: KeptMarks,
     /// The callers' door, if it is in this process.
     door: Option<Inside>,
-    /// The times of the last log lines about a refused name, and about a wrong key.
-    warned: [Lock<Option<Instant>>; 2],
+    /// The times of the last log lines about a refused name, about a wrong key, and about an answer
+    /// that was cut.
+    warned: [Lock<Option<Instant>>; 3],
 }
 
 /// A page: its status, content type and body.
@@ -160,7 +167,7 @@ impl Admin {
 impl Service for Admin {
     async fn start_service(&mut self, _: Option<ListenFds>, shutdown: ShutdownWatch, _: usize) {
         let address = self.pages.backends.server.admin.address;
-        let listener = match TcpListener::bind(address).await {
+        let listener = match listen(address) {
             Ok(listener) => listener,
             Err(why) => return log::error!("the admin listener cannot bind {address}: {why}"),
         };
@@ -203,6 +210,16 @@ impl Service for Admin {
     }
 }
 
+/// Listens at the address of the admin listener. Its connections have small buffers, in which it is
+/// soon seen that a slow reader reads.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(CONNECTIONS_WAITING)
+}
+
 impl Pages {
     /// Reads one request, and answers it.
     async fn serve(
@@ -233,14 +250,27 @@ impl Pages {
             }
             admitted => admitted,
         };
-        let answered = async {
-            let answer = match answer {
-                Ok((route, _asking)) => self.page(route, &header, &mut session).await,
-                Err(refusal) => refusal,
-            };
-            write(session, answer).await
+        let answer = match answer {
+            Ok((route, _asking)) => {
+                let page = tokio::time::timeout(PATIENCE, self.page(route, &header, &mut session)).await;
+                let late = || (503, PLAIN, "the answer could not be made in time: try again\n".to_owned()).into();
+                page.unwrap_or_else(|_| late())
+            }
+            Err(refusal) => refusal,
         };
-        tokio::time::timeout(PATIENCE, answered).await.unwrap_or(Ok(()))
+        let written = write(session, answer).await;
+        if let Err(Unwritten::NotRead { written, of }) = &written {
+            let path: String = header.uri.path().chars().take(60).collect();
+            let seconds = PATIENCE.as_secs();
+            self.warn(2, || {
+                format!(
+                    "an answer of the admin listener to {path} was cut after {written} of {of} bytes: its reader, {}, took \
+                     nothing of it for {seconds} s",
+                    from.ip()
+                )
+            });
+        }
+        Ok(())
     }
 
     /// Returns what a request asks for, with a place for it, if it may ask. If not, returns the
@@ -348,13 +378,47 @@ impl Pages {
     }
 }
 
-/// Writes an answer, and ends the connection.
-async fn write(mut session: ServerSession, answer: FullPage) -> pingora::Result<()> {
+/// The reason why an answer was not written.
+enum Unwritten {
+    /// The connection broke.
+    Broken,
+    /// Its reader took nothing for too long.
+    NotRead {
+        /// The bytes that were written before.
+        written: usize,
+        /// The bytes of the whole answer.
+        of: usize,
+    },
+}
+
+/// Writes an answer, and ends the connection. A slow reader may take its time, as long as it reads.
+async fn write(mut session: ServerSession, answer: FullPage) -> Result<(), Unwritten> {
     let FullPage { page: (status, kind, body), headers, place: _place } = answer;
+    let head = head(status, kind, body.len(), headers).map_err(|_| Unwritten::Broken)?;
+    let is_bare = session.req_header().method == http::Method::HEAD;
+    let mut rest = if is_bare { Bytes::new() } else { Bytes::from(body) };
+    let of = rest.len();
+    in_time(session.write_response_header(Box::new(head)), 0, of).await?;
+    while !rest.is_empty() {
+        let written = of - rest.len();
+        let piece = rest.split_to(PIECE.min(rest.len()));
+        in_time(session.write_response_body(piece, rest.is_empty()), written, of).await?;
+    }
+    // What is left of a request is read, so that its sender sees the answer and not a reset.
+    session.set_total_drain_timeout(Some(DRAIN_UNREAD));
+    in_time(session.finish(), of, of).await.map(drop)
+}
+
+fn head(
+    status: u16,
+    kind: &str,
+    length: usize,
+    headers: Vec<(&'static str, String)>,
+) -> pingora::Result<ResponseHeader> {
     let mut head = ResponseHeader::build(status, Some(4 + GUARDS.len()))?;
     head.insert_header("content-type", kind)?;
     if !matches!(status, 204 | 304) {
-        head.insert_header("content-length", body.len())?;
+        head.insert_header("content-length", length)?;
     }
     for (name, value) in GUARDS {
         head.insert_header(name, value)?;
@@ -362,14 +426,15 @@ async fn write(mut session: ServerSession, answer: FullPage) -> pingora::Result<
     for (name, value) in headers {
         head.insert_header(name, value)?;
     }
-    let head_only = session.req_header().method == http::Method::HEAD;
-    session.write_response_header(Box::new(head)).await?;
-    if !head_only {
-        session.write_response_body(Bytes::from(body), true).await?;
+    Ok(head)
+}
+
+/// Waits for a step of an answer, of which so many bytes are written.
+async fn in_time<T>(step: impl Future<Output = pingora::Result<T>>, written: usize, of: usize) -> Result<T, Unwritten> {
+    match tokio::time::timeout(PATIENCE, step).await {
+        Ok(done) => done.map_err(|_| Unwritten::Broken),
+        Err(_) => Err(Unwritten::NotRead { written, of }),
     }
-    // What is left of a request is read, so that its sender sees the answer and not a reset.
-    session.set_total_drain_timeout(Some(DRAIN_UNREAD));
-    session.finish().await.map(drop)
 }
 
 /// Returns all hosts that the request names. If the request's target also names a host, it is the

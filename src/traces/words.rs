@@ -76,7 +76,7 @@ pub(super) mod own {
 /// Returns whether exchanges at this door have spans. Lists, and what a key or a browser asks, are
 /// no work.
 pub(super) fn is_traced(door: &str) -> bool {
-    !matches!(door, "models" | "model" | "key" | "usage" | "hello" | "preflight")
+    !matches!(door, "models" | "model" | "key" | "usage" | "welcome" | "hello" | "preflight")
 }
 
 /// Returns the path of a door, without what differs between requests.

@@ -284,7 +284,8 @@ fn one_caller_cannot_take_the_memory_of_all() {
             left.push(connection);
         }
         let refused = || {
-            gateway.metrics().sum("portcullis_requests_total", &[("caller", "greedy"), ("outcome", "limited")]) as usize
+            gateway.metrics().sum("portcullis_requests_total", &[("caller", "greedy"), ("outcome", "no_capacity")])
+                as usize
         };
         eventually("it holds as much as it may", || (refused() >= 37 - 16).then_some(())).await;
         let fields = [("authorization", bearer[1].as_str()), ("content-type", "application/json")];

@@ -511,6 +511,23 @@ async fn dripped(connection: &mut Connection) -> Duration {
     began.elapsed()
 }
 
+/// Such a connection once held its place for a minute, whatever the settings said.
+#[test]
+fn a_connection_that_never_sends_a_byte_closes_after_client_read() {
+    run(async {
+        let mock = Mock::start().await;
+        let timeouts = "timeouts: { client_read: 1s, keepalive: 60s }";
+        let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server(timeouts).start().await;
+        for listener in [0, 1] {
+            let began = Instant::now();
+            let mut connection = Connection::plain(gateway.listeners[listener], None).await;
+            assert!(connection.closed().await);
+            assert!(is_about(began.elapsed(), ms(1_000)), "{listener}: {:?}", began.elapsed());
+        }
+        assert_eq!(gateway.lines().len(), 0, "nothing was asked");
+    });
+}
+
 #[test]
 fn a_head_must_come_in_time_and_what_comes_after_may_take_longer() {
     run(async {
@@ -520,8 +537,8 @@ fn a_head_must_come_in_time_and_what_comes_after_may_take_longer() {
         // Where HTTP/2 is spoken too, the first bytes are looked at beforehand.
         for listener in [0, 1] {
             let mut connection = Connection::plain(gateway.listeners[listener], None).await;
-            // Before the first byte there is more time.
-            tokio::time::sleep(ms(1_500)).await;
+            // The first byte has as much time of its own.
+            tokio::time::sleep(ms(600)).await;
             let took = dripped(&mut connection).await;
             assert!(is_about(took, ms(1_000)), "{took:?}");
         }

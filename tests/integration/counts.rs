@@ -44,6 +44,24 @@ const CLAUDE: &str = "a=claude-sonnet-4-5";
 const GEMINI: &str = "g=gemini-2.5-pro";
 
 #[test]
+fn a_count_whose_caller_left_names_its_attempt() {
+    run_within(Duration::from_secs(60), async {
+        let claude = Mock::start().await;
+        claude.always(Script::silent());
+        let catalog = Catalog::new().account_with("a", &claude, "dialect: anthropic").model("m", &[CLAUDE]);
+        let gateway = Gateway::start(catalog).await;
+        let mut connection = gateway.connect().await;
+        connection.send(sent(ACME, "/v1/messages/count_tokens", &hello())).await;
+        claude.request(0).await;
+        connection.reset();
+        let line = gateway.line().await;
+        let attempt = &line["attempts"][0];
+        assert_eq!((&line["outcome"], &attempt["outcome"]), (&"client_left".into(), &"client_left".into()), "{line}");
+        assert_eq!((&attempt["account"], &attempt["model"]), (&"a".into(), &"claude-sonnet-4-5".into()));
+    });
+}
+
+#[test]
 fn servers_of_the_callers_format_count_what_the_caller_sent() {
     run_within(Duration::from_secs(60), async {
         let (claude, google) = (Mock::start().await, Mock::start().await);

@@ -243,8 +243,8 @@ pub async fn serves_chat(base_url: &str) {
 const HEALTHY: &str = "\
 ok    configuration    files          .: 2 files, 1 account, 1 model, 1 caller, 1 key
 ok    configuration    demo key       the published demo key opens nothing to strangers
-ok    process          open files     a gateway started from here may have 1024 files open: so callers have
-                                      up to 50 connections at once
+ok    process          open files     a gateway started from here may have 1024 files open: so callers have up
+                                      to 50 connections at once
 ok    process          proxy          no variable names a proxy
 ok    CALLERS          address        is free
 ok    ADMIN            address        is free

@@ -432,7 +432,7 @@ fn an_account_with_a_bad_credential_rests_for_a_minute() {
             assert!(log.contains(part), "no {part:?} in {log}");
         }
         assert_eq!(gateway.status()["accounts"][0]["state"], "out");
-        assert_eq!(gateway.access_lines(3).await[2]["outcome"], "limited");
+        assert_eq!(gateway.access_lines(3).await[2]["outcome"], "no_capacity");
     });
 }
 

@@ -91,6 +91,7 @@ const FRAMEWORK: &[&str] = &[
     "src/desk",
     "src/exchange",
     "src/server.rs",
+    "src/server/shutdown.rs",
     "src/tls.rs",
 ];
 

@@ -28,6 +28,7 @@ mod support;
 mod admin_explain;
 mod admin_key;
 mod admin_names;
+mod admin_slow;
 mod agents;
 mod auth;
 mod beside;

@@ -620,3 +620,22 @@ fn warnings_are_told_beside_errors() {
         );
     }
 }
+
+/// Who opens the callers' address in a browser once saw an error in JSON.
+#[test]
+fn a_browser_at_the_callers_address_is_told_what_this_is() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let fields = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+        let page = gateway.raw(crate::support::client::request("GET", "/", &fields, b"")).await;
+        let text = page.text();
+        assert_eq!((page.status, text.lines().count()), (200, 5), "{text}");
+        assert!(text.contains("Portcullis") && text.contains("docs/src"), "{text}");
+        assert!(!text.contains(&gateway.admin.to_string()) && !text.contains("9090"), "{text}");
+        assert!(page.field("content-type").is_some_and(|kind| kind.starts_with("text/plain")));
+        // Programs get what they always got.
+        gateway.get("/").await.is_error(404, "unknown_url");
+        gateway.raw(crate::support::client::request("POST", "/", &fields, b"")).await.is_error(404, "unknown_url");
+    });
+}

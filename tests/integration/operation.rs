@@ -369,6 +369,7 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_catalog_shrunk_total", ""),
         ("portcullis_catalog_waiting_seconds", ""),
         ("portcullis_access_lines_dropped", ""),
+        ("portcullis_descriptors_lacking_total", ""),
         ("portcullis_connections_refused_total", ""),
         ("portcullis_panics_total", ""),
         ("portcullis_cost_unknown_total", "model account"),
@@ -832,6 +833,49 @@ fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
         canary::check("its output", &[lines, process.stderr().into_bytes()].concat()).unwrap();
         assert_eq!(mock.requests()[0].json()["messages"], chat("m")["messages"]);
         assert_eq!(script::PROMPT_TOKENS, first["prompt_tokens"].as_u64().unwrap());
+    });
+}
+
+#[test]
+fn on_a_full_disk_each_line_is_whole_or_counted() {
+    run(async {
+        let mock = Mock::start().await;
+        let folder = Folder::new(&[]);
+        let file = folder.path().join("access.log");
+        let server = format!("log: {{ format: json, level: info, access: {file:?} }}\nledger: {{ enabled: false }}");
+        let gateway = Gateway::with(Catalog::over(&mock)).server(&server).full_disk(8).start().await;
+        let ask = async || {
+            // Not in the ledger: some have no line.
+            let mut connection = Connection::plain(gateway.address, None).await;
+            connection.send(client::post(&chat("m"))).await;
+            assert_eq!(connection.response().await.status, 200);
+        };
+        let dropped = || gateway.metrics().sum("portcullis_access_lines_dropped", &[]);
+        let mut asked = 0_u32;
+        while dropped() < 5.0 {
+            ask().await;
+            asked += 1;
+            assert!(asked < 200, "the disk is not full");
+        }
+        let lifted =
+            Command::new("prlimit").args(["--pid", &gateway.process.pid().to_string(), "--fsize=unlimited:"]).status();
+        if !lifted.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: `prlimit` lifts nothing here: the lines after a full disk are not tested");
+            return;
+        }
+        let lines = || std::fs::read_to_string(&file).unwrap_or_default();
+        let before = lines().len();
+        while lines().len() == before {
+            ask().await;
+            asked += 1;
+        }
+        ask().await;
+        asked += 1;
+        let all = || f64::from(asked) == dropped() + lines().lines().count() as f64;
+        eventually("each line is there or counted", || all().then_some(())).await;
+        for line in lines().lines() {
+            assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+        }
     });
 }
 

@@ -191,6 +191,27 @@ fn d04_an_idle_connection_that_the_upstream_has_closed_is_not_used() {
     });
 }
 
+/// The upstream gets the request twice. No book had a word of it.
+#[test]
+fn d04_a_request_that_is_sent_again_on_a_new_connection_says_so() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.push(Script::answer("first"));
+        mock.push(Script::new().reset());
+        mock.push(Script::answer("third"));
+        let gateway = Gateway::start(Catalog::over(&mock)).await;
+        for text in ["first", "third"] {
+            assert_eq!(gateway.post(&chat("m")).await.content(), text);
+        }
+        assert_eq!((mock.count(), mock.connections()), (3, 2));
+        let lines = gateway.access_lines(2).await;
+        let resent = |line: &Value| line["attempts"][0]["resent"].clone();
+        assert_eq!((resent(&lines[0]), resent(&lines[1])), (Value::Null, true.into()), "{lines:#?}");
+        assert_eq!(lines[1]["attempts"].as_array().map(Vec::len), Some(1));
+        assert_eq!(gateway.metrics().sum("portcullis_resent_total", &[("account", "a")]), 1.0);
+    });
+}
+
 #[test]
 fn d04_an_answer_that_nobody_asked_for_is_not_the_answer_to_the_next_request() {
     run(async {

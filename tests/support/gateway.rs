@@ -42,6 +42,7 @@ pub struct Setup {
     env: Vec<(String, String)>,
     open_files: Option<u32>,
     soft_open_files: Option<u32>,
+    full_disk: Option<u32>,
     upstreams: Vec<u16>,
 }
 
@@ -86,6 +87,13 @@ impl Setup {
     /// Sets `ulimit -S -n`, which the process may raise.
     pub fn soft_open_files(mut self, most: u32) -> Self {
         self.soft_open_files = Some(most);
+        self
+    }
+
+    /// Sets `ulimit -S -f`, in blocks: files of this size are as on a full disk, until the limit is
+    /// raised.
+    pub fn full_disk(mut self, blocks: u32) -> Self {
+        self.full_disk = Some(blocks);
         self
     }
 
@@ -175,7 +183,8 @@ impl Place {
     fn spawn(&self, setup: &Setup) -> Process {
         let both = setup.open_files.map(|most| format!("ulimit -n {most}; "));
         let soft = setup.soft_open_files.map(|most| format!("ulimit -S -n {most}; "));
-        let limit = both.or(soft).unwrap_or_default();
+        let disk = setup.full_disk.map(|blocks| format!("trap '' XFSZ; ulimit -S -f {blocks}; "));
+        let limit = both.or(soft).unwrap_or_default() + &disk.unwrap_or_default();
         let script = format!("{limit}exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         let conf = if self.is_relative { PathBuf::from("conf") } else { self.conf() };
@@ -229,6 +238,7 @@ impl Gateway {
             env: Vec::new(),
             open_files: None,
             soft_open_files: None,
+            full_disk: None,
             upstreams: Vec::new(),
         }
     }

@@ -90,6 +90,7 @@ prop_compose! {
     fn some_attempt()(
         (account, model, detail) in (text(), text(), prop::option::of(text())),
         (at_ms, ms, times, status) in (number(), number(), 1..4_u32, prop::option::of(any::<u16>())),
+        resent in 0..3_u32,
         numbers in prop::array::uniform4(prop::option::of(number())),
         cost in prop::option::of(cost()),
         endpoint in prop::option::of(Just("embeddings")),
@@ -98,7 +99,7 @@ prop_compose! {
         let (account, model) = (account.into(), model.into());
         let outcome = "failed";
         Tried {
-            account, model, endpoint, outcome, times, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
+            account, model, endpoint, outcome, times, resent, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
             completion_tokens, cost, detail, is_paid: false, span: None, labels: None, parts: Vec::new(),
         }
     }
@@ -224,6 +225,7 @@ fn tried(w: &mut Writer, tried: &Tried) {
         w.key("ms").number(tried.ms);
         w.optional("status", tried.status.map(u64::from), Writer::number);
         w.optional("times", Some(tried.times.into()).filter(|times| *times > 1), Writer::number);
+        w.optional("resent", Some(true).filter(|_| tried.resent > 0), Writer::bool);
         w.optional("connect_ms", tried.connect_ms, Writer::number);
         w.optional("first_ms", tried.first_ms, Writer::number);
         w.optional("prompt_tokens", tried.prompt_tokens, Writer::number);

@@ -233,8 +233,9 @@ pub struct Bounds {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
-    /// How long a request's head may take from its first byte on, and the longest pause in its
-    /// body. The whole body may take this time and one second more for each 16 KiB. Default: 30s.
+    /// How long a request's head may take from its first byte on, how long a new connection may
+    /// take to send that byte, and the longest pause in a body. The whole body may take this time
+    /// and one second more for each 16 KiB. Default: 30s.
     pub client_read: Option<Text<Span>>,
     /// How long the caller may take to receive one write. Default: 30s.
     pub client_write: Option<Text<Span>>,

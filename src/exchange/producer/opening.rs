@@ -200,6 +200,7 @@ impl Opening<'_> {
         for fresh in [false, true] {
             outgoing.fresh = fresh;
             match self.ask_once(&outgoing, alarm).await {
+                Err(Failure::Stale) if !fresh => self.progress.resend(),
                 Err(Failure::Stale) => self.progress.lock().sent = false,
                 other => return other,
             }

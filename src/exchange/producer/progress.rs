@@ -25,6 +25,8 @@ pub(super) struct Facts {
     pub(super) begun: Option<Duration>,
     /// True if the whole request was sent.
     pub(super) sent: bool,
+    /// True if the request was sent once more, since a connection that was used before ended.
+    pub(super) resent: bool,
     /// The usage so far.
     pub(super) usage: Usage,
     /// The attempt's span, if its account was told.
@@ -52,10 +54,17 @@ impl Progress {
         (facts.connected, facts.begun)
     }
 
-    /// Takes what a trace shows of the attempt: its span, and what the upstream calls its answer.
-    pub(super) fn told(&self) -> (Option<SpanId>, Option<Box<Labels>>) {
+    /// Notes that the request is sent once more, on a new connection.
+    pub(super) fn resend(&self) {
         let mut facts = self.lock();
-        (facts.span, facts.labels.take())
+        (facts.sent, facts.resent) = (false, true);
+    }
+
+    /// Takes what a trace shows of the attempt: its span, and what the upstream calls its answer;
+    /// and tells how often the request was sent once more.
+    pub(super) fn told(&self) -> (Option<SpanId>, Option<Box<Labels>>, u32) {
+        let mut facts = self.lock();
+        (facts.span, facts.labels.take(), facts.resent.into())
     }
 
     /// Returns the usage of an attempt that failed, if the upstream may charge for it. It may, if

@@ -246,13 +246,14 @@ impl<'x> Producer<'x> {
         let (connect, first) = attempt.progress.timing();
         let took = attempt.began.elapsed();
         self.count(attempt, unused.unwrap_or(self.usage), first, took);
-        let (span, labels) = attempt.progress.told();
+        let (span, labels, resent) = attempt.progress.told();
         self.attempts.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
             endpoint: Some(candidate.track.endpoint).filter(|kind| *kind != Endpoint::Chat).map(Endpoint::name),
             outcome,
             times: 1,
+            resent,
             at_ms: millis(self.request.meter.since_head(attempt.began.into_std())),
             ms: millis(took),
             status,

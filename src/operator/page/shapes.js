@@ -49,7 +49,7 @@ export const told = (shape, tone, ...word) => h('span', { class: `told ${tone}` 
 export function toneOf(outcome) {
   if (outcome === 'ok') return 'good';
   if (['client_left', 'slower', 'not_needed', 'shutdown', 'declined'].includes(outcome)) return 'idle';
-  if (['refused', 'unauthorized', 'limited', 'unsupported', 'callers_fault', 'rate_limited'].includes(outcome)) return 'warn';
+  if (['refused', 'unauthorized', 'limited', 'no_capacity', 'unsupported', 'callers_fault', 'rate_limited'].includes(outcome)) return 'warn';
   return 'bad';
 }
 

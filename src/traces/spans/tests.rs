@@ -375,7 +375,7 @@ fn what_is_the_callers_own_doing_is_no_error_of_the_gateway() {
     assert_eq!(failed(Outcome::ClientLeft, 499), (false, None));
     // The status had left before the stream was cut.
     assert_eq!(failed(Outcome::UpstreamCut, 200), (true, Some("upstream_cut".to_owned())));
-    assert_eq!(failed(Outcome::Limited, 503), (true, Some("limited".to_owned())));
+    assert_eq!(failed(Outcome::NoCapacity, 503), (true, Some("no_capacity".to_owned())));
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn the_queue_has_an_end_and_so_has_the_wait() {
                 is_about(Duration::from_millis(line["queued_ms"].as_u64().unwrap()), Duration::from_secs(4)),
                 "{line}"
             );
-            assert_eq!((trail(&line).as_str(), &line["outcome"]), ("", &json!("limited")));
+            assert_eq!((trail(&line).as_str(), &line["outcome"]), ("", &json!("no_capacity")));
         }
         assert_eq!((held.status, mock.count()), (200, 1));
         gateway.access_lines(4).await;
