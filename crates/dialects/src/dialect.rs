@@ -26,8 +26,8 @@ use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, FieldRefused, Losses, Refused,
-    Target, Undo, UpstreamError, Written,
+    self, Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, FieldRefused, Flaws, Losses,
+    Refused, Target, Undo, UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, Translation, openai};
@@ -330,6 +330,7 @@ impl Dialect {
         let read = |emit: Emit<'_>| openai::read_answer(&standard.body, emit);
         let (answer, kept) = draft.whole(|emit| read(emit).map_err(AnswerFault::Nonsense))?;
         let Answer { usage, declined, flaws, reasons, labels, .. } = standard;
+        let flaws = Flaws { not_cited: answer.flaws.not_cited, ..flaws };
         Ok((Answer { usage, declined, flaws, reasons, labels, ..answer }, kept))
     }
 

@@ -11,16 +11,16 @@ const WRITTEN: usize = 12;
 
 /// The places at which pairs stood: line and column of each character that took the place of a
 /// pair, in the text without pairs, in order.
-pub(super) type Places = Vec<(usize, usize)>;
+pub(super) type PairPlaces = Vec<(usize, usize)>;
 
 /// Returns the text without pairs, and where they stood.
-pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, Places) {
+pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
     let may_have =
         [br"\ud".as_slice(), br"\uD"].iter().any(|start| memchr::memmem::find(text.as_bytes(), start).is_some());
     if !may_have || serde_json::from_str::<IgnoredAny>(text).is_err() {
-        return (Cow::Borrowed(text), Places::new());
+        return (Cow::Borrowed(text), PairPlaces::new());
     }
-    let (mut joined, mut places, mut rest) = (String::with_capacity(text.len()), Places::new(), text);
+    let (mut joined, mut places, mut rest) = (String::with_capacity(text.len()), PairPlaces::new(), text);
     let (mut line, mut column) = (1, 1);
     while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
         let (before, escape) = rest.split_at(at);
@@ -63,17 +63,17 @@ fn pair(text: &str) -> Option<char> {
 /// Tells the columns of the text as it was written.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    places: Places,
+    places: PairPlaces,
     /// The number of places before the last line that was asked for.
     next: usize,
 }
 
 impl Columns {
-    pub(super) fn new(places: Places) -> Self {
+    pub(super) fn new(places: PairPlaces) -> Self {
         Self { places, next: 0 }
     }
 
-    /// Returns the column of what stands at this place in the text without pairs. Places are asked
+    /// Returns the column of what stands at this place in the text without pairs. They are asked
     /// for in the order of their lines.
     pub(super) fn written(&mut self, line: usize, column: usize) -> usize {
         let before = self.places.get(self.next..).unwrap_or_default();

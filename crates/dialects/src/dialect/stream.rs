@@ -360,7 +360,10 @@ impl Stream {
     pub fn flaws(&self) -> Flaws {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.flaws(),
-            Conversion::Composed(composed) => composed.chunks.flaws(),
+            Conversion::Composed(composed) => {
+                let not_cited = composed.draft.progress.flaws.not_cited;
+                Flaws { not_cited, ..composed.chunks.flaws() }
+            }
             Conversion::Native(passed) => passed.translated.progress().flaws,
             Conversion::Translated(translated) => translated.1.progress().flaws,
             Conversion::Bytes(_) => Flaws::default(),

@@ -178,7 +178,7 @@ pub(super) const BESIDE: Front = Front {
     },
     read: |_| Err(Refused::invalid("model", "this endpoint holds no conversation")),
     field_name: |request, field| (CHAT.field_name)(request, field),
-    flaw_names: [""; 3],
+    flaw_names: [""; 4],
     stream: |_| Box::new(Nothing::default()),
     whole: |_| Box::new(Nothing::default()),
 };

@@ -53,7 +53,7 @@ pub static CHAT: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["tool_calls[].function.arguments", "response_format", "tool_calls[].extra_content"],
+    flaw_names: ["tool_calls[].function.arguments", "response_format", "tool_calls[].extra_content", "annotations"],
     stream: |header| Box::new(write::Chunks::new(header)),
     whole: |header| Box::new(write::Whole::new(header)),
 };

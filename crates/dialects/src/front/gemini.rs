@@ -98,6 +98,7 @@ const EVENTS: Front = Front {
         "candidates[].content.parts[].functionCall.args",
         "generationConfig.responseJsonSchema",
         "candidates[].content.parts[].thoughtSignature",
+        "candidates[].groundingMetadata",
     ],
     stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Events))),
     whole: |header| Box::new(write::CandidatesWriter::new(header, None)),

@@ -64,7 +64,7 @@ pub static MESSAGES: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["content[].input", "output_config.format", "content[].signature"],
+    flaw_names: ["content[].input", "output_config.format", "content[].signature", "content[].citations"],
     stream: |header| Box::new(write::MessageWriter::new(header, true)),
     whole: |header| Box::new(write::MessageWriter::new(header, false)),
 };

@@ -93,7 +93,7 @@ pub struct Front {
     pub field_name: fn(&Request<'_>, &Field) -> Cow<'static, str>,
     /// What broken calls of an answer are called, an answer that is not JSON, and what callers
     /// carry if it is sealed.
-    pub flaw_names: [&'static str; 3],
+    pub flaw_names: [&'static str; 4],
     /// Returns the writer of a stream.
     pub(crate) stream: NewWriter,
     /// Returns the writer of a whole answer.
@@ -343,7 +343,7 @@ impl Front {
 
     /// Returns the names of what is wrong with an answer, as `x-portcullis-dropped` says them.
     pub fn flaws(&self, flaws: Flaws) -> impl Iterator<Item = &'static str> {
-        let found = [flaws.broken_calls > 0, flaws.not_json, flaws.not_sealed];
+        let found = [flaws.broken_calls > 0, flaws.not_json, flaws.not_sealed, flaws.not_cited];
         self.flaw_names.into_iter().zip(found).filter_map(|(name, is_there)| is_there.then_some(name))
     }
 
@@ -520,8 +520,9 @@ mod tests {
                 ": x-portcullis-dropped: tool_calls[].function.arguments\n\n",
             ),
             (Flaws { not_json: true, ..Flaws::default() }, ": x-portcullis-dropped: response_format\n\n"),
+            (Flaws { not_cited: true, ..Flaws::default() }, ": x-portcullis-dropped: annotations\n\n"),
             (
-                Flaws { broken_calls: 1, not_json: true, not_sealed: false },
+                Flaws { broken_calls: 1, not_json: true, ..Flaws::default() },
                 ": x-portcullis-dropped: tool_calls[].function.arguments, response_format\n\n",
             ),
         ] {

@@ -60,7 +60,7 @@ pub static RESPONSES: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["output[].arguments", "text.format", "output[].encrypted_content"],
+    flaw_names: ["output[].arguments", "text.format", "output[].encrypted_content", "output[].content[].annotations"],
     stream: |header| Box::new(write::ResponseWriter::stream(header)),
     whole: |header| Box::new(write::ResponseWriter::whole(header)),
 };

@@ -1,6 +1,7 @@
 //! An event is a piece of an answer. A dialect's reader emits events, for buffered answers and for
 //! streams.
 
+use super::citation::Citation;
 use super::fault::StreamFault;
 use super::usage::Units;
 
@@ -36,6 +37,8 @@ pub enum Event<'a> {
     Arguments(u32, &'a str),
     /// A picture or a sound: media type and base64.
     Media(u32, &'a str, &'a str),
+    /// A source of the choice's text, which came before it.
+    Citation(u32, &'a Citation<'a>),
     /// The reason why the choice ended. More of the choice may follow; the last reason counts.
     Finish(u32, Finish),
     /// All tokens that the answer used so far. The last such event counts.

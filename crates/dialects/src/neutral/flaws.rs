@@ -15,6 +15,8 @@ pub struct Flaws {
     pub not_json: bool,
     /// True if what the caller should carry for the model was too long to be sealed.
     pub not_sealed: bool,
+    /// True if the answer has citations that the caller's format cannot say.
+    pub not_cited: bool,
 }
 
 impl Flaws {
@@ -23,6 +25,7 @@ impl Flaws {
         self.broken_calls = self.broken_calls.saturating_add(other.broken_calls);
         self.not_json |= other.not_json;
         self.not_sealed |= other.not_sealed;
+        self.not_cited |= other.not_cited;
     }
 }
 

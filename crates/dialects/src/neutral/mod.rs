@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod answered;
+pub(crate) mod citation;
 mod echo;
 pub mod embedding;
 mod endpoint;
@@ -41,6 +42,7 @@ pub(crate) mod vector;
 pub mod vectors;
 
 pub use answer::{Answer, AnswerHeader};
+pub use citation::{Citation, CitedPlace};
 pub use echo::{CallKind, CallersTool, Echo};
 pub use endpoint::Endpoint;
 pub use event::{Emit, Event, Finish, Reader, Tokens};

@@ -8,6 +8,7 @@ mod contents;
 mod counting;
 pub(crate) mod embed;
 mod error;
+mod grounding;
 mod lenient;
 mod media;
 mod models;

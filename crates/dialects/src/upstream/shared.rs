@@ -1,5 +1,6 @@
 //! The parts that several dialects share.
 
+pub(crate) mod citations;
 pub(crate) mod flat;
 pub mod lenient;
 pub(crate) mod names;

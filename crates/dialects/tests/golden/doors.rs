@@ -98,12 +98,13 @@ fn said_as_text(mut told: Told) -> Told {
 }
 
 /// The cases whose answers have files.
-const ANSWERED: [&str; 9] = [
+const ANSWERED: [&str; 10] = [
     "text",
     "parallel-calls",
     "calls-at-once",
     "thinking",
     "cached",
+    "cited",
     "blocked",
     "refused-in-words",
     "picture-out",

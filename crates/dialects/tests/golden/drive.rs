@@ -8,8 +8,8 @@ use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::upstream::{Endpoints, bedrock};
 use dialects::usage::Usage;
 use dialects::{
-    Answer, AnswerFault, AnswerHeader, Endpoint, ErrorHead, Protocol, Recipient, Settings, StreamFault, Translate,
-    UpstreamError,
+    Answer, AnswerFault, AnswerHeader, Endpoint, ErrorHead, Flaws, Protocol, Recipient, Settings, StreamFault,
+    Translate, UpstreamError,
 };
 
 /// Every dialect, as the columns of the table have them.
@@ -132,7 +132,7 @@ impl Dialect {
         let mut stream = self.spoken(true).stream(model, self.recipient(to, &header), EVENT_LIMIT);
         let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
         let end = end.and_then(|()| stream.finish(&mut out, None));
-        Streamed { out, end, kept: stream.kept() }
+        Streamed { out, end, flaws: stream.flaws(), kept: stream.kept() }
     }
 
     fn recipient(self, For(front, undo): For, header: &AnswerHeader) -> Recipient<'_> {
@@ -157,6 +157,7 @@ impl For {
 pub struct Streamed {
     pub out: Vec<u8>,
     pub end: Result<Usage, StreamFault>,
+    pub flaws: Flaws,
     pub kept: Vec<answer::Kept>,
 }
 

@@ -20,6 +20,7 @@
 )]
 
 mod beside;
+mod cited;
 mod differences;
 mod doors;
 mod drive;

@@ -117,7 +117,12 @@ fn delta(choice: &Value, passes: bool, seen: &mut Vec<Choice>) -> Result<(), Str
     members(choice, needed, &["logprobs"], passes)?;
     let index = usize::try_from(choice["index"].as_u64().ok_or("no index")?).expect("small");
     let delta = choice["delta"].as_object().ok_or("no delta")?;
-    members(delta, &[], &["role", "content", "refusal", "reasoning_content", "tool_calls", "images", "files"], passes)?;
+    members(
+        delta,
+        &[],
+        &["role", "content", "refusal", "reasoning_content", "tool_calls", "images", "files", "annotations"],
+        passes,
+    )?;
     expect(index <= seen.len(), "choices out of order")?;
     let is_first = index == seen.len();
     expect(delta.get("role") == is_first.then_some(&Value::from("assistant")), "the role is not said once, at first")?;

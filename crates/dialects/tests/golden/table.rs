@@ -215,6 +215,11 @@ const ANSWERS: &[(&str, &str, [&str; 4])] = &[
         "length-in-a-call/anthropic.stream",
         ["\"length\"", "max_tokens", "max_output_tokens", "MAX_TOKENS"],
     ),
+    (
+        "citations of pages of the web",
+        "cited/gemini.answer",
+        ["\"url_citation\"", "\"citations\"", "\"url_citation\"", "groundingMetadata"],
+    ),
     ("pictures", "picture-out/gemini.answer", ["\"images\"", "~a picture here", "~a picture here", "inlineData"]),
     (
         "tokens read from a cache",

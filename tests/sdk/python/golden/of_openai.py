@@ -16,7 +16,7 @@ from typed import Wrong, check
 
 # What may stand in an answer though the package does not know it: what the model thought, Google's signatures and pictures, our own marks,
 # and what Azure adds.
-MORE = {"reasoning_content", "extra_content", "images", "files", "x_portcullis", "native_finish_reason"}
+MORE = {"reasoning_content", "annotations", "extra_content", "images", "files", "x_portcullis", "native_finish_reason"}
 MORE |= {"content_filter_results", "prompt_filter_results"}
 
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod candidates;
+mod grounding;
 
 pub(super) use candidates::CandidatesWriter;
 

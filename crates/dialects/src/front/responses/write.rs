@@ -9,6 +9,7 @@ mod response;
 use std::sync::Arc;
 
 use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
+use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, CallKind, Echo, Finish, mark};
 use crate::wire::json::Writer;
 use item::{CallOfItem, Item, Kind};
@@ -237,6 +238,16 @@ impl AnswerWriter for ResponseWriter {
 
     fn media(&mut self, choice: usize, _number: usize, mime: &str, _data: &str) {
         self.say(choice, TextKind::Content, &omitted(mime));
+    }
+
+    fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
+        if choice > 0 {
+            return true;
+        }
+        let room = 256 + citation.source.url.len() + citation.source.title.len();
+        let is_told = self.open.as_mut().is_some_and(|item| item.cite(citation, &mut self.events));
+        self.bytes += if is_told { room } else { 0 };
+        is_told
     }
 
     fn finish(&mut self, choice: usize, reason: Finish) {

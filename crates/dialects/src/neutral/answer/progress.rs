@@ -17,6 +17,7 @@ use super::tally::Tally;
 use super::thoughts::Thoughts;
 use super::writer::{AnswerWriter, Carries, NewCall, TextKind, is_picture};
 use super::{AnswerHeader, AnswerOptions, Kept};
+use crate::neutral::citation::Citation;
 use crate::neutral::flaws::Flaws;
 use crate::neutral::seal::AnswerSeal;
 use crate::neutral::usage::Usage;
@@ -134,6 +135,7 @@ impl AnswerProgress {
             }
             Event::Arguments(index, text) => self.arguments(index, text, writer)?,
             Event::Media(index, mime, data) => self.media(index, mime, data, writer)?,
+            Event::Citation(index, citation) => self.cite(index, citation, writer),
             Event::Finish(index, finish) => self.choice(index)?.1.finish = Some(finish),
             Event::Usage(tokens) => self.tally.count(tokens),
             Event::Units(units) => self.tally.count_units(units),
@@ -237,6 +239,7 @@ impl AnswerProgress {
         match &mut choice.content {
             ContentProgress::Text => {
                 choice.hear(text);
+                choice.said.take(text);
                 self.show(at, writer);
                 writer.say(at, TextKind::Content, text);
             }
@@ -250,6 +253,15 @@ impl AnswerProgress {
             ContentProgress::Tool => {}
         }
         Ok(())
+    }
+
+    /// Writes a citation, or notes that the caller does not see it. One of a choice that has said
+    /// nothing is for no text.
+    fn cite(&mut self, index: u32, citation: &Citation<'_>, writer: &mut dyn AnswerWriter) {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let choice = self.choices.get(at).filter(|choice| matches!(choice.content, ContentProgress::Text));
+        let placed = choice.filter(|_| at < self.shown).and_then(|choice| choice.said.place(citation));
+        self.flaws.not_cited |= !placed.is_some_and(|placed| writer.cite(at, &placed));
     }
 
     fn reasoning(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::tally::Tally;
+use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{Call, Echo, Finish};
 
 /// Writes an answer in the format of one front door. The calls come in the order in which a caller
@@ -49,6 +50,8 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn arguments(&mut self, choice: usize, number: usize, text: &str);
     /// Writes a picture or another file. Pictures and other files are counted separately.
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
+    /// Writes a citation of a choice's text. Returns whether the format can say it.
+    fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool;
     /// Ends a choice.
     fn finish(&mut self, choice: usize, reason: Finish);
     /// Returns whether clients of the format fail on a call whose arguments are no JSON object.
@@ -88,6 +91,10 @@ impl AnswerWriter for Nothing {
     fn call(&mut self, _choice: usize, _number: usize, _call: &NewCall<'_>) {}
     fn arguments(&mut self, _choice: usize, _number: usize, _text: &str) {}
     fn media(&mut self, _choice: usize, _number: usize, _mime: &str, _data: &str) {}
+    // It passes with the answer.
+    fn cite(&mut self, _choice: usize, _citation: &PlacedCitation<'_>) -> bool {
+        true
+    }
     fn finish(&mut self, _choice: usize, _reason: Finish) {}
     fn end(&mut self, _tally: &Tally, _trail: Option<&str>) {}
 }

@@ -12,7 +12,9 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error;
-use crate::neutral::{AnswerFault, Emit, Event, Finish, Tokens};
+use crate::neutral::citation::count_characters;
+use crate::neutral::{AnswerFault, Citation, CitedPlace, Emit, Event, Finish, Tokens};
+use crate::upstream::shared::citations;
 use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
 use crate::upstream::shared::text::Text;
 
@@ -109,6 +111,34 @@ pub(super) struct Block<'a> {
     id: Text<'a>,
     name: Text<'a>,
     input: Option<&'a RawValue>,
+    citations: Option<&'a RawValue>,
+}
+
+/// A citation of a text. Its source is a page of the web, a result of the caller's own search, or a
+/// document of the request.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct BlockCitation<'a> {
+    #[serde(borrow)]
+    url: Text<'a>,
+    source: Text<'a>,
+    title: Text<'a>,
+    document_title: Text<'a>,
+    cited_text: Text<'a>,
+}
+
+impl BlockCitation<'_> {
+    /// Emits the citation, which is for all of its block: for so many characters.
+    pub(super) fn emit(&self, characters: usize, emit: Emit<'_>) {
+        let is_web = |text: &&str| text.starts_with("https://") || text.starts_with("http://");
+        let citation = Citation {
+            url: self.url.filled().or(self.source.filled().filter(is_web)).unwrap_or_default(),
+            title: self.title.filled().or(self.document_title.filled()).unwrap_or_default(),
+            quote: self.cited_text.as_str(),
+            place: CitedPlace::OfLast(characters, 0..characters),
+        };
+        emit(Event::Citation(0, &citation));
+    }
 }
 
 /// The details of a model's refusal.
@@ -126,7 +156,12 @@ impl<'a> Block<'a> {
     /// Emits the whole block. In a stream this is the start of the block.
     pub(super) fn emit(&self, emit: Emit<'_>) {
         match self.kind.as_str() {
-            "text" => self.text.emit(|text| Event::Text(0, text), emit),
+            "text" => {
+                self.text.emit(|text| Event::Text(0, text), emit);
+                let characters = count_characters(self.text.as_str());
+                let cited: Vec<BlockCitation<'_>> = citations::list(self.citations);
+                cited.iter().for_each(|citation| citation.emit(characters, emit));
+            }
             "thinking" => {
                 self.thinking.emit(|text| Event::Reasoning(0, text), emit);
                 self.signature.emit(Event::Signed, emit);
@@ -141,6 +176,11 @@ impl<'a> Block<'a> {
             // The results of the provider's own tools are in the text that follows.
             _ => {}
         }
+    }
+
+    /// Returns the number of characters of a text.
+    pub(super) fn characters(&self) -> usize {
+        if self.kind.as_str() == "text" { count_characters(self.text.as_str()) } else { 0 }
     }
 
     /// Returns the input of a call, if it is not empty.

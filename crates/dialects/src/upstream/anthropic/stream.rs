@@ -6,8 +6,9 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::answer::{AnthropicUsage, Block, Details, finish};
+use super::answer::{AnthropicUsage, Block, BlockCitation, Details, finish};
 use super::error;
+use crate::neutral::citation::count_characters;
 use crate::neutral::{self, Emit, Event, Finish, StreamFault};
 use crate::upstream::shared::lenient::{Count, Object, counts, object};
 use crate::upstream::shared::repeat::Repeat;
@@ -18,6 +19,7 @@ use crate::upstream::shared::text::Text;
 pub struct AnthropicReader {
     usage: AnthropicUsage,
     open: OpenBlock,
+    cited: CitedText,
     started: bool,
     /// True if a reason of the end came, even if it is `null`.
     ending: bool,
@@ -25,6 +27,42 @@ pub struct AnthropicReader {
     ended: bool,
     /// The last piece of a block.
     last: Repeat<BlockPiece>,
+}
+
+/// The open text and its citations. They may come before the text, and wait for the block's end.
+#[derive(Debug, Default)]
+struct CitedText {
+    /// The characters so far.
+    characters: usize,
+    /// The citations, as JSON texts.
+    waiting: Vec<Box<str>>,
+    bytes: usize,
+}
+
+/// The most bytes of citations that wait. Those after them stand where they come.
+const MOST_WAITING: usize = 1 << 20;
+
+impl CitedText {
+    fn take(&mut self, citation: &RawValue, emit: Emit<'_>) {
+        self.bytes += citation.get().len() + size_of::<Box<str>>();
+        if self.bytes > MOST_WAITING {
+            return self.tell(citation.get(), emit);
+        }
+        self.waiting.push(citation.get().into());
+    }
+
+    fn tell(&self, citation: &str, emit: Emit<'_>) {
+        let read: BlockCitation<'_> = object(citation.as_bytes()).unwrap_or_default();
+        read.emit(self.characters, emit);
+    }
+
+    /// Tells the citations, as the text has ended.
+    fn end(&mut self, emit: Emit<'_>) {
+        for citation in std::mem::take(&mut self.waiting) {
+            self.tell(&citation, emit);
+        }
+        *self = Self::default();
+    }
 }
 
 /// What a piece of a block is.
@@ -81,6 +119,7 @@ struct Delta<'a> {
     thinking: Text<'a>,
     signature: Text<'a>,
     partial_json: Text<'a>,
+    citation: Option<&'a RawValue>,
     /// `null` is not the same as absent here.
     #[serde(deserialize_with = "present")]
     stop_reason: Option<Text<'a>>,
@@ -96,6 +135,7 @@ impl neutral::Reader for AnthropicReader {
             return Err(StreamFault::Upstream(error::hidden(data)));
         }
         if let Some((piece, text)) = self.last.follow(data) {
+            self.cited.characters += if matches!(piece, BlockPiece::Text) { count_characters(&text) } else { 0 };
             piece.emit(&text, emit);
             return Ok(());
         }
@@ -122,7 +162,12 @@ impl neutral::Reader for AnthropicReader {
                 self.count(message.usage.map(AnthropicUsage::of_the_prompt), emit);
                 Ok(())
             }
+            "content_block_stop" => {
+                self.cited.end(emit);
+                Ok(())
+            }
             "message_delta" => {
+                self.cited.end(emit);
                 self.count(event.usage, emit);
                 let Object(delta) = event.delta.unwrap_or_default();
                 self.ending |= delta.stop_reason.is_some();
@@ -135,7 +180,7 @@ impl neutral::Reader for AnthropicReader {
             "message_stop" => self.stop(emit),
             "error" => Err(StreamFault::Upstream(error::hidden(data))),
             "" if event.error.is_some() => Err(StreamFault::Upstream(error::hidden(data))),
-            // `ping`, `content_block_stop`, and any future event.
+            // `ping`, and any future event.
             _ => Ok(()),
         }
     }
@@ -144,12 +189,14 @@ impl neutral::Reader for AnthropicReader {
 impl AnthropicReader {
     fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         self.started = true;
+        self.cited.end(emit);
         self.open = if block.kind.as_str() == "tool_use" {
             OpenBlock::Call { index, is_whole: block.input().is_some() }
         } else {
             OpenBlock::Other(index)
         };
         block.emit(emit);
+        self.cited.characters = block.characters();
         Ok(())
     }
 
@@ -166,6 +213,12 @@ impl AnthropicReader {
             "text_delta" => (BlockPiece::Text, &delta.text),
             "thinking_delta" => (BlockPiece::Thinking, &delta.thinking),
             "input_json_delta" => (BlockPiece::Arguments, &delta.partial_json),
+            "citations_delta" => {
+                if let Some(citation) = delta.citation {
+                    self.cited.take(citation, emit);
+                }
+                return Ok(None);
+            }
             "signature_delta" => {
                 delta.signature.emit(Event::Signed, emit);
                 return Ok(None);
@@ -189,6 +242,7 @@ impl AnthropicReader {
                 }
             }
         }
+        self.cited.characters += if matches!(piece, BlockPiece::Text) { count_characters(text) } else { 0 };
         piece.emit(text, emit);
         Ok(Some((piece, text)))
     }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error;
+use super::grounding::{self, CitedAlready};
 use super::lenient::{compact, required};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::shared::flat::shapes::Several;
@@ -82,6 +83,7 @@ struct CandidateState {
     ended: bool,
     /// What the zero of the enumeration says of its end, so far.
     zero: Zero,
+    cited: CitedAlready,
 }
 
 /// The zero of the enumeration of reasons. Some servers send it in place of the word for the end,
@@ -168,7 +170,13 @@ impl GeminiReader {
             Some(place) => place,
             None if self.candidates.len() == MAX_CANDIDATES => return Ok(()),
             None => {
-                self.candidates.push(CandidateState { index, spoke: false, ended: false, zero: Zero::NotSeen });
+                self.candidates.push(CandidateState {
+                    index,
+                    spoke: false,
+                    ended: false,
+                    zero: Zero::NotSeen,
+                    cited: CitedAlready::default(),
+                });
                 self.candidates.len() - 1
             }
         };
@@ -176,6 +184,8 @@ impl GeminiReader {
         for part in candidate.content.iter().flat_map(|content| content.parts.iter().flatten()) {
             seen.spoke |= part.emit(index, emit);
         }
+        let is_last = seen.ended || !candidate.finish_reason.as_str().is_empty();
+        grounding::emit(candidate.grounding_metadata, is_last, index, &mut seen.cited, emit);
         let is_zero = candidate.finish_reason.as_str() == ZERO;
         seen.zero = match seen.zero {
             Zero::NotSeen if is_zero => Zero::IsLast,
@@ -255,6 +265,7 @@ struct Candidate<'a> {
     finish_reason: Text<'a>,
     finish_message: Text<'a>,
     index: Count,
+    grounding_metadata: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::neutral::{Emit, Event, Finish};
+use crate::neutral::{Citation, CitedPlace, Emit, Event, Finish};
+use crate::upstream::shared::citations::{Annotation, list};
 use crate::upstream::shared::repeat::Repeat;
 use crate::wire::json::{Pieces, repaired};
 
@@ -27,6 +28,9 @@ struct Completion<'a> {
     /// OpenAI's random padding.
     #[serde(borrow, default)]
     obfuscation: Option<Cow<'a, str>>,
+    /// URLs of sources, where servers have such.
+    #[serde(borrow, default)]
+    citations: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +58,8 @@ struct Body<'a> {
     /// A list of pictures, where servers have such; anything else is ignored.
     #[serde(borrow)]
     images: Option<&'a RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +104,8 @@ pub(crate) fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), &'static st
 #[derive(Debug, Default)]
 pub(crate) struct StandardChunks {
     choices: Vec<ChoiceCalls>,
+    /// URLs of sources that are for no place of the text. The last list counts.
+    sources: Vec<String>,
     /// The last chunk that had a text and nothing else.
     last: Repeat<TextPlace>,
 }
@@ -182,6 +190,9 @@ impl StandardChunks {
     }
 
     fn completion(&mut self, completion: Completion<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
+        if let Some(sources) = completion.citations.and_then(|all| serde_json::from_str(all.get()).ok()) {
+            self.sources = sources;
+        }
         completion.choices.into_iter().try_for_each(|choice| self.choice(choice, emit))
     }
 
@@ -208,6 +219,9 @@ impl StandardChunks {
             (Speech::Refusal, &body.refusal),
         ] {
             calls.say(index, speech, text.as_deref().unwrap_or_default(), emit)?;
+        }
+        for annotation in list::<Annotation<'_>>(body.annotations) {
+            annotation.emit(index, CitedPlace::Characters, emit);
         }
         for (place, call) in body.tool_calls.into_iter().flatten().enumerate() {
             let number = call.index.filter(|_| !is_whole).unwrap_or(place);
@@ -249,6 +263,9 @@ impl StandardChunks {
         for (index, calls) in (0..).zip(&mut self.choices) {
             calls.flush(index, emit);
         }
+        for url in &self.sources {
+            emit(Event::Citation(0, &Citation { url, ..Citation::default() }));
+        }
         emit(Event::End);
     }
 }
@@ -257,7 +274,9 @@ impl StandardChoice<'_> {
     /// Returns the text of a chunk that has nothing else, and its place.
     fn only_text(&self) -> Option<(TextPlace, &str)> {
         let StandardChoice { index, message: None, delta: Some(body), finish_reason: None } = self else { return None };
-        let Body { content, reasoning_content, refusal, tool_calls, images: None } = body else { return None };
+        let Body { content, reasoning_content, refusal, tool_calls, images: None, annotations: None } = body else {
+            return None;
+        };
         let filled = |text: &'_ Option<Cow<'_, str>>| text.as_deref().is_some_and(|text| !text.is_empty());
         let texts = [(Speech::Reasoning, reasoning_content), (Speech::Text, content), (Speech::Refusal, refusal)];
         let mut said = texts.into_iter().filter(|(_, text)| filled(text));

@@ -142,6 +142,14 @@ pub fn stream(out: &str) -> Result<Told, String> {
                 let key = if name.contains("refusal") { "refusal" } else { "text" };
                 append(&mut open.part.as_mut().ok_or("no part")?[key], &data["delta"]);
             }
+            ("output_text.annotation.added", Some(open)) if is_of_part(open) => {
+                let part = open.part.as_mut().ok_or("no part")?;
+                let all = part["annotations"].as_array_mut().ok_or("no annotations")?;
+                if data["annotation_index"] != all.len() {
+                    return wrong("an annotation out of order");
+                }
+                all.push(data["annotation"].clone());
+            }
             ("output_text.done" | "refusal.done" | "reasoning_summary_text.done", Some(open)) if is_of_part(open) => {
                 let key = if name.contains("refusal") { "refusal" } else { "text" };
                 if open.part.as_ref().map(|part| &part[key]) != Some(&data[key]) {

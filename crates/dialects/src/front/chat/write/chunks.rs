@@ -5,6 +5,7 @@
 
 use super::words::{self, Head};
 use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind};
+use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Finish, mark};
 use crate::wire::json::put_text;
 
@@ -13,6 +14,8 @@ use crate::wire::json::put_text;
 pub(crate) struct Chunks {
     head: Head,
     show_usage: bool,
+    /// The number of citations of each choice.
+    cited: Vec<usize>,
     out: Vec<u8>,
 }
 
@@ -20,7 +23,7 @@ impl Chunks {
     /// Returns the writer of a stream at its start.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
         let head = Head::new(br#"data: {"id":""#, "chat.completion.chunk", header);
-        Self { head, show_usage: header.show_usage, out: Vec::new() }
+        Self { head, show_usage: header.show_usage, cited: Vec::new(), out: Vec::new() }
     }
 
     /// Writes what stands before a delta's members.
@@ -101,6 +104,24 @@ impl AnswerWriter for Chunks {
         words::media(&mut self.out, number, mime, data);
         self.out.push(b']');
         self.after();
+    }
+
+    fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
+        if !words::can_cite(citation) {
+            return false;
+        }
+        if self.cited.len() <= choice {
+            self.cited.resize(choice + 1, 0);
+        }
+        let Some(number) = self.cited.get_mut(choice) else { return false };
+        let index = *number;
+        *number += 1;
+        self.before(choice);
+        self.out.extend_from_slice(br#""annotations":["#);
+        words::citation(&mut self.out, Some(index), citation);
+        self.out.push(b']');
+        self.after();
+        true
     }
 
     fn finish(&mut self, choice: usize, reason: Finish) {

@@ -2,6 +2,7 @@
 
 use super::words::{self, Head};
 use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind, is_picture};
+use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Call, Finish};
 use crate::wire::json::put_text;
 
@@ -20,7 +21,8 @@ struct ChoiceText {
     reasoning: String,
     refusal: String,
     calls: Vec<Call<'static>>,
-    /// Entries of the two lists, as JSON.
+    /// Entries of the three lists, as JSON.
+    annotations: Vec<u8>,
     images: Vec<u8>,
     files: Vec<u8>,
     reason: Option<Finish>,
@@ -46,7 +48,7 @@ impl ChoiceText {
         let calls: usize =
             self.calls.iter().map(|call| call.arguments.len() + call.name.len() + call.id.len() + 128).sum();
         let texts = self.content.len() + self.reasoning.len() + self.refusal.len();
-        256 + texts + texts / 8 + calls + calls / 8 + self.images.len() + self.files.len()
+        256 + texts + texts / 8 + calls + calls / 8 + self.images.len() + self.files.len() + self.annotations.len()
     }
 
     fn write(&self, at: usize, out: &mut Vec<u8>) {
@@ -76,7 +78,12 @@ impl ChoiceText {
         if !self.calls.is_empty() {
             out.push(b']');
         }
-        for (key, entries) in [(r#","images":["#, &self.images), (r#","files":["#, &self.files)] {
+        let lists = [
+            (r#","annotations":["#, &self.annotations),
+            (r#","images":["#, &self.images),
+            (r#","files":["#, &self.files),
+        ];
+        for (key, entries) in lists {
             if !entries.is_empty() {
                 out.extend_from_slice(key.as_bytes());
                 out.extend_from_slice(entries);
@@ -127,6 +134,19 @@ impl AnswerWriter for Whole {
             }
             words::media(list, number, mime, data);
         });
+    }
+
+    fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
+        if !words::can_cite(citation) {
+            return false;
+        }
+        self.with(choice, |choice| {
+            if !choice.annotations.is_empty() {
+                choice.annotations.push(b',');
+            }
+            words::citation(&mut choice.annotations, None, citation);
+        });
+        true
     }
 
     fn finish(&mut self, choice: usize, reason: Finish) {

@@ -2,6 +2,7 @@
 
 use crate::front::CHAT;
 use crate::neutral::answer::{Tally, is_picture};
+use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Finish};
 use crate::wire::json::{Span, escape_into, put_text};
 
@@ -125,4 +126,27 @@ pub(super) fn media(out: &mut Vec<u8>, index: usize, mime: &str, data: &str) {
     out.extend_from_slice(b";base64,");
     escape_into(data, out);
     out.extend_from_slice(br#""}}"#);
+}
+
+/// Returns whether the format can say a citation: it has no other sources than URLs.
+pub(super) fn can_cite(citation: &PlacedCitation<'_>) -> bool {
+    !citation.source.url.is_empty()
+}
+
+/// Appends a citation. The index is what clients merge lists by.
+pub(super) fn citation(out: &mut Vec<u8>, index: Option<usize>, citation: &PlacedCitation<'_>) {
+    let (source, characters) = (citation.source, &citation.characters);
+    out.push(b'{');
+    if let Some(index) = index {
+        out.extend_from_slice(br#""index":"#);
+        number(out, index);
+        out.push(b',');
+    }
+    out.extend_from_slice(br#""type":"url_citation","url_citation":{"start_index":"#);
+    number(out, characters.start);
+    out.extend_from_slice(br#","end_index":"#);
+    number(out, characters.end);
+    put_text(out, r#","title":"#, source.title);
+    put_text(out, r#","url":"#, source.url);
+    out.extend_from_slice(b"}}");
 }

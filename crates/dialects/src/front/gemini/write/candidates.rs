@@ -2,8 +2,10 @@
 //! holds what is new.
 
 use super::calls::WaitingCalls;
+use super::grounding::Grounding;
 use super::{StreamForm, call, finish, media, tail, usage};
 use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
+use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Call, Finish, mark};
 use crate::wire::json::escape_into;
 
@@ -28,6 +30,7 @@ struct WrittenCandidate {
     /// The kind of the text that goes on: `true` for thinking.
     open: Option<bool>,
     reason: Option<Finish>,
+    grounding: Grounding,
 }
 
 impl WrittenCandidate {
@@ -156,6 +159,10 @@ impl AnswerWriter for CandidatesWriter {
         self.part(choice, |out| media(out, mime, data));
     }
 
+    fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
+        self.candidates.get_mut(choice).is_some_and(|candidate| candidate.grounding.take(citation))
+    }
+
     fn finish(&mut self, choice: usize, reason: Finish) {
         let last = self.calls.end(choice);
         if let Some(candidate) = self.candidates.get_mut(choice) {
@@ -187,6 +194,7 @@ impl AnswerWriter for CandidatesWriter {
                 false => out.append(&mut candidate.parts),
             }
             out.extend_from_slice(br#"],"role":"model"}"#);
+            candidate.grounding.write(out);
             finish(out, candidate.reason.unwrap_or(Finish::Stop), choice);
         }
         out.push(b']');

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{reason, usage};
 use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
+use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Finish, mark};
 use crate::wire::json::{Pieces, escape_into, put_text};
 
@@ -24,6 +25,8 @@ pub(in crate::front::messages) struct MessageWriter {
     content: Vec<u8>,
     /// Where the last of them begins.
     last: usize,
+    /// The citations of the open text of a whole message, as the elements of an array.
+    citations: Vec<u8>,
     /// The input of the open call of a whole message.
     input: String,
     /// Where calls without an input stand in the content.
@@ -71,6 +74,7 @@ impl MessageWriter {
             delta: Vec::new(),
             content: Vec::new(),
             last: 0,
+            citations: Vec::new(),
             input: String::new(),
             bare: Vec::new(),
             has_input: false,
@@ -129,6 +133,11 @@ impl MessageWriter {
                 self.out.extend_from_slice(b"}\n\n");
             }
             Open::Call => self.end_call(),
+            Open::Text if !self.citations.is_empty() => {
+                self.content.extend_from_slice(br#"","citations":["#);
+                self.content.append(&mut self.citations);
+                self.content.extend_from_slice(b"]}");
+            }
             open @ (Open::Text | Open::Thinking | Open::Redacted) => self.content.extend_from_slice(open.tail()),
         }
     }
@@ -259,6 +268,27 @@ impl AnswerWriter for MessageWriter {
         }
     }
 
+    // A block of text is what a citation is for. Text that has left cannot be put into blocks, so
+    // all citations of a text stand at its one block.
+    fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
+        let can_say = self.open == Open::Text && !citation.source.url.is_empty();
+        if choice > 0 || !can_say {
+            return choice > 0;
+        }
+        if self.is_stream {
+            event(&mut self.out, "content_block_delta", self.blocks - 1);
+            self.out.extend_from_slice(br#","delta":{"type":"citations_delta","citation":"#);
+            found_in_the_web(&mut self.out, citation);
+            self.out.extend_from_slice(b"}}\n\n");
+            return true;
+        }
+        if !self.citations.is_empty() {
+            self.citations.push(b',');
+        }
+        found_in_the_web(&mut self.citations, citation);
+        true
+    }
+
     fn finish(&mut self, choice: usize, reason: Finish) {
         if choice == 0 {
             self.reason = reason;
@@ -294,6 +324,16 @@ impl AnswerWriter for MessageWriter {
         usage(out, tally);
         out.push(b'}');
     }
+}
+
+/// Appends a citation of a page of the web. Clients require the index by which Anthropic's servers
+/// find it again; nobody else has one.
+fn found_in_the_web(out: &mut Vec<u8>, citation: &PlacedCitation<'_>) {
+    let source = citation.source;
+    put_text(out, r#"{"type":"web_search_result_location","cited_text":"#, source.quote);
+    put_text(out, r#","encrypted_index":"","title":"#, source.title);
+    put_text(out, r#","url":"#, source.url);
+    out.push(b'}');
 }
 
 /// Begins an event of the block at this index.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::Events;
+use crate::neutral::citation::{PlacedCitation, count_characters};
 use crate::neutral::{Call, CallKind};
 use crate::wire::json::{self, Cursor, Writer};
 
@@ -18,6 +19,8 @@ pub(super) struct Item {
     text: String,
     /// What the caller carries: `encrypted_content`.
     pub(super) sealed: Option<String>,
+    /// The citations of a text, as JSON texts.
+    annotations: Vec<String>,
 }
 
 /// What an item is.
@@ -58,7 +61,14 @@ impl Item {
             Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => "ctc",
             Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => "tsc",
         };
-        Self { kind, id: format!("{prefix}_{tail}_{index}"), index, text: String::new(), sealed: None }
+        Self {
+            kind,
+            id: format!("{prefix}_{tail}_{index}"),
+            index,
+            text: String::new(),
+            sealed: None,
+            annotations: Vec::new(),
+        }
     }
 
     pub(super) fn is_call(&self) -> bool {
@@ -103,6 +113,33 @@ impl Item {
             Kind::Sealed => return,
         };
         self.delta(events, name, piece);
+    }
+
+    /// Takes a citation. Returns whether the item can have it: it is a text with
+    /// these words.
+    pub(super) fn cite(&mut self, citation: &PlacedCitation<'_>, events: &mut Events) -> bool {
+        let (own, range) = (count_characters(&self.text), &citation.characters);
+        // Characters are counted in the item. It has words that are not the model's, too.
+        let within = |place: usize| (place + own).checked_sub(citation.said);
+        let (Some(start), Some(end)) = (within(range.start), within(range.end)) else { return false };
+        if self.kind != Kind::Text || citation.source.url.is_empty() {
+            return false;
+        }
+        let mut w = Writer::default();
+        w.object(|w| {
+            w.texts([("type", "url_citation")]);
+            w.key("start_index").number(start as u64);
+            w.key("end_index").number(end as u64);
+            w.texts([("url", citation.source.url), ("title", citation.source.title)]);
+        });
+        let annotation = String::from_utf8_lossy(&w.into_bytes()).into_owned();
+        events.send("response.output_text.annotation.added", |w| {
+            self.place(w);
+            w.key("annotation_index").number(self.annotations.len() as u64);
+            w.key("annotation").raw(&annotation);
+        });
+        self.annotations.push(annotation);
+        true
     }
 
     /// Writes the events with which the item ends, and returns the item. `is_whole` says that the
@@ -212,7 +249,7 @@ impl Item {
             Kind::Thinking => w.texts([("type", "summary_text"), ("text", text)]),
             Kind::Text | Kind::Sealed | Kind::Call(_) => {
                 w.texts([("type", "output_text"), ("text", text)]);
-                w.key("annotations").array(|_| {});
+                w.key("annotations").each(&self.annotations, |w, annotation| w.raw(annotation));
             }
         });
     }

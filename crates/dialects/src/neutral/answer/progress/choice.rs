@@ -2,6 +2,7 @@
 
 use crate::neutral::Finish;
 use crate::neutral::answer::writer::{AnswerWriter, TextKind};
+use crate::neutral::citation::TextSoFar;
 use crate::neutral::flaws::{self, Flaws};
 use crate::wire::json::Pieces;
 
@@ -22,6 +23,8 @@ pub(super) struct ChoiceProgress {
     pub(super) broken: u32,
     /// The content so far, if it must be JSON.
     pub(super) json: Option<Pieces>,
+    /// The length of the content so far, for citations.
+    pub(super) said: TextSoFar,
     pub(super) pictures: usize,
     pub(super) files: usize,
     /// True if the choice has text, a call, or media. Thinking does not count.
@@ -120,6 +123,7 @@ impl ChoiceProgress {
             self.content = ContentProgress::Text;
             if !held.is_empty() {
                 self.hear(&held);
+                self.said.take(&held);
                 writer.say(at, TextKind::Content, &held);
             }
         }

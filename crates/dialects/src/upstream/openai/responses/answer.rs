@@ -10,7 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::error;
-use crate::neutral::{AnswerFault, Emit, Event, Finish, Tokens, UpstreamError};
+use crate::neutral::citation::count_characters;
+use crate::neutral::{AnswerFault, CitedPlace, Emit, Event, Finish, Tokens, UpstreamError};
+use crate::upstream::shared::citations::{Annotation, list};
 use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
 use crate::upstream::shared::text::Text;
 use crate::wire::json;
@@ -145,6 +147,17 @@ struct PartOfOutput<'a> {
     kind: Text<'a>,
     text: Text<'a>,
     refusal: Text<'a>,
+    annotations: Option<&'a RawValue>,
+}
+
+impl PartOfOutput<'_> {
+    /// Emits the citations of a text of so many characters, which was told. Some of them may be
+    /// told, too.
+    fn cite(&self, characters: usize, told: usize, emit: Emit<'_>) {
+        for annotation in list::<Annotation<'_>>(self.annotations).iter().skip(told) {
+            annotation.emit(0, |range| CitedPlace::OfLast(characters, range), emit);
+        }
+    }
 }
 
 /// The beginning of the arguments in which a free text stands.
@@ -160,7 +173,10 @@ impl OutputItem<'_> {
                 for part in self.content.iter().flatten() {
                     match part.kind.as_str() {
                         "refusal" => part.refusal.emit(|text| Event::Refusal(0, text), emit),
-                        _ => part.text.emit(|text| Event::Text(0, text), emit),
+                        _ => {
+                            part.text.emit(|text| Event::Text(0, text), emit);
+                            part.cite(count_characters(part.text.as_str()), 0, emit);
+                        }
                     }
                 }
             }
@@ -177,6 +193,13 @@ impl OutputItem<'_> {
             // What the server's own tools found is in the text that follows.
             _ => {}
         }
+    }
+
+    /// Emits the citations of a text that was told in pieces, which has so many characters. So many
+    /// of the citations were told.
+    pub(super) fn cite(&self, characters: usize, told: usize, emit: Emit<'_>) {
+        let texts = self.content.iter().flatten().filter(|part| part.kind.as_str() != "refusal");
+        texts.last().into_iter().for_each(|part| part.cite(characters, told, emit));
     }
 
     /// Emits what makes a thought good at its provider. `is_shown` says if the thought has a text.

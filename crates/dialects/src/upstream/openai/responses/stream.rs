@@ -6,9 +6,12 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::answer::{FREE, FREE_END, OutputItem, Response, failure, inside};
-use crate::neutral::{self, Emit, Event, StreamFault};
+use crate::neutral::citation::count_characters;
+use crate::neutral::{self, CitedPlace, Emit, Event, StreamFault};
+use crate::upstream::shared::citations::Annotation;
 use crate::upstream::shared::lenient::{Count, Object, object};
 use crate::upstream::shared::text::Text;
 
@@ -43,6 +46,10 @@ struct OpenItem {
     has_ended: bool,
     /// What was told of a call's arguments.
     told: DefaultHasher,
+    /// The characters that were told of the last part of a message.
+    characters: usize,
+    /// The number of its citations that were told.
+    cited: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +88,7 @@ struct EventOfResponse<'a> {
     delta: Text<'a>,
     item: Option<Object<OutputItem<'a>>>,
     response: Option<Object<Response<'a>>>,
+    annotation: Option<&'a RawValue>,
 }
 
 /// The part of an event that can be read even if the rest has another shape.
@@ -103,7 +111,23 @@ impl neutral::Reader for ResponsesReader {
         match kind {
             "response.output_text.delta" => {
                 self.tell(index, ItemKind::Message, &event.delta);
+                if let Some(open) = self.message(index) {
+                    open.characters += count_characters(event.delta.as_str());
+                }
                 event.delta.emit(|text| Event::Text(0, text), emit);
+            }
+            "response.content_part.added" => {
+                if let Some(open) = self.message(index) {
+                    (open.characters, open.cited) = (0, 0);
+                }
+            }
+            "response.output_text.annotation.added" => {
+                let annotation = event.annotation.and_then(|all| object::<Annotation<'_>>(all.get().as_bytes()));
+                if let Some(open) = self.message(index) {
+                    open.cited += 1;
+                    let place = |range| CitedPlace::OfLast(open.characters, range);
+                    annotation.unwrap_or_default().emit(0, place, emit);
+                }
             }
             "response.refusal.delta" => {
                 self.tell(index, ItemKind::Message, &event.delta);
@@ -173,8 +197,14 @@ impl ResponsesReader {
         }
     }
 
+    /// Returns the message that is open at this index.
+    fn message(&mut self, index: Option<u64>) -> Option<&mut OpenItem> {
+        self.open.iter_mut().find(|open| open.index == index && open.kind == ItemKind::Message)
+    }
+
     fn open(&mut self, index: Option<u64>, kind: ItemKind, (is_held, is_told): (bool, bool)) {
-        self.open.push(OpenItem { index, kind, is_held, is_told, has_ended: false, told: DefaultHasher::new() });
+        let told = DefaultHasher::new();
+        self.open.push(OpenItem { index, kind, is_held, is_told, has_ended: false, told, characters: 0, cited: 0 });
     }
 
     fn begin(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
@@ -306,7 +336,8 @@ impl OpenItem {
             ItemKind::Call | ItemKind::Custom if !self.is_told && !self.is_held => item.emit_arguments(emit),
             _ if !self.is_told => item.emit(emit),
             ItemKind::Custom => emit(Event::Arguments(0, FREE_END)),
-            ItemKind::Message | ItemKind::Thought | ItemKind::Call | ItemKind::Other => item.seal(true, emit),
+            ItemKind::Message => item.cite(self.characters, self.cited, emit),
+            ItemKind::Thought | ItemKind::Call | ItemKind::Other => item.seal(true, emit),
         }
     }
 }

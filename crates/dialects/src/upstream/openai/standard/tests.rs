@@ -31,6 +31,7 @@ fn short(event: &Event<'_>) -> String {
         | Event::Call { .. }
         | Event::Arguments(..)
         | Event::Media(..)
+        | Event::Citation(..)
         | Event::Finish(..)
         | Event::Id(_)
         | Event::Signed(_)

@@ -1,0 +1,118 @@
+//! The sources of a candidate's text: pages that Google found, or documents that it was given.
+//! Places of the text are bytes of UTF-8.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::neutral::{Citation, CitedPlace, Emit, Event};
+use crate::upstream::shared::citations::{list, number};
+use crate::upstream::shared::lenient::{Count, Object, object};
+use crate::upstream::shared::text::Text;
+
+/// Hashes of what was told: each chunk of a stream may repeat the sources.
+#[derive(Debug, Default)]
+pub(super) struct CitedAlready(BTreeSet<u64>);
+
+impl CitedAlready {
+    /// Emits a citation that was not told yet.
+    fn tell(&mut self, choice: u32, citation: &Citation<'_>, emit: Emit<'_>) {
+        if self.is_new(citation) {
+            emit(Event::Citation(choice, citation));
+        }
+    }
+
+    fn is_new(&mut self, citation: &Citation<'_>) -> bool {
+        let mut hash = DefaultHasher::new();
+        (citation.url, citation.title).hash(&mut hash);
+        if let CitedPlace::Bytes(range) = &citation.place {
+            (range.start, range.end).hash(&mut hash);
+        }
+        self.0.len() < MOST && self.0.insert(hash.finish())
+    }
+}
+
+/// The most places with a source.
+const MOST: usize = 4_096;
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    grounding_chunks: Option<&'a RawValue>,
+    grounding_supports: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    web: Option<Object<Source<'a>>>,
+    retrieved_context: Option<Object<Source<'a>>>,
+    maps: Option<Object<Source<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Source<'a> {
+    #[serde(borrow)]
+    uri: Text<'a>,
+    title: Text<'a>,
+    text: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Support<'a> {
+    segment: Option<Object<Segment>>,
+    #[serde(borrow)]
+    grounding_chunk_indices: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Segment {
+    start_index: Count,
+    end_index: Count,
+}
+
+/// Emits the sources of a candidate. With its last ones, `is_last`, those are told too that are for
+/// no place of the text.
+pub(super) fn emit(metadata: Option<&RawValue>, is_last: bool, choice: u32, cited: &mut CitedAlready, emit: Emit<'_>) {
+    let Some(metadata) = metadata.and_then(|all| object::<Metadata<'_>>(all.get().as_bytes())) else { return };
+    let chunks: Vec<Chunk<'_>> = list(metadata.grounding_chunks);
+    let mut used = BTreeSet::new();
+    for support in list::<Support<'_>>(metadata.grounding_supports) {
+        let segment = support.segment.unwrap_or_default();
+        // Zero is left out.
+        let range = number(segment.start_index).unwrap_or(0)..number(segment.end_index).unwrap_or(0);
+        let places: Vec<Count> =
+            support.grounding_chunk_indices.and_then(|all| serde_json::from_str(all.get()).ok()).unwrap_or_default();
+        for (place, chunk) in places.into_iter().filter_map(number).filter_map(|at| Some((at, chunks.get(at)?))) {
+            used.insert(place);
+            cited.tell(choice, &chunk.citation(CitedPlace::Bytes(range.clone())), emit);
+        }
+    }
+    if is_last {
+        let unused = chunks.iter().enumerate().filter(|(place, _)| !used.contains(place));
+        unused.for_each(|(_, chunk)| cited.tell(choice, &chunk.citation(CitedPlace::End), emit));
+    }
+}
+
+impl Chunk<'_> {
+    fn citation(&self, place: CitedPlace) -> Citation<'_> {
+        let source = self.web.as_ref().or(self.retrieved_context.as_ref()).or(self.maps.as_ref());
+        let text = |of: for<'s> fn(&'s Source<'_>) -> &'s str| source.map_or("", |source| of(source));
+        let url = text(|source| source.uri.as_str());
+        // Documents may be in a store that only Google's servers read.
+        let is_web = url.starts_with("https://") || url.starts_with("http://");
+        Citation {
+            url: if is_web { url } else { "" },
+            title: text(|source| source.title.as_str()),
+            quote: text(|source| source.text.as_str()),
+            place,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Citations in answers: each format's are told in each other format, whole and as a stream, or are
+//! named as lost.
+
+use std::fs;
+
+use dialects::front::{CHAT, Front, GEMINI, MESSAGES, RESPONSES};
+use dialects::neutral::Undo;
+use serde_json::{Value, json};
+
+use crate::drive::{self, Dialect, For};
+use crate::files::root;
+
+const URL: &str = "https://example.com/tides";
+const TITLE: &str = "Tides";
+
+/// The formats that have citations: the dialect of the recorded answers, and its door.
+const FORMATS: [(&str, &Front); 4] =
+    [("anthropic", &MESSAGES), ("gemini", &GEMINI), ("openai", &CHAT), ("responses", &RESPONSES)];
+
+fn dialect(name: &str) -> Dialect {
+    drive::all().find(|dialect| dialect.name == name).expect("a dialect")
+}
+
+/// The answers of a dialect for the callers of a door: whole, as a stream, and a whole answer
+/// written as a stream.
+fn answers(name: &str, front: &'static Front) -> [String; 3] {
+    let (dialect, to) = (dialect(name), || For(front, Undo::default()));
+    let file = |ending: &str| fs::read(root().join("cited").join(format!("{name}.{ending}"))).expect("a file");
+    let text = |body: Vec<u8>| String::from_utf8(body).expect("UTF-8");
+    let (answer, stream) = (file("answer"), file("stream"));
+    let (whole, _) = dialect.answer(to(), dialect.model, &answer).expect("an answer");
+    let streamed = dialect.stream(to(), dialect.model, stream.chunks(7));
+    let converted = dialect.converted(to(), dialect.model, &answer).expect("an answer");
+    assert!(streamed.end.is_ok(), "{:?}", streamed.end);
+    let flaws = [whole.flaws, streamed.flaws, converted.flaws];
+    assert!(flaws.iter().all(|flaws| !flaws.not_cited), "{name} at {}", front.name);
+    [whole.body, streamed.out, converted.body].map(text)
+}
+
+/// All values of this member, wherever they are in the JSON of an answer or of its events.
+fn all(text: &str, name: &str) -> Vec<Value> {
+    fn gather(value: &Value, name: &str, into: &mut Vec<Value>) {
+        match value {
+            Value::Object(members) => {
+                into.extend(members.get(name).cloned());
+                members.values().for_each(|value| gather(value, name, into));
+            }
+            Value::Array(elements) => elements.iter().for_each(|value| gather(value, name, into)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: ").or(line.starts_with('{').then_some(line)));
+    for json in data.filter_map(|data| serde_json::from_str(data).ok()) {
+        gather(&json, name, &mut found);
+    }
+    found
+}
+
+/// What a door says of the source of the bytes 7 to 26, which are the characters 6 to 25.
+#[track_caller]
+fn check(text: &str, front: &Front, what: &str) {
+    let found = match front.name {
+        "chat" => all(text, "url_citation"),
+        "messages" => [all(text, "citation"), all(text, "citations").concat_lists()].concat(),
+        "responses" => all(text, "annotations").concat_lists(),
+        _ => all(text, "groundingMetadata"),
+    };
+    let expected = match front.name {
+        "chat" => json!({"start_index": 6, "end_index": 25, "title": TITLE, "url": URL}),
+        "messages" => json!({"type": "web_search_result_location", "title": TITLE, "url": URL, "encrypted_index": ""}),
+        "responses" => {
+            json!({"type": "url_citation", "start_index": 6, "end_index": 25, "title": TITLE, "url": URL})
+        }
+        _ => json!({
+            "groundingChunks": [{"web": {"uri": URL, "title": TITLE}}],
+            "groundingSupports": [{"segment": {"startIndex": 7, "endIndex": 26}, "groundingChunkIndices": [0]}],
+        }),
+    };
+    let found: Vec<Value> = found
+        .into_iter()
+        .map(|mut citation| {
+            // The words of the source are told only by Anthropic.
+            citation.as_object_mut().expect("an object").remove("cited_text");
+            citation
+        })
+        .collect();
+    assert!(!found.is_empty() && found.iter().all(|citation| *citation == expected), "{what}: {found:?}\n{text}");
+}
+
+trait Lists {
+    fn concat_lists(self) -> Vec<Value>;
+}
+
+impl Lists for Vec<Value> {
+    fn concat_lists(self) -> Vec<Value> {
+        self.into_iter().filter_map(|list| list.as_array().cloned()).flatten().collect()
+    }
+}
+
+#[test]
+fn citations_are_told_in_each_other_format() {
+    let mut pairs = 0;
+    for (name, own) in FORMATS {
+        for (_, front) in FORMATS.into_iter().filter(|(_, front)| *front != own) {
+            for (text, form) in answers(name, front).iter().zip(["whole", "stream", "converted"]) {
+                check(text, front, &format!("{name} at {}, {form}", front.name));
+                pairs += usize::from(form != "converted");
+            }
+        }
+    }
+    assert_eq!(pairs, 24);
+}
+
+/// A document of the request has no URL: only Gemini's format can name it.
+#[test]
+fn what_a_format_cannot_cite_is_named_as_lost() {
+    let citation = json!({"type": "char_location", "cited_text": "High tide: 6.", "document_index": 0, "document_title": "Tides", "start_char_index": 0, "end_char_index": 13});
+    let text = json!({"type": "text", "text": "At six.", "citations": [citation]});
+    let answer = json!({"type": "message", "role": "assistant", "content": [text], "stop_reason": "end_turn"});
+    let stream = [
+        json!({"type": "message_start", "message": {}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "At six."}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": citation}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+        json!({"type": "message_stop"}),
+    ];
+    let stream: String = stream.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let claude = dialect("anthropic");
+    for (_, front) in FORMATS {
+        let to = || For(front, Undo::default());
+        let (whole, _) = claude.answer(to(), claude.model, answer.to_string().as_bytes()).expect("an answer");
+        let streamed = claude.stream(to(), claude.model, [stream.as_bytes()].into_iter());
+        let is_lost = matches!(front.name, "chat" | "responses");
+        assert_eq!((whole.flaws.not_cited, streamed.flaws.not_cited), (is_lost, is_lost), "{}", front.name);
+        let names: Vec<&str> = front.flaws(whole.flaws).collect();
+        assert_eq!(names.iter().any(|name| name.contains("annotations")), is_lost, "{names:?}");
+        if front.name == "gemini" {
+            let sources = &all(&String::from_utf8(whole.body).expect("UTF-8"), "retrievedContext")[..];
+            assert_eq!(sources, [json!({"title": "Tides", "text": "High tide: 6."})]);
+        }
+    }
+}
