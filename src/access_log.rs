@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar};
@@ -261,7 +262,10 @@ impl Sink {
 }
 
 fn open(path: &PathBuf) -> Result<File, String> {
+    // To open a pipe that nobody reads would wait for ever, unless it is opened for both.
+    let is_pipe = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
     File::options()
+        .read(is_pipe)
         .create(true)
         .append(true)
         .open(path)

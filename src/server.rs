@@ -21,6 +21,7 @@ use crate::operator::notify;
 use crate::process::Process;
 use crate::store::Store;
 use crate::supervisor::Supervisor;
+use crate::tls::Certificate;
 use crate::traces;
 use async_trait::async_trait;
 use pingora::apps::HttpServerOptions;
@@ -35,6 +36,7 @@ use shutdown::{CUT, Signals};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -314,15 +316,45 @@ impl Background {
 
     async fn hang_ups(&self) {
         let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
+        let reader = CertificateReader::default();
         while hang_ups.recv().await.is_some() {
             log::info!("SIGHUP: reading the catalog and certificates again, reopening the access log");
             self.process.books.access_log.reopen();
             self.nudge.now();
-            for certificate in self.process.certificates.iter().flatten() {
+            reader.read_again(&self.process.certificates);
+        }
+    }
+}
+
+/// Reads certificates in a thread of its own: a disk that is away may let a read wait for ever, and
+/// nothing else waits for that.
+#[derive(Default)]
+struct CertificateReader {
+    is_reading: Arc<AtomicBool>,
+}
+
+impl CertificateReader {
+    /// Begins to read the certificates again.
+    fn read_again(&self, certificates: &Arc<[Option<Arc<Certificate>>]>) {
+        if certificates.iter().all(Option::is_none) {
+            return;
+        }
+        if self.is_reading.swap(true, Ordering::AcqRel) {
+            log::error!("the certificates are not read again: the last reading of them still waits for the disk");
+            return;
+        }
+        let (certificates, is_reading) = (certificates.clone(), self.is_reading.clone());
+        let read = move || {
+            for certificate in certificates.iter().flatten() {
                 if let Err(why) = certificate.reload() {
                     log::error!("{why}; the gateway still uses the old certificate");
                 }
             }
+            is_reading.store(false, Ordering::Release);
+        };
+        if let Err(why) = std::thread::Builder::new().name("certificates".to_owned()).spawn(read) {
+            self.is_reading.store(false, Ordering::Release);
+            log::error!("the certificates are not read again: {why}");
         }
     }
 }

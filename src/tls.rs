@@ -12,11 +12,13 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use x509_parser::extensions::GeneralName;
+use zeroize::Zeroizing;
 
 /// The certificate of a listener: the paths of its two files, and what was read from them last.
 #[derive(Debug)]
@@ -100,8 +102,10 @@ impl ResolvesServerCert for Certificate {
 }
 
 fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
+    let unreadable = |path: &Path, why: io::Error| format!("{} cannot be read: {why}", path.display());
+    let pem = contents(cert).map_err(|why| unreadable(cert, why))?;
     let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_file_iter(cert).and_then(Iterator::collect).map_err(|e| {
+        CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(|e| {
             let why = if matches!(e, pem::Error::MissingSectionEnd { .. }) {
                 "it is cut off in the middle of a certificate".to_owned()
             } else {
@@ -114,12 +118,21 @@ fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
     }
     // The error of the key's reader might quote what it read, so it is left out; the path is
     // enough.
-    let key_der = PrivateKeyDer::from_pem_file(key)
+    let pem = Zeroizing::new(contents(key).map_err(|why| unreadable(key, why))?);
+    let key_der = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
     CertifiedKey::from_der(chain, key_der, provider).map_err(|e| {
         format!("the certificate {} and the key {} do not belong together: {e}", cert.display(), key.display())
     })
+}
+
+/// Reads a regular file. A pipe would wait for a writer for ever.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    match std::fs::metadata(path)?.is_file() {
+        true => std::fs::read(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
 }
 
 #[cfg(test)]

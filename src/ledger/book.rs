@@ -12,7 +12,7 @@ use rusqlite::{
 };
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) const WITH_UNITS: i64 = 3;
 /// Marks the file as a ledger among other SQLite files: "PCul".
 const APPLICATION: i64 = 0x5043_756c;
 /// The longest time to wait for another program that locks the file.
-const BUSY: Duration = Duration::from_secs(2);
+pub(super) const BUSY: Duration = Duration::from_secs(2);
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -126,10 +126,15 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Book {
-    /// Opens the file and makes what is missing in it. Nobody else in this process may open it for
-    /// reading meanwhile. Also returns the instance's name: the one in the file, or `instance` if
-    /// the file is new.
+    /// Opens the file as [`Book::open_within`] does, with the usual patience.
     pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
+        Book::open_within(path, instance, BUSY)
+    }
+
+    /// Opens the file and makes what is missing in it. Nobody else in this process may open it for
+    /// reading meanwhile. Waits for `patience` at most for another program that locks the file.
+    /// Also returns the instance's name: the one in the file, or `instance` if the file is new.
+    pub(super) fn open_within(path: &Path, instance: &str, patience: Duration) -> Result<(Book, String), Fault> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -146,12 +151,10 @@ impl Book {
             known => known,
         };
         let file = file.map_err(|e| Fault::new(format!("{e}; the file and its folder must be writable")))?;
-        if file.is_dir() {
-            return Err(Fault::new("it is a folder; write the path of a file as `ledger.path` in server.yaml"));
-        }
+        is_regular(&file)?;
         let mut connection =
             Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        connection.busy_timeout(BUSY)?;
+        connection.busy_timeout(patience)?;
         if connection.is_readonly(c"main")? {
             return Err(Fault::new("it is read-only; the file and its folder must be writable"));
         }
@@ -163,6 +166,7 @@ impl Book {
         connection.pragma_update(None, "cache_size", -16_384)?;
         connection.set_prepared_statement_cache_capacity(16);
         let instance = begin(&mut connection, instance)?;
+        connection.busy_timeout(BUSY)?;
         Ok((Book { connection, path: path.to_owned(), file: (file.dev(), file.ino()) }, instance))
     }
 
@@ -224,6 +228,16 @@ impl Book {
         transaction.commit()?;
         Ok([rows, days].map(u32::try_from).contains(&Ok(STEP)))
     }
+}
+
+/// Refuses what is no regular file: to open a pipe would wait for ever.
+pub(super) fn is_regular(file: &Metadata) -> Result<(), Fault> {
+    let kind = match (file.is_file(), file.is_dir()) {
+        (true, _) => return Ok(()),
+        (false, true) => "a folder",
+        (false, false) => "no regular file",
+    };
+    Err(Fault::new(format!("it is {kind}; write the path of a file as `ledger.path` in server.yaml")))
 }
 
 /// Adds rows, also to the sums of their days. `uses` are the last uses of further keys.

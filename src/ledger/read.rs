@@ -58,9 +58,8 @@ pub(super) struct Range<'a> {
 impl Reader {
     /// Opens a file. Returns `None` if there is no such file.
     pub(super) fn open(path: &Path) -> Result<Option<Reader>, String> {
-        if !path.exists() {
-            return Ok(None);
-        }
+        let Ok(file) = std::fs::metadata(path) else { return Ok(None) };
+        book::is_regular(&file).map_err(|why| unreadable(path, why))?;
         let first = open(path, false);
         let (connection, version) = match first {
             // To read a file that others write, SQLite must write beside it. If it may not, the

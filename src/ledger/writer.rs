@@ -5,7 +5,7 @@ mod limits;
 mod running;
 
 use super::EVERY;
-use super::book::{Book, Fault};
+use super::book::{BUSY, Book, Fault};
 use super::sink::{Backlog, Sink};
 use crate::base::calendar::{DAY, day_of, now, start_of};
 use crate::base::lock::wait_for;
@@ -24,8 +24,9 @@ const LOOK: Duration = Duration::from_secs(600);
 const BREATH: Duration = Duration::from_millis(20);
 /// The least number of days for which sums of days are kept.
 const SUMS_KEPT: u64 = 400;
-/// The number of tries at the start: an instance that is about to end may have the file locked.
-const TRIES: u32 = 10;
+/// The longest wait at the start for another program that locks the file: an instance that is about
+/// to end may have it locked for a moment. Callers wait as long.
+const START: Duration = Duration::from_millis(500);
 
 /// The error after a panic. The process has logged its place.
 const PANICKED: &str = "its thread panicked, which is a bug of Portcullis";
@@ -65,21 +66,14 @@ impl Writer {
             written: HashMap::new(),
             live_error_logged: false,
         };
-        for _ in 0..TRIES {
-            match writer.book() {
-                Ok((book, instance)) => {
-                    writer.instance = instance.into();
-                    writer.book = Some(book);
-                    // If this fails, it is tried again with the next search for what is old.
-                    writer.take_over().ok();
-                    break;
-                }
-                Err(why) if why.busy => std::thread::park_timeout(BREATH),
-                Err(why) => {
-                    writer.failed(&why);
-                    break;
-                }
+        match writer.book(START) {
+            Ok((book, instance)) => {
+                writer.instance = instance.into();
+                writer.book = Some(book);
+                // If this fails, it is tried again with the next search for what is old.
+                writer.take_over().ok();
             }
+            Err(why) => writer.failed(&why),
         }
         let instance = writer.instance.clone();
         (writer, instance)
@@ -99,9 +93,9 @@ impl Writer {
         }
     }
 
-    fn book(&self) -> Result<(Book, String), Fault> {
+    fn book(&self, patience: Duration) -> Result<(Book, String), Fault> {
         let _reading = self.sink.reading.lock();
-        Book::open(&self.sink.path, &self.instance)
+        Book::open_within(&self.sink.path, &self.instance, patience)
     }
 
     /// Does what is due. Returns false at the end.
@@ -155,7 +149,7 @@ impl Writer {
     }
 
     fn open(&mut self) {
-        match self.book() {
+        match self.book(BUSY) {
             Ok((book, _)) => {
                 self.book = Some(book);
                 self.next = Instant::now();

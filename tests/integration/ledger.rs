@@ -610,3 +610,59 @@ fn two_gateways_have_one_file() {
         assert_eq!(total(&usage(&one))["requests"], 10);
     });
 }
+
+#[test]
+fn a_ledger_that_is_locked_at_the_start_holds_up_no_caller_and_catches_up() {
+    run(async {
+        let mock = Mock::start().await;
+        let folder = Folder::new(&[]);
+        let path = folder.path().join("ledger.sqlite");
+        drop(ledger(&path));
+        let lock = Connection::open(&path).unwrap();
+        lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let start = Instant::now();
+        let server = format!("ledger: {{ path: {path:?} }}");
+        let gateway = Gateway::with(Catalog::over(&mock)).server(&server).start().await;
+        // To wait for the file would take twenty seconds.
+        let took = start.elapsed();
+        assert!(took < PATIENCE, "it serves after {took:?}");
+        for _ in 0..3 {
+            assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        }
+        gateway.logged("another program has locked the file. The gateway still serves requests").await;
+        assert_eq!(gateway.status()["ledger"]["state"], "failing");
+        assert_eq!(gateway.status()["ledger"]["waiting"], 3);
+        lock.execute_batch("ROLLBACK").unwrap();
+        drop(lock);
+        let caught_up = || {
+            let ledger = gateway.status()["ledger"].clone();
+            (ledger["state"] == "ok" && ledger["rows"] == 3 && ledger["dropped"] == 0).then_some(())
+        };
+        eventually("it catches up", caught_up).await;
+        let rows = "SELECT count(*) FROM exchange";
+        let rows: i64 = Connection::open(&path).unwrap().query_row(rows, [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 3);
+    });
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_ledger_is_told_of_and_holds_up_nobody() {
+    run(async {
+        let mock = Mock::start().await;
+        let folder = Folder::new(&[]);
+        let path = folder.path().join("ledger.sqlite");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let server = format!("ledger: {{ path: {path:?} }}");
+        let gateway = Gateway::with(Catalog::over(&mock)).server(&server).start().await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        gateway.logged("it is no regular file; write the path of a file as `ledger.path`").await;
+        assert_eq!(gateway.status()["ledger"]["state"], "failing");
+        std::fs::remove_file(&path).unwrap();
+        eventually("it makes a new one", || (gateway.status()["ledger"]["rows"] == 1).then_some(())).await;
+        folder.write("server.yaml", format!("ledger: {{ path: {:?} }}\n", folder.path().join("another-ledger.sqlite")));
+        folder.write("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n");
+        assert!(Command::new("mkfifo").arg(folder.path().join("another-ledger.sqlite")).status().unwrap().success());
+        let ran = folder.run(&["usage"]);
+        assert!(ran.stderr.contains("it is no regular file"), "{}", ran.stderr);
+    });
+}

@@ -213,6 +213,51 @@ fn sighup_reads_the_certificate_again_and_keeps_the_old_one_if_it_must() {
     });
 }
 
+/// Puts a pipe that nobody writes to in the place of a file: to open it would wait for ever.
+fn put_pipe(path: &Path) {
+    let aside = path.with_extension("pipe");
+    assert!(Command::new("mkfifo").arg(&aside).status().unwrap().success());
+    std::fs::rename(aside, path).unwrap();
+}
+
+#[test]
+fn sighup_goes_on_after_a_certificate_whose_path_blocks() {
+    run(async {
+        let (mock, ca) = (Mock::start().await, Ca::new());
+        let gateway = with_tls(&mock, &ca.leaf()).await;
+        for file in ["tls/cert.pem", "tls/key.pem"] {
+            let path = gateway.conf.join(file);
+            let before = std::fs::read(&path).unwrap();
+            put_pipe(&path);
+            gateway.signal("HUP");
+            gateway.logged(&format!("{} cannot be read: it is not a regular file", path.display())).await;
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, before).unwrap();
+        }
+        // The next one is heard, and the catalog is read, too.
+        std::fs::write(gateway.conf.join("tls/key.pem"), ca.leaf().key).unwrap();
+        gateway.signal("HUP");
+        gateway.logged("do not belong together").await;
+        gateway.swap(Catalog::over(&mock).model("n", &["a"])).await;
+    });
+}
+
+#[test]
+fn an_access_log_that_is_a_pipe_without_a_reader_holds_up_no_start() {
+    run(async {
+        let mock = Mock::start().await;
+        let folder = Folder::new(&[]);
+        let pipe = folder.path().join("access.log");
+        put_pipe(&pipe);
+        let server = format!("log: {{ access: {pipe:?}, format: json, level: trace }}");
+        let gateway = Gateway::with(Catalog::over(&mock)).server(&server).start().await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        gateway.signal("HUP");
+        gateway.logged("SIGHUP").await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+    });
+}
+
 #[test]
 fn sighup_reads_the_catalog_where_no_watch_sees_it() {
     run(async {
