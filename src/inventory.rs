@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod additions;
 pub mod changes;
 mod mark;
 mod of;
 mod settings;
 
+pub use additions::only_adds_or_disables;
 pub use changes::words::{plain, render};
 pub use changes::{Besides, Change, Effect, changes};
 pub use mark::{Marks, SecretChanges, server};

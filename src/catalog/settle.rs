@@ -8,12 +8,17 @@
 //! * A rename put it there, and it is still there at a second look.
 //! * It was found twice and then gave way to a text that does not begin with it. Whoever is in the
 //!   middle of writing only adds.
-//! * It was found twice in a file that changes since [`PATIENCE`], and nobody is seen to hold it
-//!   open.
+//! * It was found twice in a file that changes since [`PATIENCE`], nobody is seen to hold it open,
+//!   and it is not empty.
 //!
 //! Changes that come together are taken together, if all are whole within [`PATIENCE`].
 //! **Invariant:** no file waits for another one longer than that. The module is pure: what is
 //! found, and when, is told to it.
+//!
+//! A file that is written without a pause never has a whole text. After [`ENDLESS`], a text that
+//! was found while nobody had the file open is **closed**: it may be looked at, though it is not
+//! known to be whole. It gave way to a text that does not begin with it, and for [`CUT`] no longer
+//! text was there, so it is hardly a part of one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,16 +35,24 @@ pub const PATIENCE: Duration = Duration::from_millis(800);
 /// The time after which a file that keeps changing without a whole text is reported.
 pub const ENDLESS: Duration = Duration::from_secs(3);
 
+/// The time within which a file must have had no longer text than a closed one.
+pub const CUT: Duration = Duration::from_secs(1);
+
 /// Whole texts, each with the time at which it was last there.
 pub type WholeTexts = BTreeMap<PathBuf, (Version, Instant)>;
 
-/// The signs of a file's writers.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Signs {
-    /// True if a rename put the file's text there, and nobody wrote into it since.
-    pub renamed: bool,
-    /// True if somebody wrote into the file and has not closed it yet.
-    pub open: bool,
+/// The sign of how a file came to be what it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sign {
+    /// Nothing is known of it.
+    #[default]
+    Unknown,
+    /// A rename put the file's text there, and nobody wrote into it since.
+    Renamed,
+    /// Somebody wrote into the file and has not closed it yet.
+    Open,
+    /// Whoever wrote into the file has closed it.
+    Closed,
 }
 
 /// All files that are followed, and the state of each.
@@ -64,6 +77,10 @@ struct TrackedFile {
     live: bool,
     /// The text that is there and is not known to be whole.
     fresh: Option<UnsettledText>,
+    /// The last closed text, and when it was there.
+    closed: Option<(Version, Instant)>,
+    /// The length of the longest text within [`CUT`], and when it was there.
+    longest: Option<(usize, Instant)>,
 }
 
 struct UnsettledText {
@@ -78,8 +95,8 @@ struct UnsettledText {
     another: bool,
     /// True if it is another file, and a rename put it there.
     renamed: bool,
-    /// True if, at the last look, somebody who had written into the file had not closed it yet.
-    open: bool,
+    /// The sign of the file at the last look.
+    sign: Sign,
 }
 
 /// The answer to whether a new catalog may be considered now.
@@ -179,10 +196,10 @@ impl Settling {
     }
 
     /// Takes what a look found at a file; `None` if a write cut across the look.
-    pub fn observe(&mut self, path: &Path, version: Option<Version>, signs: Signs, now: Instant) {
+    pub fn observe(&mut self, path: &Path, version: Option<Version>, sign: Sign, now: Instant) {
         let asked = self.asked_for(now).is_some();
         if let Some(file) = self.files.get_mut(path) {
-            file.observe(version, signs, asked, now);
+            file.observe(version, sign, asked, now);
         }
     }
 
@@ -223,6 +240,30 @@ impl Settling {
         }
     }
 
+    /// Returns the closed texts of the files that are written without a pause since [`ENDLESS`].
+    pub fn closed(&self, now: Instant) -> WholeTexts {
+        let is_endless = |file: &TrackedFile| {
+            file.fresh.as_ref().is_some_and(|fresh| now.saturating_duration_since(fresh.since) >= ENDLESS)
+        };
+        let endless = self.files.iter().filter(|(_, file)| is_endless(file));
+        endless.filter_map(|(path, file)| Some((path.clone(), file.closed.clone()?))).collect()
+    }
+
+    /// Notes that these closed texts were considered. They are whole if they are live.
+    pub fn considered_closed(&mut self, texts: WholeTexts, live: bool, now: Instant) {
+        for (path, (version, there)) in texts {
+            let Some(file) = self.files.get_mut(&path) else { continue };
+            file.closed.take_if(|(closed, _)| *closed == version);
+            if live {
+                (file.whole, file.there, file.ripe) = (Some(version), there, None);
+                (file.live, file.live_at) = (true, Some(there));
+                if let Some(fresh) = &mut file.fresh {
+                    fresh.since = now;
+                }
+            }
+        }
+    }
+
     /// Returns the time at which each file's live text was last there: an edit before that time is
     /// live.
     pub fn live(&self) -> impl Iterator<Item = (&Path, Instant)> {
@@ -247,11 +288,12 @@ impl Settling {
 impl TrackedFile {
     /// Begins to track a file with this whole text, which is not live.
     fn new(whole: Option<Version>, now: Instant) -> Self {
-        Self { whole, there: now, ripe: None, live_at: None, live: false, fresh: None }
+        let (ripe, live_at, live) = (None, None, false);
+        Self { whole, there: now, ripe, live_at, live, fresh: None, closed: None, longest: None }
     }
 
     /// Takes what a look found; `None` if a write cut across the look.
-    fn observe(&mut self, version: Option<Version>, signs: Signs, asked: bool, now: Instant) {
+    fn observe(&mut self, version: Option<Version>, sign: Sign, asked: bool, now: Instant) {
         let Some(version) = version else {
             // The file does not stand still. The text that was found before may still prove whole.
             self.fresh.get_or_insert_with(|| UnsettledText::new(None, now)).first = now;
@@ -261,7 +303,7 @@ impl TrackedFile {
             // Nothing is new, or the text was changed back.
             *whole = version;
             self.there = now;
-            self.fresh = None;
+            (self.fresh, self.closed, self.longest) = (None, None, None);
             if self.live {
                 self.live_at = Some(now);
             }
@@ -271,20 +313,25 @@ impl TrackedFile {
         let before = self.fresh.as_ref().map_or(self.whole.as_ref(), |fresh| fresh.version.as_ref());
         let id = |version: &Version| version.stat.map(|stat| stat.id);
         let another = before.is_some_and(|before| id(before) != id(&version));
-        // The signs may be late, and may be about what was there before. A file that was written
-        // into is the same file.
-        let renamed = another && signs.renamed;
+        // A sign may be late, and may be about what was there before. A file that was written into
+        // is the same file.
+        let renamed = another && sign == Sign::Renamed;
         // A file that is not there any more cannot be written to its end.
-        let open = signs.open && version.stat.is_some();
-        let fresh = UnsettledText { since, another, renamed, open, ..UnsettledText::new(Some(version), now) };
+        let sign = if version.stat.is_some() { sign } else { Sign::Unknown };
+        self.note_length(&version, now);
+        let fresh = UnsettledText { since, another, renamed, sign, ..UnsettledText::new(Some(version), now) };
         match self.fresh.take() {
             Some(mut same) if same.version == fresh.version => {
                 same.last = now;
-                (same.renamed, same.open) = (same.another && signs.renamed, open);
+                (same.renamed, same.sign) = (same.another && sign == Sign::Renamed, sign);
                 let stood = now.duration_since(same.first);
-                let late = now.duration_since(since) >= PATIENCE;
+                // Whoever writes the file again begins by emptying it.
+                let is_emptied =
+                    same.version.as_ref().is_some_and(|version| version.stat.is_some() && version.length() == 0);
+                let late = !is_emptied && now.duration_since(since) >= PATIENCE;
                 // Whoever holds the file open may go on after any pause.
-                if !open && (stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked))) {
+                let is_open = sign == Sign::Open;
+                if !is_open && (stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked))) {
                     self.take(same);
                 } else {
                     self.fresh = Some(same);
@@ -292,6 +339,9 @@ impl TrackedFile {
             }
             Some(before) => {
                 let gave_way = before.is_proven_by(&fresh);
+                if before.is_closed_by(&fresh, self.longest) {
+                    self.closed = before.version.clone().map(|version| (version, before.last));
+                }
                 self.fresh = Some(fresh);
                 if gave_way && let Some(next) = &mut self.fresh {
                     next.since = now;
@@ -302,10 +352,20 @@ impl TrackedFile {
         }
     }
 
+    /// Notes how long the text is that was found.
+    fn note_length(&mut self, version: &Version, now: Instant) {
+        let length = version.length();
+        let is_longer = |(longest, at): (usize, Instant)| longest > length && now.duration_since(at) < CUT;
+        if !self.longest.is_some_and(is_longer) {
+            self.longest = Some((length, now));
+        }
+    }
+
     fn take(&mut self, fresh: UnsettledText) {
         self.whole = fresh.version;
         self.there = fresh.last;
         self.live = false;
+        self.closed = None;
         self.ripe.get_or_insert(fresh.since);
     }
 
@@ -318,13 +378,25 @@ impl TrackedFile {
 impl UnsettledText {
     /// Makes a text that is found for the first time.
     fn new(version: Option<Version>, now: Instant) -> Self {
-        Self { version, first: now, last: now, since: now, another: false, renamed: false, open: false }
+        let sign = Sign::Unknown;
+        Self { version, first: now, last: now, since: now, another: false, renamed: false, sign }
     }
 
     /// Returns whether the text was whole, now that `next` took its place.
     fn is_proven_by(&self, next: &UnsettledText) -> bool {
-        let (Some(version), Some(after)) = (&self.version, &next.version) else { return false };
-        !self.open && (self.renamed || self.last.duration_since(self.first) >= AGAIN) && !version.may_become(after)
+        let was_twice = self.renamed || self.last.duration_since(self.first) >= AGAIN;
+        self.sign != Sign::Open && was_twice && self.is_no_beginning_of(next)
+    }
+
+    /// Returns whether the text was closed, now that `next` took its place.
+    fn is_closed_by(&self, next: &UnsettledText, longest: Option<(usize, Instant)>) -> bool {
+        let length = self.version.as_ref().map(Version::length);
+        self.sign == Sign::Closed && self.is_no_beginning_of(next) && length >= longest.map(|(longest, _)| longest)
+    }
+
+    fn is_no_beginning_of(&self, next: &UnsettledText) -> bool {
+        let versions = self.version.as_ref().zip(next.version.as_ref());
+        versions.is_some_and(|(version, next)| !version.may_become(next))
     }
 }
 

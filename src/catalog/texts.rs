@@ -62,6 +62,11 @@ impl Version {
         Self { stat, text }
     }
 
+    /// Returns how many bytes the text has.
+    pub fn length(&self) -> usize {
+        if let FileText::Bytes(bytes) = &self.text { bytes.len() } else { 0 }
+    }
+
     /// Returns whether this may be the beginning of `now`: the same file, with more in it. After a
     /// file that was not there, or was empty, anything may follow.
     pub fn may_become(&self, now: &Version) -> bool {

@@ -28,6 +28,8 @@ pub(super) enum Event {
     Written(PathBuf),
     /// Somebody who could write into a file closed it.
     Closed(PathBuf),
+    /// A link is here now. Nothing tells what is written into its file by another name.
+    Linked(PathBuf),
 }
 
 /// A folder with its inode, if there is one.
@@ -91,10 +93,7 @@ fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => each(Event::Closed),
         EventKind::Access(_) => Vec::new(),
         EventKind::Modify(ModifyKind::Name(RenameMode::To)) => each(Event::Renamed),
-        // Nothing tells when a link is closed, so its creation counts as both.
-        EventKind::Create(_) if event.paths.iter().any(|path| is_link(path)) => {
-            each(Event::Written).into_iter().chain(each(Event::Closed)).collect()
-        }
+        EventKind::Create(_) if event.paths.iter().any(|path| is_link(path)) => each(Event::Linked),
         EventKind::Modify(ModifyKind::Data(_)) | EventKind::Create(_) => each(Event::Written),
         // This is the same rename once more.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),

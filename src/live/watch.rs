@@ -20,7 +20,7 @@ use super::good::GoodTexts;
 use super::{Live, POLL, Publisher, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::Loaded;
-use crate::catalog::settle::Signs;
+use crate::catalog::settle::Sign;
 use crate::catalog::texts::{FileText, Texts, Version, is_source};
 use crate::conf::yaml;
 
@@ -92,7 +92,7 @@ struct Watch {
     /// The secret and CA files that the catalog names.
     named: BTreeSet<PathBuf>,
     /// The signs of how each followed file came to be what it is.
-    signs: HashMap<PathBuf, Signs>,
+    signs: HashMap<PathBuf, Sign>,
     /// The texts of the live catalog, and the files that were refused since.
     good: GoodTexts,
     /// The decision that waits, and will be taken again.
@@ -173,9 +173,9 @@ impl Watch {
     }
 
     fn heard(&mut self, event: Event) {
-        let mut signs = |path: PathBuf, signs: Signs| {
+        let mut note = |path: PathBuf, sign: Sign| {
             if is_source(&self.dir, &path) || self.named.contains(&path) {
-                self.signs.insert(path, signs);
+                self.signs.insert(path, sign);
             }
         };
         match event {
@@ -185,11 +185,12 @@ impl Watch {
             }
             Event::Stirred => {}
             Event::Lost => self.signs.clear(),
-            Event::Renamed(path) => signs(path, Signs { renamed: true, open: false }),
-            Event::Written(path) => signs(path, Signs { renamed: false, open: true }),
+            Event::Renamed(path) => note(path, Sign::Renamed),
+            Event::Written(path) => note(path, Sign::Open),
+            Event::Linked(path) => note(path, Sign::Unknown),
             Event::Closed(path) => {
-                if let Some(signs) = self.signs.get_mut(&path) {
-                    signs.open = false;
+                if let Some(sign) = self.signs.get_mut(&path).filter(|sign| **sign == Sign::Open) {
+                    *sign = Sign::Closed;
                 }
             }
         }
@@ -221,8 +222,8 @@ impl Watch {
             {
                 left = left.saturating_sub(bytes.len());
             }
-            let signs = self.signs.get(path).copied().unwrap_or_default();
-            reloads.settling.lock().observe(path, found, signs, now);
+            let sign = self.signs.get(path).copied().unwrap_or_default();
+            reloads.settling.lock().observe(path, found, sign, now);
         }
         let settling = reloads.settling.lock();
         self.signs.retain(|path, _| settling.follows(path));
@@ -235,8 +236,8 @@ impl Watch {
             waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {
             log::warn!(
-                "{} is written without a pause, or another program keeps it open, so the gateway cannot know when it is complete: the last \
-                 complete content stays live, and changes of other files are still taken. Close the file; it is best to write a new file \
+                "{} is written without a pause, or another program keeps it open, so the gateway cannot know when it is complete: of its changes \
+                 only new entries and `enabled: false` are taken, and those only when it is closed; changes of other files are taken as ever. Close the file; it is best to write a new file \
                  beside it, and then to rename it to this name",
                 path.display()
             );

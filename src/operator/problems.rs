@@ -15,7 +15,7 @@ pub mod verdict;
 mod words;
 
 use crate::status::Severity;
-use facts::{CatalogFacts, Facts};
+use facts::Facts;
 pub use finding::{Finding, Named, Rule};
 pub use lasting::{Lasting, Noticed, Problems};
 pub use limits::is_short_lived;
@@ -25,11 +25,13 @@ const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
+/// A file that is written without an end for so long is not about to be done.
+const ENDLESS: u64 = 30 * SECOND;
 
 /// Returns what is wrong at this moment.
 pub fn find(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    catalog(&facts.catalog, &mut found);
+    catalog(facts, &mut found);
     upstreams::find(facts, &mut found);
     limits::find(facts, &mut found);
     process::find(facts, &mut found);
@@ -37,8 +39,9 @@ pub fn find(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Looks for changes of the catalog that are not live.
-fn catalog(facts: &CatalogFacts, found: &mut Vec<Finding>) {
+fn catalog(facts: &Facts, found: &mut Vec<Finding>) {
     let subject = || ("catalog", "catalog");
+    let Facts { catalog: facts, now, .. } = facts;
     if let Some((at, reasons)) = &facts.refused {
         let first = reasons.first().map(|reason| short(reason)).unwrap_or_default();
         let more = match reasons.len().saturating_sub(1) {
@@ -56,9 +59,13 @@ fn catalog(facts: &CatalogFacts, found: &mut Vec<Finding>) {
         let remedy = "If this is not what you meant, undo the edit now.";
         found.push(Finding::new(Rule::ChangeHeld, Severity::Warning, subject(), what, remedy));
     } else if let Some((since, files)) = &facts.endless {
-        let what = format!("{} is being written without an end, so its change is not live.", some(files, ", "));
+        let what = format!(
+            "{} is being written without an end. Of its changes only new entries and `enabled: false` are live.",
+            some(files, ", ")
+        );
         let remedy = "Stop what writes there. Write the new text into another file, and rename that file.";
-        found.push(Finding::new(Rule::ChangeHeld, Severity::Warning, subject(), what, remedy).since(*since));
+        let severity = if now.saturating_sub(*since) < ENDLESS { Severity::Warning } else { Severity::Critical };
+        found.push(Finding::new(Rule::ChangeHeld, severity, subject(), what, remedy).since(*since));
     }
 }
 

@@ -177,29 +177,59 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
     });
 }
 
+/// A text that is written in two parts again and again. Its first part is a catalog, too.
+struct Halves {
+    live: String,
+    half: String,
+    rest: String,
+    /// The pause after each part.
+    pauses: &'static [u64],
+    /// What a request with this secret is answered as long as no half is taken.
+    secret: &'static str,
+    status: u16,
+}
+
 #[test]
 fn halves_that_are_written_for_ever_are_never_taken() {
-    run_within(Duration::from_secs(120), async {
+    const NEW: &str = "sk-CaNaRy-caller-new";
+    let key = |name: &str, secret: &str| format!("      {name}:\n        hash: \"{}\"\n", hash(secret));
+    let keys = "callers:\n  late:\n    keys:\n";
+    let (other, late) = (key("other", "sk-of-nobody-else"), key("late", SECRET));
+    // The first half lacks a key. The second one only adds, but a key whose end is cut away.
+    let removes = |pauses| Halves {
+        live: format!("{keys}{other}{late}"),
+        half: format!("{keys}{other}"),
+        rest: late.clone(),
+        pauses,
+        secret: SECRET,
+        status: 200,
+    };
+    let adds = Halves {
+        live: format!("{keys}{late}"),
+        half: format!("{keys}{late}{}", key("new", NEW)),
+        rest: "        expires: 2020-01-01\n".to_owned(),
+        pauses: &[20, 20],
+        secret: NEW,
+        status: 401,
+    };
+    run_within(Duration::from_secs(240), async {
         let mock = Mock::start().await;
-        for _ in 0..10 {
-            match half_taken(&mock).await {
-                None => return,
-                Some(why) => println!("{why}"),
+        for halves in [removes(&[100, 300]), removes(&[20, 20]), adds] {
+            let mut tries = 0;
+            while let Some(why) = half_taken(&mock, &halves).await {
+                println!("{why}");
+                tries += 1;
+                assert!(tries < 10, "this machine pauses for longer than it is asked to");
             }
         }
-        panic!("this machine pauses for longer than it is asked to");
     });
 }
 
 /// Writes halves for some seconds. Returns what happened if a half stood still for so long that it
 /// was none.
-async fn half_taken(mock: &Mock) -> Option<String> {
-    // The half is a catalog, too: without the key.
-    let (half, rest) = ("callers:\n  late:\n    keys:\n", format!("      k: {{ hash: \"{}\" }}\n", hash(SECRET)));
-    let whole = format!("{half}      other: {{ hash: \"{}\" }}\n{rest}", hash("sk-of-nobody-else"));
-    let gateway = Gateway::with(Catalog::over(mock)).file("catalog.d/late.yaml", &whole).start().await;
+async fn half_taken(mock: &Mock, written: &Halves) -> Option<String> {
+    let gateway = Gateway::with(Catalog::over(mock)).file("catalog.d/late.yaml", &written.live).start().await;
     let path = gateway.conf.join("catalog.d/late.yaml");
-    let split = whole.len() - rest.len();
     // Since when there is a half, and for how long one stood still at most.
     let halves = Arc::new(Mutex::new((None::<Instant>, Duration::ZERO)));
     let stood = || {
@@ -207,13 +237,13 @@ async fn half_taken(mock: &Mock) -> Option<String> {
         since.map_or(longest, |since| longest.max(since.elapsed()))
     };
     let writer = {
-        let (path, whole, halves) = (path.clone(), whole.clone(), halves.clone());
-        Writer::start(&[100, 300], move |tick| {
+        let (path, halves, half, rest) = (path.clone(), halves.clone(), written.half.clone(), written.rest.clone());
+        Writer::start(written.pauses, move |tick| {
             if tick % 2 == 0 {
                 halves.lock().unwrap().0 = Some(Instant::now());
-                fs::write(&path, format!("# {tick}\n{}", &whole[..split])).unwrap();
+                fs::write(&path, format!("# {tick}\n{half}")).unwrap();
             } else {
-                append(&path, &whole[split..]);
+                append(&path, &rest);
                 let mut halves = halves.lock().unwrap();
                 halves.1 = halves.1.max(halves.0.take().unwrap().elapsed());
             }
@@ -227,8 +257,9 @@ async fn half_taken(mock: &Mock) -> Option<String> {
     };
     let start = Instant::now();
     let before = gateway.generation();
+    let ask = async || gateway.raw(client::post_as(written.secret, &chat("m"))).await.status;
     while start.elapsed() < Duration::from_secs(6) || gateway.generation() < before + 2 {
-        if ask(&gateway).await.status != 200 {
+        if ask().await != written.status {
             let stood = stood();
             assert!(stood > Duration::from_millis(450), "half a file was taken: {}", gateway.log());
             return Some(format!("half a file stood still for {stood:?}"));
@@ -239,6 +270,79 @@ async fn half_taken(mock: &Mock) -> Option<String> {
     drop((writer, noise));
     assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
     None
+}
+
+#[test]
+fn in_a_file_that_is_rewritten_without_a_pause_new_keys_and_revocations_are_live() {
+    const OTHER: &str = "sk-CaNaRy-caller-other";
+    let key = |name: &str, secret: &str, more: &str| format!("      {name}: {{ hash: \"{}\"{more} }}\n", hash(secret));
+    let text = |keys: &[String]| format!("callers:\n  late:\n    keys:\n{}", keys.concat());
+    let off = key("late", SECRET, ", enabled: false");
+    let texts = [
+        text(&[key("late", SECRET, "")]),
+        text(&[off.clone()]),
+        text(&[off.clone(), key("other", OTHER, "")]),
+        text(&[off]),
+    ];
+    run_within(Duration::from_secs(120), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", &texts[0]).start().await;
+        let path = gateway.conf.join("catalog.d/late.yaml");
+        let current: Current = Arc::new(Mutex::new(texts[0].clone()));
+        let writer = {
+            let current = current.clone();
+            Writer::start(&[50], move |tick| {
+                let text = format!("{}# {tick}\n", current.lock().unwrap());
+                fs::write(&path, text).unwrap();
+            })
+        };
+        writer.has_begun().await;
+        assert_eq!(ask(&gateway).await.status, 200);
+        let other = async || gateway.raw(client::post_as(OTHER, &chat("m"))).await.status;
+        current.lock().unwrap().clone_from(&texts[1]);
+        becomes(&gateway, "revoked", 401).await;
+        gateway.logged("new entries and `enabled: false` in it are live").await;
+        current.lock().unwrap().clone_from(&texts[2]);
+        let start = Instant::now();
+        while other().await != 200 {
+            assert!(start.elapsed() < PATIENCE, "the new key is never live: {}", gateway.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // What is missing may be cut away, so it waits, and that is told.
+        current.lock().unwrap().clone_from(&texts[3]);
+        let endless =
+            || (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml").then_some(());
+        eventually("it is told of", endless).await;
+        assert_eq!(other().await, 200, "{}", gateway.log());
+        drop(writer);
+        let start = Instant::now();
+        while other().await != 401 {
+            assert!(start.elapsed() < PATIENCE, "the rest is never live: {}", gateway.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
+    });
+}
+
+#[test]
+fn the_first_edit_beside_a_file_that_is_newly_broken_is_live_within_two_seconds() {
+    run_within(Duration::from_secs(120), async {
+        let mock = Mock::start().await;
+        let mut quickest = Duration::MAX;
+        // A slow machine may need longer for some of them.
+        for _ in 0..5 {
+            let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+            let path = gateway.conf.join("catalog.d/zz.yaml");
+            let writer = Writer::start(&[200], move |tick| fs::write(&path, format!("callers:\n# {tick}\n")).unwrap());
+            eventually("it is broken", || (writer.ticks.load(Ordering::Relaxed) > 0).then_some(())).await;
+            fs::write(gateway.conf.join("catalog.d/late.yaml"), keys(false)).unwrap();
+            quickest = quickest.min(becomes(&gateway, "beside a broken file", 401).await);
+            if quickest < Duration::from_secs(2) {
+                return;
+            }
+        }
+        panic!("the edits took {quickest:?} at least");
+    });
 }
 
 #[test]

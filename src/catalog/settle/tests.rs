@@ -42,7 +42,7 @@ struct World {
     settling: Settling,
     start: Instant,
     now: u64,
-    files: BTreeMap<&'static str, (Stat, String, Signs)>,
+    files: BTreeMap<&'static str, (Stat, String, Sign)>,
     inodes: u64,
     /// When what was considered: all files' texts.
     taken: Vec<(u64, BTreeMap<&'static str, String>)>,
@@ -81,25 +81,25 @@ impl World {
     fn act(&mut self, file: &'static str, act: &Act) {
         self.inodes += 1;
         let (id, text) = self.files.get(file).map_or(((1, self.inodes), ""), |(stat, text, _)| (stat.id, text));
-        let (id, text, signs) = match act {
-            Act::Write(text) => (id, text.clone(), Signs::default()),
-            Act::Add(more) => (id, format!("{text}{more}"), Signs::default()),
-            Act::Hold(more) => (id, format!("{text}{more}"), Signs { renamed: false, open: true }),
-            Act::Open(text) => (id, text.clone(), Signs { renamed: false, open: true }),
-            Act::Rename(text) => ((1, self.inodes), text.clone(), Signs { renamed: true, open: false }),
+        let (id, text, sign) = match act {
+            Act::Write(text) => (id, text.clone(), Sign::Closed),
+            Act::Add(more) => (id, format!("{text}{more}"), Sign::Closed),
+            Act::Hold(more) => (id, format!("{text}{more}"), Sign::Open),
+            Act::Open(text) => (id, text.clone(), Sign::Open),
+            Act::Rename(text) => ((1, self.inodes), text.clone(), Sign::Renamed),
             Act::Remove => return drop(self.files.remove(file)),
             Act::Ask => return self.settling.ask(self.at()),
         };
         let stat =
             Stat { id, size: text.len() as u64, modified: i128::from(self.now), changed: i128::from(self.inodes) };
-        self.files.insert(file, (stat, text, signs));
+        self.files.insert(file, (stat, text, sign));
     }
 
     fn look(&mut self) {
         let now = self.at();
         for file in ["a", "b"] {
-            let signs = self.files.get(file).map(|(.., signs)| *signs).unwrap_or_default();
-            self.settling.observe(Path::new(file), Some(self.version(file)), signs, now);
+            let sign = self.files.get(file).map(|(.., sign)| *sign).unwrap_or_default();
+            self.settling.observe(Path::new(file), Some(self.version(file)), sign, now);
         }
         if let Ready::Whole { .. } = self.settling.ready(now) {
             let text = |version: &Version| {
@@ -154,6 +154,15 @@ fn what_is_written_in_place_is_taken_when_it_stood_still() {
     check(&[(1, "a", Act::Remove)], &[(550, "missing")]);
     check(&[(1, "a", Act::Remove), (301, "a", write("new"))], &[(850, "new")]);
     check(&[(1, "a", write("new")), (401, "a", write("old"))], &[]);
+}
+
+#[test]
+fn what_is_emptied_to_be_written_again_is_not_taken() {
+    let script = every(300, 24, |n| write(&if n % 2 == 0 { String::new() } else { format!("text {n}") }));
+    let world = World::new().play(&script, 9_000);
+    assert!(world.taken.len() > 3 && world.taken.iter().all(|(_, files)| !files["a"].is_empty()), "{:?}", world.taken);
+    // Who leaves it empty means it.
+    check(&[(1, "a", write("text")), (601, "a", write(""))], &[(550, "text"), (1_150, "")]);
 }
 
 #[test]
@@ -226,6 +235,63 @@ fn a_file_that_is_held_open_is_told_of_and_holds_up_no_other() {
     assert_eq!(waiting.endless.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), [PathBuf::from("a")]);
 }
 
+/// Plays a script, and returns each closed text of the file `a` that a look finds, once.
+fn closed_texts(script: &[(u64, &'static str, Act)], until: u64) -> Vec<(u64, String)> {
+    let (mut world, mut found) = (World::new(), Vec::<(u64, String)>::new());
+    for at in (LOOK..until).step_by(LOOK as usize) {
+        let from = world.now;
+        let part: Vec<_> = script.iter().filter(|(when, ..)| (from..at).contains(when)).cloned().collect();
+        world = world.play(&part, at);
+        if let Some((version, _)) = world.settling.closed(world.at()).remove(Path::new("a")) {
+            let text = String::from_utf8_lossy(version.text.bytes(usize::MAX).unwrap()).into_owned();
+            if found.last().is_none_or(|(_, last)| *last != text) {
+                found.push((at, text));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_rewritten_without_a_pause_has_closed_texts_after_three_seconds() {
+    let found = closed_texts(&every(50, 120, |n| write(&format!("text {n:03}"))), 6_000);
+    assert!(matches!(found.first(), Some((3_000..=3_100, text)) if text.as_str() >= "text 057"), "{found:?}");
+    assert!(found.len() > 40, "{found:?}");
+    // The same text again and again is no other one.
+    let found = closed_texts(&every(50, 120, |_| write("text")), 6_000);
+    assert!(matches!(&found[..], [(3_000..=3_100, text)] if text == "text"), "{found:?}");
+}
+
+#[test]
+fn what_may_be_a_part_is_no_closed_text() {
+    // Whoever only adds is in the middle of it.
+    assert!(closed_texts(&every(50, 120, |n| add(&n.to_string())), 6_000).is_empty());
+    // Whoever holds it open is not done.
+    assert!(closed_texts(&every(50, 120, |n| Act::Open(format!("text {n:03}"))), 6_000).is_empty());
+    // Halves are shorter than what comes between them, at whatever moment the looks find them.
+    for pause in [20, 30, 50, 70, 110] {
+        let halves = |n| if n % 2 == 0 { write(&format!("{n:03} half")) } else { add(" whole") };
+        let found = closed_texts(&every(pause, 6_000 / pause, halves), 6_000);
+        assert!(found.iter().all(|(_, text)| text.ends_with("half whole")), "each {pause} ms: {found:?}");
+    }
+}
+
+#[test]
+fn a_closed_text_that_is_live_begins_the_wait_anew() {
+    let mut world = World::new().play(&every(50, 70, |n| write(&format!("text {n:03}"))), 3_200);
+    let closed = world.settling.closed(world.at());
+    assert_eq!(closed.len(), 1);
+    // What is not taken is not offered again.
+    world.settling.considered_closed(closed.clone(), false, world.at());
+    assert!(world.settling.closed(world.at()).is_empty());
+    assert!(world.settling.waiting(world.at()).is_some_and(|waiting| waiting.endless.len() == 1));
+    world.settling.considered_closed(closed.clone(), true, world.at());
+    assert!(world.settling.waiting(world.at()).is_some_and(|waiting| waiting.endless.is_empty()));
+    assert_eq!(world.settling.whole()[Path::new("a")], closed[Path::new("a")]);
+    let live = world.settling.live().find(|(path, _)| *path == Path::new("a")).map(|(_, at)| at);
+    assert_eq!(live, Some(closed[Path::new("a")].1));
+}
+
 #[test]
 fn halves_without_an_end_are_never_taken() {
     let script = every(300, 24, |n| if n % 2 == 0 { write(&format!("{n} half")) } else { add(" whole") });
@@ -264,18 +330,18 @@ fn who_asks_is_not_made_to_wait() {
 fn what_becomes_whole_while_something_else_is_considered_is_considered_next() {
     let mut world = World::new().play(&[(1, "a", write("one"))], 549);
     world.now = 550;
-    world.settling.observe(Path::new("a"), Some(world.version("a")), Signs::default(), world.at());
+    world.settling.observe(Path::new("a"), Some(world.version("a")), Sign::default(), world.at());
     let texts = world.settling.whole();
     assert!(world.settling.ready(world.at()) != Ready::Wait && world.taken.is_empty());
     // Making a catalog of them takes its time, in which somebody writes, and looks go on.
     for (at, act) in [(600, write("two")), (650, Act::Rename("three".to_owned()))] {
         world.now = at;
         world.act("a", &act);
-        let signs = world.files["a"].2;
-        world.settling.observe(Path::new("a"), Some(world.version("a")), signs, world.at());
+        let sign = world.files["a"].2;
+        world.settling.observe(Path::new("a"), Some(world.version("a")), sign, world.at());
     }
     world.now = 800;
-    world.settling.observe(Path::new("a"), Some(world.version("a")), Signs { renamed: true, open: false }, world.at());
+    world.settling.observe(Path::new("a"), Some(world.version("a")), Sign::Renamed, world.at());
     world.settling.considered(&texts, true);
     assert!(
         matches!(world.settling.ready(world.at()), Ready::Whole { .. }),

@@ -6,6 +6,7 @@ use crate::catalog::load::{self, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, WholeTexts};
 use crate::catalog::texts::{Texts, is_source};
 use crate::catalog::{Catalog, published_key_problem, shrinks};
+use crate::inventory::only_adds_or_disables;
 use crate::live::Snapshot;
 use crate::live::good::name_in;
 use crate::live::reload::RefusedReload;
@@ -15,6 +16,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+/// The time for which a wrong text waits for files that are not whole, and may have the other half
+/// of its change.
+const TOGETHER: Duration = Duration::from_millis(1_200);
 /// The time after which a change that takes away more than half of something is taken.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
 /// The most catalogs of the past that are kept.
@@ -27,7 +31,8 @@ impl Watch {
         let ready = self.live.reloads.settling.lock().ready(now);
         let (since, all) = match ready {
             Ready::Whole { since, all } if now >= self.rest => (since, all),
-            Ready::Whole { .. } | Ready::Wait => return,
+            Ready::Whole { .. } => return,
+            Ready::Wait => return self.decide_on_closed(now),
             Ready::Nothing => {
                 self.tried = None;
                 return;
@@ -46,6 +51,53 @@ impl Watch {
         // The pause between two catalogs is as long as the making of one, but no more than half a
         // second.
         self.rest = ended + ended.duration_since(now).min(QUIET);
+    }
+
+    /// Considers the closed texts of files that are written without a pause. They are not known to
+    /// be whole, so they are taken only if nothing could be cut away, and all else waits.
+    fn decide_on_closed(&mut self, now: Instant) {
+        if now < self.rest {
+            return;
+        }
+        let closed = self.live.reloads.settling.lock().closed(now);
+        if closed.is_empty() {
+            return;
+        }
+        let mut texts = self.good.live.clone();
+        texts.extend(closed.iter().map(|(path, (version, _))| (path.clone(), version.clone())));
+        let ReadCatalog { catalog, texts: used, .. } = self.made_of(&texts);
+        let live = self.live.load_full();
+        let is_harmless = |catalog: &Catalog| {
+            catalog.digest == live.catalog.digest || only_adds_or_disables(&live.catalog, catalog, SystemTime::now())
+        };
+        let taken = self.is_allowed(catalog).ok().filter(is_harmless);
+        let taken = taken.filter(|_| !self.names_what_is_young(&used, Instant::now()));
+        let is_taken = taken.is_some();
+        if let Some(catalog) = taken {
+            self.take_closed(&live, catalog, &closed);
+            self.good.live = used;
+        }
+        let ended = Instant::now();
+        self.live.reloads.settling.lock().considered_closed(closed, is_taken, ended);
+        // What is written without a pause does not keep this thread busy without a pause.
+        self.rest = ended + ended.duration_since(now).max(QUIET);
+    }
+
+    /// Makes a catalog with closed texts the live one.
+    fn take_closed(&mut self, live: &Arc<Snapshot>, catalog: Catalog, closed: &WholeTexts) {
+        if catalog.digest != live.catalog.digest {
+            let names: Vec<_> = closed.keys().map(|path| name_in(&self.dir, path)).collect();
+            self.take(live, catalog);
+            log::info!(
+                "{} is written without a pause: new entries and `enabled: false` in it are live; other changes wait until it rests",
+                names.join(", ")
+            );
+        }
+        let was_refused = !self.good.refused.is_empty();
+        self.good.refused.retain(|path, _| !closed.contains_key(path));
+        if was_refused && self.good.refused.is_empty() {
+            self.note_recovery();
+        }
     }
 
     /// Returns the catalog that the texts make. A large catalog takes its time; the files are
@@ -83,8 +135,8 @@ impl Watch {
             // The other half of the change may be in a file that is not whole yet.
             Err((problems, reasons)) => {
                 let (bad, before) = self.good.blamed(whole, &problems, now);
-                if !before && !all && now.duration_since(since) < ENDLESS {
-                    return Some(since + ENDLESS);
+                if !before && !all && now.duration_since(since) < TOGETHER {
+                    return Some(since + TOGETHER);
                 }
                 self.refuse(reasons, bad.clone());
                 return self.consider_without(bad, before, used, whole);

@@ -76,6 +76,11 @@ fn a_change_that_is_held_or_has_no_end() {
     let mut facts = healthy();
     facts.catalog.endless = Some((NOW - 9, vec!["catalog.yaml".to_owned()]));
     assert!(says(Rule::ChangeHeld, &facts).contains("catalog.yaml is being written"));
+    assert_eq!(found(Rule::ChangeHeld, &facts)[0].severity, Severity::Warning);
+    for (age, severity) in [(29_999, Severity::Warning), (30_000, Severity::Critical)] {
+        facts.catalog.endless = Some((NOW - age, vec!["catalog.yaml".to_owned()]));
+        assert_eq!(found(Rule::ChangeHeld, &facts)[0].severity, severity, "after {age} ms");
+    }
     facts.catalog.held = Some("removes 2 of 3 accounts".to_owned());
     assert!(says(Rule::ChangeHeld, &facts).contains("removes 2 of 3 accounts"));
 }
