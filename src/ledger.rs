@@ -18,6 +18,7 @@ mod columns;
 mod cut;
 mod insert;
 mod life;
+mod merge;
 mod month;
 mod past;
 pub mod read;

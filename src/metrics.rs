@@ -2,15 +2,16 @@
 //! accounts and of the catalog.
 //!
 //! **Invariant:** labels come only from the catalog and from our own enums, never from a request,
-//! so their number is bounded. A counter does not fall while the process runs. When a reload takes
-//! a name out of the catalog, its series stay for a while and end then, so that old series do not
-//! pile up: see the module `gone`.
+//! and [`Sets`] bounds the sets of a model, an account and a caller. A counter does not fall while
+//! the process runs. When a reload takes a name out of the catalog, its series stay for a while and
+//! end then, so that old series do not pile up: see the module `gone`.
 
 mod gone;
 mod labelled;
 pub(crate) mod labels;
 mod process;
 mod registered;
+mod sets;
 
 use crate::base::hash::Quick;
 use crate::base::lock::Lock;
@@ -37,6 +38,7 @@ use labels::{
     AttemptLabels, DoorLabels, ExchangeLabels, Name, NameLabels, SidesLabels, TargetLabels, TokensLabels, WordLabels,
 };
 use process::Certificates;
+use sets::{OTHER, Sets};
 
 /// All metrics, in the order in which `/metrics` shows them.
 pub struct Metrics {
@@ -49,6 +51,7 @@ pub struct Metrics {
     pub(crate) stores: StoreMetrics,
     pub(crate) callers: CallerMetrics,
     spans: SpanMetrics,
+    sets: Sets,
     gone: Lock<Gone>,
 }
 
@@ -214,17 +217,24 @@ impl Metrics {
     /// Counts a settled exchange.
     pub fn settle(&self, settled: &Settled) {
         let Settled { sender, request, served, outcome, .. } = settled;
-        let (model, account) = (request.pattern.as_ref().or(request.model.as_ref()).cloned(), served.account.clone());
-        let sides = SidesLabels { model, account, caller: sender.caller.clone() };
-        let labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
-        self.exchanges.bound.with(&labels, |bound| self.count(settled, &labels, bound));
+        let model = request.pattern.as_ref().or(request.model.as_ref()).cloned();
+        let sides =
+            self.sets.shown(SidesLabels { model, account: served.account.clone(), caller: sender.caller.clone() });
+        let mut labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
+        let bound = &self.exchanges.bound;
+        if bound.with_known(&labels, |bound| self.count(settled, &labels, bound)).is_none() {
+            labels.sides = self.sets.admit(labels.sides);
+            bound.with(&labels, |bound| self.count(settled, &labels, bound));
+        }
     }
 
     /// Counts a settled exchange with these labels. `bound` has their series.
     fn count(&self, settled: &Settled, labels: &ExchangeLabels, bound: &BoundSeries) {
-        let Settled { sender, request, served, attempts, times, spending, total, .. } = settled;
+        let Settled { request, served, attempts, times, spending, total, .. } = settled;
         let Metrics { exchanges, models, .. } = self;
-        let (model, account) = (&labels.sides.model, &served.account);
+        // Only the labels of a set are bounded. Targets and models are as many as the catalog has.
+        let model = request.pattern.as_ref().or(request.model.as_ref());
+        let (model, account) = (&model.cloned(), &served.account);
         let sides = || labels.sides.clone();
         let door = || DoorLabels { door: request.door, model: model.clone() };
         let of_door = |family: &Labelled<DoorLabels, Histogram>| family.get_or_create(&door());
@@ -262,7 +272,7 @@ impl Metrics {
         }
         if let Some((level, kind)) = spending.limited {
             let words = [("level", level.name()), ("limit", kind.name())];
-            let refusals = || exchanges.limited.get_or_create(&([("caller", sender.caller.clone())], words));
+            let refusals = || exchanges.limited.get_or_create(&([("caller", labels.sides.caller.clone())], words));
             match bound.limited.get_or_init(|| ((level, kind), refusals())) {
                 (limit, refusals) if *limit == (level, kind) => refusals.inc(),
                 _ => refusals().inc(),
@@ -336,6 +346,11 @@ impl Metrics {
         }
     }
 
+    /// Returns whether metrics name callers.
+    pub(crate) fn has_callers(&self) -> bool {
+        self.sets.has_caller()
+    }
+
     /// Returns the metrics that the store adds to. Without a store, `/metrics` does not show them.
     pub fn store(&self) -> store::Meters {
         store::Meters {
@@ -363,7 +378,9 @@ impl Metrics {
         if gone.note(left, live, is_live, now) {
             // An exchange may outlive its names, and make a series of a name that is neither.
             let stay: HashSet<(&str, &str), Quick> = gone.names().collect();
-            let is_kept = |label: &str, name: &str| is_live(label, name) || stay.contains(&(label, name));
+            let is_kept =
+                |label: &str, name: &str| name == OTHER || is_live(label, name) || stay.contains(&(label, name));
+            self.sets.end(&is_kept);
             self.exchanges.end(&is_kept);
             self.models.end(&is_kept);
         }

@@ -81,7 +81,7 @@ impl Process {
         let figures = Figures::default();
         ledger.begin_callers(&figures.callers);
         lists::recall(&server, &snapshot);
-        let mut metrics = Metrics::default();
+        let mut metrics = Metrics::new(server.series);
         let shown = addresses.iter().zip(&certificates);
         let shown = shown.filter_map(|(address, certificate)| Some((address.to_string(), certificate.clone()?)));
         metrics.show_certificates(shown.collect());

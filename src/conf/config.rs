@@ -21,12 +21,14 @@ use crate::conf::yaml::read::{List, items};
 
 mod admin;
 mod habits;
+mod metrics;
 mod notify;
 pub mod raw;
 mod store;
 mod traces;
 
 pub use admin::Admin;
+pub use metrics::SeriesBounds;
 pub use notify::{LeastSeverity, Notify, Webhook};
 pub use raw::{Format, GenAi};
 pub use store::{Address, OnStoreDown, Store};
@@ -72,6 +74,8 @@ pub struct Server {
     pub traces: Option<Traces>,
     /// The proxies through which servers outside are reached.
     pub proxies: Arc<Proxies>,
+    /// How many series `/metrics` has.
+    pub series: SeriesBounds,
     /// Warnings: settings that are no error and should be different all the same.
     pub warnings: Vec<Problem>,
 }
@@ -239,6 +243,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         notify: raw.notify.and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
         traces: raw.traces.and_then(|raw| traces::resolve(&raw, &root.key("traces"))),
         proxies: Arc::new(proxies),
+        series: metrics::resolve(&raw.metrics.unwrap_or_default(), &root.key("metrics")),
         warnings: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use super::Row;
 use super::columns::{MOST, number};
 use super::insert::insert;
 use super::sink::Batch;
-use super::sums::sums_of;
+use super::sums::{SumKey, Sums, sums_of};
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter,
@@ -82,6 +82,8 @@ pub(super) struct Book {
     path: PathBuf,
     /// The device and the inode of the file when it was opened.
     file: (u64, u64),
+    /// The day before which all sums are merged, as far as this process knows.
+    pub(super) merged_until: u64,
 }
 
 /// The reason of a failure, with advice.
@@ -167,7 +169,8 @@ impl Book {
         connection.set_prepared_statement_cache_capacity(16);
         let instance = begin(&mut connection, instance)?;
         connection.busy_timeout(BUSY)?;
-        Ok((Book { connection, path: path.to_owned(), file: (file.dev(), file.ino()) }, instance))
+        let file = (file.dev(), file.ino());
+        Ok((Book { connection, path: path.to_owned(), file, merged_until: 0 }, instance))
     }
 
     /// Returns whether the file at the path is still the one that was opened. Somebody may have
@@ -247,14 +250,10 @@ pub(super) fn add<'r>(
     mut uses: HashMap<&'r str, u64>,
 ) -> rusqlite::Result<()> {
     insert(transaction, rows.clone())?;
-    let mut sum = transaction.prepare_cached(SUMS)?;
     for (key, (sums, at)) in sums_of(rows) {
         let last = uses.entry(key.key).or_default();
         *last = at.max(*last);
-        let names = [key.caller, key.key, key.model, key.account, key.upstream_model, key.outcome];
-        let values = [number(key.day).into()].into_iter().chain(names.map(ToSqlOutput::from));
-        let values = values.chain(sums.0.map(|sum| number(sum).into())).chain([MOST.into()]);
-        sum.execute(params_from_iter(values))?;
+        add_sums(transaction, &key, &sums)?;
     }
     let mut used = transaction.prepare_cached(USED)?;
     for (key, at) in uses {
@@ -263,8 +262,17 @@ pub(super) fn add<'r>(
     Ok(())
 }
 
-/// Notes the moment or day from which on nothing is deleted, in the same transaction that deletes.
-fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
+/// Adds to the sums of a day.
+pub(super) fn add_sums(transaction: &Transaction<'_>, key: &SumKey<'_>, sums: &Sums) -> rusqlite::Result<usize> {
+    let names = [key.caller, key.key, key.model, key.account, key.upstream_model, key.outcome];
+    let values = [number(key.day).into()].into_iter().chain(names.map(ToSqlOutput::from));
+    let values = values.chain(sums.0.map(|sum| number(sum).into())).chain([MOST.into()]);
+    transaction.prepare_cached(SUMS)?.execute(params_from_iter(values))
+}
+
+/// Notes the moment or day from which on nothing is deleted, or nothing is merged, in the same
+/// transaction that does so.
+pub(super) fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
     transaction
         .prepare_cached(
             "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",

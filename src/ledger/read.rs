@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 const BUSY: Duration = Duration::from_millis(500);
 
 /// The columns of [`Sums`] in `daily`, but for the last ones.
-const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
+pub(super) const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
 /// The same columns of one row.
 const SUMS_OF_ROW: &str = "1, prompt, completion, cached, cache_write, reasoning, usage = 'estimated', coalesce(cost, 0), cost IS NULL, \
      unused_tokens, coalesce(unused_cost, 0), unused_tokens > 0 AND unused_cost IS NULL";
 
 /// The columns of units, in both tables.
-const UNITS: &str = "images, audio_ms, characters";
+pub(super) const UNITS: &str = "images, audio_ms, characters";
 /// What stands in their place if an older Portcullis wrote the file.
 const NO_UNITS: &str = "0, 0, 0";
 
@@ -44,6 +44,17 @@ pub(super) enum Table {
     Rows,
     /// The sums of each day.
     Days,
+}
+
+/// From when on the file has what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeptFrom {
+    /// The moment from which on all rows are kept.
+    pub(super) rows: u64,
+    /// The day from which on all sums are kept.
+    pub(super) days: u64,
+    /// The day from which on sums have the account, its name for the model, and the outcome.
+    pub(super) detailed_days: u64,
 }
 
 /// The rows or days to read: from the first moment (or day) up to, but not with, the last.
@@ -126,15 +137,14 @@ fn lies_still(path: &Path) -> bool {
 }
 
 impl View<'_> {
-    /// Returns the moment from which on all rows are kept, and the day from which on all sums are
-    /// kept.
-    pub(super) fn kept(&self) -> rusqlite::Result<(u64, u64)> {
+    /// Returns from when on the file has what.
+    pub(super) fn kept(&self) -> rusqlite::Result<KeptFrom> {
         let meta = |name: &str| {
             let value =
                 self.transaction.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| whole(row, 0));
             value.optional().map(Option::unwrap_or_default)
         };
-        Ok((meta("rows_from")?, meta("days_from")?))
+        Ok(KeptFrom { rows: meta("rows_from")?, days: meta("days_from")?, detailed_days: meta("detailed_from")? })
     }
 
     /// Calls `each` with every entry of a range in a table, until `each` returns false.
@@ -181,7 +191,7 @@ impl View<'_> {
 
 const FILTER: &str = "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
 
-fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
+pub(super) fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
     let mut each = [0; COLUMNS];
     for (column, number) in each.iter_mut().enumerate() {
         *number = whole(row, first + column)?;

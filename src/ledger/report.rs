@@ -10,7 +10,8 @@ mod shown;
 
 pub use query::{Asked, BY, Group, Query, SINCE, texts};
 
-use super::read::{Reader, Table, View, is_over};
+use super::merge::MERGED;
+use super::read::{KeptFrom, Reader, Table, View, is_over};
 use super::sums::{Column, SumKey, Sums};
 use crate::base::calendar::{DAY, date, day_of, start_of};
 use std::collections::BTreeMap;
@@ -148,7 +149,7 @@ impl Summing<'_> {
     /// about the answer.
     fn all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
         let (since, until) = (self.query.since, self.query.until.unwrap_or(u64::MAX));
-        let (rows_from, days_from) = view.kept()?;
+        let KeptFrom { rows: rows_from, days: days_from, detailed_days } = view.kept()?;
         let (first, last) = (day_of(since), day_of(until));
         let (begins_within, ends_within) =
             (since > start_of(first), self.query.until.is_some() && until > start_of(last));
@@ -169,17 +170,29 @@ impl Summing<'_> {
             } else if ends_within {
                 until_day = last.saturating_add(1);
             }
+            // The first day of which all rows are there.
+            let kept = day_of(rows_from.saturating_add(DAY - 1)).max(from_day).min(until_day);
             if self.query.by.contains(&Group::Door) {
                 // Only rows have it.
-                let kept = day_of(rows_from.saturating_add(DAY - 1)).max(from_day).min(until_day);
                 self.rows(view, start_of(kept), start_of(until_day))?;
                 if from_day < kept {
                     notes.push(format!("the doors of requests from before {} are not known", date(kept)));
                 }
                 until_day = kept;
+            } else if self.query.by.iter().any(|group| group.is_merged_later()) && from_day < detailed_days {
+                // Rows have what the sums of old days have lost.
+                let detailed = detailed_days.clamp(kept, until_day);
+                self.rows(view, start_of(kept), start_of(detailed))?;
+                self.days(view, detailed, until_day)?;
+                if from_day < kept {
+                    let before = date(kept.min(detailed_days));
+                    notes.push(format!(
+                        "requests from before {before} are counted without their account, upstream model and outcome: {MERGED}"
+                    ));
+                }
+                until_day = kept;
             }
-            let range = self.query.range(from_day, until_day);
-            view.read(Table::Days, &range, &mut |key, sums| self.take(&key, &sums))?;
+            self.days(view, from_day, until_day)?;
         }
         let whole_first = begins_within && !first_has_rows;
         if whole_first || (ends_within && !last_has_rows) {
@@ -192,6 +205,11 @@ impl Summing<'_> {
             notes.push(format!("the ledger has nothing from before {}", date(days_from)));
         }
         Ok((if whole_first { start_of(first) } else { since }, notes))
+    }
+
+    fn days(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {
+        let range = self.query.range(from, until);
+        view.read(Table::Days, &range, &mut |key, sums| self.take(&key, &sums))
     }
 
     fn rows(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {

@@ -288,6 +288,78 @@ fn what_is_old_goes_in_steps_and_its_sums_stay() {
 }
 
 #[test]
+fn old_sums_lose_their_account_and_outcome_and_no_money() {
+    let folder = Folder::new();
+    let today = day_of(calendar::now());
+    let old = |n: u64| Row {
+        account: Some(format!("account-{}", n % 5).into()),
+        upstream_model: Some(format!("up-{}", n % 7).into()),
+        outcome: ["ok", "upstream_error", "upstream_cut"][n as usize % 3],
+        caller: if n.is_multiple_of(2) { "acme".into() } else { "blue".into() },
+        model: format!("m-{}", n % 40).into(),
+        unused_tokens: n % 4,
+        ..row(start_of(today - 36 - n % 3) + n)
+    };
+    let ledger = folder.open();
+    (0..4_000).for_each(|n| ledger.write(old(n)));
+    // This one is young enough to keep all.
+    ledger.write(row(start_of(today - 34)));
+    ledger.flush();
+    let ask = |by: &str| report_by(&folder, by);
+    let by_names = ask("day,caller,key,model");
+    drop(ledger);
+    // The rows are kept for two days, so only sums are left.
+    let ledger = Ledger::open(&config::Ledger { retention: Duration::from_secs(2 * 86_400), ..folder.config() });
+    let connection = folder.read();
+    let detailed = "SELECT count(*) FROM daily WHERE account <> '(merged)'";
+    let is_merged = || connection.query_row(detailed, [], |row| row.get::<_, i64>(0)) == Ok(1);
+    eventually("the old sums are merged", || is_merged() && count(&connection, "exchange") == 0);
+    assert_eq!(ask("day,caller,key,model"), by_names);
+    // The sums say whose they were, and how many failed.
+    let failed = (0..4_000).filter(|n| n % 3 != 0).count();
+    let lines = ask("account,upstream_model,outcome");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with(&format!("(merged),(merged),(failed),{failed},{failed},")), "{lines:?}");
+    assert!(lines[1].starts_with(&format!("(merged),(merged),ok,{},0,", 4_000 - failed)), "{lines:?}");
+    assert!(lines[2].starts_with("a,up,ok,1,0,"), "{lines:?}");
+    // A row that is written late is merged with the next start.
+    ledger.write(old(1));
+    ledger.flush();
+    assert!(!is_merged());
+    drop(ledger);
+    let _ledger = folder.open();
+    eventually("the late row is merged", is_merged);
+    assert_eq!(ask("account").last().unwrap().split(',').next(), Some("a"));
+}
+
+#[test]
+fn reports_by_account_read_rows_where_sums_are_merged() {
+    let folder = Folder::new();
+    let today = day_of(calendar::now());
+    let ledger = folder.open();
+    for (day, account) in [(today - 40, "old"), (today - 40, "older"), (today - 20, "young"), (today, "new")] {
+        ledger.write(Row { account: Some(account.into()), ..row(start_of(day)) });
+    }
+    ledger.flush();
+    drop(ledger);
+    // All rows are kept for 90 days.
+    let _ledger = folder.open();
+    let connection = folder.read();
+    eventually("the old sums are merged", || count(&connection, "daily") == 3);
+    let accounts: Vec<String> =
+        report_by(&folder, "account").iter().map(|line| line.split(',').next().unwrap().to_owned()).collect();
+    assert_eq!(accounts, ["new", "old", "older", "young"]);
+}
+
+/// Returns the lines of a report over 60 days.
+fn report_by(folder: &Folder, by: &str) -> Vec<String> {
+    let asked = report::Asked { by: Some(by), since: Some("60d"), ..report::Asked::default() };
+    let query = report::Query::new(&asked, calendar::now()).unwrap();
+    let answer = report::answer(&folder.file(), &query, None).unwrap().unwrap();
+    answer.csv().lines().skip(1).map(ToOwned::to_owned).collect()
+}
+
+#[test]
 fn an_instance_keeps_its_name() {
     let (folder, other) = (Folder::new(), Folder::new());
     let name = folder.open().instance();

@@ -6,6 +6,7 @@ mod running;
 
 use super::EVERY;
 use super::book::{BUSY, Book, Fault};
+use super::merge::DETAILED_DAYS;
 use super::sink::{Backlog, Sink};
 use crate::base::calendar::{DAY, day_of, now, start_of};
 use crate::base::lock::wait_for;
@@ -241,12 +242,14 @@ impl Writer {
         is_written
     }
 
-    /// Deletes some old rows and sums.
+    /// Deletes some old rows and sums, and merges some old sums.
     fn prune(&mut self) {
         let Some(book) = &mut self.book else { return };
         let today = day_of(now());
         let kept = u64::try_from(self.sink.retention.as_millis()).unwrap_or(u64::MAX) / DAY;
-        match book.prune(start_of(today.saturating_sub(kept)), today.saturating_sub(kept.max(SUMS_KEPT))) {
+        let pruned = book.prune(start_of(today.saturating_sub(kept)), today.saturating_sub(kept.max(SUMS_KEPT)));
+        let merged = pruned.and_then(|more| Ok(more | book.merge_days(today.saturating_sub(DETAILED_DAYS))?));
+        match merged {
             Ok(true) => self.next = Instant::now() + BREATH,
             // Another process of this ledger may have died meanwhile.
             Ok(false) => self.next = Instant::now() + if self.take_over().is_ok() { LOOK } else { AGAIN },

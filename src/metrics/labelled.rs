@@ -37,10 +37,15 @@ impl<L, M> Labelled<L, M> {
 }
 
 impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
+    /// Uses the series with these labels, if it is there. It does not end meanwhile.
+    pub(crate) fn with_known<T>(&self, labels: &L, used: impl FnOnce(&M) -> T) -> Option<T> {
+        self.series.read().unwrap_or_else(PoisonError::into_inner).get(labels).map(used)
+    }
+
     /// Uses the series with these labels; it is made if it is not there. It does not end meanwhile.
     pub(crate) fn with<T>(&self, labels: &L, mut used: impl FnMut(&M) -> T) -> T {
-        if let Some(one) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(labels) {
-            return used(one);
+        if let Some(result) = self.with_known(labels, &mut used) {
+            return result;
         }
         let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
         used(series.entry(labels.clone()).or_insert_with(self.make))

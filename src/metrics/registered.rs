@@ -3,11 +3,13 @@
 use super::labelled::Labelled;
 use super::labels::WordLabels;
 use super::process::ThisProcess;
+use super::sets::Sets;
 use super::{
     AccountMetrics, CallerMetrics, CatalogMetrics, ExchangeMetrics, Metrics, ModelMetrics, ProcessMetrics, SpanMetrics,
     StoreMetrics,
 };
 use crate::base::lock::Lock;
+use crate::conf::config::SeriesBounds;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
@@ -48,6 +50,13 @@ where
 
 impl Default for Metrics {
     fn default() -> Metrics {
+        Metrics::new(SeriesBounds::default())
+    }
+}
+
+impl Metrics {
+    /// Makes the metrics of a process, of which those of exchanges have so many series.
+    pub fn new(bounds: SeriesBounds) -> Metrics {
         let mut registry = Registry::default();
         // These have the names that all programs use, and so no prefix.
         registry.register_collector(Box::new(ThisProcess::new()));
@@ -164,6 +173,12 @@ impl Default for Metrics {
             exported: add(r, "spans_exported", "Spans that the receiver of traces has taken"),
             dropped: add(r, "spans_dropped", "Spans that were not sent, by why"),
         };
+        let sets = Sets::new(bounds);
+        r.register(
+            "label_sets",
+            "Sets of a model, an account and a caller that have series; at metrics.series, further ones count as other",
+            sets.number.clone(),
+        );
         let build: Labelled<WordLabels<1>, Gauge> =
             add(r, "build_info", "1, with the version of Portcullis as its label");
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
@@ -177,6 +192,7 @@ impl Default for Metrics {
             stores,
             callers,
             spans,
+            sets,
             gone: Lock::default(),
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::conf::config::SeriesBounds;
 use crate::error::Outcome;
 use crate::settled::{Attempts, Incoming, Sender, Served, Spending, Times, Tried};
 use dialects::usage::Usage;
@@ -231,6 +232,86 @@ proptest! {
             naive.step(step);
             prop_assert_eq!(counts(&run.metrics), naive.counts());
         }
+    }
+}
+
+/// Makes an exchange of the set with this number, of 1,000 callers, 200 models and 5 accounts.
+fn exchange_of_set(number: usize) -> Settled {
+    let (caller, model, account) = (number % 1_000, number / 1_000 % 200, number / 200_000 % 5);
+    Settled {
+        sender: Sender { caller: Some(format!("caller-{caller}").into()), ..Sender::default() },
+        request: Incoming { door: "chat", model: Some(format!("model-{model}").into()), ..Incoming::default() },
+        served: Served { account: Some(format!("account-{account}").into()), ..Served::default() },
+        spending: Spending {
+            usage: Usage { prompt: 1, completion: 1, cached: 1, reasoning: 1, ..Usage::default() },
+            cost: Some(Usd(1)),
+            ..Spending::default()
+        },
+        outcome: Outcome::Ok,
+        ..Settled::default()
+    }
+}
+
+/// Returns the sum of the series of requests that have this text among their labels.
+fn requests(metrics: &Metrics, label: &str) -> u64 {
+    let counts = counts(metrics).into_iter();
+    counts.filter(|(series, _)| series.starts_with("requests ") && series.contains(label)).map(|(_, count)| count).sum()
+}
+
+#[test]
+fn a_million_sets_stay_small_and_no_request_is_lost() {
+    const SETS: usize = 1_000_000;
+    // Every eleventh is enough to find all callers, models and accounts.
+    const TAKEN: usize = SETS / 11;
+    let metrics = Metrics::default();
+    (0..TAKEN).for_each(|n| metrics.settle(&exchange_of_set(n * 11)));
+    let text = metrics.text();
+    let size = text.len();
+    assert!(size < 16 << 20, "{size} bytes");
+    assert_eq!(requests(&metrics, ""), TAKEN as u64);
+    // A model's and an account's counts stay whole: only callers are merged.
+    let of_model = (0..TAKEN).filter(|n| n * 11 / 1_000 % 200 == 7).count();
+    assert_eq!(requests(&metrics, "model=\"model-7\""), of_model as u64);
+    assert!(requests(&metrics, "caller=\"other\"") > 0 && requests(&metrics, "model=\"other\"") == 0);
+    // 20,000 have their callers; 780 are pairs of a model and an account with the caller `other`.
+    assert!(text.contains("portcullis_label_sets 20780\n"), "{size} bytes");
+    // A set that was admitted goes on with its own series, and another one with `other`.
+    let before = counts(&metrics);
+    [0, TAKEN * 11 - 11].iter().for_each(|n| metrics.settle(&exchange_of_set(*n)));
+    let grown: Vec<String> = counts(&metrics)
+        .into_iter()
+        .filter(|(series, count)| before.get(series) != Some(count))
+        .map(|(s, _)| s)
+        .collect();
+    assert_eq!(grown.len(), 2, "{grown:?}");
+    assert!(grown.iter().any(|series| series.contains("caller=\"caller-0\"")), "{grown:?}");
+    assert!(grown.iter().any(|series| series.contains("caller=\"other\"")), "{grown:?}");
+}
+
+#[test]
+fn the_bound_holds_also_where_models_and_accounts_are_many() {
+    let metrics = Metrics::new(SeriesBounds { most_sets: 3, ..SeriesBounds::default() });
+    (0..1_000).for_each(|n| metrics.settle(&exchange_of_set(n * 1_000 + n)));
+    let series: Vec<String> = counts(&metrics).into_keys().filter(|series| series.starts_with("requests ")).collect();
+    assert_eq!(series.len(), 7, "three with their callers, three with `other`, and one for all others: {series:#?}");
+    assert_eq!(requests(&metrics, ""), 1_000);
+    // Names that leave the catalog make room an hour later.
+    metrics.reloaded(vec![("caller", "caller-0".into())], 1, &|_, name| name != "caller-0", Instant::now());
+    let hour = Instant::now() + Duration::from_secs(3_600);
+    metrics.reloaded(Vec::new(), 1, &|_, name| name != "caller-0", hour);
+    metrics.settle(&exchange_of_set(777));
+    assert_eq!(requests(&metrics, "caller=\"caller-777\""), 1);
+    assert_eq!(requests(&metrics, ""), 1_000, "that of the caller who has left has ended");
+}
+
+#[test]
+fn labels_that_are_switched_off_are_empty() {
+    for (has_caller, has_account) in [(true, false), (false, true), (false, false)] {
+        let metrics = Metrics::new(SeriesBounds { has_caller, has_account, ..SeriesBounds::default() });
+        (0..3_000).for_each(|n| metrics.settle(&exchange_of_set(n * 331)));
+        let text = metrics.text();
+        assert_eq!((text.contains("caller-"), text.contains("account-")), (has_caller, has_account), "{text}");
+        assert_eq!(requests(&metrics, ""), 3_000);
     }
 }
 

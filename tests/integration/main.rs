@@ -95,6 +95,7 @@ mod sdk_waits;
 mod sealed;
 mod secrets;
 mod self_service;
+mod series;
 mod sizes;
 mod slices;
 mod soak;

@@ -423,6 +423,7 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_ledger_up", ""),
         ("portcullis_build_info", "version"),
         ("portcullis_problems", "rule severity"),
+        ("portcullis_label_sets", ""),
         ("process_cpu_seconds_total", ""),
         ("process_resident_memory_bytes", ""),
         ("process_open_fds", ""),

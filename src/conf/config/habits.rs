@@ -16,7 +16,9 @@ const HABITS: &str = r#"
 port host bind bind_address address addr listen_address listeners server | listen | write `listen: [{ address: 127.0.0.1:8080 }]`; to serve the whole network write 0.0.0.0:8080
 port host bind addr ip socket_address | h2c | write `address: 127.0.0.1:8080`, an IP address and a port
 port host bind addr ip listen | address | write `address: 127.0.0.1:9090`, an IP address and a port
-metrics metrics_port admin_port prometheus status | listen | write `admin: { address: 127.0.0.1:9090 }`
+metrics_port admin_port prometheus status | listen | write `admin: { address: 127.0.0.1:9090 }`
+address port listen path enabled | labels | `/metrics` is on the listener of operators: write `admin: { address: 127.0.0.1:9090 }`
+label dimensions exclude drop | labels | write `labels: [account]` to leave the label caller out
 timeout request_timeout | attempts | write `timeouts: { total: 30s }` at the accounts or models in catalog.yaml, each time with its unit
 timeout read request | client_read | write `client_read: 30s`, with its unit
 max_retries num_retries retries retry | attempts | write `attempts: 3`

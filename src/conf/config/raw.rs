@@ -63,6 +63,33 @@ pub struct Server {
     pub notify: Option<Notify>,
     /// Where traces of requests are sent, by OpenTelemetry's protocol. Default: nowhere.
     pub traces: Option<Traces>,
+    /// How many series `/metrics` has.
+    pub metrics: Option<Metrics>,
+}
+
+/// How many series `/metrics` has.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// The labels that `/metrics` shows of those that have many values. Without `caller` no metric
+    /// names a caller. Without `account` requests, tokens and costs do not say which account
+    /// answered; the metrics of accounts stay. Default: [caller, account].
+    pub labels: Option<List<MetricLabel>>,
+    /// The most sets of a model, an account and a caller that have series of their own. A set keeps
+    /// its series. Once there are so many, requests of further sets count for the caller `other`.
+    /// Default: 20000.
+    #[schemars(range(min = 1))]
+    pub series: Option<u32>,
+}
+
+/// A label that `/metrics` may leave out.
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricLabel {
+    /// Who has asked.
+    Caller,
+    /// Which account has answered.
+    Account,
 }
 
 /// Where traces of requests are sent. With this section, `OTEL_*` variables set what it does not

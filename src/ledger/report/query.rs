@@ -53,6 +53,11 @@ impl Group {
         }
     }
 
+    /// Returns whether the sums of days lose it when they are old.
+    pub(super) fn is_merged_later(self) -> bool {
+        matches!(self, Group::Account | Group::UpstreamModel | Group::Outcome)
+    }
+
     pub(super) fn push(self, key: &SumKey<'_>, into: &mut String) {
         match self {
             Group::Day => into.push_str(&date(key.day)),

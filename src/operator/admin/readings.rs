@@ -102,9 +102,12 @@ fn read_accounts(books: &Books) {
 }
 
 /// Sets the gauges of the callers' limits: for each kind of limit, the highest share that a caller
-/// or one of its keys has used of it. A limit of 0 has no share.
+/// or one of its keys has used of it. If metrics name no callers, it is the highest of all callers.
+/// A limit of 0 has no share.
 fn read_limits(books: &Books) {
     let (metrics, snapshot) = (&books.metrics.callers, books.live.load());
+    metrics.limits_used.clear();
+    let names_callers = books.metrics.has_callers();
     let now = calendar::now();
     let mut shares: HashMap<(&str, Level, Kind), (f64, &Arc<str>)> = HashMap::new();
     let mut seen = HashSet::new();
@@ -115,7 +118,8 @@ fn read_limits(books: &Books) {
             let (level, caller) = (bound.scope.level, &key.caller.id);
             for (kind, used, limit) in bound.used(&bound.scope.own(now)).filter(|(_, _, limit)| *limit > 0) {
                 let share = used as f64 / limit as f64;
-                let (most, _) = shares.entry((caller, level, kind)).or_insert((share, caller));
+                let group = if names_callers { &**caller } else { "" };
+                let (most, _) = shares.entry((group, level, kind)).or_insert((share, caller));
                 *most = most.max(share);
             }
         }
@@ -125,9 +129,9 @@ fn read_limits(books: &Books) {
         shares.select_nth_unstable_by(SHARES, |(_, (a, _)), (_, (b, _))| b.total_cmp(a));
         shares.truncate(SHARES);
     }
-    metrics.limits_used.clear();
     for ((_, level, kind), (share, caller)) in shares {
-        let labels = ([("caller", Some(caller.clone()))], [("level", level.name()), ("limit", kind.name())]);
+        let caller = Some(caller.clone()).filter(|_| names_callers);
+        let labels = ([("caller", caller)], [("level", level.name()), ("limit", kind.name())]);
         metrics.limits_used.get_or_create(&labels).set(share);
     }
 }

@@ -6,7 +6,7 @@ use crate::support::documented::{METRICS, Metric, check_metrics};
 #[test]
 fn the_chapter_of_metrics_is_current() {
     let about = "`GET /metrics` on the admin listener shows them, in the OpenMetrics text format, which Prometheus reads. A metric is not shown before it has a value. Labels come \
-                 from the catalog and from fixed words only, so their number is bounded.\n\n\
+                 from the catalog and from fixed words only, and [`metrics.series`](../logs.md#how-many-series) bounds how many series there are of callers.\n\n\
                  Counters do not fall while the process runs. When a reload removes an account, a model or a caller, the series with its name stay for an hour, \
                  and go on if the name comes back. They end with the first reload after that, or earlier if more than 1,000 names (or as many as the catalog has) were removed since then.\n\n\
                  The metrics of the process (`process_…`) have the names that all programs use for them.";

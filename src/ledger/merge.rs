@@ -1,0 +1,104 @@
+//! Sums of days that are old lose what few ask for: the account, its name for the model, and the
+//! outcome. A thousand callers, two hundred models and five accounts would else make a million sums
+//! a day, for more than a year.
+//!
+//! **Invariant:** the caller, the key, the model, the day, all numbers, and whether requests failed
+//! are never merged: no sum of money changes.
+
+use super::book::{Book, Fault, add_sums, keep_from};
+use super::columns::number;
+use super::read::{SUMS, UNITS, sums_at, whole};
+use super::sums::{SumKey, Sums};
+use rusqlite::{Transaction, params};
+
+/// The number of days for which sums keep the account, its name for the model, and the outcome. It
+/// is more than a month, so that usual reports find all.
+pub(super) const DETAILED_DAYS: u64 = 35;
+
+/// What stands in place of the account and its name for the model. No account has such a name.
+pub(super) const MERGED: &str = "(merged)";
+/// The outcome of merged requests that failed.
+const MERGED_FAILURES: &str = "(failed)";
+/// The most sums that one transaction merges. Others can write between two of them.
+const STEP: usize = 1_000;
+
+/// A sum of a day, as it is before it is merged.
+struct DetailedSum {
+    day: u64,
+    caller: String,
+    key: String,
+    model: String,
+    account: String,
+    upstream_model: String,
+    outcome: String,
+    sums: Sums,
+}
+
+impl Book {
+    /// Merges some sums of days before `until`. Returns true if there may be more.
+    pub(super) fn merge_days(&mut self, until: u64) -> Result<bool, Fault> {
+        // After a start, all days are looked through once.
+        let from = self.merged_until.min(until);
+        let transaction = self.transaction()?;
+        let detailed = read_detailed(&transaction, from, until)?;
+        for sum in &detailed {
+            delete_sum(&transaction, sum)?;
+            add_sums(&transaction, &sum.merged_key(), &sum.sums)?;
+        }
+        if !detailed.is_empty() {
+            keep_from(&transaction, "detailed_from", until)?;
+        }
+        transaction.commit()?;
+        let may_have_more = detailed.len() == STEP;
+        if !may_have_more {
+            self.merged_until = until;
+        }
+        Ok(may_have_more)
+    }
+}
+
+impl DetailedSum {
+    /// Returns the facts that are left when the sum is merged.
+    fn merged_key(&self) -> SumKey<'_> {
+        SumKey {
+            day: self.day,
+            caller: &self.caller,
+            key: &self.key,
+            model: &self.model,
+            account: MERGED,
+            upstream_model: MERGED,
+            outcome: if self.outcome == "ok" { "ok" } else { MERGED_FAILURES },
+            door: "",
+        }
+    }
+}
+
+fn read_detailed(transaction: &Transaction<'_>, from: u64, until: u64) -> rusqlite::Result<Vec<DetailedSum>> {
+    let mut statement = transaction.prepare_cached(&format!(
+        "SELECT day, caller, key, model, account, upstream_model, outcome, {SUMS}, {UNITS} FROM daily
+         WHERE day >= ?1 AND day < ?2 AND account <> '{MERGED}' LIMIT {STEP}"
+    ))?;
+    let rows = statement.query_map(params![number(from), number(until)], |row| {
+        Ok(DetailedSum {
+            day: whole(row, 0)?,
+            caller: row.get(1)?,
+            key: row.get(2)?,
+            model: row.get(3)?,
+            account: row.get(4)?,
+            upstream_model: row.get(5)?,
+            outcome: row.get(6)?,
+            sums: sums_at(row, 7)?,
+        })
+    })?;
+    rows.collect()
+}
+
+fn delete_sum(transaction: &Transaction<'_>, sum: &DetailedSum) -> rusqlite::Result<usize> {
+    let DetailedSum { day, caller, key, model, account, upstream_model, outcome, .. } = sum;
+    transaction
+        .prepare_cached(
+            "DELETE FROM daily WHERE day = ?1 AND caller = ?2 AND key = ?3 AND model = ?4
+             AND account = ?5 AND upstream_model = ?6 AND outcome = ?7",
+        )?
+        .execute(params![number(*day), caller, key, model, account, upstream_model, outcome])
+}

@@ -1,0 +1,102 @@
+//! The sets of labels that the metrics of exchanges may have: a model, the account that answered,
+//! and the caller. A catalog of 1,000 callers, 200 models and 5 accounts makes a million of them,
+//! which no Prometheus takes. So their number is bounded.
+//!
+//! **Invariant:** a set that has been admitted keeps its series for as long as the catalog knows
+//! its names. A set that finds no room counts for the caller `other` from its first request on. So
+//! no counter falls, and the sums by model and by account stay whole.
+
+use super::labels::{HasNames, Name, SidesLabels};
+use crate::base::hash::Quick;
+use crate::conf::config::SeriesBounds;
+use prometheus_client::metrics::gauge::Gauge;
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+/// The name that stands for all that find no room.
+pub(super) const OTHER: &str = "other";
+
+/// The sets that have series of their own.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    bounds: SeriesBounds,
+    admitted: RwLock<Admitted>,
+    /// The number of admitted sets, for `/metrics`.
+    pub(super) number: Gauge,
+}
+
+#[derive(Debug, Default)]
+struct Admitted {
+    /// The sets with the caller's own name.
+    own: HashSet<SidesLabels, Quick>,
+    /// The sets of a model and an account whose caller is `other`.
+    merged: HashSet<SidesLabels, Quick>,
+}
+
+impl Sets {
+    /// Makes the sets of a process with these bounds.
+    pub(super) fn new(bounds: SeriesBounds) -> Sets {
+        Sets { bounds, ..Sets::default() }
+    }
+
+    /// Returns whether metrics name callers.
+    pub(super) fn has_caller(&self) -> bool {
+        self.bounds.has_caller
+    }
+
+    /// Leaves out the labels that `/metrics` is not to show.
+    pub(super) fn shown(&self, sides: SidesLabels) -> SidesLabels {
+        SidesLabels {
+            model: sides.model,
+            account: sides.account.filter(|_| self.bounds.has_account),
+            caller: sides.caller.filter(|_| self.bounds.has_caller),
+        }
+    }
+
+    /// Returns the labels for which a set counts: its own if there is room, or else `other`.
+    pub(super) fn admit(&self, sides: SidesLabels) -> SidesLabels {
+        if self.admitted.read().unwrap_or_else(PoisonError::into_inner).own.contains(&sides) {
+            return sides;
+        }
+        let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
+        let Admitted { own, merged } = &mut *admitted;
+        let most = self.bounds.most_sets;
+        let counted = if has_room(own, &sides, most) {
+            own.insert(sides.clone());
+            sides
+        } else {
+            let without_caller = SidesLabels { caller: other_name(), ..sides };
+            if has_room(merged, &without_caller, most) {
+                merged.insert(without_caller.clone());
+                without_caller
+            } else {
+                SidesLabels { model: other_name(), account: other_name(), caller: other_name() }
+            }
+        };
+        self.number.set(i64::try_from(own.len() + merged.len()).unwrap_or(i64::MAX));
+        counted
+    }
+
+    /// Gives the room of sets back that have a name which `is_kept` does not know.
+    pub(super) fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
+        let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
+        let Admitted { own, merged } = &mut *admitted;
+        for sets in [own, merged] {
+            sets.retain(|sides| {
+                sides.names().into_iter().all(|(label, name)| name.as_ref().is_none_or(|name| is_kept(label, name)))
+            });
+        }
+        let number = admitted.own.len() + admitted.merged.len();
+        self.number.set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+}
+
+fn has_room(sets: &HashSet<SidesLabels, Quick>, sides: &SidesLabels, most: usize) -> bool {
+    sets.len() < most || sets.contains(sides)
+}
+
+/// Returns the name `other`, which is made once.
+fn other_name() -> Name {
+    static NAME: LazyLock<Arc<str>> = LazyLock::new(|| OTHER.into());
+    Some(NAME.clone())
+}
