@@ -28,7 +28,7 @@ pub struct Model {
     /// The ways to serve the model, as written, at least one.
     pub targets: Vec<Target>,
     /// Ids of other models that are tried when no target is left. The model itself is never among
-    /// them, and fallbacks never form a circle.
+    /// them. Their own fallbacks are not followed, so models may stand in for each other.
     pub fallbacks: Vec<Arc<str>>,
     /// The limit that is filled in if a request names none.
     pub max_tokens: Option<u64>,

@@ -255,9 +255,11 @@ pub struct Timeouts {
     /// Only streams: from one read to the next. Also the longest pause of an upload. Default: 60s.
     pub idle: Option<Text<Span>>,
     /// The whole request, all attempts together. A caller can shorten it with the header
-    /// `x-portcullis-timeout`. If it is written, it holds for streams too. Default: 600s, and 3600s
-    /// for streams.
+    /// `x-portcullis-timeout`. If it is written, it holds for streams too, unless `total_stream` is
+    /// written. Default: 600s, and 3600s for streams.
     pub total: Option<Text<Span>>,
+    /// Only streams: the whole request, in place of `total`. Default: `total`, or 3600s.
+    pub total_stream: Option<Text<Span>>,
 }
 
 /// Who may call: a team or an app.

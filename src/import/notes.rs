@@ -45,6 +45,8 @@ pub struct Finding {
     pub what: String,
     /// What it became part of: `models.gpt-4o`; empty if nothing.
     pub became: String,
+    /// The environment variable that is not set, if its entry is left out for that.
+    pub unset: Option<String>,
 }
 
 impl Finding {

@@ -9,22 +9,15 @@ use super::{Imported, Stopped};
 use crate::base::units::count;
 
 impl Imported {
-    /// Writes the report for people. What needs a hand stands last.
+    /// Writes the report for people: what is to do, in which order, then why. What is exact stands
+    /// last.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        for grade in Grade::ALL {
-            let list: Vec<&Finding> = self.findings.iter().filter(|finding| finding.grade == grade).collect();
-            if list.is_empty() {
-                continue;
-            }
-            text.push_str(&format!("{}:\n", grade.name()));
-            for finding in list {
-                text.push_str(&format!("  {}{}\n", finding.place(), told(finding)));
-            }
-            text.push('\n');
+        let mut text = steps_text(&self.steps());
+        for grade in [Grade::Manual, Grade::Unsupported] {
+            self.list_findings(grade, &mut text);
         }
         self.stops(&mut text);
-        for (title, list) in [("warnings of check", &self.check.warnings), ("errors of check", &self.check.errors)] {
+        for (title, list) in [("errors of check", &self.check.errors), ("warnings of check", &self.check.warnings)] {
             if !list.is_empty() {
                 text.push_str(&format!("{title}:\n"));
                 list.iter().for_each(|problem| text.push_str(&format!("  {problem}\n")));
@@ -36,7 +29,68 @@ impl Imported {
             self.secrets.iter().for_each(|secret| text.push_str(&format!("  {secret}\n")));
             text.push('\n');
         }
+        for grade in [Grade::Approximate, Grade::Exact] {
+            self.list_findings(grade, &mut text);
+        }
         text + &self.summary()
+    }
+
+    fn list_findings(&self, grade: Grade, text: &mut String) {
+        let list: Vec<&Finding> = self.findings.iter().filter(|finding| finding.grade == grade).collect();
+        if list.is_empty() {
+            return;
+        }
+        text.push_str(&format!("{}:\n", grade.name()));
+        for finding in list {
+            text.push_str(&format!("  {}{}\n", finding.place(), told(finding)));
+        }
+        text.push('\n');
+    }
+
+    /// Returns what is to do, in this order. What an unset variable took away comes first, since
+    /// the import must run again for it.
+    pub fn steps(&self) -> Vec<String> {
+        let mut steps: Vec<String> =
+            self.unset().iter().map(|(variable, places)| set_variable(variable, places)).collect();
+        let by_hand = self.findings.iter().filter(|finding| is_by_hand(finding)).count();
+        let [errors, keys] = [self.check.errors.len(), self.stopped_keys()];
+        let [secrets, left_out] = [self.secrets.len(), self.count(Grade::Unsupported)];
+        let differing = self.count(Grade::Approximate);
+        let rows = [
+            (by_hand, format!("do by hand what `manual` lists: {}", count(by_hand, "place"))),
+            (errors, format!("mend {} of `portcullis check`, which `errors of check` lists", count(errors, "error"))),
+            (
+                keys,
+                format!(
+                    "decide about {}: mend what stopped each, or drop that bound with `--loosen`",
+                    switched_off(keys)
+                ),
+            ),
+            (
+                secrets,
+                format!("give the gateway {}, which `secrets that the gateway needs` lists", count(secrets, "secret")),
+            ),
+            (left_out, format!("read what is left out, which `unsupported` lists: {}", count(left_out, "place"))),
+            (differing, format!("read what differs, which `approximate` lists: {}", count(differing, "place"))),
+        ];
+        steps.extend(rows.into_iter().filter(|(number, _)| *number > 0).map(|(_, step)| step));
+        steps
+    }
+
+    /// Returns the variables that are not set, each with the places for which entries are left out.
+    fn unset(&self) -> BTreeMap<&str, Vec<String>> {
+        let mut unset: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for finding in &self.findings {
+            if let Some(variable) = &finding.unset {
+                unset.entry(variable).or_default().push(finding.place());
+            }
+        }
+        unset
+    }
+
+    /// Returns how many keys are switched off because of a bound. A key may have several.
+    fn stopped_keys(&self) -> usize {
+        self.stopped.iter().map(|stopped| &stopped.key).collect::<BTreeSet<_>>().len()
     }
 
     /// Writes the keys that are switched off, by the bound that could not be carried.
@@ -103,11 +157,41 @@ impl Imported {
             "switched_off": self.stopped.iter().map(|stopped| {
                 json!({"key": stopped.key, "loosen": stopped.bound, "why": stopped.why})
             }).collect::<Vec<_>>(),
+            "steps": self.steps(),
             "secrets": self.secrets,
             "check": { "errors": problems(&self.check.errors), "warnings": problems(&self.check.warnings) },
             "files": self.files.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         })
     }
+}
+
+fn steps_text(steps: &[String]) -> String {
+    if steps.is_empty() {
+        return "nothing is left to do: all is carried as it is\n\n".to_owned();
+    }
+    let mut text = match steps.len() {
+        1 => "do this:\n".to_owned(),
+        number => format!("do these {number} things, in this order:\n"),
+    };
+    for (index, step) in steps.iter().enumerate() {
+        text.push_str(&format!("  {}. {step}\n", index + 1));
+    }
+    text.push('\n');
+    text
+}
+
+fn set_variable(variable: &str, places: &[String]) -> String {
+    let left_out = if places.len() == 1 { "an entry is left out" } else { "entries are left out" };
+    format!("set {variable} and import again: without it {left_out} ({})", places.join(", "))
+}
+
+/// Returns whether a finding is to be done by hand. An unset variable has a step of its own.
+fn is_by_hand(finding: &Finding) -> bool {
+    finding.grade == Grade::Manual && finding.unset.is_none()
+}
+
+fn switched_off(keys: usize) -> String {
+    if keys == 1 { "1 key that is switched off".to_owned() } else { format!("{keys} keys that are switched off") }
 }
 
 fn finding(finding: &Finding) -> Value {

@@ -129,6 +129,7 @@ fn real_examples_of_litellm_go_where_litellm_sends_them() {
                 grade: Grade::Exact,
                 what: String::new(),
                 became: String::new(),
+                unset: None,
             })
             .collect();
         let short = file.file_name().unwrap().to_str().unwrap();

@@ -49,7 +49,6 @@ pub(super) fn resolve<'r>(
             models.insert(id, Some(model));
         }
     }
-    circles(written, &section);
     let indexed = models.into_iter().enumerate();
     indexed.map(|(index, (id, model))| (id, model.map(|model| Arc::new(Model { index, ..model })))).collect()
 }
@@ -390,55 +389,5 @@ fn effort(word: raw::Effort) -> Effort {
         raw::Effort::High => Effort::High,
         raw::Effort::Xhigh => Effort::Xhigh,
         raw::Effort::Max => Effort::Max,
-    }
-}
-
-/// Refuses models that fall back on each other in a circle. Each circle is reported once. The
-/// models of `fallbacks_on` are not followed further, so they may form a circle. There is no
-/// recursion: a chain may be as long as the catalog.
-fn circles(written: &Merged<'_, raw::Model>, section: &Scribe<'_, '_>) {
-    let fallbacks = |id: &str| {
-        written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default()
-    };
-    // An id that is not there was not visited. False: it is on the current way. True: it is done.
-    let mut done: BTreeMap<&str, bool> = BTreeMap::new();
-    for start in written.keys() {
-        if done.contains_key(start) {
-            continue;
-        }
-        done.insert(start, false);
-        let mut way = vec![(*start, 0)];
-        while let Some((id, next)) = way.last_mut() {
-            let index = *next;
-            *next += 1;
-            let Some(fallback) = fallbacks(id).get(index) else {
-                done.insert(id, true);
-                way.pop();
-                continue;
-            };
-            let Some(fallback) = fallback else { continue };
-            // The model itself, or an unknown one: it is reported already.
-            if *fallback == **id || !written.contains_key(fallback.as_str()) {
-                continue;
-            }
-            match done.get(fallback.as_str()) {
-                Some(true) => {}
-                Some(false) => {
-                    let from = way.iter().position(|(id, _)| id == fallback).unwrap_or(0);
-                    let circle: Vec<_> =
-                        way.iter().skip(from).take(8).map(|(id, _)| *id).chain([fallback.as_str()]).collect();
-                    let Some((id, _)) = way.last() else { continue };
-                    let (file, _) = written.get(id).copied().unwrap_or_default();
-                    let section = section.in_file(file);
-                    let at = section.entry(id);
-                    let at = at.key("fallbacks");
-                    at.index(index).problem(&format!("makes a circle of fallbacks: {}", circle.join(" → ")));
-                }
-                None => {
-                    done.insert(fallback, false);
-                    way.push((fallback, 0));
-                }
-            }
-        }
     }
 }

@@ -27,13 +27,13 @@ pub(super) fn of_account(written: Option<&raw::Timeouts>, at: &Scribe<'_, '_>) -
 /// Puts a model's deadlines over its accounts', one by one.
 pub(super) fn of_model(written: Option<&raw::Timeouts>, targets: &mut [Target], at: &Scribe<'_, '_>) {
     let Some(written) = written else { return };
-    check(written, span(written.total).unwrap_or(Duration::MAX), at);
+    check(written, total_of_streams(written).unwrap_or(Duration::MAX), at);
     for target in &mut *targets {
         target.timeouts = over(written, target.timeouts);
     }
     // An account's `first_token` beyond a model's `total` is no mistake: it is there for other
     // models.
-    let (Some(first_token), None) = (span(written.first_token), written.total) else { return };
+    let (Some(first_token), None) = (span(written.first_token), total_of_streams(written)) else { return };
     if let Some(target) = targets.iter().find(|target| first_token > target.timeouts.total_stream) {
         let (id, total) = (&target.account.id, target.timeouts.total_stream);
         let what = format!(
@@ -50,7 +50,7 @@ fn over(written: &raw::Timeouts, default: Timeouts) -> Timeouts {
         first_token: span(written.first_token).or(default.first_token),
         idle: span(written.idle).unwrap_or(default.idle),
         total: span(written.total).unwrap_or(default.total),
-        total_stream: span(written.total).unwrap_or(default.total_stream),
+        total_stream: total_of_streams(written).unwrap_or(default.total_stream),
     }
 }
 
@@ -62,6 +62,7 @@ fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
         ("first_token", written.first_token),
         ("idle", written.idle),
         ("total", written.total),
+        ("total_stream", written.total_stream),
     ] {
         at.key(field).problem_if(span(written) == Some(Duration::ZERO), "must be more than 0s");
     }
@@ -71,6 +72,11 @@ fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
         );
         at.key("first_token").problem(&what);
     }
+}
+
+/// Returns the time for a whole stream, if one is written.
+fn total_of_streams(written: &raw::Timeouts) -> Option<Duration> {
+    span(written.total_stream.or(written.total))
 }
 
 fn span(written: Option<Text<Span>>) -> Option<Duration> {

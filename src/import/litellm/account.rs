@@ -11,11 +11,11 @@ use crate::conf::yaml::edit::New;
 use crate::import::notes::{Finding, Grade};
 
 /// Makes the account of an entry. Returns `None` if there is none, and says why in `lost`.
-pub(super) fn of(
+pub(super) fn of<'a>(
     row: &'static ProviderRow,
     entry: &At<'_>,
-    params: &mut Params<'_>,
-    world: &World<'_>,
+    params: &mut Params<'a>,
+    world: &World<'a>,
     lost: &mut Vec<Finding>,
 ) -> Option<Draft> {
     let mut draft =
@@ -117,8 +117,7 @@ fn shape(
             }
         }
         (Ours::Server(_) | Ours::Dialect("azure"), None) => {
-            const WHAT: &str = "names no address (`api_base`), nor does the environment: the entry is left out";
-            lost.push(entry.finding(Grade::Manual, "", WHAT));
+            lost.push(without_address(row, entry));
             return None;
         }
         (Ours::Dialect(dialect), base) => {
@@ -138,6 +137,18 @@ fn shape(
         draft.note(entry, Grade::Approximate, WHAT);
     }
     Some(row.ours)
+}
+
+/// Makes the finding about an entry whose address is neither in the file nor in the environment.
+fn without_address(row: &ProviderRow, entry: &At<'_>) -> Finding {
+    let Some(variable) = row.bases.first() else {
+        return entry.finding(Grade::Manual, "", "names no address (`api_base`): the entry is left out");
+    };
+    let what = format!(
+        "names no address (`api_base`), and {} is not set here: set it and run this again; the entry is left out",
+        row.bases.join(" or ")
+    );
+    Finding { unset: Some((*variable).to_owned()), ..entry.finding(Grade::Manual, "", what) }
 }
 
 /// Writes the headers that are sent with each request.
@@ -190,29 +201,52 @@ fn headers(params: &mut Params<'_>, draft: &mut Draft) {
     }
 }
 
-/// Writes deadlines. What the entry does not say, the settings of all entries may.
-fn timeouts(params: &mut Params<'_>, world: &World<'_>, draft: &mut Draft) {
+/// The longest time of a stream, which LiteLLM does not bound. It is the catalog's default.
+const LONGEST_STREAM: &str = "3600s";
+
+/// Writes deadlines. What the entry does not say, the settings of all entries may. LiteLLM's times
+/// are those of one read: of a whole answer, that is the answer, and of a stream each of its parts.
+fn timeouts<'a>(params: &mut Params<'a>, world: &World<'a>, draft: &mut Draft) {
+    const OF_ALL: &str = "is `timeouts.total` of whole answers, for all attempts of a request together, and `first_byte` and `idle` of \
+                          streams: LiteLLM counts each read, and does not end a stream that goes on";
+    const OF_WHOLE_ANSWERS: &str =
+        "is `timeouts.total` of whole answers, for all attempts of a request together; streams have `stream_timeout`";
+    const OF_STREAMS: &str = "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
+    let of_streams = deadline("stream_timeout", &world.stream_timeout, params, world, draft);
+    let of_all = deadline("timeout", &world.timeout, params, world, draft);
+    if let Some((at, _)) = &of_all {
+        draft.note(at, Grade::Approximate, if of_streams.is_some() { OF_WHOLE_ANSWERS } else { OF_ALL });
+    }
+    if let Some((at, _)) = &of_streams {
+        draft.note(at, Grade::Approximate, OF_STREAMS);
+    }
     let mut times = Vec::new();
-    for (written, field, common) in
-        [("timeout", "total", &world.timeout), ("stream_timeout", "first_byte", &world.stream_timeout)]
-    {
-        let own = params.take(written);
-        let Some(at) = own.as_ref().or(common.as_ref()) else { continue };
-        match world.plain(at).ok().as_deref().and_then(span) {
-            Some(span) => {
-                times.push((field.to_owned(), New::text(span)));
-                let what = match field {
-                    "total" => "is `timeouts.total`, for all attempts of a request together; LiteLLM counts each read",
-                    _ => "is `timeouts.first_byte`: the time until a stream begins",
-                };
-                draft.note(at, Grade::Approximate, what);
-            }
-            None => draft.note(at, Grade::Manual, "must be a number of seconds: write `timeouts` by hand"),
-        }
+    if let Some((_, span)) = of_streams.as_ref().or(of_all.as_ref()) {
+        times.extend(["first_byte", "idle"].map(|field| (field.to_owned(), New::text(span))));
+    }
+    if let Some((_, span)) = &of_all {
+        times.push(("total".to_owned(), New::text(span)));
+        times.push(("total_stream".to_owned(), New::text(LONGEST_STREAM)));
     }
     if !times.is_empty() {
         draft.set("timeouts", New::Map(times));
     }
+}
+
+/// Reads a deadline of the entry, or else of all entries. Also returns the place where it stands.
+fn deadline<'a>(
+    field: &str,
+    common: &Option<At<'a>>,
+    params: &mut Params<'a>,
+    world: &World<'a>,
+    draft: &mut Draft,
+) -> Option<(At<'a>, String)> {
+    let at = params.take(field).or_else(|| common.clone())?;
+    let span = world.plain(&at).ok().as_deref().and_then(span);
+    if span.is_none() {
+        draft.note(&at, Grade::Manual, "must be a number of seconds: write `timeouts` by hand");
+    }
+    Some((at, span?))
 }
 
 /// Writes seconds as a length of time.

@@ -28,9 +28,7 @@ pub(super) fn find(
             if at.text() == Some("") {
                 return Ok(None);
             }
-            let text = world
-                .plain(at)
-                .map_err(|why| Box::new(at.finding(Grade::Manual, "", format!("{why}; the entry is left out"))))?;
+            let text = world.plain(at).map_err(|unread| Box::new(unread.leaves_out(at)))?;
             (text, Some(at))
         }
         None => match row.bases.iter().find_map(|name| world.variable(name)) {

@@ -169,6 +169,11 @@ pub(super) fn of_setting(of: &str, key: &str, at: &At<'_>) -> Option<(Whose, Bou
         "max_budget" if of == "litellm_settings" => {
             (Whose::All, Loosen::ProxyBudget, "the whole proxy has a budget, which Portcullis has not")
         }
+        "global_max_parallel_requests" if !at.is_empty() => (
+            Whose::All,
+            Loosen::ProxyBudget,
+            "all callers together may have so many requests at a time only (`global_max_parallel_requests`)",
+        ),
         "provider_budget_config" if !at.is_empty() => {
             (Whose::All, Loosen::ProxyBudget, "providers have budgets (`provider_budget_config`)")
         }
@@ -207,6 +212,9 @@ pub(super) fn told(key: &str, whose: Whose, loosen: Option<Loosen>) -> String {
         "guardrails" => NO_CHECKS,
         "max_budget" | "provider_budget_config" => {
             "a budget of all callers together has no counterpart: write limits at callers"
+        }
+        "global_max_parallel_requests" => {
+            "a cap of all callers together has no counterpart: write `concurrency` at accounts or callers"
         }
         "custom_auth" => "callers have keys here: other ways to sign in have no counterpart",
         "callbacks" => "some of these callbacks may refuse requests, and none runs here",

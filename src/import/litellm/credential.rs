@@ -26,7 +26,7 @@ pub(super) fn version(params: &mut Params<'_>, world: &World<'_>, entry: &At<'_>
             draft.set("api_version", New::text(version));
             draft.note(&at, Grade::Exact, "");
         }
-        Err(why) => draft.note(&at, Grade::Manual, format!("{why}; write `api_version` by hand")),
+        Err(unread) => draft.findings.push(unread.by_hand(&at, "api_version")),
     }
 }
 
@@ -76,8 +76,8 @@ pub(super) fn bedrock(
                 draft.note(&at, Grade::Exact, "");
                 region
             }
-            Err(why) => {
-                lost.push(at.finding(Grade::Manual, "", format!("{why}; the entry is left out")));
+            Err(unread) => {
+                lost.push(unread.leaves_out(&at));
                 return None;
             }
         },
@@ -158,7 +158,7 @@ pub(super) fn vertex(
         let value = match &written {
             Some(at) => {
                 let read = if field == "location" { world.region(at) } else { world.word(at) };
-                read.map_err(|why| at.finding(Grade::Manual, "", format!("{why}; the entry is left out")))
+                read.map_err(|unread| unread.leaves_out(at))
             }
             None => {
                 let set = variables

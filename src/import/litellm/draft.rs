@@ -31,6 +31,14 @@ impl Draft {
     pub(super) fn set(&mut self, field: &'static str, value: New) {
         self.fields.push((field, value));
     }
+
+    /// Returns a field that is a text.
+    pub(super) fn text(&self, wanted: &str) -> Option<&str> {
+        self.fields.iter().find_map(|(field, value)| match value {
+            New::Text(text) if *field == wanted => Some(text.as_str()),
+            New::Text(_) | New::Number(_) | New::Bool(_) | New::List(_) | New::Map(_) | New::Noted(..) => None,
+        })
+    }
 }
 
 /// Returns whether a text may be a region, a version, a project: something that is no secret.

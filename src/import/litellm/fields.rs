@@ -41,7 +41,7 @@ const READ: [&str; 27] = [
 ];
 
 /// Fields that bound nobody here: information, and what concerns things that Portcullis has not.
-const INFORMATION: [&str; 60] = [
+const INFORMATION: [&str; 56] = [
     "access_group_ids",
     "admins",
     "agent_caller",
@@ -50,7 +50,6 @@ const INFORMATION: [&str; 60] = [
     "auto_rotate",
     "budget_fallbacks",
     "budget_reset_at",
-    "config",
     "created_at",
     "created_by",
     "created_by_user",
@@ -71,14 +70,11 @@ const INFORMATION: [&str; 60] = [
     "members_count",
     "members_with_roles",
     "model_spend",
-    "object_permission",
-    "object_permission_id",
     "organization_alias",
     "organization_memberships",
     "parent_otel_span",
     "password",
     "password_reset_required",
-    "permissions",
     "project_alias",
     "request_route",
     "requires_fresh_policy",
@@ -220,14 +216,25 @@ pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut Lim
                 }
                 Bound::new(Loosen::Aliases, ALIASES)
             }
-            "router_settings" => {
-                let has = |key: &str| at.get(key).is_some_and(|at| !at.is_empty() && at.flag() != Some(false));
-                match (has("model_group_alias"), has("enable_tag_filtering")) {
-                    (true, _) => Bound::new(Loosen::Aliases, ROUTER_ALIASES),
-                    (false, true) => Bound::new(Loosen::Tags, "deployments are chosen for it by tags"),
-                    (false, false) => continue,
-                }
-            }
+            "router_settings" => match of_router_settings(&at) {
+                Some(bound) => bound,
+                None => continue,
+            },
+            "permissions" => match of_permissions(&at) {
+                Some(bound) => bound,
+                None => continue,
+            },
+            "object_permission" => match of_object_permission(&at) {
+                Some(bound) => bound,
+                None => continue,
+            },
+            // The row that it names may be beside it.
+            "object_permission_id" if row.get("object_permission").is_some_and(|at| at.is_map()) => continue,
+            "object_permission_id" => Bound::new(
+                Loosen::UnknownFields,
+                "a row of permissions bounds it, which is not in the files (`object_permission_id`)",
+            ),
+            "config" => Bound::new(Loosen::UnknownFields, "it has models and settings of its own (`config`)"),
             "team_member_tpm_limit" | "team_member_rpm_limit" => {
                 Bound::new(Loosen::TeamMembers, "each member of its team has limits")
             }
@@ -244,6 +251,64 @@ pub(super) fn bounds(row: &At<'_>, kind: RowKind, became: &str, limits: &mut Lim
 const ALIASES: &str = "models have other names for it alone (`aliases`): write `aliases` at the models";
 const ROUTER_ALIASES: &str =
     "models have other names for it alone (`model_group_alias`): write `aliases` at the models";
+
+/// The settings of the router for one key that choose other targets, with what drops each. The
+/// others say how often and how long LiteLLM tries.
+const OF_ROUTER: [(&str, Loosen, &str); 6] = [
+    ("model_group_alias", Loosen::Aliases, ROUTER_ALIASES),
+    ("fallbacks", Loosen::Aliases, ROUTER_FALLBACKS),
+    ("context_window_fallbacks", Loosen::Aliases, ROUTER_FALLBACKS),
+    ("content_policy_fallbacks", Loosen::Aliases, ROUTER_FALLBACKS),
+    ("enable_tag_filtering", Loosen::Tags, "deployments are chosen for it by tags"),
+    ("weights", Loosen::UnknownFields, "deployments have other weights for it alone (`router_settings.weights`)"),
+];
+const ROUTER_FALLBACKS: &str = "other models stand in for its models alone (`router_settings`)";
+
+/// Returns what the router's settings of a key bound.
+fn of_router_settings(at: &At<'_>) -> Option<Bound> {
+    let has = |key: &str| at.get(key).is_some_and(|at| !at.is_empty() && at.flag() != Some(false));
+    let (_, loosen, why) = OF_ROUTER.iter().find(|(key, _, _)| has(key))?;
+    Some(Bound::new(*loosen, *why))
+}
+
+/// Returns what the permissions of a key bound: LiteLLM runs the guardrails that they name.
+fn of_permissions(at: &At<'_>) -> Option<Bound> {
+    const NO_GUARDRAILS: [&str; 3] = ["get_spend_routes", "allow_pii_controls", "allow_client_side_credentials"];
+    let names_guardrail =
+        |(name, on): &(&str, At<'_>)| !NO_GUARDRAILS.contains(name) && !on.is_empty() && on.flag() != Some(false);
+    let is_bounded = !at.is_map() || at.entries().iter().any(names_guardrail);
+    is_bounded.then(|| Bound::new(Loosen::Guardrails, "guardrails check its requests (`permissions`)"))
+}
+
+/// Returns what a row of permissions bounds. Most of it is about servers of tools, stores of
+/// vectors and agents, which are not here.
+fn of_object_permission(at: &At<'_>) -> Option<Bound> {
+    const FREE: [&str; 13] = [
+        "object_permission_id",
+        "mcp_servers",
+        "mcp_access_groups",
+        "mcp_tool_permissions",
+        "mcp_toolsets",
+        "mcp_tool_search_enabled",
+        "vector_stores",
+        "agents",
+        "agent_access_groups",
+        "search_tools",
+        "skills",
+        "created_at",
+        "updated_at",
+    ];
+    if !at.is_map() {
+        return Some(Bound::unreadable("object_permission"));
+    }
+    let (field, _) = at.entries().into_iter().find(|(field, at)| !FREE.contains(field) && !at.is_empty())?;
+    let why = match field {
+        "blocked_tools" => "some tools are kept from it (`object_permission.blocked_tools`)",
+        "models" => "a row of permissions says which models it may use (`object_permission.models`)",
+        _ => "its row of permissions has a field that Portcullis does not know",
+    };
+    Some(Bound::new(Loosen::UnknownFields, why))
+}
 
 /// Returns whether a value switches nothing on. A text may be an id.
 fn is_off(field: &str, at: &At<'_>) -> bool {

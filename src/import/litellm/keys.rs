@@ -100,6 +100,7 @@ pub(super) fn import(
             grade: Grade::Manual,
             what: of_file.what,
             became: String::new(),
+            unset: None,
         });
     }
     let callers = importer.finish(&mut imported.spent, &mut imported.findings);

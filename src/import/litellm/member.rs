@@ -7,6 +7,7 @@ use super::loosen::{Bound, Loosen};
 use super::node::At;
 use super::rows::{RowIn, Rows};
 use super::settings::Common;
+use crate::base::problem::shown;
 use crate::import::notes::{Finding, Grade};
 
 /// Fields of a membership that bound nothing.
@@ -32,8 +33,7 @@ pub(super) fn bounds(
     let listed = row.as_ref().and_then(|row| row.get("team_memberships"));
     let of_files = rows.memberships.get(&(team.to_owned(), user.to_owned()));
     if listed.is_none() && rows.memberships.is_empty() {
-        const WHY: &str = "the files do not say what the members of its team may use: save /team/list";
-        limits.stop(Bound::new(Loosen::TeamMembers, WHY));
+        limits.stop(Bound::new(Loosen::TeamMembers, without_memberships(row.as_ref(), team)));
         return;
     }
     if listed.as_ref().is_some_and(|listed| !listed.is_list()) {
@@ -45,6 +45,21 @@ pub(super) fn bounds(
     let is_bounded = |at: At<'_>| at.entries().iter().any(|(field, at)| !FREE.contains(field) && !at.is_empty());
     if all.filter(is_whose).any(is_bounded) {
         limits.stop(Bound::new(Loosen::TeamMembers, "its user has a budget or models as a member of its team"));
+    }
+}
+
+/// Returns the reason that stops a key whose team does not say what its members may use.
+fn without_memberships(row: Option<&At<'_>>, team: &str) -> String {
+    let team = shown(team);
+    match row {
+        Some(row) => format!(
+            "the row of its team {team} in {} has no field `team_memberships`, which says what each member may use: \
+             save /team/list, or rows of LiteLLM_TeamMembership",
+            row.file
+        ),
+        None => {
+            format!("no file has its team {team}, with what the members may use (`team_memberships`): save /team/list")
+        }
     }
 }
 

@@ -28,6 +28,7 @@ mod draft;
 mod fields;
 mod keys;
 mod limits;
+mod listed;
 mod loosen;
 mod member;
 mod models;

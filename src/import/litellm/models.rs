@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::account;
 use super::draft::{self, Draft, SECRET_FILE};
+use super::listed;
 use super::names::{Taken, entry as entry_name, serves};
 use super::node::At;
 use super::params::{Params, World};
@@ -193,6 +194,8 @@ impl<'a> Made<'a> {
             lost.push(name.finding(Grade::Manual, "", why));
             return None;
         }
+        let base_model = params.take("base_model").or_else(|| info.remove("base_model"));
+        let in_list = listed::price(&draft, &model, (name, base_model.as_ref()), &became, findings);
         let account = self.account(draft, name, findings);
         findings.push(name.finding(Grade::Exact, &became, ""));
         let price = {
@@ -200,7 +203,7 @@ impl<'a> Made<'a> {
                 let of_info = info.remove(field);
                 params.take(field).or(of_info)
             };
-            price::of(&mut take, &became, findings)
+            price::of(&mut take, &became, findings).or(in_list)
         };
         let shares = ["weight", "rpm", "tpm"].map(|share| params.take(share));
         let order = params.take("order").or_else(|| info.remove("order"));
@@ -274,8 +277,8 @@ impl<'a> Made<'a> {
                 lost.push(model_at.finding(Grade::Manual, "", "is no name of a model: the entry is left out"));
                 return None;
             }
-            Err(why) => {
-                lost.push(model_at.finding(Grade::Manual, "", format!("{why}; the entry is left out")));
+            Err(unread) => {
+                lost.push(unread.leaves_out(&model_at));
                 return None;
             }
         };
@@ -398,10 +401,7 @@ fn identity(draft: &Draft) -> String {
 
 /// Returns why the model's id and the account's name for it do not go together.
 fn unlike(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
-    let dialect = draft.fields.iter().find_map(|(field, value)| match value {
-        New::Text(text) if *field == "dialect" => Some(text.as_str()),
-        New::Text(_) | New::Number(_) | New::Bool(_) | New::List(_) | New::Map(_) | New::Noted(..) => None,
-    });
+    let dialect = draft.text("dialect");
     let lists = !matches!(dialect, Some("azure" | "vertex" | "bedrock" | "demo"));
     match (id.contains('*'), model.matches('*').count()) {
         (false, 0) => None,
@@ -454,9 +454,6 @@ fn of_info(key: &str) -> &'static str {
         "id" => "targets have no ids here",
         "blocked" => "the entry is in use",
         "supported_environments" => "LITELLM_ENVIRONMENT is one of these now",
-        "base_model" => {
-            "Portcullis knows a model by the account's name for it: write `price` and `traits` at the target if that says nothing"
-        }
         "max_tokens" | "max_input_tokens" | "max_output_tokens" => {
             "write `traits` at the target if Portcullis does not know the model"
         }

@@ -112,6 +112,7 @@ impl<'a> At<'a> {
             grade,
             what: what.into(),
             became: became.to_owned(),
+            unset: None,
         }
     }
 

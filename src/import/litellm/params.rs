@@ -19,6 +19,29 @@ pub(super) fn variable_of(text: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
+/// Why a value cannot be read. The reason names the environment variable that is not set, if any.
+pub(super) struct Unread {
+    why: String,
+    unset: Option<String>,
+}
+
+impl Unread {
+    fn new(why: &str) -> Self {
+        Self { why: why.to_owned(), unset: None }
+    }
+
+    /// Makes the finding about the value, for which its entry is left out.
+    pub(super) fn leaves_out(self, at: &At<'_>) -> Finding {
+        let what = format!("{}; the entry is left out", self.why);
+        Finding { unset: self.unset, ..at.finding(Grade::Manual, "", what) }
+    }
+
+    /// Makes the finding about the value, for which this is to write by hand.
+    pub(super) fn by_hand(self, at: &At<'_>, field: &str) -> Finding {
+        at.finding(Grade::Manual, "", format!("{}; write `{field}` by hand", self.why))
+    }
+}
+
 /// What entries refer to.
 pub(super) struct World<'a> {
     /// Reads the environment of this process.
@@ -48,27 +71,28 @@ impl World<'_> {
 
     /// Returns a value that is no secret: what is written, or what the variable that is named
     /// holds.
-    pub(super) fn plain(&self, at: &At<'_>) -> Result<String, String> {
-        let text = at.text().ok_or("must be a text")?;
+    pub(super) fn plain(&self, at: &At<'_>) -> Result<String, Unread> {
+        let text = at.text().ok_or_else(|| Unread::new("must be a text"))?;
         if !text.starts_with(ENVIRON) {
             return Ok(text.to_owned());
         }
-        let name = variable_of(text).ok_or("names no environment variable")?;
+        let name = variable_of(text).ok_or_else(|| Unread::new("names no environment variable"))?;
         self.variable(name).ok_or_else(|| {
-            format!("{name} is not set here, and Portcullis reads only secrets from the environment: set it and run this again")
+            let why = format!("{name} is not set here, and Portcullis reads only secrets from the environment: set it and run this again");
+            Unread { why, unset: Some(name.to_owned()) }
         })
     }
 
     /// Returns a value that is a region.
-    pub(super) fn region(&self, at: &At<'_>) -> Result<String, String> {
+    pub(super) fn region(&self, at: &At<'_>) -> Result<String, Unread> {
         let text = self.plain(at)?;
-        if is_region(&text) { Ok(text) } else { Err("must be a region, of letters, digits and -".to_owned()) }
+        if is_region(&text) { Ok(text) } else { Err(Unread::new("must be a region, of letters, digits and -")) }
     }
 
     /// Returns a value that is one plain word: a version, a project.
-    pub(super) fn word(&self, at: &At<'_>) -> Result<String, String> {
+    pub(super) fn word(&self, at: &At<'_>) -> Result<String, Unread> {
         let text = self.plain(at)?;
-        if is_word(&text) { Ok(text) } else { Err("must be one word of letters, digits and - . _".to_owned()) }
+        if is_word(&text) { Ok(text) } else { Err(Unread::new("must be one word of letters, digits and - . _")) }
     }
 }
 

@@ -94,7 +94,6 @@ impl Rules {
     /// Writes all models.
     pub(super) fn finish(&self, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<EntryOut> {
         let kinds: BTreeMap<&str, Option<&str>> = made.groups.iter().map(|group| (&*group.name, group.kind)).collect();
-        let mut edges = Edges::new();
         let mut entries = Vec::with_capacity(made.groups.len());
         for group in &made.groups {
             let mut fields = Vec::new();
@@ -106,7 +105,7 @@ impl Rules {
             if let Some(kind) = group.kind {
                 fields.push(("kind", New::text(kind)));
             }
-            self.others(group, (&kinds, &mut edges), &mut fields, findings);
+            self.others(group, &kinds, &mut fields, findings);
             if let Some(most) = group.max_tokens {
                 fields.push(("defaults", New::map([("max_tokens", New::Number(most.to_string()))])));
             }
@@ -121,7 +120,7 @@ impl Rules {
     fn others(
         &self,
         group: &GroupDraft<'_>,
-        (kinds, edges): (&BTreeMap<&str, Option<&str>>, &mut Edges),
+        kinds: &BTreeMap<&str, Option<&str>>,
         fields: &mut Vec<(&'static str, New)>,
         findings: &mut Vec<Finding>,
     ) {
@@ -148,17 +147,8 @@ impl Rules {
         if wanted.len() > direct {
             note(findings, Grade::Approximate, "LiteLLM follows the fallbacks of fallbacks: they are written out here");
         }
-        let (kept, left): (Vec<String>, Vec<String>) =
-            wanted.into_iter().partition(|name| edges.add(&group.name, name));
-        if !left.is_empty() {
-            let what = format!(
-                "{} would make a circle of fallbacks, which the catalog does not allow: left out here",
-                left.iter().map(|name| crate::base::problem::shown(name)).collect::<Vec<_>>().join(", ")
-            );
-            note(findings, Grade::Approximate, &what);
-        }
-        if !kept.is_empty() {
-            fields.push(("fallbacks", list(&kept)));
+        if !wanted.is_empty() {
+            fields.push(("fallbacks", list(&wanted)));
         }
         let mut on = Vec::new();
         for (field, others) in [("context", &self.context), ("refusal", &self.refusal)] {
@@ -290,37 +280,6 @@ fn chain(model: &str, others: &Others) -> Vec<String> {
         level = next;
     }
     all
-}
-
-/// The fallbacks that are written, which must not form a circle.
-struct Edges {
-    of: BTreeMap<String, Vec<String>>,
-    /// How many more steps may be taken to look for circles. No honest file needs so many.
-    steps: usize,
-}
-
-impl Edges {
-    fn new() -> Self {
-        Self { of: BTreeMap::new(), steps: 1_000_000 }
-    }
-
-    /// Adds a fallback, unless it closes a circle.
-    fn add(&mut self, from: &str, to: &str) -> bool {
-        let (mut seen, mut left) = (BTreeSet::from([to]), vec![to]);
-        while let Some(at) = left.pop() {
-            if at == from || self.steps == 0 {
-                return false;
-            }
-            self.steps -= 1;
-            for next in self.of.get(at).into_iter().flatten() {
-                if seen.insert(next) {
-                    left.push(next);
-                }
-            }
-        }
-        self.of.entry(from.to_owned()).or_default().push(to.to_owned());
-        true
-    }
 }
 
 fn list(names: &[String]) -> New {

@@ -171,7 +171,7 @@ fn told(key: &str) -> (Grade, &'static str) {
         "set_verbose" | "json_logs" | "debug" | "log_raw_request_response" => {
             (Unsupported, "write `log` in server.yaml if you need it")
         }
-        "max_parallel_requests" | "global_max_parallel_requests" => {
+        "max_parallel_requests" => {
             (Manual, "write `concurrency` at accounts or callers: there is no cap for all together")
         }
         "enable_pre_call_checks" => {

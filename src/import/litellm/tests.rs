@@ -147,6 +147,129 @@ fn stopped(config: &str, rows: &[&str]) -> (Vec<String>, String) {
 }
 
 #[test]
+fn a_field_of_a_key_that_binds_in_litellm_switches_it_off() {
+    for (field, expected) in [
+        (r#""permissions": {"pii": true}"#, Some("guardrails")),
+        (r#""permissions": {"pii": false, "get_spend_routes": true}"#, None),
+        (r#""permissions": {}"#, None),
+        (r#""object_permission_id": "o""#, Some("unknown-fields")),
+        (r#""object_permission_id": "o", "object_permission": {"mcp_servers": ["s"], "blocked_tools": []}"#, None),
+        (r#""object_permission": {"blocked_tools": ["bash"]}"#, Some("unknown-fields")),
+        (r#""object_permission": {"models": ["m"]}"#, Some("unknown-fields")),
+        (r#""config": {"model_list": []}"#, Some("unknown-fields")),
+        (r#""config": {}"#, None),
+        (r#""router_settings": {"fallbacks": [{"m": ["n"]}]}"#, Some("aliases")),
+        (r#""router_settings": {"weights": {"m": {"a": 1}}}"#, Some("unknown-fields")),
+        (r#""router_settings": {"timeout": 5, "num_retries": 2, "fallbacks": []}"#, None),
+        // These widen, or count nothing in LiteLLM, too.
+        (r#""access_group_ids": ["g"]"#, None),
+        (r#""model_rpm_limit": {"*": 5}"#, None),
+    ] {
+        let (names, _) = stopped(&config(&["m", "n"]), &[&key(field)]);
+        assert_eq!(names, Vec::from_iter(expected), "{field}");
+    }
+    // Of a pattern the limit counts.
+    let of_all = r#""model_rpm_limit": {"openai/*": 5}"#;
+    let pattern =
+        "model_list: [{ model_name: \"openai/*\", litellm_params: { model: \"openai/*\", api_key: os.environ/K } }]";
+    assert_eq!(stopped(pattern, &[&key(of_all)]).0, ["budgets"]);
+}
+
+/// Returns the catalog that is made of a file, and its report.
+fn made(config: &str) -> (String, String) {
+    let imported = import(config, &[]).unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(imported.check.errors, [], "{config}");
+    (imported.files.first().map(|(_, text)| text.clone()).unwrap_or_default(), imported.text())
+}
+
+#[test]
+fn a_timeout_bounds_reads_and_ends_no_stream() {
+    let with = |times: &str| {
+        made(&format!("model_list: [{{ model_name: m, litellm_params: {{ model: openai/gpt-4o, api_key: os.environ/K{times} }} }}]")).0
+    };
+    for (times, expected) in [
+        (", timeout: 60", "{ first_byte: 60s, idle: 60s, total: 60s, total_stream: 3600s }"),
+        (", timeout: 60, stream_timeout: 5", "{ first_byte: 5s, idle: 5s, total: 60s, total_stream: 3600s }"),
+        (", stream_timeout: 5", "{ first_byte: 5s, idle: 5s }"),
+    ] {
+        assert!(with(times).contains(&format!("timeouts: {expected}")), "{times}: {}", with(times));
+    }
+    assert!(!with("").contains("timeouts:"));
+}
+
+#[test]
+fn models_may_be_each_others_fallbacks() {
+    let fallbacks = "router_settings: { fallbacks: [{ m: [n] }, { n: [m] }] }";
+    let (catalog, report) = made(&(config(&["m", "n"]) + fallbacks));
+    assert!(catalog.contains("fallbacks: [n]") && catalog.contains("fallbacks: [m]"), "{catalog}");
+    assert!(!report.contains("circle"), "{report}");
+}
+
+#[test]
+fn a_deployment_has_the_price_of_its_base_model() {
+    let azure = |more: &str, info: &str| {
+        format!(
+            "model_list: [{{ model_name: m, litellm_params: {{ model: azure/{more}, api_base: 'https://acme.openai.azure.com', \
+             api_key: os.environ/K, api_version: v1 }}{info} }}]"
+        )
+    };
+    const GPT_4O_MINI: &str = "price: { input: 0.15, output: 0.6, cached_input: 0.075 }";
+    for config in [
+        azure("our-chat", ", model_info: { base_model: azure/gpt-4o-mini }"),
+        azure("our-chat", ", model_info: { base_model: gpt-4o-mini }"),
+        azure("gpt-4o-mini", ""),
+    ] {
+        assert!(made(&config).0.contains(GPT_4O_MINI), "{config}: {}", made(&config).0);
+    }
+    let unknown = azure("our-chat", ", model_info: { base_model: azure/gpt-nobody-knows }");
+    let (catalog, report) = made(&unknown);
+    assert!(!catalog.contains("price:"), "{catalog}");
+    assert!(report.contains("base_model -> models.m: Portcullis' list of prices has no such model"), "{report}");
+    let vertex = "model_list: [{ model_name: m, litellm_params: { model: vertex_ai/gemini-2.5-pro, vertex_project: p, \
+                  vertex_location: europe-west4, vertex_credentials: os.environ/V } }]";
+    assert!(made(vertex).0.contains("price: { input: 1.25, output: 10"), "{}", made(vertex).0);
+}
+
+#[test]
+fn the_report_begins_with_what_is_to_do_and_ends_with_what_is_exact() {
+    let config = "model_list:\n  - { model_name: a, litellm_params: { model: azure/a, api_base: os.environ/NO_BASE, api_key: os.environ/K } }\n  \
+                  - { model_name: b, litellm_params: { model: azure/b, api_key: os.environ/K } }\n  \
+                  - { model_name: c, litellm_params: { model: openai/gpt-4o, api_key: os.environ/K } }\n\
+                  litellm_settings: { max_budget: 5 }\n";
+    let keys = r#"[{"token": "0000000000000000000000000000000000000000000000000000000000000001"}]"#;
+    let imported = import(config, &[keys]).unwrap_or_else(|problem| panic!("{problem}"));
+    let text = imported.text();
+    let steps: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(
+        steps,
+        [
+            "do these 5 things, in this order:",
+            "  1. set AZURE_API_BASE and import again: without it an entry is left out (config.yaml:3 model_list[1].model_name)",
+            "  2. set NO_BASE and import again: without it an entry is left out (config.yaml:2 model_list[0].litellm_params.api_base)",
+            "  3. decide about 1 key that is switched off: mend what stopped each, or drop that bound with `--loosen`",
+            "  4. give the gateway 1 secret, which `secrets that the gateway needs` lists",
+            "  5. read what is left out, which `unsupported` lists: 7 places",
+        ],
+        "{text}"
+    );
+    let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
+    assert_eq!(heads.first(), Some(&"do these 5 things, in this order:"));
+    assert_eq!((heads.get(1), heads.last()), (Some(&"manual:"), Some(&"exact:")), "{heads:?}");
+}
+
+#[test]
+fn a_team_without_memberships_is_named_with_its_file() {
+    let team = r#"{"team_id": "red", "models": []}"#;
+    let user = r#"{"user_id": "u", "user_role": "internal_user"}"#;
+    let rows = [&*key(r#""team_id": "red", "user_id": "u""#), team, user].join("\n");
+    let imported = import(&config(&["m"]), &[&rows]).unwrap_or_else(|problem| panic!("{problem}"));
+    let reasons: Vec<&str> = imported.stopped.iter().map(|stopped| &*stopped.why).collect();
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    let named = "the row of its team \"red\" in keys.json has no field `team_memberships`";
+    assert!(reasons[0].starts_with(named), "{reasons:?}");
+}
+
+#[test]
 fn an_empty_field_of_a_key_does_not_hide_its_budget() {
     let budget = r#"{"budget_id": "b", "rpm_limit": 7, "max_budget": 3, "budget_duration": "1d",
         "model_max_budget": {"m": {"budget_limit": 2, "time_period": "1d"}}}"#;

@@ -37,6 +37,8 @@ fn a_setting_that_bounds_all_keys_switches_them_off() {
             Some("proxy-budget"),
         ),
         ("router_settings: { provider_budget_config: {} }", None),
+        ("general_settings: { global_max_parallel_requests: 5 }", Some("proxy-budget")),
+        ("general_settings: { max_parallel_requests: 5 }", None),
         (
             "router_settings: { optional_pre_call_checks: [prompt_caching, enforce_model_rate_limits] }",
             Some("proxy-budget"),
