@@ -89,7 +89,12 @@ impl AccessLog {
             .name("access-log".to_owned())
             .spawn(move || writer.run(output))
             .map_err(|e| format!("cannot start the access log's thread: {e}"))?;
-        Ok(AccessLog { sink, is_text: format == Format::Text && *access != Access::Off })
+        let is_text = match access {
+            Access::Off => false,
+            Access::Stdout => format.is_text(&std::io::stdout()),
+            Access::File(_) => format == Format::Text,
+        };
+        Ok(AccessLog { sink, is_text })
     }
 
     /// Adds the line of an exchange.
@@ -294,7 +299,7 @@ fn text(settled: &Settled) -> Vec<u8> {
         attempts.trail.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, t.often(":") + &detail(t)));
     let (usage, address) = (&spending.usage, sender.address.map(|address| address.to_string()));
     let line = format!(
-        "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]\n",
+        "{} {} {} {} {} {} {} {}ms own={}us model={}{} key={} account={} tokens={}+{}({}) tries=[{}]{}\n",
         time(*began_at),
         request.id,
         or_dash(address.as_deref()),
@@ -305,14 +310,21 @@ fn text(settled: &Settled) -> Vec<u8> {
         millis(*total),
         micros(times.own),
         or_dash(request.model.as_deref()),
+        quoted(" asked", request.asked_model.as_deref()),
         or_dash(sender.key.as_deref()),
         or_dash(served.account.as_deref()),
         usage.prompt,
         usage.completion,
         usage.source.name(),
-        tries.collect::<Vec<_>>().join(",")
+        tries.collect::<Vec<_>>().join(","),
+        quoted(" error", answer.error.as_deref())
     );
     line.into_bytes()
+}
+
+/// Writes a fact that not every line has, in quotes, or nothing.
+fn quoted(name: &str, value: Option<&str>) -> String {
+    value.map(|value| format!("{name}={value:?}")).unwrap_or_default()
 }
 
 #[cfg(test)]

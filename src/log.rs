@@ -12,7 +12,7 @@ use std::io::Write;
 use std::time::SystemTime;
 
 struct Stderr {
-    format: Format,
+    is_text: bool,
     level: LevelFilter,
 }
 
@@ -26,7 +26,7 @@ struct Line {
 /// Installs the log. If the program has a logger already, that one stays.
 pub fn install(format: Format, level: LevelFilter) {
     ::log::set_max_level(level);
-    if ::log::set_boxed_logger(Box::new(Stderr { format, level })).is_err() {
+    if ::log::set_boxed_logger(Box::new(Stderr { is_text: format.is_text(&std::io::stderr()), level })).is_err() {
         ::log::debug!("a logger is installed already");
     }
 }
@@ -60,10 +60,11 @@ impl Log for Stderr {
         }
         let time = rfc3339(SystemTime::now());
         let level = record.level().as_str().to_ascii_lowercase();
-        let line = match self.format {
+        let line = if self.is_text {
+            format!("{time} {level} {message}")
+        } else {
             // Strings always serialise.
-            Format::Json => serde_json::to_string(&Line { time, level, message }).unwrap_or_default(),
-            Format::Text => format!("{time} {level} {message}"),
+            serde_json::to_string(&Line { time, level, message }).unwrap_or_default()
         };
         // If stderr is gone, there is nobody to tell.
         drop(writeln!(std::io::stderr().lock(), "{line}"));

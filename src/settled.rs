@@ -99,6 +99,8 @@ pub struct Incoming {
     pub model: Option<Arc<str>>,
     /// The pattern that the model comes from, if it comes from one.
     pub pattern: Option<Arc<str>>,
+    /// The model that was asked for, cut short, if the key can use no such model.
+    pub asked_model: Option<String>,
     /// The caller's own name for the conversation, cut short.
     pub session: Option<String>,
     /// True if a stream was asked for.

@@ -29,6 +29,7 @@ pub(super) fn json(settled: &Settled) -> Vec<u8> {
     line.text(r#","path":"#, &request.path);
     line.optional(r#","session":"#, request.session.as_deref(), Line::text);
     line.or_null(r#","model":"#, request.model.as_deref(), Line::text);
+    line.optional(r#","asked_model":"#, request.asked_model.as_deref(), Line::text);
     line.or_null(r#","account":"#, served.account.as_deref(), Line::text);
     line.or_null(r#","upstream_model":"#, served.upstream_model.as_deref(), Line::text);
     line.put(if request.stream { r#","stream":true"# } else { r#","stream":false"# });

@@ -404,7 +404,7 @@ fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
         }
     };
     Log {
-        format: raw.format.unwrap_or(Format::Json),
+        format: raw.format.unwrap_or_default(),
         level: match raw.level.unwrap_or(raw::Level::Info) {
             raw::Level::Off => log::LevelFilter::Off,
             raw::Level::Error => log::LevelFilter::Error,

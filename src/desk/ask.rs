@@ -66,7 +66,10 @@ pub(super) fn model(
     record.facts.request.choices = u16::try_from(envelope.choices.shown).unwrap_or(u16::MAX);
     record.facts.request.most_tokens = envelope.most_tokens.and_then(|most| u32::try_from(most).ok()?.try_into().ok());
     let model = snapshot.catalog.visible(key, &envelope.model);
-    let model = model.ok_or_else(|| unknown_model(snapshot, key, &envelope.model))?;
+    let Some(model) = model else {
+        record.facts.request.asked_model = Some(request_id::shown(&envelope.model));
+        return Err(unknown_model(snapshot, key, &envelope.model));
+    };
     record.facts.request.model = Some(model.id.clone());
     record.facts.request.pattern = model.pattern.clone();
     record.demand = snapshot.routes.get(model.index).map(|route| route.demand.clone());

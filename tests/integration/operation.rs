@@ -2,7 +2,7 @@
 //! and the library in another server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -297,11 +297,19 @@ fn the_access_log_can_be_off_or_text() {
         let mut text = Gateway::with(Catalog::over(&mock)).server("log: { format: text, level: trace }").start().await;
         text.post(&chat("m")).await;
         text.raw(client::post_as("sk-wrong", &chat("m"))).await.is_error(401, "invalid_api_key");
+        text.post(&chat("gpt-5-mini")).await.is_error(404, "model_not_found");
+        mock.push(Script::error(400, "no such field"));
+        text.post(&chat("m")).await;
         text.signal("TERM");
         text.exit(PATIENCE);
         let lines = String::from_utf8(text.process.stdout()).unwrap();
         let lines: Vec<_> = lines.lines().collect();
-        assert_eq!(lines.len(), 2, "{lines:#?}");
+        assert_eq!(lines.len(), 4, "{lines:#?}");
+        // What was asked for, and why there is no answer.
+        assert!(lines[2].contains("404 ") && lines[2].contains("model=- asked=\"gpt-5-mini\""), "{}", lines[2]);
+        for line in &lines[1..] {
+            assert!(line.contains(" error=\""), "no reason in {line}");
+        }
         for word in [
             " POST /v1/chat/completions 200 ok ",
             "model=m",
@@ -312,7 +320,12 @@ fn the_access_log_can_be_off_or_text() {
         ] {
             assert!(lines[0].contains(word), "no {word:?} in {}", lines[0]);
         }
-        for word in [" POST /v1/chat/completions 401 unauthorized ", "model=-", "key=-"] {
+        let refused = [
+            " POST /v1/chat/completions 401 unauthorized ",
+            "model=- key=-",
+            "error=\"",
+        ];
+        for word in refused {
             assert!(lines[1].contains(word), "no {word:?} in {}", lines[1]);
         }
         let log = text.log();
@@ -326,6 +339,37 @@ fn the_access_log_can_be_off_or_text() {
             !status.success() && output.contains("the access log that `log.access` in server.yaml names"),
             "{output}"
         );
+    });
+}
+
+#[test]
+fn on_a_terminal_lines_are_text_and_elsewhere_json() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        gateway.post(&chat("unknown")).await;
+        // A pipe is no terminal.
+        let line = gateway.line().await;
+        assert_eq!((&line["model"], &line["asked_model"]), (&serde_json::Value::Null, &"unknown".into()));
+        // The program `script` gives it a terminal, and tells the number of the process first.
+        let (address, admin) = (free_port(), free_port());
+        let server = format!("ledger: {{ enabled: false }}\nadmin: {{ address: \"{admin}\" }}\n");
+        let folder = Folder::new(&[("catalog.yaml", &Catalog::over(&mock).to_string()), ("server.yaml", &server)]);
+        let conf = folder.path().display();
+        let serve = format!("echo $$; exec {BINARY} serve --conf {conf} --listen {address}");
+        let mut script = Command::new("script").args(["-q", "-c", &serve, "/dev/null"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(script.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+        let number: String = lines.next().unwrap().trim().to_owned();
+        let ready = lines.find(|line| line.contains("serving on")).unwrap();
+        assert!(ready.contains(" info serving on http://"), "{ready}");
+        let mut connection = Connection::plain(address, None).await;
+        connection.send(client::post(&chat("unknown"))).await;
+        connection.response().await.is_error(404, "model_not_found");
+        drop(connection);
+        let shown = lines.find(|line| line.contains("/v1/chat/completions")).unwrap();
+        assert!(shown.contains(" POST /v1/chat/completions 404 ") && shown.contains(" asked=\"unknown\""), "{shown}");
+        assert!(Command::new("kill").args(["-TERM", &number]).status().unwrap().success());
+        assert!(script.wait().unwrap().success());
     });
 }
 

@@ -38,6 +38,7 @@ pub const LINE: &[Field] = &[
     always("path", r#""/v1/chat/completions""#, "The path without the query, cut short."),
     only("session", "if the client names it", r#""01a201b3-f2cc-74d0-8abe-d6e8e7e2da84""#, "The client's own name for the conversation, cut short: `x-portcullis-session`, or the header in which clients of this door send it."),
     always("model", r#""fast""#, "The model's id from the catalog; null if there is no such model."),
+    only("asked_model", "if `model` is null and the request named a model", r#""gpt-5-mini""#, "The model that was asked for, cut short: the catalog has no such model for this key."),
     always("account", r#""openai-main""#, "The account that answered, or was tried last; null if none was."),
     always("upstream_model", r#""gpt-4o-mini""#, "The name by which that account knows the model."),
     always("stream", "false", "Whether a stream was asked for."),

@@ -300,7 +300,7 @@ pub struct Cors {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// How a line looks, in the log and in the access log. Default: json.
+    /// How a line looks, in the log and in the access log. Default: auto.
     pub format: Option<Format>,
     /// How much is logged: this level and those above it. Default: info.
     pub level: Option<Level>,
@@ -380,13 +380,27 @@ pub enum OnStoreDown {
 }
 
 /// How a line of the log looks.
-#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
+    /// Text on a terminal, JSON elsewhere: in a file, in a pipe, under a service manager.
+    #[default]
+    Auto,
     /// One JSON object for each line.
     Json,
     /// A shorter line for people.
     Text,
+}
+
+impl Format {
+    /// Returns whether lines that go there are written as text.
+    pub fn is_text(self, output: &impl std::io::IsTerminal) -> bool {
+        match self {
+            Format::Auto => output.is_terminal(),
+            Format::Json => false,
+            Format::Text => true,
+        }
+    }
 }
 
 /// How much is logged.

@@ -37,7 +37,7 @@ fn what_is_not_written_has_the_documented_default() {
         "Server { listen: [Listen { address: 127.0.0.1:8080, h2c: false, tls: None }], admin: Admin { address: 127.0.0.1:9090, hosts: [], key: None, page: true }, workers: 0, attempts: 3, \
          limits: Bounds { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
-         comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
+         comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Auto, level: Info, \
          access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, list_refresh: 3600s, store: None, seal: [], notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), asked: false }, series: SeriesBounds { has_caller: true, has_account: true, most_sets: 20000 }, warnings: [] }"
     );
 }
