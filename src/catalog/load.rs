@@ -16,7 +16,7 @@ use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
 use super::{Account, Catalog, PUBLISHED_KEY};
-use crate::base::problem::{self, Problem, Problems, in_column, is_variable_name, nearest, quoted};
+use crate::base::problem::{self, Problem, Problems, in_column, is_variable_name, nearest, quoted, unless_secret};
 use crate::conf::config::{self, Server};
 use crate::conf::secret_ref::{ASSUMED, Reference};
 use crate::conf::yaml;
@@ -125,14 +125,15 @@ fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
     (!shown.is_empty()).then(|| Problem { path: "traces".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 
-/// Returns the folder's name for messages. The name of a folder that is not there is not shown: it
-/// may be anything, also a secret.
+/// Returns the folder's name for messages. The name of a folder that is not there is not shown if
+/// it may be a secret.
 pub fn shown(conf: &Path) -> String {
-    if conf.is_dir() || USUAL.into_iter().any(|usual| Path::new(usual) == conf) {
-        conf.display().to_string()
-    } else {
-        "--conf".to_owned()
-    }
+    const LONGEST: usize = 200;
+    let name = conf.display().to_string();
+    let is_plain = name.len() <= LONGEST
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
+        && name.split('/').all(|part| unless_secret(part) == part);
+    if is_plain || conf.is_dir() { name } else { "--conf".to_owned() }
 }
 
 /// Refuses a folder that is not there, so that no single file is reported as missing in it.
@@ -158,7 +159,7 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     let mut server = config::read(SERVER, &text, &mut |reference| references.look_up(reference))?;
     let mut private = references.private;
     private.extend(server.listen.iter().filter_map(|listen| Some(conf.join(&listen.tls.as_ref()?.key))));
-    server.warnings.extend(open_to_all(conf, &private));
+    server.warnings.extend(open_to_all(conf, &private, HOLDS_SECRET));
     let mut problems = Vec::new();
     for (index, tls) in
         server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?)))
@@ -240,17 +241,22 @@ fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Proble
     };
     let catalog = match resolved {
         Ok(mut catalog) => {
-            let worth_hiding =
-                |file: usize, text: &str| catalog.literal_secrets.contains(&file) || holds_guessable_hash(text);
-            let texts = texts.iter().enumerate().filter(|(file, (_, text))| worth_hiding(*file, text));
-            references.private.extend(texts.filter_map(|(file, _)| paths.get(file).cloned()));
-            warnings.extend(open_to_all(conf, &references.private));
+            for (file, (_, text)) in texts.iter().enumerate() {
+                let Some(path) = paths.get(file) else { continue };
+                if catalog.literal_secrets.contains(&file) {
+                    references.private.insert(path.clone());
+                } else if holds_guessable_hash(text) {
+                    references.guessable.insert(path.clone());
+                }
+            }
+            warnings.extend(open_to_all(conf, &references.private, HOLDS_SECRET));
+            warnings.extend(open_to_all(conf, &references.guessable, HOLDS_HASH));
             catalog.warnings.extend(warnings);
             Ok(catalog)
         }
         Err(Problems(more, warned)) => {
             problems.extend(more);
-            warnings.extend(open_to_all(conf, &references.private));
+            warnings.extend(open_to_all(conf, &references.private, HOLDS_SECRET));
             Err(Problems(problems, [warned, warnings].concat()))
         }
     };
@@ -313,11 +319,13 @@ struct ReferenceReader<'c> {
     found: Texts,
     /// Those of the files that hold secrets.
     private: BTreeSet<PathBuf>,
+    /// The files with the hash of a key that somebody could guess, and no other secret.
+    guessable: BTreeSet<PathBuf>,
 }
 
 impl<'c> ReferenceReader<'c> {
     fn new(conf: &'c Path, secrets: Secrets, known: Texts) -> Self {
-        Self { conf, secrets, known, found: Texts::new(), private: BTreeSet::new() }
+        Self { conf, secrets, known, found: Texts::new(), private: BTreeSet::new(), guessable: BTreeSet::new() }
     }
 
     fn read(&mut self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
@@ -414,9 +422,12 @@ fn holds_guessable_hash(text: &str) -> bool {
     })
 }
 
-/// Warns of files that hold secrets and can be read by everybody.
-fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>) -> impl Iterator<Item = Problem> {
-    let what = "holds a secret, and every user of this machine can read it: run `chmod o-r` on it";
+const HOLDS_SECRET: &str = "holds a secret, and every user of this machine can read it: run `chmod o-r` on it";
+const HOLDS_HASH: &str = "holds the hash of a key that could be guessed, and every user of this machine can read it: run `chmod o-r` on it, or \
+                          let `portcullis key new` make the key";
+
+/// Warns of files that hold something private and can be read by everybody.
+fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>, what: &'static str) -> impl Iterator<Item = Problem> {
     let warning = move |path: &PathBuf| Problem::of_file(name(conf, path), what);
     let is_open = |path: &&PathBuf| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
     private.iter().filter(is_open).map(warning)

@@ -2,9 +2,11 @@
 //! it would change.
 
 mod diff;
+mod expired;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use super::{CheckArgs, print, tell};
 use crate::base::units::count;
@@ -24,6 +26,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));
     }
+    let expired = expired::warnings(&loaded.catalog, &conf, SystemTime::now());
+    for warning in &expired {
+        tell(&format!("warning: {warning}"));
+    }
     let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
     if let Some(problem) = published_key_problem(catalog, &listeners) {
         return Err(format!("{}: {problem}", shown(&conf)));
@@ -37,7 +43,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
         shown(&conf),
         count(*files, "file"),
         catalog.size(),
-        count(catalog.warnings.len(), "warning"),
+        count(catalog.warnings.len() + expired.len(), "warning"),
     );
     let compared = against.map(|comparison| comparison.text()).unwrap_or_default();
     Ok(print(&format!("{fine}{compared}")))

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::base::problem::quoted;
+use crate::base::problem::{quoted, unless_secret};
 use crate::catalog::load;
 use crate::ledger::report;
 
@@ -93,7 +93,7 @@ pub struct ServeArgs {
     pub conf: ConfArgs,
     /// Listen at this address, such as 127.0.0.1:8080, instead of the ones in server.yaml. It
     /// serves plain HTTP/1, without the `tls` and `h2c` of server.yaml
-    #[arg(long, value_name = "ADDRESS", num_args = 1..)]
+    #[arg(long, value_name = "ADDRESS", num_args = 1.., value_parser = listen_address)]
     pub listen: Vec<SocketAddr>,
 }
 
@@ -432,12 +432,34 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
         (Kind::InvalidValue, Kind::SuggestedValue, true),
     ] {
         if is_foreign && wrong.get(kind).is_some() && !near(wrong.get(kind), wrong.get(meant)) {
-            wrong.insert(kind, Value::String("…".to_owned()));
+            let plain = wrong.get(kind).and_then(plain_word).unwrap_or("…").to_owned();
+            wrong.insert(kind, Value::String(plain));
             // The advice repeats it.
             wrong.remove(Kind::Suggested);
         }
     }
     wrong
+}
+
+/// Returns what the person typed if it is plainly a flag or a word, and so no secret: lower-case
+/// letters and hyphens. The value of a flag is cut off.
+fn plain_word(typed: &clap::error::ContextValue) -> Option<&str> {
+    const LONGEST: usize = 24;
+    let clap::error::ContextValue::String(typed) = typed else { return None };
+    let word = typed.split('=').next().unwrap_or_default();
+    let is_plain = word.len() <= LONGEST && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    (is_plain && unless_secret(word) == word).then_some(word)
+}
+
+/// Reads an address to listen at.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse() {
+        Ok(address) => Ok(address),
+        Err(_) if text.parse::<u16>().is_ok() => {
+            Err(format!("this is a port only: write an IP address, too, such as 127.0.0.1:{text}"))
+        }
+        Err(_) => Err("write an IP address and a port, such as 127.0.0.1:8080 or 0.0.0.0:8080".to_owned()),
+    }
 }
 
 /// Prints a result. If the reader is gone, `println!` would panic; this fails.

@@ -267,6 +267,8 @@ fn listen(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Lis
         at.key("h2c").problem_if(h2c && raw.tls.is_some(), what);
         let what = "is missing: an IP address and a port, such as 127.0.0.1:8080";
         let Some(Text(raw::Address(address))) = at.key("address").required(raw.address, what) else { continue };
+        let what = "has port 0, at which no caller finds the gateway: write the port, such as 8080";
+        at.key("address").problem_if(address.port() == 0, what);
         if is_taken(address, &listen) {
             at.key("address").problem(&format!("{address} is written twice: keep only one"));
         } else {
@@ -276,7 +278,7 @@ fn listen(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Lis
     listen
 }
 
-/// Returns whether a listener has this address. Port 0 stands for any free port.
+/// Returns whether a listener has this address. Port 0 is an error of its own.
 fn is_taken(address: SocketAddr, listen: &[Listen]) -> bool {
     address.port() != 0 && listen.iter().any(|other| other.address == address)
 }

@@ -116,7 +116,7 @@ pub(super) fn answer_of(
     let most = bounds.map(|bounds| bounds.lines);
     let mut sum =
         Summing { query, most, is_full: false, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
-    let (since, notes) = sum.all(&view).map_err(unanswered)?;
+    let (since, mut notes) = sum.all(&view).map_err(unanswered)?;
     if let Some(most) = most.filter(|_| sum.is_full) {
         return Err(Unanswered::TooMuch(most));
     }
@@ -124,7 +124,12 @@ pub(super) fn answer_of(
         .lines
         .into_iter()
         .map(|(name, used)| (name.split(BETWEEN).map(ToOwned::to_owned).collect(), used))
-        .collect();
+        .collect::<Vec<_>>();
+    if lines.is_empty() && query.until.is_none() {
+        notes.push(
+            "requests of the last second are not there yet: the gateway writes its rows four times a second".to_owned(),
+        );
+    }
     Ok(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes })
 }
 

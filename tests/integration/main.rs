@@ -39,6 +39,7 @@ mod catalog_page;
 mod ci;
 mod clients;
 mod clients_failures;
+mod command_words;
 mod counts;
 mod descriptors;
 mod dialects;

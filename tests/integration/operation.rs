@@ -320,11 +320,7 @@ fn the_access_log_can_be_off_or_text() {
         ] {
             assert!(lines[0].contains(word), "no {word:?} in {}", lines[0]);
         }
-        let refused = [
-            " POST /v1/chat/completions 401 unauthorized ",
-            "model=- key=-",
-            "error=\"",
-        ];
+        let refused = [" POST /v1/chat/completions 401 unauthorized ", "model=- key=-", "error=\""];
         for word in refused {
             assert!(lines[1].contains(word), "no {word:?} in {}", lines[1]);
         }
@@ -357,7 +353,8 @@ fn on_a_terminal_lines_are_text_and_elsewhere_json() {
         let folder = Folder::new(&[("catalog.yaml", &Catalog::over(&mock).to_string()), ("server.yaml", &server)]);
         let conf = folder.path().display();
         let serve = format!("echo $$; exec {BINARY} serve --conf {conf} --listen {address}");
-        let mut script = Command::new("script").args(["-q", "-c", &serve, "/dev/null"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut script =
+            Command::new("script").args(["-q", "-c", &serve, "/dev/null"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(script.stdout.take().unwrap()).lines().map(|line| line.unwrap());
         let number: String = lines.next().unwrap().trim().to_owned();
         let ready = lines.find(|line| line.contains("serving on")).unwrap();

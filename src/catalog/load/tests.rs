@@ -189,7 +189,7 @@ fn s08_what_everybody_can_read() {
         format!("accounts: {{}}\nmodels: {{}}\ncallers: {{a: {{keys: {{k: {{hash: 'sha256:{HASH}'}}}}}}}}\n"),
     );
     folder.check(&[
-        "warning catalog.yaml: holds a secret, and every user of this machine can read it: run `chmod o-r` on it",
+        "warning catalog.yaml: holds the hash of a key that could be guessed, and every user of this machine can read it: run `chmod o-r` on it",
     ]);
     folder.write("catalog.yaml", account("sk-literal"));
     folder.check(&[
@@ -204,7 +204,9 @@ fn s08_what_everybody_can_read() {
     folder.check(&[]);
     for note in ["", " # sk-0aA1bB2cC3d", " # ours", " # sk-short-…"] {
         folder.write("catalog.d/keys-acme.yaml", made(note));
-        folder.check(&["warning catalog.d/keys-acme.yaml: holds a secret, and every user of this machine can read it"]);
+        folder.check(&[
+            "warning catalog.d/keys-acme.yaml: holds the hash of a key that could be guessed, and every user",
+        ]);
     }
     fs::remove_file(folder.0.join("catalog.d/keys-acme.yaml")).unwrap();
     folder.write("catalog.yaml", account("sk-literal"));

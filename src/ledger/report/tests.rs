@@ -117,7 +117,13 @@ fn the_answer_in_its_three_forms() {
     assert_eq!((&json["usage"][1]["model"], &json["usage"][1]["cost_usd"]), (&"m".into(), &"1.23456889".into()));
     assert_eq!((&json["total"]["requests"], &json["total"]["unpriced_requests"]), (&4.into(), &2.into()));
     let nobody = Query::new(&Asked { caller: Some("nobody"), ..Asked::default() }, NOW).unwrap();
-    assert!(answer(&folder.file(), &nobody, None).unwrap().unwrap().table().ends_with("\n\nno requests\n"));
+    let table = answer(&folder.file(), &nobody, None).unwrap().unwrap().table();
+    assert!(table.contains("note: requests of the last second are not there yet"), "{table}");
+    assert!(table.ends_with("\n\nno requests\n"), "{table}");
+    // What was asked about the past is whole.
+    let past = Asked { caller: Some("nobody"), until: Some("1h"), ..Asked::default() };
+    let past = Query::new(&past, NOW).unwrap();
+    assert!(!answer(&folder.file(), &past, None).unwrap().unwrap().table().contains("note:"));
 }
 
 /// As a request that failed before it cost anything, beside one whose price nobody knows.
