@@ -11,14 +11,21 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 
-use super::{ExplainArgs, tell, write};
+use super::{ExplainArgs, http, tell, write};
+use crate::base::secret::Secret;
+use crate::catalog::files::contents;
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::exchange::lists;
 use crate::explain::{Input, Report, Settings, apart, explain, front, headers, is_id, render};
 use dialects::front::Asked;
+use status::Sender;
 
-/// Runs the command. Exits with 0 if an account would be asked, with 1 if none would, and with 2 if
-/// that cannot be found out.
+/// The exit code if an account would be asked, as far as is known: what is used of the limits is
+/// not.
+const LIMITS_UNKNOWN: u8 = 3;
+
+/// Runs the command. Exits with 0 if an account would be asked, with 1 if none would, with 2 if that
+/// cannot be found out, and with 3 if the gateway does not say what is used of the limits.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     if let Some(model) = &args.doors {
         return match doors::explain(&args.conf.folder(), model, args.json) {
@@ -34,7 +41,11 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
         Ok(report) => {
             let text = if args.json { report.json() } else { render(&report) };
             let is_written = write(&text).is_ok();
-            if is_written && report.is_tried() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            match (is_written && report.is_tried(), report.are_limits_unknown()) {
+                (true, false) => ExitCode::SUCCESS,
+                (true, true) => ExitCode::from(LIMITS_UNKNOWN),
+                (false, _) => ExitCode::FAILURE,
+            }
         }
         Err(why) => {
             tell(&why);
@@ -55,24 +66,33 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
     let headers = headers(written, front).map_err(|why| format!("--header: {why}"))?;
     let conf = args.conf.folder();
     let Loaded { server, catalog, .. } = loaded(&conf)?;
-    let instance = args.status.as_deref().map(|from| status::read(from, &conf)).transpose()?;
+    let admin_key = args.admin_key.as_deref().map(read_admin_key).transpose()?;
+    let instance = args.status.as_deref().map(|from| status::read(from, &conf, admin_key.clone())).transpose()?;
     let body = body(args.request.as_deref().unwrap_or(Path::new("-")), server.limits.request_body)?;
     let asked = Asked { model: args.model.clone(), stream: args.stream };
     let snapshot = apart(catalog, server.proxies.clone());
     lists::recall(&server, &snapshot);
-    Ok(explain(
-        key,
-        &Input {
-            settings: Settings::from(&server),
-            snapshot,
-            is_counted: false,
-            instance,
-            headers,
-            front,
-            asked,
-            body,
-        },
-    ))
+    let settings = Settings::from(&server);
+    let input = Input { settings, snapshot, is_counted: false, instance, headers, front, asked, body };
+    let mut report = explain(key, &input);
+    // A saved page does not say what is used of the limits.
+    if let Some(from) = args.status.as_ref().filter(|from| from.contains("://")) {
+        let sender = Sender { key, door: &args.door };
+        let keys = http::keys_of(&conf, admin_key);
+        match status::ask_gateway(from, sender, &input, &keys) {
+            Ok(live) => report.take_limits(&live),
+            Err(why) => report.miss_limits(&why),
+        }
+    }
+    Ok(report)
+}
+
+/// Reads the file with the key of the admin listener.
+fn read_admin_key(path: &Path) -> Result<Secret, String> {
+    const LARGEST_KEY: usize = 64 << 10;
+    let bytes = contents(path, LARGEST_KEY).map_err(|why| format!("--admin-key: the file cannot be read: {why}"))?;
+    let text = String::from_utf8(bytes).map_err(|_| "--admin-key: the file is not UTF-8".to_owned())?;
+    Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
 }
 
 /// Loads the configuration.

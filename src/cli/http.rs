@@ -1,4 +1,4 @@
-//! A plain HTTP GET: it is all that a command needs to ask the admin listener of a running gateway.
+//! Plain HTTP: it is all that a command needs to ask the admin listener of a running gateway.
 
 use std::env;
 use std::fmt::{self, Display, Formatter};
@@ -39,32 +39,56 @@ impl Display for Instead {
     }
 }
 
+/// What is asked of an admin listener.
+#[derive(Clone, Copy)]
+pub(super) enum Question<'q> {
+    /// For a page.
+    Get,
+    /// With this body.
+    Post(&'q [u8]),
+}
+
 /// Returns the key of an admin listener: that of the environment, or that of its settings.
 pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
     let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
     env::var(KEY).ok().filter(|key| !key.is_empty()).map(Secret::new).or_else(of_settings)
 }
 
-/// Fetches a page of an admin listener. The key of server.yaml is only for the listener of
-/// server.yaml.
+/// Fetches a page of an admin listener.
 pub(super) fn of_admin(
     page: (&str, &str),
     otherwise: &str,
     conf: &Path,
     patience: Duration,
 ) -> Result<Vec<u8>, String> {
+    fetch(page, otherwise, &keys_of(conf, None), patience)
+}
+
+/// Returns the key for the admin listener at an address: the given one, or that of the environment
+/// or server.yaml. The key of server.yaml is only for the listener of server.yaml.
+pub(super) fn keys_of(conf: &Path, given: Option<Secret>) -> impl Fn(SocketAddr) -> Option<Secret> {
     let admin = server(conf, Secrets::IfThere).ok().map(|server| server.admin);
-    let key = |address: SocketAddr| {
+    move |address| {
         let is_ours = |admin: &&Admin| address.ip().is_loopback() || address == reachable(admin.address);
-        key(admin.as_ref().filter(is_ours))
-    };
-    fetch(page, otherwise, &key, patience)
+        given.clone().or_else(|| key(admin.as_ref().filter(is_ours)))
+    }
 }
 
 /// Fetches the page of a URL. A URL without a path means the `usual` one. `otherwise` says what to
 /// do with a URL that cannot be asked; `key` is the key for an address.
 pub(super) fn fetch(
+    page: (&str, &str),
+    otherwise: &str,
+    key: &dyn Fn(SocketAddr) -> Option<Secret>,
+    patience: Duration,
+) -> Result<Vec<u8>, String> {
+    ask(page, Question::Get, otherwise, key, patience)
+}
+
+/// Asks the page of a URL, as [`fetch`] does.
+pub(super) fn ask(
     (url, usual): (&str, &str),
+    question: Question<'_>,
     otherwise: &str,
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
     patience: Duration,
@@ -83,7 +107,7 @@ pub(super) fn fetch(
     let addresses =
         format!("{authority}{port}").to_socket_addrs().map_err(|why| format!("{url} does not answer: {why}"))?;
     for address in addresses {
-        match get(address, (authority, path), key(address).as_ref(), patience) {
+        match send(address, (authority, path), question, key(address).as_ref(), patience) {
             Ok(answer) => return answer.map_err(|why| format!("{url} {why}")),
             Err(why) => last = format!("does not answer: {why}"),
         }
@@ -94,7 +118,17 @@ pub(super) fn fetch(
 /// Returns the body of a 200. The inner error says what came instead of a 200.
 pub(super) fn get(
     address: SocketAddr,
+    page: (&str, &str),
+    key: Option<&Secret>,
+    patience: Duration,
+) -> io::Result<Result<Vec<u8>, Instead>> {
+    send(address, page, Question::Get, key, patience)
+}
+
+fn send(
+    address: SocketAddr,
     (host, path): (&str, &str),
+    question: Question<'_>,
     key: Option<&Secret>,
     patience: Duration,
 ) -> io::Result<Result<Vec<u8>, Instead>> {
@@ -105,7 +139,14 @@ pub(super) fn get(
     // With HTTP/1.0 the answer comes in one piece and ends with the connection.
     let key = key.filter(|key| key.expose().bytes().all(|byte| byte.is_ascii_graphic()));
     let key = key.map(|key| format!("authorization: Bearer {}\r\n", key.expose())).unwrap_or_default();
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n{key}\r\n").as_bytes())?;
+    let (method, sent, about_sent) = match question {
+        Question::Get => ("GET", &[][..], String::new()),
+        Question::Post(sent) => {
+            ("POST", sent, format!("content-type: application/json\r\ncontent-length: {}\r\n", sent.len()))
+        }
+    };
+    stream.write_all(format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\n{key}{about_sent}\r\n").as_bytes())?;
+    stream.write_all(sent)?;
     let mut answer = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {

@@ -137,7 +137,10 @@ pub struct ReadyArgs {
 
 /// `explain`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 if the request would be sent to an upstream, 1 if not, 2 if the command failed.")]
+#[command(
+    after_help = "Exit code: 0 if the request would be sent to an upstream, 1 if not, 2 if the command failed, 3 if the request would be sent \
+                  as far as is known, but the gateway of --status does not say what is used of the limits."
+)]
 pub struct ExplainArgs {
     /// Where the configuration is.
     #[command(flatten)]
@@ -162,6 +165,10 @@ pub struct ExplainArgs {
     /// http://127.0.0.1:9090/status, or a file with that page
     #[arg(long, value_name = "URL|FILE")]
     pub status: Option<String>,
+    /// The file with the key of the admin listener, which is asked what is used of the limits
+    /// [default: PORTCULLIS_ADMIN_KEY in the environment, or `admin.key` of server.yaml]
+    #[arg(long, value_name = "FILE", requires = "status")]
+    pub admin_key: Option<PathBuf>,
     /// A header of the request: `x-portcullis-session: …`, `x-portcullis-timeout: …`, or one in
     /// which clients of the door name their session
     #[arg(long = "header", value_name = "HEADER")]

@@ -1,6 +1,7 @@
 //! A report is the result of `explain`, before it is written for people or for machines.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::Refusal;
 use crate::plan::Reach;
@@ -13,6 +14,9 @@ pub struct Report {
     /// The limits on the request, as `/limits` names them. For people, they are among the facts.
     pub(super) limits: Vec<serde_json::Value>,
     pub(super) candidates: Vec<Candidate>,
+    /// True if a gateway was asked what is used of the limits, and did not say it.
+    #[serde(skip)]
+    pub(super) misses_limits: bool,
     /// The refusals, in the order in which the gateway meets them. The caller learns of the first.
     #[serde(skip)]
     pub(super) refusals: Vec<Refusal>,
@@ -155,6 +159,42 @@ impl Report {
             self.verdict = Verdict::refused(refusal);
         }
         self
+    }
+
+    /// Takes over what a running gateway says of the limits, in its own report: what is used of them,
+    /// and whether they refuse the request.
+    pub fn take_limits(&mut self, live: &Value) {
+        const ABOUT: &str = "limits";
+        self.facts.retain(|fact| fact.about != ABOUT);
+        let of_limits = live["facts"].as_array().into_iter().flatten().filter(|fact| fact["about"] == ABOUT);
+        self.facts.extend(of_limits.map(|fact| Fact {
+            about: ABOUT,
+            says: fact["says"].as_str().unwrap_or_default().to_owned(),
+            fault: fact["fault"] == true,
+        }));
+        self.limits = live["limits"].as_array().cloned().unwrap_or_default();
+        let verdict = &live["verdict"];
+        if self.verdict.tried && verdict["tried"] == false {
+            let text = |name: &str| verdict[name].as_str().map(ToOwned::to_owned);
+            self.verdict = Verdict {
+                tried: false,
+                says: text("says").unwrap_or_default(),
+                status: verdict["status"].as_u64().and_then(|status| u16::try_from(status).ok()),
+                code: text("code"),
+                param: text("param"),
+            };
+        }
+    }
+
+    /// Notes that the running gateway did not say what is used of the limits.
+    pub fn miss_limits(&mut self, why: &str) {
+        self.misses_limits = true;
+        self.fact("limits", format!("what is used of them is not known, so they may refuse the request: {why}"));
+    }
+
+    /// Returns whether a gateway was asked what is used of the limits, and did not say it.
+    pub fn are_limits_unknown(&self) -> bool {
+        self.misses_limits
     }
 
     /// Returns whether a candidate is asked.

@@ -1,11 +1,14 @@
 //! `POST /explain` says what the command says, changes nothing, and shows no secret.
 
+use std::io::{Read as _, Write as _};
+
 use serde_json::{Value, json};
 
 use crate::explain::explain;
 use crate::support::canary::{self, KEY};
-use crate::support::client::{Connection, Response, request};
-use crate::support::{Catalog, Gateway, Mock, chat, chat_stream, run};
+use crate::support::client::{Connection, Response, post_as, request};
+use crate::support::gateway::portcullis;
+use crate::support::{Catalog, Gateway, Mock, chat, chat_stream, eventually, run};
 
 const AWS: &str = "dialect: bedrock, region: us-east-1, headers: { X-Team: CaNaRy-header }, \
                    aws: { access_key_id: AKIDCaNaRyEXAMPLE, secret_access_key: CaNaRy-secret-access-key, session_token: CaNaRy-session }";
@@ -213,5 +216,65 @@ fn a_question_that_does_not_come_is_told_so() {
             (answer.status, answer.text().as_str()),
             (408, "the body did not come within 5 s: send it at once\n")
         );
+    });
+}
+
+/// Runs `explain --status` for the key `tight/k`: exit code and output.
+fn explain_tight(gateway: &Gateway, status: &str) -> (Option<i32>, String) {
+    let file = gateway.conf.with_file_name("tight.json");
+    std::fs::write(&file, chat("m").to_string()).unwrap();
+    let [conf, file] = [gateway.conf.to_str().unwrap(), file.to_str().unwrap()];
+    let output = portcullis(&["explain", "--key", "tight/k", "--conf", conf, "--status", status, file]);
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn the_command_knows_what_is_used_of_the_limits() {
+    const TIGHT: &str = "sk-CaNaRy-tight-0123456789";
+    run(async {
+        let mock = Mock::start().await;
+        let catalog =
+            Catalog::over(&mock).caller_with("tight", "limits: { requests_per_minute: 1 }", &[("k", TIGHT, "")]);
+        let gateway = Gateway::start(catalog).await;
+        let status = format!("http://{}/status", gateway.admin);
+        assert_eq!(explain_tight(&gateway, &status).0, Some(0));
+        assert_eq!(gateway.raw(post_as(TIGHT, &chat("m"))).await.status, 200);
+        // The minute may end just now, and then the request would be admitted.
+        let refused = eventually("the limit refuses", || {
+            let (code, told) = explain_tight(&gateway, &status);
+            (code == Some(1)).then_some(told)
+        });
+        let told = refused.await;
+        assert!(told.starts_with("no") && told.contains("429"), "{told}");
+        gateway.access_lines(1).await;
+    });
+}
+
+/// An older gateway has no `/explain`.
+#[test]
+fn a_gateway_that_does_not_say_what_is_used_is_told() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::over(&mock).caller_with("tight", "", &[("k", "sk-CaNaRy-tight-0123456789", "")]);
+        let gateway = Gateway::start(catalog).await;
+        let page = gateway.status().to_string();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let status = format!("http://{}/status", listener.local_addr().unwrap());
+        let older = std::thread::spawn(move || {
+            for (begin, answer) in [
+                ("GET /status ", format!("HTTP/1.0 200 OK\r\n\r\n{page}")),
+                ("POST /explain ", "HTTP/1.0 404 Not Found\r\n\r\n".to_owned()),
+            ] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = vec![0; 64 << 10];
+                let read = stream.read(&mut asked).unwrap();
+                assert!(asked[..read].starts_with(begin.as_bytes()));
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let (code, told) = explain_tight(&gateway, &status);
+        older.join().unwrap();
+        assert_eq!(code, Some(3), "{told}");
+        assert!(told.contains("what is used of them is not known") && told.contains("404"), "{told}");
     });
 }

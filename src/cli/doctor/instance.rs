@@ -9,7 +9,7 @@ use crate::status::{ProblemReport, Severity};
 /// Tells the problems of the instance whose status this is: the URL of the page, or a file.
 pub(super) fn look(from: &str, conf: &Path, report: &mut Findings) {
     let subject = || Subject::of("instance");
-    let status = match status::read(from, conf) {
+    let status = match status::read(from, conf, None) {
         Ok(instance) => instance.status,
         Err(why) => {
             let finding = Finding::new(CheckState::Fail, subject(), "status", why);

@@ -1,23 +1,30 @@
 //! The status of a running gateway is fetched, or read from the file that it was saved to.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::http::{self, LARGEST};
-use crate::explain::{Instance, left};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::base::secret::Secret;
+use crate::cli::http::{self, LARGEST, Question};
+use crate::explain::{Input, Instance, left};
 
 /// The longest wait for the admin listener, which is quick.
 const PATIENCE: Duration = Duration::from_secs(5);
 const OTHERWISE: &str = ". For any other URL save the page with curl, and give the file";
 
 /// Fetches a status from a URL, or reads the file that it was saved to.
-pub(in crate::cli) fn read(from: &str, conf: &Path) -> Result<Instance, String> {
+pub(in crate::cli) fn read(from: &str, conf: &Path, key: Option<Secret>) -> Result<Instance, String> {
     let (source, json) = if from.contains("://") {
         (
             from.to_owned(),
-            http::of_admin((from, "/status"), OTHERWISE, conf, PATIENCE).map_err(|why| format!("--status: {why}"))?,
+            http::fetch((from, "/status"), OTHERWISE, &http::keys_of(conf, key), PATIENCE)
+                .map_err(|why| format!("--status: {why}"))?,
         )
     } else {
         let (age, json) = saved(from).map_err(|why| format!("--status: the file cannot be read: {why}"))?;
@@ -40,4 +47,34 @@ fn of(source: String, json: &[u8]) -> Result<Instance, String> {
     let status = serde_json::from_slice(json)
         .map_err(|why| format!("--status: this is not a /status page of this version of Portcullis: {why}"))?;
     Ok(Instance { source, status })
+}
+
+/// Whose request it is, and the door that it comes in by.
+#[derive(Clone, Copy)]
+pub(super) struct Sender<'a> {
+    pub(super) key: &'a str,
+    pub(super) door: &'a str,
+}
+
+/// Asks the running gateway what would become of the request. It knows what is used of the limits.
+/// The error says why it could not be asked.
+pub(super) fn ask_gateway(
+    from: &str,
+    sender: Sender<'_>,
+    input: &Input,
+    key: &dyn Fn(SocketAddr) -> Option<Secret>,
+) -> Result<Value, String> {
+    let (scheme, rest) = from.split_once("://").unwrap_or_default();
+    let body: &RawValue = serde_json::from_slice(&input.body)
+        .map_err(|_| "the request is not JSON, so the gateway was not asked".to_owned())?;
+    let headers = input.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let headers: BTreeMap<&str, &str> = headers.collect();
+    let question = json!({
+        "key": sender.key, "door": sender.door, "path_model": input.asked.model, "stream": input.asked.stream,
+        "headers": headers, "body": body,
+    });
+    let origin = format!("{scheme}://{}", rest.split('/').next().unwrap_or_default());
+    let url = format!("{origin}/explain");
+    let answer = http::ask((&url, "/explain"), Question::Post(question.to_string().as_bytes()), "", key, PATIENCE)?;
+    serde_json::from_slice(&answer).map_err(|_| format!("{url} answers with something else than an explanation"))
 }
