@@ -68,12 +68,10 @@ impl Outcome {
         match self {
             Outcome::Ok => None,
             Outcome::NoCapacity => Some(limited),
-            // What no target can do is asked for in vain. Who leaves does not want the answer.
-            Outcome::Refused
-            | Outcome::Unauthorized
-            | Outcome::Limited
-            | Outcome::Unsupported
-            | Outcome::ClientLeft => Some(Blame::Caller),
+            // What no target can do is asked for in vain.
+            Outcome::Refused | Outcome::Unauthorized | Outcome::Limited | Outcome::Unsupported => Some(Blame::Caller),
+            // Who leaves does not want the answer. If it had to wait for long, the attempts say so.
+            Outcome::ClientLeft => None,
             Outcome::UpstreamError | Outcome::UpstreamTimeout | Outcome::UpstreamCut => Some(Blame::Upstream),
             Outcome::Shutdown | Outcome::Internal => Some(Blame::Ours),
         }
@@ -84,14 +82,16 @@ impl Outcome {
 /// again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Blame {
-    /// The caller: the request is wrong, has no good key, is over a limit of the caller, or was
-    /// given up.
+    /// The caller: the request is wrong, has no good key, or is over a limit of the caller.
     Caller,
     /// The provider: it failed, was too slow, or cut its answer.
     Upstream,
     /// The gateway or its operator: it had no room, was shut down, or failed.
     #[default]
     Ours,
+    /// Nobody knows, and probably the provider: it let the caller wait for much longer than usual,
+    /// and the caller left.
+    GivenUp,
 }
 
 /// The kinds of failures. Each variant has a row in the table of [`What::row`].

@@ -13,6 +13,7 @@ mod process;
 mod registered;
 mod sets;
 
+use crate::account::given_up::GIVEN_UP;
 use crate::base::hash::Quick;
 use crate::base::lock::Lock;
 use crate::conf::price::Usd;
@@ -67,6 +68,7 @@ struct ExchangeMetrics {
     limited: Labelled<(NameLabels<1>, WordLabels<2>), Counter>,
     attempts: Labelled<AttemptLabels, Counter>,
     resent: Labelled<NameLabels<1>, Counter>,
+    given_up: Labelled<TargetLabels, Counter>,
     first_token: Labelled<TargetLabels, Histogram>,
     estimated: Labelled<DoorLabels, Counter>,
     losses: Labelled<(NameLabels<2>, WordLabels<1>), Counter>,
@@ -185,6 +187,7 @@ impl ExchangeMetrics {
         self.limited.end(is_kept);
         self.attempts.end(is_kept);
         self.resent.end(is_kept);
+        self.given_up.end(is_kept);
         self.first_token.end(is_kept);
         self.estimated.end(is_kept);
         self.losses.end(is_kept);
@@ -306,14 +309,26 @@ impl Metrics {
                 }
             }
             let count = u64::from(tried.times);
+            let given_up = || {
+                let labels = TargetLabels { model: model.clone(), account: Some(tried.account.clone()) };
+                exchanges.given_up.get_or_create(&labels)
+            };
             if tried.outcome == "ok" && account.as_ref() == Some(&tried.account) {
-                bound.answered.get_or_init(|| tries(account)).inc_by(count);
+                let answered = || {
+                    // The series begins at zero, so that a scrape sees the first rise.
+                    given_up();
+                    tries(account)
+                };
+                bound.answered.get_or_init(answered).inc_by(count);
             } else {
                 tries(&Some(tried.account.clone())).inc_by(count);
             }
             if tried.resent > 0 {
                 let labels = [("account", Some(tried.account.clone()))];
                 exchanges.resent.get_or_create(&labels).inc_by(tried.resent.into());
+            }
+            if tried.outcome == GIVEN_UP {
+                given_up().inc_by(count);
             }
             for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
                 if let Some(count) = count.filter(|count| *count > 0) {

@@ -304,6 +304,7 @@ impl Planner<'_> {
             latency: standing.latency,
             awaited: standing.awaited,
             headroom: standing.headroom,
+            behind: standing.behind,
             fit: standing.fit && awake && account.concurrency.is_none_or(|most| in_flight < most),
         }
     }

@@ -46,6 +46,10 @@ pub struct Sums {
     pub by_upstream: u32,
     /// Those that failed, and it was the fault of the gateway or its operator.
     pub by_ours: u32,
+    /// Those that their callers gave up, since they waited for much longer than usual.
+    pub given_up: u32,
+    /// The milliseconds for which the callers had waited when they gave a target up.
+    pub given_up_ms: u64,
     /// Those that were refused since the queue was full.
     pub shed: u32,
     /// Those whose cost is not known.
@@ -66,12 +70,14 @@ impl Sums {
             Blame::Caller => self.by_caller += 1,
             Blame::Upstream => self.by_upstream += 1,
             Blame::Ours => self.by_ours += 1,
+            Blame::GivenUp => self.given_up += 1,
         }
     }
 
     /// Returns the number of all failures.
     pub fn failed(&self) -> u32 {
-        self.by_caller.saturating_add(self.by_upstream).saturating_add(self.by_ours)
+        let by_somebody = self.by_caller.saturating_add(self.by_upstream).saturating_add(self.by_ours);
+        by_somebody.saturating_add(self.given_up)
     }
 
     /// Adds other sums.
@@ -80,6 +86,8 @@ impl Sums {
         self.by_caller = self.by_caller.saturating_add(more.by_caller);
         self.by_upstream = self.by_upstream.saturating_add(more.by_upstream);
         self.by_ours = self.by_ours.saturating_add(more.by_ours);
+        self.given_up = self.given_up.saturating_add(more.given_up);
+        self.given_up_ms = self.given_up_ms.saturating_add(more.given_up_ms);
         self.shed = self.shed.saturating_add(more.shed);
         self.unpriced = self.unpriced.saturating_add(more.unpriced);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);

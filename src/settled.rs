@@ -1,6 +1,7 @@
 //! A [`Settled`] is what is known of an exchange at its end. The access line, the metrics and the
 //! ledger's row read it, so that a new fact is written in one place. Pure.
 
+use crate::account::given_up::GIVEN_UP;
 use crate::base::trace_context::{SpanId, TraceContext};
 use crate::conf::price::Usd;
 use crate::error::{Blame, Outcome};
@@ -45,6 +46,10 @@ pub struct Settled {
 impl Settled {
     /// Returns whose fault it is, if the exchange failed.
     pub fn blame(&self) -> Option<Blame> {
+        let is_given_up = |tried: &Tried| tried.outcome == GIVEN_UP;
+        if self.outcome == Outcome::ClientLeft && self.attempts.trail.iter().any(is_given_up) {
+            return Some(Blame::GivenUp);
+        }
         self.outcome.blame(self.answer.limited_by)
     }
 

@@ -120,6 +120,10 @@ pub struct ListReport {
 pub struct TargetReport {
     /// The number of requests that wait for the target's first token.
     pub awaited: usize,
+    /// The time for which the target still stands behind the others, since callers have given it
+    /// up.
+    #[serde(default)]
+    pub behind_for_ms: Option<u64>,
     /// The state of the target's breaker.
     pub breaker: BreakerReport,
     /// The number of calls that the breaker looks at.
@@ -131,6 +135,9 @@ pub struct TargetReport {
     pub failed: u64,
     /// The expected time to a stream's first token.
     pub first_token_ms: Option<u64>,
+    /// The number of callers who gave the target up within the last minute.
+    #[serde(default)]
+    pub given_up: u64,
     /// The share of the quota that is left.
     pub headroom: Option<f64>,
     /// The last failure, if the target has not answered since.
@@ -378,7 +385,7 @@ mod tests {
     #[test]
     fn a_page_is_read_and_written_the_same_with_its_fields_in_the_order_of_their_names() {
         let target = json!({
-            "awaited": 1, "breaker": "half_open", "calls": 9, "endpoint": "chat", "failed": 2, "first_token_ms": 7, "headroom": 0.42,
+            "awaited": 1, "behind_for_ms": 4, "breaker": "half_open", "calls": 9, "endpoint": "chat", "failed": 2, "first_token_ms": 7, "given_up": 3, "headroom": 0.42,
             "last_failure": { "ago_ms": 1, "detail": null, "outcome": "reset" }, "model": "x", "opens_in_ms": null,
             "probing": false, "reason": "rate", "rest": { "for_ms": 5, "why": "rate" }, "state": "resting", "whole_ms": null,
         });

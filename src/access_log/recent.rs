@@ -68,7 +68,7 @@ impl Recent {
             const HALF: (usize, usize) = (FAILURES / 2, BYTES / 8);
             match blame {
                 Some(Blame::Caller) => rings.by_callers.push(line.clone(), HALF),
-                Some(Blame::Upstream | Blame::Ours) => rings.by_others.push(line.clone(), HALF),
+                Some(Blame::Upstream | Blame::Ours | Blame::GivenUp) => rings.by_others.push(line.clone(), HALF),
                 None => {}
             }
             rings.all.push(line, (LINES, BYTES));
@@ -105,8 +105,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn blame(number: u64) -> Option<Blame> {
-        [None, None, Some(Blame::Caller), Some(Blame::Upstream), Some(Blame::Ours)]
-            [usize::try_from(number % 5).unwrap()]
+        [None, None, Some(Blame::Caller), Some(Blame::Upstream), Some(Blame::Ours), Some(Blame::GivenUp)]
+            [usize::try_from(number % 6).unwrap()]
     }
 
     proptest! {
@@ -148,7 +148,7 @@ mod tests {
             prop_assert_eq!(shown(recent.lines(after, before, false)), all);
             let half = FAILURES / 2;
             let mut failures = last(&|blame| blame == Some(Blame::Caller), half, BYTES / 8);
-            failures.extend(last(&|blame| matches!(blame, Some(Blame::Upstream | Blame::Ours)), half, BYTES / 8));
+            failures.extend(last(&|blame| matches!(blame, Some(Blame::Upstream | Blame::Ours | Blame::GivenUp)), half, BYTES / 8));
             failures.retain(within);
             failures.sort_by_key(|(seq, _)| std::cmp::Reverse(*seq));
             prop_assert_eq!(shown(recent.lines(after, before, true)), failures);

@@ -13,7 +13,9 @@
 //! answers are better than none. This ends when so many requests in a row fail that nothing seems
 //! to work any more.
 //!
-//! Only failures that may pass count. The caller's faults say nothing about the target.
+//! Only failures that may pass count. The caller's faults say nothing about the target. Callers who
+//! leave before the target answers open the breaker only if there are several, and nobody gets an
+//! answer: [`given_up`](super::given_up) says when.
 //! [`health`](super::health) and [`track`](super::track) look after the account's credential, its
 //! rate, and models that it does not serve. Pure: `now` and chance are passed in.
 //!
@@ -300,9 +302,21 @@ impl Breaker {
         self.judge(now, random)
     }
 
+    /// Opens the breaker if it is closed, since callers give the target up and nobody gets an
+    /// answer. A probe's caller who leaves decides nothing.
+    pub fn give_up(&mut self, pass: BreakerPass, now: Instant, random: f64) -> Option<BreakerState> {
+        let is_closed = matches!(self.phase, Phase::Closed { .. }) && pass.generation == self.generation;
+        is_closed.then(|| self.open(COOL, Extent::Whole, now, random))
+    }
+
+    /// Returns how many calls ended lately, in whatever state the breaker was.
+    pub fn ended_calls(&self, now: Instant) -> u64 {
+        self.asked.sums(now).0
+    }
+
     /// Returns how many failures in a row are too many.
     fn many(&self, now: Instant) -> u64 {
-        u64::from(IN_A_ROW).max(self.asked.sums(now).0 / IN_A_ROW_OF)
+        u64::from(IN_A_ROW).max(self.ended_calls(now) / IN_A_ROW_OF)
     }
 
     /// Opens the breaker if it is closed and too many calls have failed.

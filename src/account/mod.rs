@@ -11,6 +11,7 @@ pub mod budget;
 pub mod condition;
 pub mod demand;
 pub mod failure;
+pub mod given_up;
 pub mod health;
 pub mod http1_pool;
 pub mod http2_pool;
@@ -242,7 +243,7 @@ impl State {
         self.http1.sweep(fingerprint, now);
         self.http2.sweep(fingerprint, now);
         // A pattern may have thousands of targets, each asked once.
-        self.each_track(|track| track.series.sweep(now));
+        self.each_track(|track| track.sweep(now));
     }
 
     /// Returns the number of requests in flight.
@@ -381,7 +382,7 @@ mod tests {
         let [chat, responses] = [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
         let setback = failure::Setback { class: Class::Refused, retry_after: None };
         for _ in 0..failure::REFUSALS_IN_A_ROW {
-            let admitted = responses.admit(true, false, now);
+            let admitted = responses.admit(0, true, false, now);
             assert!(admitted.map(|mut attempt| attempt.failed(setback, false, Duration::ZERO, now)).is_ok());
         }
         assert!(responses.rest(now).is_some() && chat.rest(now).is_none());
@@ -397,7 +398,7 @@ mod tests {
         let [chat, responses] = [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
         let status = |status| Failure::Status { status, seen: status, error: Box::default(), retry_after: None };
         let admitted =
-            |track: &Arc<TargetHealth>| track.admit(true, false, now).unwrap_or_else(|_| panic!("kept away"));
+            |track: &Arc<TargetHealth>| track.admit(0, true, false, now).unwrap_or_else(|_| panic!("kept away"));
         let class = |number, kind, at| state.class_of(&status(number), kind, at);
         assert_eq!(class(401, Endpoint::Responses, now), Class::Credential, "nothing is known of chat");
         admitted(&chat).answered(false, Duration::ZERO, now);

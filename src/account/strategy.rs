@@ -1,10 +1,11 @@
 //! A strategy puts a model's targets in the order in which they are tried.
 //!
 //! Every target is in the order, whatever its state. Fit targets come before those that are not.
-//! Among these, targets with quota left come before those that have nearly used it up, whatever
-//! their tier: such a rest is no reserve if it ends in a refusal. A target that is not fit is
-//! skipped when its turn comes, and not here, since that changes. Pure: chance is passed in as
-//! numbers, and the memory between requests is a [`Smooth`] that the caller keeps.
+//! Among these, targets that callers have given up lately come last. Of the others, targets with
+//! quota left come before those that have nearly used it up, whatever their tier: such a rest is no
+//! reserve if it ends in a refusal. A target that is not fit is skipped when its turn comes, and
+//! not here, since that changes. Pure: chance is passed in as numbers, and the memory between
+//! requests is a [`Smooth`] that the caller keeps.
 //!
 //! **Invariant:** the first target of the order is fit if any target is.
 
@@ -31,6 +32,8 @@ pub struct View {
     pub awaited: usize,
     /// The share of its provider's quota that is left, from 0 to 1, if that is known.
     pub headroom: Option<f64>,
+    /// True if callers have given the target up lately.
+    pub behind: bool,
     /// True if the target is not full, does not rest, and its breaker admits requests.
     pub fit: bool,
 }
@@ -60,14 +63,16 @@ pub fn order(
     }
     let Some(&(_, best)) = order.first() else { return Vec::new() };
     let first = if let Some(conversation) = sticky.filter(|_| best.fit) {
-        // A conversation stays at its target while that is fit, whatever is left of its quota.
-        let tier = views.iter().filter(|view| view.fit).map(|view| view.tier).min();
+        // A conversation stays at its target while that is fit and answers, whatever is left of its
+        // quota.
+        let is_good = |view: &View| view.fit && view.behind == best.behind;
+        let tier = views.iter().filter(|view| is_good(view)).map(|view| view.tier).min();
         home(
             conversation,
             order
                 .iter()
                 .enumerate()
-                .filter(|(_, (_, view))| view.fit && (strategy != Strategy::Priority || Some(view.tier) == tier)),
+                .filter(|(_, (_, view))| is_good(view) && (strategy != Strategy::Priority || Some(view.tier) == tier)),
         )
     } else {
         let equals =
@@ -85,9 +90,9 @@ pub fn order(
 }
 
 /// Returns the key that is compared first. The least key is the best.
-fn standing(strategy: Strategy, view: &View) -> (bool, bool, u32) {
+fn standing(strategy: Strategy, view: &View) -> (bool, bool, bool, u32) {
     let is_nearly_gone = view.headroom.is_some_and(|share| share < NEARLY_GONE);
-    (!view.fit, is_nearly_gone, if strategy == Strategy::Priority { view.tier } else { 0 })
+    (!view.fit, view.behind, is_nearly_gone, if strategy == Strategy::Priority { view.tier } else { 0 })
 }
 
 type Placed<'v> = (usize, &'v View);

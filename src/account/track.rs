@@ -10,13 +10,14 @@ mod guard;
 use super::breaker::{Admission, Breaker, BreakerPass, BreakerState};
 use super::condition::TargetSigns;
 use super::failure::{OUT_OF_REACH, OVERLOADED, REFUSALS_IN_A_ROW};
+use super::given_up::GivenUp;
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
 use crate::base::lock::Lock;
 use crate::series::Series;
 use dialects::Endpoint;
-pub use guard::{AttemptGuard, Failed};
+pub use guard::{AttemptGuard, Failed, Left};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -53,6 +54,8 @@ struct Memory {
     peaks: [Peak; 2],
     headroom: Option<Headroom>,
     hint: Option<Hint>,
+    /// What callers tell by leaving before the first byte.
+    given_up: GivenUp,
     /// The last failure. It is boxed, since there is usually none.
     trouble: Option<Box<Trouble>>,
     /// True if the target has answered since the last failure.
@@ -101,6 +104,8 @@ pub struct Standing {
     pub awaited: usize,
     /// The share of the quota that is left.
     pub headroom: Option<f64>,
+    /// True if the target stands behind the others, since callers have given it up.
+    pub behind: bool,
 }
 
 /// The status of a target, as `/status` shows it.
@@ -118,6 +123,8 @@ pub struct TrackStatus {
     pub awaited: usize,
     /// The share of the quota that is left.
     pub headroom: Option<f64>,
+    /// The time until which it stands behind the others, since callers have given it up.
+    pub behind: Option<Instant>,
 }
 
 /// The reasons why a target cannot be tried now.
@@ -186,13 +193,16 @@ impl TargetHealth {
             latency: memory.peak(stream).at(now, awaited > 0),
             awaited,
             headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
+            behind: memory.given_up.behind(now).is_some(),
         }
     }
 
-    /// Admits an attempt that would begin now, or returns why not. `alone` says that no other
-    /// target can take it. A target that is `probed` gets its probes from the gateway itself.
+    /// Admits an attempt that would begin now, or returns why not. `key` is a hash of the caller's
+    /// key. `alone` says that no other target can take it. A target that is `probed` gets its
+    /// probes from the gateway itself.
     pub fn admit(
         self: &Arc<TargetHealth>,
+        key: u64,
         alone: bool,
         probed: bool,
         now: Instant,
@@ -206,7 +216,10 @@ impl TargetHealth {
             return Err(Unavailable::Broken(now + Duration::from_secs(1)));
         }
         match memory.breaker.admit(now, alone) {
-            Admission::Allow(pass) | Admission::AllowProbe(pass) => Ok(self.trial(pass)),
+            Admission::Allow(pass) | Admission::AllowProbe(pass) => {
+                memory.given_up.asked(key, now);
+                Ok(self.trial(pass, key))
+            }
             Admission::RefuseUntil(until) => Err(Unavailable::Broken(until)),
         }
     }
@@ -218,20 +231,21 @@ impl TargetHealth {
             return None;
         }
         match memory.breaker.admit(now, false) {
-            Admission::AllowProbe(pass) => Some(self.trial(pass)),
+            Admission::AllowProbe(pass) => Some(self.trial(pass, 0)),
             Admission::Allow(_) | Admission::RefuseUntil(_) => None,
         }
     }
 
-    fn trial(self: &Arc<TargetHealth>, pass: BreakerPass) -> AttemptGuard {
+    fn trial(self: &Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        AttemptGuard::new(self.clone(), pass)
+        AttemptGuard::new(self.clone(), pass, key)
     }
 
     /// Returns whether a request that failed elsewhere may go to this target without multiplying
     /// load.
     pub fn is_sound(&self, now: Instant) -> bool {
-        self.memory.lock().breaker.is_sound(now)
+        let memory = self.memory.lock();
+        memory.breaker.is_sound(now) && memory.given_up.behind(now).is_none()
     }
 
     /// Returns the expected time.
@@ -349,7 +363,20 @@ impl TargetHealth {
             expected: [whole.at(now, awaited > 0), first.at(now, awaited > 0)],
             awaited,
             headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
+            behind: memory.given_up.behind(now),
         }
+    }
+
+    /// Returns the time that the target usually takes for what callers have given up, if it is
+    /// known.
+    pub fn usual_time(&self, now: Instant) -> Option<Duration> {
+        self.memory.lock().given_up.usual_time(now)
+    }
+
+    /// Forgets what the target did long ago, so that what is not used any more takes no memory.
+    pub fn sweep(&self, now: Instant) {
+        self.series.sweep(now);
+        self.memory.lock().given_up.sweep(now);
     }
 
     /// Takes over the status that another process reports.
@@ -367,6 +394,7 @@ impl TargetHealth {
             peak
         });
         memory.headroom = status.headroom.map(|share| Headroom::new(share, None, clock));
+        memory.given_up.recall(status.behind);
     }
 
     /// Closes the breaker and ends the rest.
@@ -387,6 +415,7 @@ impl Memory {
     /// Forgets all failures, but not the provider's rate limit.
     fn forget(&mut self) {
         self.breaker.reset();
+        self.given_up.forget();
         (self.refusals, self.overloaded) = (0, None);
         self.answered = None;
         self.is_mended = true;

@@ -22,16 +22,21 @@ pub struct EarlierThoughts<'a> {
     pub sealed: Sealed<'a>,
 }
 
-/// Takes a place at the account, and a pass of the target. `alone` says that no other target can
-/// take the request.
-pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, AttemptGuard), Unavailable> {
+/// Takes a place at the account, and a pass of the target. `key` is a hash of the caller's key.
+/// `alone` says that no other target can take the request.
+pub fn admit(
+    candidate: &Candidate,
+    key: u64,
+    alone: bool,
+    now: Instant,
+) -> Result<(Permit, AttemptGuard), Unavailable> {
     let (account, state) = (&candidate.place.account, &candidate.place.state);
     if let Some(rest) = state.health.rest(now) {
         return Err(Unavailable::Resting(rest));
     }
     // The place is taken last. Giving one back wakes those who wait, and they would wake each other
     // for as long as the target rests.
-    let trial = candidate.track.admit(alone, account.probe, now)?;
+    let trial = candidate.track.admit(key, alone, account.probe, now)?;
     let permit = state.admit().ok_or(Unavailable::Full)?;
     Ok((permit, trial))
 }

@@ -7,6 +7,7 @@
 //! open. Until then any failure may lead to the next candidate, and two attempts may race. From
 //! then on there is one attempt, and none after it.
 
+mod leaving;
 pub mod meter;
 mod opening;
 mod pick;
@@ -269,14 +270,24 @@ impl<'x> Producer<'x> {
         if self.sliced.slices.take().is_some() {
             return self.gather(why);
         }
+        self.end(why, true);
+    }
+
+    /// Ends the attempts that run. If the caller left, `tells` says whether the targets are told,
+    /// as far as they let the caller wait. Returns whether one was.
+    fn end(&mut self, why: &'static str, tells: bool) -> bool {
+        let mut is_told = false;
         self.usage = self.usage_so_far();
         if let Some(live) = self.state.streaming() {
             self.told = live.reading.stream.so_far();
         }
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
-        for running in self.state.stop_race() {
+        for mut running in self.state.stop_race() {
+            let is_left = why == CALLER_LEFT;
+            let why = if is_left && tells { self.leave(&mut running.attempt) } else { why };
+            is_told |= is_left && tells;
             // A caller who leaves pays for what was asked for it: once, though two attempts run.
-            if why == CALLER_LEFT && self.usage.source == Source::None {
+            if is_left && self.usage.source == Source::None {
                 let attempt = &running.attempt;
                 self.usage = attempt.progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
                 self.attempts.maybe_billed |= self.usage.source != Source::None;
@@ -293,6 +304,7 @@ impl<'x> Producer<'x> {
             self.measure();
             self.note(&live.attempt, why, Some(200), None);
         }
+        is_told
     }
 
     /// Notes the length of an answer, be it whole or not, for what later requests reserve.

@@ -121,7 +121,7 @@ impl Rehearsal<'_> {
         if let Some(refused) = admission::unable(candidate, asked, closed) {
             return Fate::Unable(refused);
         }
-        if let Err(why) = admission::admit(candidate, is_last_resort, self.now) {
+        if let Err(why) = admission::admit(candidate, 0, is_last_resort, self.now) {
             return Fate::Unavailable(why);
         }
         let family = candidate.family();

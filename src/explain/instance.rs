@@ -65,6 +65,10 @@ impl Instance {
                     let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
                     does.push(format!("failed {} ago ({outcome}{detail})", left(Duration::from_millis(*ago_ms))));
                 }
+                if let Some(left_behind) = target.behind_for_ms {
+                    let time = left(Duration::from_millis(left_behind));
+                    does.push(format!("behind the others for {time} more, since callers have given it up"));
+                }
                 if target.breaker == BreakerReport::HalfOpen {
                     let now = if target.probing { ", and one does so now" } else { "" };
                     does.push(format!("breaker half open: one request at a time tests the target{now}"));
@@ -104,6 +108,7 @@ impl Instance {
                     expected: [time(target.whole_ms), time(target.first_token_ms)],
                     awaited: target.awaited,
                     headroom: target.headroom,
+                    behind: target.behind_for_ms.map(after),
                 };
                 track.recall(&known, now, clock);
             }

@@ -76,6 +76,11 @@ impl Metrics {
                 "resent",
                 "Attempts that sent their request once more, since a connection that was used before ended",
             ),
+            given_up: add(
+                r,
+                "given_up",
+                "Attempts whose caller left before the first byte, after much more than the usual time",
+            ),
             first_token: times(
                 r,
                 "first_token_seconds",

@@ -7,6 +7,7 @@
 
 pub mod facts;
 mod finding;
+mod given_up;
 mod lasting;
 mod limits;
 mod process;
@@ -35,6 +36,7 @@ pub fn find(facts: &Facts) -> Vec<Finding> {
     upstreams::find(facts, &mut found);
     limits::find(facts, &mut found);
     process::find(facts, &mut found);
+    upstreams::clear_others(&mut found);
     found
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::failover::trail;
+use super::failover::trail_of_leaver;
 use crate::support::canary::KEY;
 use crate::support::client::{Connection, End, post};
 use crate::support::script::{self, JSON};
@@ -62,7 +62,11 @@ fn e01_a_caller_who_leaves_takes_the_upstream_along_at_once() {
                 n += 1;
                 let line = gateway.access_lines(n).await.pop().unwrap();
                 assert_eq!((&line["outcome"], &line["status"]), (&json!("client_left"), &json!(499)), "{what}: {line}");
-                assert_eq!((trail(&line).as_str(), &line["maybe_billed"]), ("a:client_left", &json!(true)), "{what}");
+                assert_eq!(
+                    (trail_of_leaver(&line).as_str(), &line["maybe_billed"]),
+                    ("a:client_left", &json!(true)),
+                    "{what}"
+                );
                 // What was asked for the caller is counted, and of the answer what was passed on.
                 assert_eq!(
                     (

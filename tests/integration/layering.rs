@@ -11,6 +11,7 @@ const PURE: &[&str] = &[
     "src/account/budget.rs",
     "src/account/condition.rs",
     "src/account/failure.rs",
+    "src/account/given_up.rs",
     "src/account/latency.rs",
     "src/account/quota.rs",
     "src/account/strategy.rs",

@@ -105,7 +105,7 @@ fn what_the_page_says_is_what_the_ledger_and_the_metrics_say() {
         let of = |outcomes: &[&str]| {
             lines.iter().filter(|line| outcomes.contains(&line["outcome"].as_str().unwrap())).count() as u64
         };
-        assert_eq!(now["failed_caller"], of(&["refused", "unauthorized", "limited", "unsupported", "client_left"]));
+        assert_eq!(now["failed_caller"], of(&["refused", "unauthorized", "limited", "unsupported"]));
         assert_eq!(now["failed_upstream"], of(&["upstream_error", "upstream_timeout", "upstream_cut"]));
         assert_eq!(now["failed_ours"], of(&["shutdown", "internal"]));
         assert!(of(&["upstream_cut"]) == 7 && of(&["limited"]) == 4, "{now}");

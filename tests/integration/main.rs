@@ -52,6 +52,7 @@ mod explain;
 mod failover;
 mod flaws;
 mod framing;
+mod hangs;
 mod house;
 mod http2_upstreams;
 mod import;

@@ -439,6 +439,7 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_own_seconds_count", DOOR),
         ("portcullis_tokens_total", "model account caller kind"),
         ("portcullis_attempts_total", "model account outcome"),
+        ("portcullis_given_up_total", "model account"),
         ("portcullis_first_token_seconds_bucket", "model account"),
         ("portcullis_first_token_seconds_sum", "model account"),
         ("portcullis_first_token_seconds_count", "model account"),

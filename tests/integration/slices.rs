@@ -171,11 +171,9 @@ fn a_caller_who_leaves_takes_all_slices_along() {
         }
         connection.reset();
         let line = gateway.line().await;
-        assert_eq!(
-            (&line["outcome"], &line["attempts"][0]["times"], &line["attempts"][1]),
-            (&json!("client_left"), &json!(4), &Value::Null),
-            "{line}"
-        );
+        assert_eq!(line["outcome"], "client_left", "{line}");
+        let times = |one: &Value| one["times"].as_u64().unwrap_or(1);
+        assert_eq!(line["attempts"].as_array().unwrap().iter().map(times).sum::<u64>(), 4, "{line}");
         let status = gateway.status();
         assert_eq!(status["accounts"][0]["in_flight"], 0);
     });

@@ -142,6 +142,7 @@ pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("no_room", "`limits.buffered_total` is used up."),
     ("no_descriptors", "The gateway has no [file descriptor](../operate.md#file-descriptors) for a connection."),
     ("client_left", "The caller left."),
+    ("given_up", "The caller left before the first byte, after much more than the account's usual time."),
     ("shutdown", "The process ended first."),
     ("internal", "A fault of Portcullis."),
 ];
@@ -206,6 +207,7 @@ pub const METRICS: &[Metric] = &[
     metric("portcullis_limited_total", "counter", &["caller", "level", "limit"], "Requests refused by a limit of their caller, key or key's model", "`level` is `caller`, `key` or `key_model`; `limit` is its name, such as `requests_per_minute`."),
     metric("portcullis_attempts_total", "counter", &["model", "account", "outcome"], "Attempts at upstream accounts by how they ended", "`model` is the model that the caller asked for; `outcome` is that of an attempt in the access line."),
     metric("portcullis_resent_total", "counter", &["account"], "Attempts that sent their request once more, since a connection that was used before ended", "`attempts[].resent` of the access line. Many mean that something between closes idle connections early."),
+    metric("portcullis_given_up_total", "counter", &["model", "account"], "Attempts whose caller left before the first byte, after much more than the usual time", "The account may [hang](../problems.md#given_up)."),
     metric("portcullis_first_token_seconds", "histogram", &["model", "account"], "From the start of an attempt at an account to the first piece of its streamed answer", "Only of streams: other answers have no first token. `attempts[].first_ms` of the access line."),
     metric("portcullis_usage_estimated_total", "counter", &["door", "model"], "Exchanges whose tokens had to be estimated", ""),
     metric("portcullis_dropped_params_total", "counter", &["model", "account", "param"], "Fields of requests that the upstream's format cannot express", "A field that only the caller knows is `other`."),

@@ -19,13 +19,14 @@ fn view(name: &str, weight: u32) -> View {
         latency: Some(Duration::from_millis(300)),
         awaited: 0,
         headroom: None,
+        behind: false,
         fit: true,
     }
 }
 
 /// As an operator would draw it: a word for each target, `NAME` and then any of `wN` its weight,
 /// `tN` its tier, `fN` in flight, `cN` its cap, `lN` milliseconds (`l?` unknown), `aN` awaited,
-/// `hN` percent of its quota left, `!` not fit.
+/// `hN` percent of its quota left, `b` given up lately, `!` not fit.
 fn views(drawn: &str) -> Vec<View> {
     let one = |words: &str| {
         let mut words = words.split('.');
@@ -40,6 +41,7 @@ fn views(drawn: &str) -> Vec<View> {
                 "l" => view.latency = (word != "l?").then(|| Duration::from_millis(number.into())),
                 "a" => view.awaited = number as usize,
                 "h" => view.headroom = Some(f64::from(number) / 100.0),
+                "b" => view.behind = true,
                 "!" => view.fit = false,
                 other => panic!("no word {other}"),
             }
@@ -74,11 +76,17 @@ fn orders() {
         check(strategy, "a.h4 b.h5 c", &[1, 2, 0]);
         check(strategy, "a.h0 b.!.h90", &[0, 1]);
         check(strategy, "a.h0 b.h0", &[0, 1]);
+        check(strategy, "a.b b c", &[1, 2, 0]);
+        check(strategy, "a.b b.h0 c.!", &[1, 0, 2]);
+        check(strategy, "a.b b.!", &[0, 1]);
+        check(strategy, "a.b b.b", &[0, 1]);
     }
     check(Priority, "a.t1 b.t0 c.t2", &[1, 0, 2]);
     check(Priority, "a.t0.! b.t2 c.t1", &[2, 1, 0]);
     check(Priority, "a.t0.h1 b.t0 c.t1.h90", &[1, 2, 0]);
     check(Priority, "a.t0 b.t0.w3 c.t1.w9", &[1, 0, 2]);
+    check(Priority, "a.t0.b b.t1 c.t2", &[1, 2, 0]);
+    check(Fastest, "a.l10.b b.l900", &[1, 0]);
     check(Weighted, "a.t1 b.t0 c.w5", &[2, 0, 1]);
     check(LeastBusy, "a.f3 b.f1 c.f2", &[1, 2, 0]);
     check(LeastBusy, "a.f8.w8 b.f1.w2 c.f3.w1", &[1, 0, 2]);
@@ -95,6 +103,19 @@ fn orders() {
     check(Fastest, "a.l?.a1.f7 b.l?.a1.f2", &[1, 0]);
     check(Fastest, "a b.l?.!", &[0, 1]);
     check(Fastest, "a b.l?.h1", &[0, 1]);
+}
+
+#[test]
+fn a_conversation_leaves_a_target_that_is_given_up() {
+    for strategy in ALL {
+        for conversation in 0..50_u64 {
+            let of = |drawn| {
+                order(strategy, &views(drawn), Some(hash(conversation.to_le_bytes())), &mut Smooth::default(), alike)
+            };
+            assert_eq!(of("a.t0.b b.t1"), [1, 0], "{strategy:?}");
+            assert_eq!(of("a.t0 b.t0")[0], of("a.t0.b b.t0.b")[0], "{strategy:?}: both are given up");
+        }
+    }
 }
 
 #[test]
@@ -160,7 +181,7 @@ fn some_views(most: usize) -> impl proptest::strategy::Strategy<Value = Vec<View
         let mut views = Vec::new();
         for (n, ((weight, tier, in_flight, cap), (latency, awaited, headroom, fit))) in all.into_iter().enumerate() {
             let (identity, latency) = (identity(&format!("account-{n}"), "m"), latency.map(Duration::from_millis));
-            views.push(View { identity, weight, tier, in_flight, cap, latency, awaited, headroom, fit });
+            views.push(View { identity, weight, tier, in_flight, cap, latency, awaited, headroom, behind: false, fit });
         }
         views
     })

@@ -1,9 +1,10 @@
 //! An [`AttemptGuard`] stands for one attempt at a target. It tells the target's health how the
 //! attempt ended, exactly once. If it is dropped before that, nothing was learnt.
 
-use super::TargetHealth;
+use super::{TargetHealth, Trouble};
 use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
 use crate::account::failure::{Class, REFUSED_COOL, Setback, overloaded_for, rate_cool};
+use crate::account::given_up::{Around, GIVEN_UP, Leave};
 use crate::account::health::Rest;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct AttemptGuard {
     track: Arc<TargetHealth>,
     pass: BreakerPass,
+    /// A hash of the caller's key.
+    key: u64,
     awaits: bool,
     stage: Stage,
 }
@@ -31,8 +34,8 @@ enum Stage {
 
 impl AttemptGuard {
     /// Makes the guard of an attempt that begins.
-    pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass) -> AttemptGuard {
-        AttemptGuard { track, pass, awaits: true, stage: Stage::Open }
+    pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
+        AttemptGuard { track, pass, key, awaits: true, stage: Stage::Open }
     }
 
     /// Notes that the target began to answer, or answered, after the time `took`. Returns the
@@ -41,6 +44,7 @@ impl AttemptGuard {
         self.came();
         let mut memory = self.track.memory.lock();
         memory.peak_mut(stream).observe(took, now);
+        memory.given_up.answered(stream, took, now);
         // An answer shows that the account serves the model.
         if memory.refused.is_some_and(|until| until > now) {
             memory.back = Some(now);
@@ -116,6 +120,30 @@ impl AttemptGuard {
         Failed { breaker, rest }
     }
 
+    /// Notes that the caller left after the time `waited`, and the target had not begun to answer.
+    /// A probe of the breaker learns nothing from that.
+    pub fn left(&mut self, stream: bool, waited: Duration, now: Instant) -> Left {
+        self.came();
+        if self.pass.is_probe() || self.stage != Stage::Open {
+            return Left::default();
+        }
+        let awaited = self.track.awaited.load(Ordering::Relaxed);
+        let mut memory = self.track.memory.lock();
+        let around = Around { awaited, calls: memory.breaker.ended_calls(now) };
+        let began = now.checked_sub(waited).unwrap_or(now);
+        let told = memory.given_up.left(Leave { key: self.key, stream, began }, around, now);
+        if told.counts {
+            memory.peak_mut(stream).waited(waited, now);
+        }
+        if told.is_behind {
+            memory.trouble = Some(Box::new(Trouble { outcome: GIVEN_UP, detail: None, at: now }));
+            memory.is_mended = false;
+        }
+        let breaker = told.breaks.then(|| memory.breaker.give_up(self.pass, now, fastrand::f64())).flatten();
+        memory.turned(breaker, now);
+        Left { is_given_up: told.counts, moved: told.is_news, breaker }
+    }
+
     /// Returns whether the attempt is a probe of the breaker.
     pub fn is_probe(&self) -> bool {
         self.pass.is_probe()
@@ -145,6 +173,17 @@ impl Drop for AttemptGuard {
             self.track.memory.lock().breaker.settle(self.pass, Outcome::Neutral, Instant::now(), 0.0);
         }
     }
+}
+
+/// What follows from a caller who left.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Left {
+    /// The caller has given the target up: it waited for much longer than usual.
+    pub is_given_up: bool,
+    /// The target stands behind the others from now on.
+    pub moved: bool,
+    /// The breaker's new state, if it changed.
+    pub breaker: Option<BreakerState>,
 }
 
 /// The changes that a failure caused, for the log.

@@ -6,7 +6,7 @@ fn setback(class: Class, retry_after: Option<Duration>) -> Setback {
 }
 
 fn admitted(track: &Arc<TargetHealth>, now: Instant) -> AttemptGuard {
-    track.admit(true, false, now).unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
+    track.admit(0, true, false, now).unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
 }
 
 fn fail(track: &Arc<TargetHealth>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
@@ -28,8 +28,8 @@ fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
     let mut late = admitted(&track, now);
     assert_eq!(fail(&track, Class::Rate, Some(7), now).rest.map(|rest| rest.why), Some(Why::Rate));
     late.failed(setback(Class::Rate, Some(Duration::from_secs(1))), true, Duration::ZERO, now);
-    assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Unavailable::Resting(_))));
-    assert!(track.admit(false, false, now + Duration::from_secs(7)).is_ok());
+    assert!(matches!(track.admit(0, true, false, now + Duration::from_secs(6)), Err(Unavailable::Resting(_))));
+    assert!(track.admit(0, false, false, now + Duration::from_secs(7)).is_ok());
     assert_eq!(track.status(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
 }
 
@@ -51,7 +51,7 @@ fn what_another_found_broken_is_not_fit_until_it_answers() {
     let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
     let until = now + Duration::from_secs(5);
     track.hint(Some(until), now);
-    assert!(!fit(now) && fit(until) && track.admit(false, false, now).is_ok());
+    assert!(!fit(now) && fit(until) && track.admit(0, false, false, now).is_ok());
     succeed(&track, now);
     assert!(fit(now));
     track.hint(Some(until + Duration::from_millis(3)), now);
@@ -159,6 +159,7 @@ fn what_is_told_of_a_target_is_recalled() {
         expected: [None, Some(Duration::from_millis(70))],
         awaited: 3,
         headroom: Some(0.25),
+        behind: Some(soon),
     };
     track.recall(&status, now, clock);
     let again = track.status(now, clock);
@@ -168,11 +169,11 @@ fn what_is_told_of_a_target_is_recalled() {
     );
     assert_eq!(again.expected, status.expected);
     track.recall(&TrackStatus { breaker: BreakerState::HalfOpen { probing: true }, rest: None, ..status }, now, clock);
-    assert!(matches!(track.admit(false, false, now), Err(Unavailable::Broken(_))));
+    assert!(matches!(track.admit(0, false, false, now), Err(Unavailable::Broken(_))));
     track.recall(&TrackStatus { breaker: BreakerState::HalfOpen { probing: false }, rest: None, ..status }, now, clock);
-    assert!(track.admit(false, false, now).is_ok_and(|trial| trial.is_probe()));
+    assert!(track.admit(0, false, false, now).is_ok_and(|trial| trial.is_probe()));
     track.recall(&TrackStatus { breaker: BreakerState::Closed, rest: None, ..status }, now, clock);
-    assert!(track.admit(false, false, now).is_ok_and(|trial| !trial.is_probe()));
+    assert!(track.admit(0, false, false, now).is_ok_and(|trial| !trial.is_probe()));
 }
 
 #[test]
@@ -184,17 +185,52 @@ fn a_probed_target_is_for_its_probe_alone() {
     let later = now + Duration::from_secs(7);
     assert!(track.probe(now).is_none() && !track.standing(true, true, later, SystemTime::now()).fit);
     assert!(track.standing(true, false, later, SystemTime::now()).fit);
-    assert!(matches!(track.admit(false, true, later), Err(Unavailable::Broken(_))));
+    assert!(matches!(track.admit(0, false, true, later), Err(Unavailable::Broken(_))));
     let mut probe = track.probe(later).expect("due");
-    assert!(track.probe(later).is_none() && track.admit(false, false, later).is_err());
+    assert!(track.probe(later).is_none() && track.admit(0, false, false, later).is_err());
     assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(BreakerState::Closed));
-    assert!(track.admit(false, true, later).is_ok());
+    assert!(track.admit(0, false, true, later).is_ok());
     let track = Arc::new(TargetHealth { is_unprobed: true, ..TargetHealth::default() });
     for _ in 0..5 {
         fail(&track, Class::Transient, None, now);
     }
     assert!(track.standing(true, true, later, SystemTime::now()).fit, "nobody else finds out");
-    assert!(track.admit(false, true, later).is_ok_and(|trial| trial.is_probe()));
+    assert!(track.admit(0, false, true, later).is_ok_and(|trial| trial.is_probe()));
+}
+
+#[test]
+fn what_callers_give_up_stands_behind_and_is_expected_to_be_slow() {
+    let (track, start) = (Arc::new(TargetHealth::default()), Instant::now());
+    let clock = SystemTime::now();
+    let at = |seconds: u64| start + Duration::from_secs(seconds);
+    for _ in 0..20 {
+        succeed(&track, start);
+    }
+    let leave = |key: u64, now: Instant| {
+        let waited = Duration::from_secs(2);
+        let mut guard = track.admit(key, true, false, now - waited).unwrap_or_else(|kept| panic!("{kept:?}"));
+        guard.left(true, waited, now)
+    };
+    let [first, second, third] = [0, 0, 0].map(|key| leave(key, at(40)));
+    assert!([first, second, third].iter().all(|left| left.is_given_up && left.breaker.is_none()));
+    assert_eq!([first.moved, second.moved, third.moved], [false, false, true]);
+    let standing = track.standing(true, false, at(41), clock);
+    assert!(standing.fit && standing.behind && standing.latency > Some(Duration::from_secs(1)), "{standing:?}");
+    assert!(!track.is_sound(at(41)));
+    assert_eq!(track.trouble().map(|trouble| trouble.outcome), Some("given_up"));
+    assert!(!track.standing(true, false, at(51), clock).behind);
+    // Five, and nobody gets an answer.
+    assert_eq!(leave(0, at(42)).breaker, None);
+    assert!(matches!(leave(0, at(42)).breaker, Some(BreakerState::Open(_))));
+    // A probe decides nothing.
+    let mut probe = admitted(&track, at(60));
+    assert!(probe.is_probe());
+    let left = probe.left(true, Duration::from_secs(9), at(69));
+    drop(probe);
+    assert_eq!((left.is_given_up, left.breaker), (false, None));
+    assert_eq!(track.status(at(69), clock).breaker, BreakerState::HalfOpen { probing: false });
+    track.reset();
+    assert!(!track.standing(true, false, at(43), clock).behind, "a reset forgets it");
 }
 
 #[test]

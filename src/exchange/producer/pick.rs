@@ -7,6 +7,7 @@ use super::state::{Race, Running, Try};
 use super::{Piece, Producer, Request};
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
+use crate::account::strategy;
 use crate::account::track::AttemptGuard;
 use crate::base::memory::Held;
 use crate::catalog::Queue;
@@ -154,6 +155,7 @@ impl<'x> Producer<'x> {
         // True if the attempt follows one that failed.
         let is_retry = self.search.tries > 0 && beside.is_none();
         let mut is_budget_spent = false;
+        let key = strategy::hash(request.key.bytes());
         let mut look = Look::new(beside);
         while let Some(turn) = self.search.next(&mut look) {
             let candidate = turn.candidate;
@@ -174,7 +176,7 @@ impl<'x> Producer<'x> {
             if counts && is_budget_spent {
                 continue;
             }
-            let (permit, guard) = match admission::admit(candidate, turn.is_last_resort, now) {
+            let (permit, guard) = match admission::admit(candidate, key, turn.is_last_resort, now) {
                 Ok(admitted) => admitted,
                 Err(why) => {
                     self.search.pass(&turn, why, now);
@@ -252,7 +254,7 @@ impl<'x> Producer<'x> {
         };
         // The future is boxed: once a stream runs, the memory for its opening is freed.
         let end = Box::pin(opening.open(held));
-        let attempt = Try { candidate, began: Instant::now(), guard, progress, has_failed: false };
+        let attempt = Try { candidate, began: Instant::now(), guard, progress, has_failed: false, given_up: None };
         if let Some(race) = self.state.race() {
             race.add(Running { attempt, is_hedge, no_thoughts: self.no_thoughts, losses, end });
         }

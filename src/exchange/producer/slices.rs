@@ -207,8 +207,10 @@ impl<'x> Producer<'x> {
     /// Ends the slices that run, and takes over what is known of all. The answers stay.
     pub(super) fn gather(&mut self, why: &'static str) {
         let mut ended = self.sliced.ended.lock();
+        // One caller leaves, however many slices wait.
+        let mut is_told = false;
         for mut slice in std::mem::take(&mut self.sliced.lanes).into_iter().flatten() {
-            slice.abandon(why);
+            is_told |= slice.end(why, !is_told);
             ended.add(slice, None);
         }
         self.usage = ended.usage;

@@ -16,6 +16,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The state.
@@ -91,6 +92,8 @@ pub(super) struct Try<'x> {
     pub(super) progress: Arc<Progress>,
     /// True if the target failed.
     pub(super) has_failed: bool,
+    /// The time after which the caller gave the target up, if it did.
+    pub(super) given_up: Option<Duration>,
 }
 
 impl<'x> ProducerState<'x> {

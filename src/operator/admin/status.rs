@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::Pages;
 use crate::account::breaker::BreakerState;
@@ -22,6 +22,8 @@ use crate::status::{
 
 /// The most keys that the page lists, because people read it.
 const KEYS: usize = 1_000;
+/// The time over which callers are counted who gave a target up.
+const MINUTE: Duration = Duration::from_secs(60);
 /// The most files that the page lists.
 const FILES: usize = 1_000;
 
@@ -110,11 +112,13 @@ fn target(model: &str, track: &TargetHealth, account: &AccountSigns, now: Instan
     };
     TargetReport {
         awaited: known.awaited,
+        behind_for_ms: known.behind.map(until),
         breaker,
         calls: known.calls.0,
         endpoint: track.endpoint.name().to_owned(),
         failed: known.calls.1,
         first_token_ms: first.map(millis),
+        given_up: track.series.last(MINUTE, now).given_up.into(),
         headroom: known.headroom.map(rounded),
         last_failure: track.trouble().map(|trouble| FailureReport {
             ago_ms: millis(now.saturating_duration_since(trouble.at)),

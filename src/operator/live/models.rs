@@ -55,6 +55,7 @@ struct LiveModel<'r> {
     failed_caller: u32,
     failed_upstream: u32,
     failed_ours: u32,
+    given_up: u32,
     first_token_ms: Option<Quantiles>,
     waiting: usize,
     queue: Option<usize>,
@@ -74,6 +75,7 @@ struct LiveTarget<'r> {
     place: usize,
     #[serde(flatten)]
     standing: LiveStanding,
+    behind_for_ms: Option<u64>,
     in_flight: usize,
     concurrency: Option<usize>,
     requests: u32,
@@ -131,7 +133,7 @@ fn trouble(model: &Model, route: &Route, accounts: &[LiveAccount], sums: &Sums, 
         let any_fit = if tracks.is_empty() { is_fit(None) } else { tracks.iter().any(|track| is_fit(Some(track))) };
         if any_fit { fit += 1 } else { out += 1 }
     }
-    let failed = sums.by_upstream.saturating_add(sums.by_ours);
+    let failed = sums.by_upstream.saturating_add(sums.by_ours).saturating_add(sums.given_up);
     if fit == 0 && out > 0 {
         Trouble::Out
     } else if sums.requests >= MANY && failed.saturating_mul(MANY) > sums.requests {
@@ -179,6 +181,7 @@ impl ModelRow {
             failed_caller: sums.by_caller,
             failed_upstream: sums.by_upstream,
             failed_ours: sums.by_ours,
+            given_up: sums.given_up,
             first_token_ms: Quantiles::of(series, now),
             waiting: route.demand.waiting(),
             queue: model.queue.map(|queue| queue.length),
@@ -267,6 +270,7 @@ fn order(at: &Moment, model: &Model, route: &Route) -> Vec<usize> {
             latency: standing.latency,
             awaited: standing.awaited,
             headroom: standing.headroom,
+            behind: standing.behind,
             fit: standing.fit && awake && target.account.concurrency.is_none_or(|most| in_flight < most),
         })
     };
@@ -288,6 +292,8 @@ impl<'r> Shown<'r> {
             detail: failure.detail,
             time: time(failure.at),
         });
+        let status = track.as_ref().map(|track| track.status(now, clock));
+        let until = |until: Instant| millis(until.saturating_duration_since(now));
         let share = |all: u32| thousandths(f64::from(sums.requests) / f64::from(all));
         let speed = (sums.writing_ms > 0).then(|| rate(sums.output_tokens, Duration::from_millis(sums.writing_ms)));
         Some(LiveTarget {
@@ -303,8 +309,9 @@ impl<'r> Shown<'r> {
                 account_state: *state,
                 account_reason: *reason,
                 since: present.since.map(time),
-                for_ms: present.until.map(|until| millis(until.saturating_duration_since(now))),
+                for_ms: present.until.map(until),
             },
+            behind_for_ms: status.and_then(|status| status.behind).map(until),
             in_flight: account.state.in_flight(),
             concurrency: target.account.concurrency,
             requests: sums.requests,
@@ -312,7 +319,7 @@ impl<'r> Shown<'r> {
             share: (all > 0).then(|| share(all)),
             first_token_ms: track.as_ref().and_then(|track| Quantiles::of(&track.series, now)),
             tokens_per_second: speed,
-            headroom: track.as_ref().and_then(|track| track.status(now, clock).headroom).map(thousandths),
+            headroom: status.and_then(|status| status.headroom).map(thousandths),
             last_failure: failure,
         })
     }

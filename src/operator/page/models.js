@@ -48,8 +48,8 @@ function steady(rows) {
 
 /** @param {any} model @param {any} live @param {number} now */
 function row(model, live, now) {
-  const failed = model.failed_caller + model.failed_upstream + model.failed_ours;
-  const ofUs = model.failed_upstream + model.failed_ours;
+  const failed = model.failed_caller + model.failed_upstream + model.failed_ours + model.given_up;
+  const ofUs = model.failed_upstream + model.failed_ours + model.given_up;
   const tiers = new Set(model.targets.map((/** @type {any} */ target) => target.tier));
   const open = at('model') === model.id;
   const good = model.series.map((/** @type {number} */ value, /** @type {number} */ step) => value - (model.failed_series[step] ?? 0));
@@ -79,7 +79,7 @@ function row(model, live, now) {
 
 /** Whose fault failures were. @param {any} model */
 function blame(model) {
-  const some = /** @type {[string, number][]} */ ([['upstreams', model.failed_upstream], ['callers', model.failed_caller], ['ours', model.failed_ours]]);
+  const some = /** @type {[string, number][]} */ ([['upstreams', model.failed_upstream], ['callers', model.failed_caller], ['ours', model.failed_ours], ['given up', model.given_up]]);
   return some.filter(([, number]) => number).map(([whose, number]) => `${whose} ${count(number)}`).join(', ');
 }
 
@@ -103,6 +103,7 @@ function cell(target, name, tier, live, now, row, open) {
     ['since', target.since ? ago(target.since, now) : UNKNOWN],
     ['endpoint', target.endpoint],
     ['tier', count(target.tier)],
+    ['asked last for', target.behind_for_ms ? span(target.behind_for_ms) : UNKNOWN],
   ];
   const list = (/** @type {string[][]} */ pairs) => pairs.map(([what, value]) => h('div', null, h('dt', null, what), h('dd', null, value)));
   const id = `${row} ${target.account} ${target.model} ${target.endpoint}`;

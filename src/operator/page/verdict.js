@@ -88,8 +88,9 @@ function figures({ now, series, step_seconds: step }) {
     { tone: 'caller', values: series.failed_caller },
     { tone: 'bad', values: series.failed_upstream },
     { tone: 'ours', values: series.failed_ours },
+    { tone: 'left', values: series.given_up },
   ];
-  const all = now.failed_caller + now.failed_upstream + now.failed_ours;
+  const all = now.failed_caller + now.failed_upstream + now.failed_ours + now.given_up;
   const usdOfStep = series.usd.map(Number);
   const minute = (/** @type {number} */ value) => value * (60 / step);
   show(
@@ -97,7 +98,7 @@ function figures({ now, series, step_seconds: step }) {
     tile('Requests', [count(now.requests_per_second), ' /s'], `${count(now.requests)} in 5 min`, bars('requests a second', [{ tone: 'calm', values: rate }]), `top ${count(top([rate]))} /s`),
     tile(
       'Failed', [share(all, now.requests)],
-      [h('span', { class: 'key caller' }, `callers ${share(now.failed_caller, now.requests)}`), h('span', { class: 'key bad' }, `upstreams ${share(now.failed_upstream, now.requests)}`), h('span', { class: 'key ours' }, `ours ${share(now.failed_ours, now.requests)}`)],
+      [h('span', { class: 'key caller' }, `callers ${share(now.failed_caller, now.requests)}`), h('span', { class: 'key bad' }, `upstreams ${share(now.failed_upstream, now.requests)}`), h('span', { class: 'key ours' }, `ours ${share(now.failed_ours, now.requests)}`), now.given_up ? h('span', { class: 'key left' }, `given up ${share(now.given_up, now.requests)}`) : null],
       bars('failed requests in 5 seconds', failed), `top ${count(top([failed[0]?.values.map((/** @type {number} */ _, /** @type {number} */ i) => failed.reduce((sum, { values }) => sum + values[i], 0)) ?? []]))} in ${step} s`,
     ),
     tile(

@@ -67,6 +67,24 @@ pub struct AccountFacts {
     pub headroom: Option<f64>,
     /// The targets whose breaker is not closed.
     pub broken: Vec<TargetFacts>,
+    /// The targets that callers have given up within the last minute.
+    pub given_up: Vec<GivenUpFacts>,
+}
+
+/// A target that callers have given up within the last minute: they waited for much longer than
+/// usual, and left.
+#[derive(Debug, Clone, Default)]
+pub struct GivenUpFacts {
+    /// The account's name for the model, and the kind of endpoint.
+    pub name: Arc<str>,
+    /// The number of these callers.
+    pub callers: u64,
+    /// The number of all attempts that ended within the minute.
+    pub attempts: u64,
+    /// The average time, in milliseconds, after which they left.
+    pub after_ms: u64,
+    /// The time in milliseconds that the target usually takes, if it is known.
+    pub usual_ms: Option<u64>,
 }
 
 /// A target that cannot be used.
@@ -123,6 +141,8 @@ pub struct RecentFacts {
     pub by_upstream: u64,
     /// Those that failed by the gateway's fault.
     pub by_us: u64,
+    /// Those that their callers gave up, since they waited for much longer than usual.
+    pub given_up: u64,
     /// Those that were refused because a queue was full.
     pub shed: u64,
     /// The answers whose cost is not known.

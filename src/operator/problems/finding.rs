@@ -21,6 +21,8 @@ pub enum Rule {
     ListFailing,
     /// The breaker of a target has been open for long.
     BreakerOpen,
+    /// Callers give up waiting for a target.
+    GivenUp,
     /// Many requests fail.
     Failures,
     /// Requests wait, or were turned away.
@@ -53,7 +55,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::ReloadRefused,
         Self::ChangeHeld,
         Self::ModelUnfit,
@@ -61,6 +63,7 @@ impl Rule {
         Self::CredentialRefused,
         Self::ListFailing,
         Self::BreakerOpen,
+        Self::GivenUp,
         Self::Failures,
         Self::Queue,
         Self::Headroom,
@@ -87,6 +90,7 @@ impl Rule {
             Self::CredentialRefused => "credential_refused",
             Self::ListFailing => "list_failing",
             Self::BreakerOpen => "breaker_open",
+            Self::GivenUp => "given_up",
             Self::Failures => "failures",
             Self::Queue => "queue",
             Self::Headroom => "headroom",

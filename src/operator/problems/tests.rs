@@ -1,5 +1,5 @@
 use super::facts::*;
-use super::verdict::{Word, verdict};
+use super::verdict::{Verdict, Word, verdict};
 use super::*;
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
@@ -170,6 +170,49 @@ fn failures_and_whose_fault_they_are() {
     let [of_all] = &found(Rule::Failures, &facts)[..] else { panic!("one") };
     assert_eq!(of_all.subject.0, "process");
     assert_eq!(of_all.what, "27 of 30 requests failed by the providers' fault in the last 5 minutes.");
+}
+
+fn hangs(callers: u64, attempts: u64, usual_ms: Option<u64>) -> Facts {
+    let hung = GivenUpFacts { name: "llama".into(), callers, attempts, after_ms: 2_040, usual_ms };
+    let account = AccountFacts { id: "alpha".into(), given_up: vec![hung], ..AccountFacts::default() };
+    let recent = RecentFacts { requests: attempts, given_up: callers, ..RecentFacts::default() };
+    let model = ModelFacts { recent: Some(recent), ..model([target("alpha", FIT)]) };
+    Facts { accounts: vec![account], models: vec![model], recent, ..healthy() }
+}
+
+#[test]
+fn callers_who_give_up_are_told_as_a_target_that_hangs() {
+    let facts = hangs(30, 30, Some(440));
+    let what = "Callers give up waiting for alpha (30 in 1 min, after 2 s; it usually takes 0.4 s).";
+    let [finding] = &found(Rule::GivenUp, &facts)[..] else { panic!("{:?}", find(&facts)) };
+    let subject = (finding.subject.0, &*finding.subject.1);
+    assert_eq!((&*finding.what, finding.severity, subject), (what, Severity::Warning, ("target", "alpha/llama")));
+    let [failures] = &found(Rule::Failures, &facts)[..] else { panic!("{:?}", find(&facts)) };
+    assert_eq!((failures.part, failures.severity), ("given_up", Severity::Warning));
+    assert_eq!(
+        failures.what,
+        "30 of 30 requests for `fast` were given up by callers who waited for a provider much longer than usual, in the \
+         last 5 minutes."
+    );
+    assert!(!find(&facts).iter().any(|one| one.remedy.contains("providers are well")));
+    let say = |facts: &Facts| verdict(facts, &Lasting::default().notice(find(facts), facts.now));
+    assert_eq!(say(&facts), Verdict { word: Word::Degraded, says: what.to_owned() });
+    assert_eq!(says(Rule::GivenUp, &hangs(3, 150, None)), "Callers give up waiting for alpha (3 in 1 min, after 2 s).");
+    for few in [hangs(2, 2, None), hangs(3, 151, None), hangs(0, 0, None)] {
+        assert!(found(Rule::GivenUp, &few).is_empty());
+    }
+    // What is over is a warning, and the verdict is good again.
+    let over = Facts { accounts: Vec::new(), ..facts };
+    assert_eq!((say(&over).word, found(Rule::Failures, &over).len()), (Word::Ok, 1));
+}
+
+#[test]
+fn only_if_nothing_else_is_wrong_the_gateway_and_its_providers_are_well() {
+    let recent = RecentFacts { requests: 20, by_caller: 9, ..RecentFacts::default() };
+    let facts = Facts { models: vec![ModelFacts { recent: Some(recent), ..model([]) }], recent, ..healthy() };
+    let well = |facts: &Facts| found(Rule::Failures, facts)[0].remedy.ends_with("its providers are well.");
+    assert!(well(&facts));
+    assert!(!well(&Facts { open_admin: Some("0.0.0.0:1".to_owned()), ..facts }));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::facts::{AccountFacts, Facts, ModelFacts, Reason, RecentFacts, TargetState};
 use super::words::{failing, some, unfit};
-use super::{Finding, Rule, SECOND};
+use super::{Finding, Rule, SECOND, given_up};
 use crate::base::units::count;
 use crate::status::Severity;
 use std::sync::Arc;
@@ -74,18 +74,25 @@ fn of(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
+/// The part of the failures that are the callers' fault.
+pub(super) const CALLERS: &str = "callers";
+/// The part of the failures that callers gave up.
+pub(super) const GIVEN_UP: &str = "given_up";
+
 /// Whose fault failures are.
 #[derive(Clone, Copy)]
 enum Fault {
     Caller,
     Upstream,
     Us,
+    /// Callers waited for much longer than usual, and left.
+    GivenUp,
 }
 
 /// Looks for failures of more than one of twenty requests. The whole gateway is a subject only for
 /// a fault that no single model shows.
 fn failures(facts: &Facts, found: &mut Vec<Finding>) {
-    for fault in [Fault::Us, Fault::Upstream, Fault::Caller] {
+    for fault in [Fault::Us, Fault::Upstream, Fault::GivenUp, Fault::Caller] {
         let of_models = facts.models.iter().filter_map(|model| {
             failing_requests(model.recent?, fault, ("model", model.id.clone()), &format!(" for `{}`", model.id))
         });
@@ -106,21 +113,26 @@ fn failing_requests(
     let (failed, by, remedy) = match fault {
         Fault::Caller => (
             recent.by_caller,
-            "by the callers' fault",
-            "Find the callers by `key` and `outcome` in the access lines: they send what is refused. The gateway and its \
-             providers are well.",
+            "failed by the callers' fault",
+            "Find the callers by `key` and `outcome` in the access lines: they send what is refused.",
         ),
         Fault::Upstream => (
             recent.by_upstream,
-            "by the providers' fault",
+            "failed by the providers' fault",
             "Look at `attempts` in the access lines: they name the accounts and how each failed. A model with targets at \
              two providers survives the failure of one.",
         ),
         Fault::Us => (
             recent.by_us,
-            "because the gateway could not serve them",
+            "failed because the gateway could not serve them",
             "Look at the problems `queue`, `headroom` and `store_down` first: mostly no account had room. If there is none, \
              look at the gateway's log, memory and disk; if the log has a panic, report it.",
+        ),
+        Fault::GivenUp => (
+            recent.given_up,
+            "were given up by callers who waited for a provider much longer than usual,",
+            "Look at `attempts` in the access lines: those that ended as `given_up` name the account. The problem `given_up` \
+             says since when it hangs.",
         ),
     };
     // Who sends what is refused can make no provider look well.
@@ -129,20 +141,29 @@ fn failing_requests(
     if requests < LEAST || failed.saturating_mul(20) <= requests {
         return None;
     }
-    let is_critical = !matches!(fault, Fault::Caller) && failed.saturating_mul(5) > requests;
+    let is_critical = matches!(fault, Fault::Upstream | Fault::Us) && failed.saturating_mul(5) > requests;
     let severity = if is_critical { Severity::Critical } else { Severity::Warning };
-    let what = format!("{failed} of {}{of_what} failed {by} in the last 5 minutes.", count(requests, "request"));
+    let what = format!("{failed} of {}{of_what} {by} in the last 5 minutes.", count(requests, "request"));
     let part = match fault {
-        Fault::Caller => "callers",
+        Fault::Caller => CALLERS,
         Fault::Upstream => "providers",
         Fault::Us => "gateway",
+        Fault::GivenUp => GIVEN_UP,
     };
     let finding = Finding::new(Rule::Failures, severity, subject, what, remedy).of(Some(failed));
     Some(Finding { part, ..finding })
 }
 
+/// Says that the gateway and its providers are well, if only callers do something wrong.
+pub(super) fn clear_others(found: &mut [Finding]) {
+    if found.iter().all(|one| one.rule == Rule::Failures && one.part == CALLERS) {
+        found.iter_mut().for_each(|one| one.remedy.push_str(" The gateway and its providers are well."));
+    }
+}
+
 fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
     let id = &account.id;
+    given_up::find(account, found);
     if account.is_credential_refused {
         let what = format!("The provider of account {id} refuses its credential, or the account's money is gone.");
         let remedy = format!(

@@ -1,6 +1,7 @@
 //! The [`Verdict`] is the one sentence that an operator reads first.
 
 use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
+use super::upstreams::{CALLERS, GIVEN_UP};
 use super::words::{some, span, unfit};
 use super::{Noticed, Rule};
 use crate::base::units::count;
@@ -66,12 +67,18 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
         };
         return of(Word::Failing, says);
     }
+    // Whoever hangs is told first: its breaker may be open by now, which says less.
+    if let Some(one) = worst(&|one| one.is_problem && one.finding.rule == Rule::GivenUp) {
+        return of(Word::Degraded, one.finding.what.clone());
+    }
     if let Some(says) = degraded(facts, noticed) {
         return of(Word::Degraded, says);
     }
     let hurts = |one: &Noticed| {
-        // Anybody can send what is refused.
-        let is_of_service = one.finding.part != "callers"
+        // Anybody can send what is refused. Of what was given up, another rule says whether it
+        // lasts.
+        let is_past = one.finding.part == CALLERS || one.finding.part == GIVEN_UP;
+        let is_of_service = !is_past
             && matches!(one.finding.rule, Rule::CredentialRefused | Rule::Failures | Rule::Queue | Rule::StoreDown);
         one.is_problem && (one.finding.severity == Severity::Critical || is_of_service)
     };

@@ -17,6 +17,16 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
+/// Writes a time in seconds, to the tenth where it is short: `2 s`, `0.4 s`, `20 ms`.
+pub(super) fn seconds(ms: u64) -> String {
+    let tenths = ms.saturating_add(50) / 100;
+    match (tenths / 10, tenths % 10) {
+        _ if ms < 100 => format!("{ms} ms"),
+        (whole @ 0..10, part @ 1..) => format!("{whole}.{part} s"),
+        (whole, _) => format!("{whole} s"),
+    }
+}
+
 /// Lists the first three texts, and says how many more there are.
 pub(super) fn some(texts: &[String], between: &str) -> String {
     let first = texts.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(between);
@@ -60,6 +70,7 @@ pub(super) fn failing(account: &str, failure: Option<&(&'static str, Option<Stri
         "refused" => "does not serve the model",
         "rate_limited" => "limits the rate",
         "overloaded" => "is overloaded",
+        "given_up" => "lets callers wait until they give up",
         "status" | "error_in_answer" => "answers with errors",
         other => return format!("{account} fails ({other})"),
     };
@@ -87,6 +98,8 @@ mod tests {
     fn durations_and_lists() {
         let spans = [0, 59_999, 119_999, 120_000, 7_199_999, 7_200_000, 172_799_999, 172_800_000].map(span);
         assert_eq!(spans, ["0 s", "59 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
+        let times = [0, 20, 99, 100, 450, 2_000, 2_090, 9_999, 10_900].map(seconds);
+        assert_eq!(times, ["0 ms", "20 ms", "99 ms", "0.1 s", "0.5 s", "2 s", "2.1 s", "10 s", "10 s"]);
         let texts: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
         assert_eq!(some(&texts, ", "), "a, b, c, and 2 more");
         assert_eq!(some(&texts[..3], ", "), "a, b, c");

@@ -10,17 +10,20 @@ use crate::catalog::rotation::{is_replaced, newest};
 use crate::live::place::Place;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
-    AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, KeyFacts, LimitFacts, ModelFacts,
-    ModelTarget, RecentFacts, RisesFacts, TargetFacts,
+    AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts, LimitFacts,
+    ModelFacts, ModelTarget, RecentFacts, RisesFacts, TargetFacts,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::Series;
+use crate::settled::millis;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The time for which requests are counted.
 const LOOKS_BACK: Duration = Duration::from_secs(300);
+/// The time for which callers are counted who gave a target up.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The moment of a look, on both clocks.
 #[derive(Clone, Copy)]
@@ -104,6 +107,7 @@ fn recent(series: &Series, snapshot: &Snapshot, at: Moment) -> RecentFacts {
         by_caller: sums.by_caller.into(),
         by_upstream: sums.by_upstream.into(),
         by_us: sums.by_ours.into(),
+        given_up: sums.given_up.into(),
         shed: sums.shed.into(),
         unpriced: unpriced.into(),
     }
@@ -160,6 +164,7 @@ fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
     for (model, track) in tracks {
         let status = track.status(at.now, at.clock);
         facts.headroom = [facts.headroom, status.headroom].into_iter().flatten().min_by(f64::total_cmp);
+        facts.given_up.extend(given_up(track.name(model), track, at));
         if is_broken(&status) {
             let ago = track.since(at.now).map(|since| elapsed(at, since));
             facts.broken.push(TargetFacts {
@@ -171,6 +176,19 @@ fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
         }
     }
     facts
+}
+
+/// Returns how callers gave a target up within the last minute, if some did.
+fn given_up(name: Arc<str>, track: &TargetHealth, at: Moment) -> Option<GivenUpFacts> {
+    let sums = track.series.last(MINUTE, at.now);
+    let callers = u64::from(sums.given_up);
+    Some(GivenUpFacts {
+        name,
+        callers,
+        attempts: sums.requests.into(),
+        after_ms: sums.given_up_ms.checked_div(callers)?,
+        usual_ms: track.usual_time(at.now).map(millis),
+    })
 }
 
 fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {

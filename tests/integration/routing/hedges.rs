@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::join_all;
-use crate::failover::trail;
+use crate::failover::{trail, trail_of_leaver};
 use crate::support::client::post;
 use crate::support::script::{chunk, finish, usage};
 use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, run};
@@ -213,7 +213,11 @@ fn a_caller_who_leaves_ends_both() {
         a.left(ENOUGH).await;
         b.left(0).await;
         let line = gateway.access_lines(ENOUGH + 1).await.pop().unwrap();
-        assert_eq!((trail(&line).as_str(), &line["status"]), ("a:client_left b:client_left", &json!(499)), "{line}");
+        assert_eq!(
+            (trail_of_leaver(&line).as_str(), &line["status"]),
+            ("a:client_left b:client_left", &json!(499)),
+            "{line}"
+        );
         // Who left pays for one of them, as an estimate; what the other may cost is told with it.
         let unused: Vec<bool> =
             line["attempts"].as_array().unwrap().iter().map(|attempt| attempt["prompt_tokens"].is_u64()).collect();

@@ -92,7 +92,7 @@ impl Crowd {
             if target.is_full() {
                 continue;
             }
-            let Ok(trial) = target.track.admit(alone, false, self.now) else { continue };
+            let Ok(trial) = target.track.admit(0, alone, false, self.now) else { continue };
             target.in_flight += 1;
             return Some((Asked { place, trial, began: self.now }, alone));
         }

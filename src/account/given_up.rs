@@ -1,0 +1,260 @@
+//! [`GivenUp`] is what callers tell of a target by giving it up: they leave before it has begun to
+//! answer. A provider that hangs shows in no other way, since its callers leave long before any
+//! timeout of the gateway.
+//!
+//! A caller may be impatient, too. So a leave counts only if the target took much longer than it
+//! usually does. While the usual time is not known, a leave counts if nobody else got an answer
+//! meanwhile. Then one person who tries again and again is one caller who gives up. Pure: the time
+//! is passed in.
+//!
+//! **Invariant:** a leave after less than a second counts for nothing.
+
+use super::latency::Rolling;
+use super::window::Window;
+use std::time::{Duration, Instant};
+
+/// The word for an attempt that its caller gave up, in the access line.
+pub const GIVEN_UP: &str = "given_up";
+/// The shortest wait after which a leave counts.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// A wait is much longer than usual if it is this many times the p99.
+const TIMES_USUAL: u32 = 3;
+/// The time over which the usual time is known. It is long, since few answers a minute must be
+/// enough.
+const HISTORY: Duration = Duration::from_secs(3600);
+/// The time for which leaves are remembered.
+const SPAN: Duration = Duration::from_secs(30);
+/// The time for which the target stands behind the others.
+pub const BEHIND: Duration = Duration::from_secs(10);
+/// The number of leaves within [`SPAN`] that moves the target behind the others.
+pub const MOVES: u64 = 3;
+/// Where there are many calls, one of so many must be given up: of thousands of answers, some take
+/// very long at any provider.
+pub const ONE_OF: u64 = 50;
+/// The number of leaves within [`SPAN`] that opens the breaker, if nobody got an answer.
+const BREAKS: u64 = 5;
+/// If one caller gives up so often within [`SPAN`], and nobody else waits, each leave counts:
+/// people rarely cancel so often, and programs that try again do.
+const OFTEN: usize = 6;
+/// The most leaves of which it is remembered who left.
+const REMEMBERED: usize = 32;
+
+/// What callers tell of a target by giving it up.
+#[derive(Default)]
+pub struct GivenUp {
+    /// The times to a whole answer, and to a stream's first token. They are boxed, since they are
+    /// large, and many targets are never asked.
+    usual: [Option<Box<Rolling>>; 2],
+    /// The last time at which anybody got the beginning of an answer.
+    heard: Option<Instant>,
+    /// The keys that ask the target.
+    asking: Keys,
+    /// The leaves that count. They are boxed, since there are usually none.
+    leaves: Option<Box<Leaves>>,
+}
+
+/// A caller who leaves before the target has begun to answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Leave {
+    /// A hash of the caller's key.
+    pub key: u64,
+    /// True if a stream was asked for.
+    pub stream: bool,
+    /// The beginning of the attempt.
+    pub began: Instant,
+}
+
+/// What happens at the target meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct Around {
+    /// The number of other attempts that wait for the target.
+    pub awaited: usize,
+    /// The number of calls that ended within the last half minute.
+    pub calls: u64,
+}
+
+/// What follows from a leave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Consequence {
+    /// The leave counts: the caller has given the target up.
+    pub counts: bool,
+    /// The target stands behind the others.
+    pub is_behind: bool,
+    /// It did not stand there before.
+    pub is_news: bool,
+    /// The breaker opens.
+    pub breaks: bool,
+}
+
+/// The leaves of the last half minute.
+struct Leaves {
+    /// The leaves after much more than the usual time.
+    sure: Window,
+    /// The leaves from before the usual time was known, the oldest first.
+    unsure: Vec<Unsure>,
+    /// The keys of those who left.
+    keys: Keys,
+    /// True if the last one had asked for a stream.
+    stream: bool,
+    /// The time until which the target stands behind the others.
+    behind: Option<Instant>,
+}
+
+/// A leave of which it is not known whether the caller was only impatient.
+struct Unsure {
+    key: u64,
+    at: Instant,
+    /// True if somebody with this key came back after it, and left again.
+    has_returned: bool,
+}
+
+/// Whether one key comes, or several.
+#[derive(Debug, Clone, Copy, Default)]
+struct Keys {
+    last: Option<u64>,
+    /// The time at which another key came than before.
+    changed: Option<Instant>,
+}
+
+impl GivenUp {
+    /// Notes that a request with this key is sent to the target.
+    pub fn asked(&mut self, key: u64, now: Instant) {
+        self.asking.note(key, now);
+    }
+
+    /// Notes that the target began to answer, after this time.
+    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) {
+        self.heard = Some(now);
+        let [whole, first] = &mut self.usual;
+        let usual = if stream { first } else { whole };
+        usual.get_or_insert_with(|| Box::new(Rolling::over(HISTORY))).record(took, now);
+    }
+
+    /// Notes that a caller left, and returns what follows.
+    pub fn left(&mut self, leave: Leave, around: Around, now: Instant) -> Consequence {
+        let waited = now.saturating_duration_since(leave.began);
+        let usual = self.quantile(leave.stream, 0.99, now);
+        let least = usual.map_or(LEAST_WAIT, |p99| LEAST_WAIT.max(p99.saturating_mul(TIMES_USUAL)));
+        let heard_meanwhile = self.heard.is_some_and(|at| at >= leave.began);
+        if waited < least || (usual.is_none() && heard_meanwhile) {
+            return Consequence::default();
+        }
+        let leaves = self.leaves.get_or_insert_with(Box::default);
+        if !leaves.add(leave, usual.is_some(), around.awaited, now) {
+            return Consequence::default();
+        }
+        let number = leaves.number(around.awaited, now);
+        let is_behind = number >= MOVES.max(around.calls / ONE_OF);
+        let was_behind = leaves.behind.is_some_and(|until| until > now);
+        if is_behind {
+            leaves.behind = Some(now + BEHIND);
+        }
+        let is_silent = self.heard.is_none_or(|at| now.saturating_duration_since(at) >= SPAN);
+        let are_many = leaves.keys.are_several(now) || !self.asking.are_several(now);
+        let breaks = number >= BREAKS && is_silent && are_many;
+        Consequence { counts: true, is_behind, is_news: is_behind && !was_behind, breaks }
+    }
+
+    /// Returns the time until which the target stands behind the others, if it does.
+    pub fn behind(&self, now: Instant) -> Option<Instant> {
+        self.leaves.as_ref()?.behind.filter(|until| *until > now)
+    }
+
+    /// Returns the time that the target usually takes for what was given up last, if it is known.
+    pub fn usual_time(&mut self, now: Instant) -> Option<Duration> {
+        let stream = self.leaves.as_ref()?.stream;
+        self.quantile(stream, 0.5, now)
+    }
+
+    /// Lets the target stand behind the others until then, as another process reports it.
+    pub fn recall(&mut self, until: Option<Instant>) {
+        self.leaves = until.map(|until| Box::new(Leaves { behind: Some(until), ..Leaves::default() }));
+    }
+
+    /// Forgets the leaves.
+    pub fn forget(&mut self) {
+        self.leaves = None;
+    }
+
+    /// Forgets the usual times if they are all too old, so that what is not used any more takes no
+    /// memory.
+    pub fn sweep(&mut self, now: Instant) {
+        if self.heard.is_some_and(|at| now.saturating_duration_since(at) >= HISTORY) {
+            *self = GivenUp { asking: self.asking, ..GivenUp::default() };
+        }
+    }
+
+    fn quantile(&mut self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
+        let [whole, first] = &mut self.usual;
+        if stream { first } else { whole }.as_mut()?.quantile(share, now)
+    }
+}
+
+impl Default for Leaves {
+    fn default() -> Leaves {
+        Leaves { sure: Window::new(SPAN), unsure: Vec::new(), keys: Keys::default(), stream: false, behind: None }
+    }
+}
+
+impl Leaves {
+    /// Adds a leave. Returns whether it counts.
+    fn add(&mut self, leave: Leave, is_sure: bool, awaited: usize, now: Instant) -> bool {
+        self.unsure.retain(|one| now.saturating_duration_since(one.at) < SPAN);
+        let mut is_return = false;
+        if is_sure {
+            self.sure.add((1, 0), now);
+        } else {
+            is_return = self.add_unsure(leave, now);
+        }
+        // Once several have given up, those who come back count again.
+        if is_return && self.number(awaited, now) < MOVES {
+            return false;
+        }
+        self.keys.note(leave.key, now);
+        self.stream = leave.stream;
+        true
+    }
+
+    /// Adds a leave from before the usual time is known. Returns whether it is one of somebody who
+    /// left before.
+    fn add_unsure(&mut self, leave: Leave, now: Instant) -> bool {
+        let mut earlier = self.unsure.iter_mut();
+        let before = earlier.find(|one| one.key == leave.key && !one.has_returned && one.at <= leave.began);
+        let is_return = before.is_some();
+        if let Some(before) = before {
+            before.has_returned = true;
+        }
+        if self.unsure.len() >= REMEMBERED {
+            self.unsure.remove(0);
+        }
+        self.unsure.push(Unsure { key: leave.key, at: now, has_returned: false });
+        is_return
+    }
+
+    /// Returns the number of those who gave up within the last half minute.
+    fn number(&self, awaited: usize, now: Instant) -> u64 {
+        let unsure = self.unsure.iter().filter(|one| !one.has_returned || self.is_often(awaited)).count();
+        self.sure.sums(now).0 + u64::try_from(unsure).unwrap_or(u64::MAX)
+    }
+
+    /// Returns whether the target was given up so often that each leave counts.
+    fn is_often(&self, awaited: usize) -> bool {
+        awaited == 0 && self.unsure.len() >= OFTEN
+    }
+}
+
+impl Keys {
+    fn note(&mut self, key: u64, now: Instant) {
+        if self.last.replace(key).is_some_and(|before| before != key) {
+            self.changed = Some(now);
+        }
+    }
+
+    /// Returns whether several keys came lately.
+    fn are_several(self, now: Instant) -> bool {
+        self.changed.is_some_and(|at| now.saturating_duration_since(at) < SPAN)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use super::*;
+use crate::account::latency::ENOUGH;
+
+/// A target, and a clock in milliseconds.
+struct Watched {
+    target: GivenUp,
+    start: Instant,
+    now: u64,
+}
+
+const MAIN: u64 = 1;
+const OTHER: u64 = 2;
+
+impl Watched {
+    fn new() -> Watched {
+        Watched { target: GivenUp::default(), start: Instant::now(), now: 0 }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.start + Duration::from_millis(ms)
+    }
+
+    /// Lets the target give enough answers to know its usual time.
+    fn usually(mut self, ms: u64) -> Watched {
+        for _ in 0..ENOUGH {
+            self.now += ms;
+            self.target.asked(MAIN, self.at(self.now));
+            self.target.answered(true, Duration::from_millis(ms), self.at(self.now));
+        }
+        self
+    }
+
+    /// A caller who began so long ago leaves.
+    fn leave(&mut self, key: u64, waited: u64, awaited: usize) -> Consequence {
+        let leave = Leave { key, stream: true, began: self.at(self.now.saturating_sub(waited)) };
+        self.target.asked(key, leave.began);
+        let now = self.at(self.now);
+        self.target.left(leave, Around { awaited, calls: 0 }, now)
+    }
+
+    fn is_behind(&self) -> bool {
+        self.target.behind(self.at(self.now)).is_some()
+    }
+}
+
+#[test]
+fn a_leave_counts_after_three_times_the_slowest_usual_answers() {
+    for (usual, waited, counts) in
+        [(400, 1_000, false), (400, 1_450, true), (50, 999, false), (50, 1_001, true), (20_000, 40_000, false)]
+    {
+        let mut watched = Watched::new().usually(usual);
+        watched.now += 100_000;
+        assert_eq!(watched.leave(MAIN, waited, 0).counts, counts, "usually {usual} ms, left after {waited} ms");
+    }
+}
+
+#[test]
+fn times_of_whole_answers_say_nothing_of_streams() {
+    let mut watched = Watched::new();
+    for _ in 0..ENOUGH {
+        watched.target.answered(false, Duration::from_secs(20), watched.at(0));
+    }
+    watched.now = 60_000;
+    assert!(watched.leave(MAIN, 2_000, 0).counts, "of streams, nothing is known");
+    let leave = Leave { key: MAIN, stream: false, began: watched.at(58_000) };
+    let told = watched.target.left(leave, Around { awaited: 0, calls: 0 }, watched.at(60_000));
+    assert_eq!(told, Consequence::default(), "whole answers take long");
+}
+
+#[test]
+fn while_the_usual_time_is_unknown_an_answer_to_anybody_shows_that_the_target_works() {
+    let mut watched = Watched::new();
+    watched.now = 10_000;
+    watched.target.answered(true, Duration::from_secs(3), watched.at(9_000));
+    assert_eq!(watched.leave(MAIN, 2_000, 0), Consequence::default());
+    assert!(!watched.leave(OTHER, 999, 0).counts, "too soon");
+    watched.now = 11_500;
+    assert!(watched.leave(OTHER, 2_000, 0).counts);
+}
+
+#[test]
+fn three_within_half_a_minute_move_the_target_behind_the_others_for_ten_seconds() {
+    let mut watched = Watched::new().usually(400);
+    watched.now += 60_000;
+    assert!(!watched.leave(MAIN, 2_000, 0).is_behind && !watched.leave(MAIN, 2_000, 0).is_behind);
+    assert!(!watched.is_behind());
+    let third = watched.leave(MAIN, 2_000, 0);
+    assert!(third.is_behind && third.is_news && !third.breaks);
+    let fourth = watched.leave(MAIN, 2_000, 0);
+    assert!(fourth.is_behind && !fourth.is_news, "it is told once");
+    watched.now += 9_999;
+    assert!(watched.is_behind());
+    watched.now += 1;
+    assert!(!watched.is_behind());
+    // Those of before are forgotten after half a minute.
+    watched.now += 30_000;
+    assert!(!watched.leave(MAIN, 2_000, 0).is_behind);
+}
+
+#[test]
+fn of_many_calls_one_of_fifty_must_be_given_up() {
+    let mut watched = Watched::new().usually(400);
+    let now = watched.at(watched.now + 60_000);
+    let began = watched.at(watched.now + 58_000);
+    let around = Around { awaited: 9, calls: 1_000 };
+    let mut leave = |key| watched.target.left(Leave { key, stream: true, began }, around, now).is_behind;
+    assert!((0..19).all(|key| !leave(key)));
+    assert!(leave(20));
+}
+
+#[test]
+fn one_person_who_cancels_again_and_again_is_one_caller_who_gives_up() {
+    let mut watched = Watched::new();
+    for nth in 0..5 {
+        watched.now += 2_500;
+        let told = watched.leave(MAIN, 2_000, 0);
+        assert_eq!((told.counts, told.is_behind, told.breaks), (nth == 0, false, false), "{nth}");
+    }
+    // A program that tries again goes on.
+    watched.now += 2_500;
+    let told = watched.leave(MAIN, 2_000, 0);
+    assert!(told.counts && told.is_behind && told.breaks);
+}
+
+#[test]
+fn one_impatient_caller_beside_patient_ones_moves_nothing() {
+    let mut watched = Watched::new();
+    for nth in 0..20 {
+        watched.now += 1_500;
+        let told = watched.leave(MAIN, 1_400, 5);
+        assert!(!told.is_behind && !told.breaks, "{nth}: {told:?}");
+    }
+}
+
+#[test]
+fn many_who_leave_at_once_are_many_also_with_one_key() {
+    let mut watched = Watched::new();
+    watched.now = 2_000;
+    let told: Vec<_> = (0..5).map(|nth| watched.leave(MAIN, 2_000, 29 - nth)).collect();
+    assert_eq!(told.iter().map(|told| told.is_behind).collect::<Vec<_>>(), [false, false, true, true, true]);
+    assert_eq!(told.iter().map(|told| told.breaks).collect::<Vec<_>>(), [false, false, false, false, true]);
+    // They come back, and leave again.
+    watched.now = 4_000;
+    assert!((0..5).all(|nth| watched.leave(MAIN, 1_900, 29 - nth).is_behind));
+}
+
+#[test]
+fn leaves_of_one_key_open_no_breaker_while_others_ask_too() {
+    let mut watched = Watched::new().usually(400);
+    watched.now += 60_000;
+    watched.target.asked(OTHER, watched.at(watched.now - 5_000));
+    for _ in 0..9 {
+        assert!(!watched.leave(MAIN, 2_000, 1).breaks);
+    }
+    assert!(watched.leave(OTHER, 2_000, 1).breaks, "two keys give it up");
+}
+
+#[test]
+fn leaves_open_no_breaker_while_anybody_gets_an_answer() {
+    let mut watched = Watched::new().usually(400);
+    watched.now += 20_000;
+    assert!((0..9).all(|_| !watched.leave(MAIN, 2_000, 0).breaks));
+    watched.now += 10_000;
+    assert!(watched.leave(MAIN, 2_000, 0).breaks, "for half a minute nobody did");
+}
+
+#[test]
+fn what_is_forgotten_does_not_stand_behind() {
+    let mut watched = Watched::new().usually(400);
+    watched.now += 60_000;
+    assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).counts));
+    let usual = watched.target.usual_time(watched.at(watched.now)).unwrap();
+    assert!((0.35..0.45).contains(&usual.as_secs_f64()), "{usual:?}");
+    assert!(watched.is_behind());
+    watched.target.forget();
+    assert!(!watched.is_behind());
+    watched.target.recall(Some(watched.at(watched.now + 5)));
+    assert!(watched.is_behind());
+    // After an hour without an answer nothing is known.
+    watched.target.sweep(watched.at(watched.now + 3_600_000));
+    assert!(!watched.is_behind() && watched.target.usual[1].is_none());
+}

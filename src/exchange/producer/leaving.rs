@@ -1,0 +1,41 @@
+//! A caller who leaves before an attempt has begun to answer may have given its target up.
+
+use super::state::Try;
+use super::{CALLER_LEFT, Producer};
+use crate::account::breaker::BreakerState;
+use crate::account::given_up::{BEHIND, GIVEN_UP};
+use crate::account::track::Left;
+
+impl Producer<'_> {
+    /// Tells the target of an attempt that the caller left. Returns the trail's word for the
+    /// attempt.
+    pub(super) fn leave(&self, attempt: &mut Try<'_>) -> &'static str {
+        let (waited, stream) = (attempt.began.elapsed(), self.request.envelope.stream);
+        let left = attempt.guard.left(stream, waited, std::time::Instant::now());
+        self.log_leave(attempt, left);
+        attempt.given_up = left.is_given_up.then_some(waited);
+        if left.is_given_up { GIVEN_UP } else { CALLER_LEFT }
+    }
+
+    /// Logs what begins for a target whose callers leave.
+    fn log_leave(&self, attempt: &Try<'_>, left: Left) {
+        let candidate = attempt.candidate;
+        let account = &candidate.place.account.id;
+        let model = || candidate.track.name(&candidate.upstream_model);
+        if left.moved {
+            log::warn!(
+                "account {account} is asked last for {} for {} s: callers give up waiting for its answers",
+                model(),
+                BEHIND.as_secs()
+            );
+        }
+        let Some(BreakerState::Open(until)) = left.breaker else { return };
+        let (model, wait) = (model(), until.saturating_duration_since(std::time::Instant::now()));
+        self.shared.store.iter().for_each(|store| store.hint(account, &model, wait));
+        log::warn!(
+            "account {account} gets no request for {model} for {} s: its breaker opened, since callers give up waiting \
+             and nobody gets an answer",
+            wait.as_secs() + 1
+        );
+    }
+}

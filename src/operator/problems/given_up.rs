@@ -1,0 +1,33 @@
+//! The rule about targets that callers give up: they leave before the first byte, after they have
+//! waited for much longer than usual.
+
+use super::facts::{AccountFacts, GivenUpFacts};
+use super::words::seconds;
+use super::{Finding, Rule};
+use crate::account::given_up::{MOVES, ONE_OF};
+use crate::status::Severity;
+
+/// Looks for targets of an account that hang. The bounds are those by which a target is moved
+/// behind the others.
+pub(super) fn find(account: &AccountFacts, found: &mut Vec<Finding>) {
+    let hangs =
+        |target: &&GivenUpFacts| target.callers >= MOVES && target.callers.saturating_mul(ONE_OF) >= target.attempts;
+    for target in account.given_up.iter().filter(hangs) {
+        let id = &account.id;
+        let usually = target.usual_ms.map(|usual| format!("; it usually takes {}", seconds(usual)));
+        let what = format!(
+            "Callers give up waiting for {id} ({} in 1 min, after {}{}).",
+            target.callers,
+            seconds(target.after_ms),
+            usually.unwrap_or_default()
+        );
+        let remedy = format!(
+            "Look at the provider's or the server's own state, and ask it for {} from this machine. The other targets of \
+             its models are asked first meanwhile. `timeouts.first_byte` of the account says how long the gateway itself \
+             waits.",
+            target.name
+        );
+        let subject = ("target", format!("{id}/{}", target.name));
+        found.push(Finding::new(Rule::GivenUp, Severity::Warning, subject, what, remedy).of(Some(target.callers)));
+    }
+}
