@@ -16,11 +16,11 @@ use crate::live::Snapshot;
 use crate::models;
 use crate::plan::{self, Ties};
 use dialects::front::{Asked, Envelope, Fault};
-use dialects::neutral::ModelKind;
+use dialects::neutral::{Clock, ModelKind};
 use dialects::{AnswerHeader, Endpoint};
 use pingora_proxy::Session;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Returns the refusal for a body that is no request.
 pub(super) fn unreadable(fault: Fault) -> Refusal {
@@ -119,7 +119,8 @@ impl Desk {
         let face = AnswerHeader {
             model: envelope.model.clone(),
             id: door::make_id(record.front),
-            created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            created: calendar::now() / 1000,
+            clock: Clock(|| calendar::now() / 1000),
             show_usage: envelope.include_usage,
             choices: envelope.choices.shown,
             hide_thoughts: envelope.hide_thoughts,

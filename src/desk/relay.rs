@@ -12,9 +12,8 @@ use crate::base::alarm::Alarm;
 use crate::drain::Phase;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange;
-use crate::exchange::producer::{CALLER_LEFT, Piece, Producer};
+use crate::exchange::producer::{BrokenAnswer, CALLER_LEFT, Piece, Producer};
 use bytes::Bytes;
-use dialects::front::AnswerSoFar;
 use dialects::usage::Source;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -236,9 +235,8 @@ impl<'x> Relay<'x> {
         Ok(())
     }
 
-    /// Ends the answer with a refusal, or returns it if nothing was written yet. The answer has
-    /// this id, and so many events were written.
-    async fn refuse(&mut self, refusal: Refusal, notes: Notes, (id, events): (String, u64)) -> End {
+    /// Ends the answer with a refusal, or returns it if nothing was written yet.
+    async fn refuse(&mut self, refusal: Refusal, notes: Notes, answer: BrokenAnswer) -> End {
         self.reply.record.refused(&refusal);
         if !self.head {
             return End::Refused(refusal, notes);
@@ -248,8 +246,7 @@ impl<'x> Relay<'x> {
         }
         let record = &*self.reply.record;
         let has_begun = record.facts.times.first_byte.is_some();
-        let answer = AnswerSoFar { id: &id, events, has_begun };
-        let event = refusal.event(record.front, &record.facts.request.id, answer);
+        let event = refusal.event(record.front, &record.facts.request.id, answer.told(has_begun));
         let ends = !record.front.errors.cuts;
         match self.answer(event.into(), ends).await {
             Ok(()) if ends => End::Answered,

@@ -39,8 +39,9 @@ use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
 use crate::settled::{Attempts, Served, Times, Tried};
 use bytes::Bytes;
+use dialects::front::AnswerSoFar;
 use dialects::front::Envelope;
-use dialects::neutral::Losses;
+use dialects::neutral::{Losses, Unfinished};
 use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader};
 use http::HeaderValue;
@@ -54,6 +55,21 @@ use tokio::time::Instant;
 
 /// The trail's word for attempts that ended because the caller left.
 pub const CALLER_LEFT: &str = "client_left";
+
+/// An answer that cannot go on.
+pub struct BrokenAnswer {
+    header: Arc<AnswerHeader>,
+    so_far: Unfinished,
+}
+
+impl BrokenAnswer {
+    /// Returns what its caller has of it. `has_begun` says whether some of it was written.
+    pub fn told(&self, has_begun: bool) -> AnswerSoFar<'_> {
+        let Unfinished { id, events, echo } = &self.so_far;
+        let id = id.as_deref().unwrap_or(&self.header.id);
+        AnswerSoFar { id, events: *events, has_begun, header: Some(&self.header), echo: echo.as_deref() }
+    }
+}
 
 /// A request that was read and planned, with the candidates that may answer it.
 #[derive(Clone)]
@@ -136,8 +152,8 @@ pub struct Producer<'x> {
     timing: (Option<Duration>, Option<Duration>),
     /// The usage of the exchange.
     usage: Usage,
-    /// What was told of an answer that broke: its id if it is the upstream's, and its events.
-    told: (Option<String>, u64),
+    /// What was told of an answer that broke.
+    told: Unfinished,
     /// The attempts that have ended.
     attempts: Attempts,
     /// The account that answers, and what is known of its answer.
@@ -195,7 +211,7 @@ impl<'x> Producer<'x> {
             asked: None,
             timing: (None, None),
             usage: Usage::default(),
-            told: (None, 0),
+            told: Unfinished::default(),
             attempts: Attempts::default(),
             served: Served::default(),
             sliced: Sliced::default(),
@@ -258,11 +274,10 @@ impl<'x> Producer<'x> {
         self.sliced.cost.unwrap_or_else(|| price().map(|price| price.cost(usage)))
     }
 
-    /// Returns the id of the answer as the caller knows it, and the number of its events so far.
-    pub fn answer_so_far(&self) -> (String, u64) {
-        let (id, events) =
-            self.state.streaming().map_or_else(|| self.told.clone(), |live| live.reading.stream.so_far());
-        (id.unwrap_or_else(|| self.request.face.id.clone()), events)
+    /// Returns what the caller knows of an answer that cannot go on.
+    pub fn answer_so_far(&self) -> BrokenAnswer {
+        let so_far = self.state.streaming().map_or_else(|| self.told.clone(), |live| live.reading.stream.so_far());
+        BrokenAnswer { header: self.request.face.clone(), so_far }
     }
 
     /// Ends the attempts that run, and notes why: the caller left, or the gateway shuts down.

@@ -92,6 +92,7 @@ mod routing;
 mod sdk;
 mod sdk_beside;
 mod sdk_outages;
+mod sdk_responses;
 mod sdk_vectors;
 mod sdk_waits;
 mod sealed;

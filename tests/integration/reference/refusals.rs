@@ -59,7 +59,7 @@ fn cell(refusal: &Refusal, front: &Front) -> String {
         assert_eq!((has("x-should-retry"), has("www-authenticate")), (Some("false"), Some("Bearer")), "{front:?}");
     }
     // After the head, the same is an event.
-    let answer = AnswerSoFar { id: "a", events: 2, has_begun: true };
+    let answer = AnswerSoFar { id: "a", events: 2, has_begun: true, ..AnswerSoFar::default() };
     let event = String::from_utf8(refusal.event(front, "id", answer)).expect("text");
     assert!(event.contains(&error["message"].to_string()), "{front:?}: {event}");
     cell

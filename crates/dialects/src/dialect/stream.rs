@@ -10,7 +10,7 @@ use super::decoder::{Decoder, EventDecoder};
 use super::raw::PassedBytes;
 use super::translated::Translated;
 use crate::front::{Native, PassedAnswer};
-use crate::neutral::answer::{Draft, Kept};
+use crate::neutral::answer::{Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
@@ -335,13 +335,12 @@ impl Stream {
         }
     }
 
-    /// Returns the id of the answer, where it is the upstream's and the caller sees it, and the
-    /// number of events so far, in formats that count them: for a stream that cannot go on.
-    pub fn so_far(&self) -> (Option<String>, u64) {
+    /// Returns what is known of the answer of a stream that cannot go on.
+    pub fn so_far(&self) -> Unfinished {
         match &self.conversion {
-            Conversion::Passed(..) | Conversion::Bytes(_) => (None, 0),
+            Conversion::Passed(..) | Conversion::Bytes(_) => Unfinished::default(),
             Conversion::Composed(composed) => composed.draft.so_far(),
-            Conversion::Native(passed) => (passed.translated.so_far().0, passed.passing.events),
+            Conversion::Native(passed) => Unfinished { events: passed.passing.events, ..passed.translated.so_far() },
             Conversion::Translated(translated) => translated.1.so_far(),
         }
     }

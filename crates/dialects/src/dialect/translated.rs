@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::front::Front;
-use crate::neutral::answer::{AnswerProgress, Draft, Kept};
+use crate::neutral::answer::{AnswerProgress, Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, Reader, StreamFault};
 use crate::wire::json::{self, repaired};
@@ -81,7 +81,7 @@ impl Translated {
     }
 
     /// Returns what [`Draft::so_far`] does.
-    pub(super) fn so_far(&self) -> (Option<String>, u64) {
+    pub(super) fn so_far(&self) -> Unfinished {
         self.draft.so_far()
     }
 

@@ -49,7 +49,7 @@ use crate::neutral::seal::Sealed;
 use crate::neutral::traits::Traits;
 use crate::neutral::vector::VectorText;
 use crate::neutral::vectors::VectorPlace;
-use crate::neutral::{AnswerHeader, Endpoint, Field, Flaws, Losses, Refused, Request, UpstreamError};
+use crate::neutral::{AnswerHeader, Echo, Endpoint, Field, Flaws, Losses, Refused, Request, UpstreamError};
 use crate::wire::splice::Edits;
 use crate::wire::{Event, json, percent};
 
@@ -294,6 +294,10 @@ pub struct AnswerSoFar<'e> {
     pub events: u64,
     /// True if some of it was written.
     pub has_begun: bool,
+    /// What every answer shows, if there is one.
+    pub header: Option<&'e AnswerHeader>,
+    /// What it repeats of its request, if that is known.
+    pub echo: Option<&'e Echo>,
 }
 
 /// A request, and what its caller calls its fields; or why it is none.

@@ -21,6 +21,9 @@ pub(crate) use writer::{AnswerWriter, Carries, NewCall, Nothing, TextKind, is_pi
 #[cfg(test)]
 pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};
 
+use std::sync::Arc;
+
+use super::Echo;
 use super::flaws::Flaws;
 use super::labels::Labels;
 use super::price::ShowCost;
@@ -40,6 +43,8 @@ pub struct AnswerHeader {
     pub id: String,
     /// The answer's time (Unix seconds) if the upstream gives none.
     pub created: u64,
+    /// Says when the answer is complete, where it tells that.
+    pub clock: Clock,
     /// True if the caller of a stream asked for the usage chunk.
     pub show_usage: bool,
     /// The number of answers that were asked for; 0 if it is not known.
@@ -55,6 +60,34 @@ pub struct AnswerHeader {
     pub hide_thoughts: bool,
     /// True if somebody wants to know what the provider calls its answer.
     pub wants_labels: bool,
+}
+
+/// A clock that is read when an answer ends. Without one, no time has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock(pub fn() -> u64);
+
+impl Clock {
+    /// Returns the time, in Unix seconds.
+    pub(crate) fn seconds(self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self(|| 0)
+    }
+}
+
+/// What is known of an answer that cannot go on.
+#[derive(Debug, Clone, Default)]
+pub struct Unfinished {
+    /// The upstream's id of the answer, where the caller sees that.
+    pub id: Option<String>,
+    /// The number of events that were written, in formats that count them.
+    pub events: u64,
+    /// What the answer repeats of its request, in formats that do so.
+    pub echo: Option<Arc<Echo>>,
 }
 
 /// The options by which the events of one exchange become an answer.

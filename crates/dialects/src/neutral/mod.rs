@@ -41,7 +41,7 @@ pub mod usage;
 pub(crate) mod vector;
 pub mod vectors;
 
-pub use answer::{Answer, AnswerHeader};
+pub use answer::{Answer, AnswerHeader, Clock, Unfinished};
 pub use citation::{Citation, CitedPlace};
 pub use echo::{CallKind, CallersTool, Echo};
 pub use endpoint::Endpoint;

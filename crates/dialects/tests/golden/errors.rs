@@ -76,7 +76,7 @@ fn refusals() {
         found += &format!("== {status} {code}\n");
         for front in FRONTS {
             let status = if status == 503 { front.errors.unavailable } else { status };
-            let begun = AnswerSoFar { id: "resp_golden", events: 5, has_begun: true };
+            let begun = AnswerSoFar { id: "resp_golden", events: 5, has_begun: true, ..AnswerSoFar::default() };
             let told = |has_begun| CallerError {
                 status,
                 kind,

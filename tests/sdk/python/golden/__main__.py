@@ -119,6 +119,8 @@ def tell(package, kind, data, out, callers=of_openai):
     """What is wrong with an answer or a stream: by itself, as the callers' package reads it, or as what became of the recorded one."""
     try:
         ours = getattr(callers, kind)(out)
+        if ours is not None and callers is of_responses is not package:
+            of_responses.composed_answer(kind, out)
     except Exception as why:
         return [f"{type(why).__name__}: {why}"]
     if package is callers or ours is None:
@@ -197,6 +199,8 @@ DOOR_SLIPS["responses"] = [
     (".answer", '"output_tokens":30', '"output_tokens":"30"'),
     (".answer", '"type":"function_call"', '"type":"tool_use"'),
     (".answer", '"object":"response"', '"object":"message"'),
+    (".answer", '"service_tier"', '"tier"'),
+    (".stream", '"completed_at"', '"ended_at"'),
     (".stream", '"name":"time"', '"name":"tide"'),
     (".stream", '"output_tokens":30', '"output_tokens":31'),
     (".stream", "event: response.output_item.added", "event: response.output_item.begun"),

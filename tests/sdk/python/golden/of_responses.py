@@ -3,6 +3,7 @@
 import json
 
 import httpx2
+import openresponses_types
 from openai import Omit, OpenAI
 from openai._models import construct_type, validate_type
 from openai._streaming import SSEDecoder
@@ -12,6 +13,14 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 
 from told import Told
 from typed import Wrong, check
+
+# The types of Open Responses' events. What it does not know, such as calls with free text, only OpenAI's package judges.
+EVENTS = {
+    next(iter(kind.model_fields["type"].annotation)).value: kind
+    for name, kind in vars(openresponses_types).items()
+    if name.endswith("StreamingEvent")
+}
+KNOWN = {"message", "function_call", "reasoning"}
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -42,6 +51,24 @@ def stream(data):
     if gathered != repeated:
         raise Wrong(f"the pieces tell\n  {gathered}\nand the end\n  {repeated}")
     return told(last.response)
+
+
+def composed_answer(kind, data):
+    """Finds fault, by the types of Open Responses, with an answer that the gateway composed."""
+    if kind == "answer":
+        return composed_response(json.loads(data))
+    for event in SSEDecoder().iter_bytes(iter([data])):
+        value = event.json()
+        if "response" in value:
+            composed_response(value["response"])
+        elif value["type"] in EVENTS and value.get("item", {}).get("type", "message") in KNOWN:
+            EVENTS[value["type"]].model_validate(value)
+
+
+def composed_response(response):
+    tools = all(tool["type"] == "function" for tool in response["tools"])
+    if tools and all(item["type"] in KNOWN for item in response["output"]):
+        openresponses_types.ResponseResource.model_validate(response)
 
 
 def said(response):

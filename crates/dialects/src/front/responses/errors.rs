@@ -1,14 +1,17 @@
 //! Errors in the form that callers of Responses know.
 
+use super::write::response::{ResponseHead, State};
 pub(super) use crate::front::chat::errors::body;
 use crate::front::{AnswerSoFar, CallerError};
+use crate::neutral::{AnswerHeader, Echo};
 use crate::wire::json::Writer;
 
 /// Writes the end of a stream that has begun and cannot go on. Some clients fail on the first event
 /// only, and others on the second only.
 pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     let code = code(error);
-    let AnswerSoFar { id, events, .. } = error.answer;
+    let AnswerSoFar { id, events, header, echo, .. } = error.answer;
+    let head = ResponseHead::with_id(id.to_owned(), header.unwrap_or(&AnswerHeader::default()));
     let mut told = Writer::default();
     told.object(|w| {
         w.texts([("type", "error")]);
@@ -25,13 +28,8 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     failed.object(|w| {
         w.texts([("type", "response.failed")]);
         w.key("sequence_number").number(events.saturating_add(1));
-        w.key("response").object(|w| {
-            w.texts([("id", id), ("object", "response"), ("status", "failed")]);
-            w.key("output").array(|_| {});
-            w.key("usage").null();
-            w.key("error").object(|w| w.texts([("code", code), ("message", error.message)]));
-            w.key("incomplete_details").null();
-        });
+        let state = State::Failed { code, message: error.message };
+        head.write(w.key("response"), echo.unwrap_or(&Echo::default()), state);
     });
     let (told, failed) = (told.into_bytes(), failed.into_bytes());
     [b"event: error\ndata: ".as_slice(), &told, b"\n\nevent: response.failed\ndata: ", &failed, b"\n\n"].concat()
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_broken_stream_ends_with_two_events() {
-        let answer = AnswerSoFar { id: "resp_1", events: 7, has_begun: true };
+        let answer = AnswerSoFar { id: "resp_1", events: 7, has_begun: true, ..AnswerSoFar::default() };
         let event = String::from_utf8(event(&CallerError { answer, ..error(502, None) })).unwrap();
         let events: Vec<_> = event.split_terminator("\n\n").collect();
         assert_eq!(
@@ -88,6 +86,7 @@ mod tests {
         assert_eq!(failed["type"], "response.failed");
         assert_eq!((&failed["sequence_number"], &failed["response"]["id"]), (&8.into(), &"resp_1".into()));
         assert_eq!(failed["response"]["status"], "failed");
+        assert_eq!((&failed["response"]["temperature"], &failed["response"]["usage"]), (&1.into(), &().into()));
         assert_eq!(failed["response"]["error"]["code"], "server_error");
         assert_eq!(events.len(), 2);
     }

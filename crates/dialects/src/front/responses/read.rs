@@ -5,7 +5,7 @@
 //! input become functions: the [`Echo`] says what they are, so that an answer names them as the
 //! caller does. What only OpenAI's own servers can run is refused by its type.
 
-mod echoed;
+pub(super) mod echoed;
 mod items;
 mod parts;
 mod tools;
@@ -92,6 +92,8 @@ impl<'a> ReadingItems<'a> {
             "service_tier" => request.service_tier = value.text()?.filter(|tier| tier != "auto"),
             "temperature" => request.temperature = value.number()?,
             "top_p" => request.top_p = value.number()?,
+            "presence_penalty" => request.penalties.presence = value.number()?,
+            "frequency_penalty" => request.penalties.frequency = value.number()?,
             "metadata" => request.metadata = value.raw_object()?.filter(|Raw(text)| *text != "{}"),
             "user" => self.users[1] = value.text()?,
             "safety_identifier" => self.users[0] = value.text()?,

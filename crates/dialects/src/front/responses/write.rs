@@ -4,7 +4,7 @@
 //! The last event of a stream repeats all of the answer, so all of it is kept, up to [`MOST`].
 
 mod item;
-mod response;
+pub(super) mod response;
 
 use std::sync::Arc;
 
@@ -177,6 +177,10 @@ impl AnswerWriter for ResponseWriter {
 
     fn fault(&self) -> Option<&'static str> {
         (self.kept() > MOST).then_some("the answer is too large to be repeated at the end of the stream")
+    }
+
+    fn echoed(&self) -> Option<&Arc<Echo>> {
+        Some(&self.echo)
     }
 
     fn out(&mut self) -> &mut Vec<u8> {

@@ -1,6 +1,6 @@
 //! A draft is an answer in the making: the progress of the answer, and the writer that writes it.
 
-use super::{AnswerHeader, AnswerOptions, AnswerProgress, AnswerWriter, Kept};
+use super::{AnswerHeader, AnswerOptions, AnswerProgress, AnswerWriter, Kept, Unfinished};
 use crate::neutral::usage::Usage;
 use crate::neutral::{Answer, AnswerFault, Emit, Event, StreamFault};
 
@@ -36,9 +36,10 @@ impl Draft {
         self.writer.kept()
     }
 
-    /// Returns the upstream's id of the answer, if the caller sees that, and the number of events.
-    pub(crate) fn so_far(&self) -> (Option<String>, u64) {
-        (self.writer.told_id().map(str::to_owned), self.writer.events())
+    /// Returns what is known of the answer, if it cannot go on.
+    pub(crate) fn so_far(&self) -> Unfinished {
+        let (id, echo) = (self.writer.told_id().map(str::to_owned), self.writer.echoed().cloned());
+        Unfinished { id, events: self.writer.events(), echo }
     }
 
     /// Returns the buffer with the text that was written since it was last taken.

@@ -14,6 +14,10 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn out(&mut self) -> &mut Vec<u8>;
     /// Takes what the answer repeats of its request, before anything else.
     fn echo(&mut self, _echo: &Arc<Echo>) {}
+    /// Returns what it took, in formats whose failed answers repeat it.
+    fn echoed(&self) -> Option<&Arc<Echo>> {
+        None
+    }
     /// Returns the number of bytes of the answer that are kept until its end.
     fn kept(&self) -> usize {
         0

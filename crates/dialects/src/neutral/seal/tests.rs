@@ -131,7 +131,7 @@ fn answered(upstream: &Upstream, front: &'static Front, hides: bool, word: Optio
         let silent = Recipient { options: AnswerOptions { undo: Undo::default(), ..options }, ..to.clone() };
         let (answer, _) = upstream.dialect.answer(upstream.model, &silent, said.as_bytes()).unwrap();
         assert_eq!(sealed_in(&answer.body).count(), 0);
-        assert!(!String::from_utf8_lossy(&answer.body).contains(r#""reasoning""#));
+        assert!(!String::from_utf8_lossy(&answer.body).contains(r#""type":"reasoning""#));
     }
     let (answer, _) = upstream.dialect.answer(upstream.model, &to, said.as_bytes()).unwrap();
     let whole: Value = serde_json::from_slice(&answer.body).unwrap();

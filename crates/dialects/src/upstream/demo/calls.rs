@@ -1,9 +1,11 @@
 //! When the demo calls tools, and which.
 //!
 //! Agents send dozens of tools with every request, and run what is called. So the demo calls a tool
-//! only if the user's words ask for one, or if the request has few tools, as programs have that try
-//! tools out. It makes one round of calls at most. Without its name in
-//! the user's words, a tool is called only if its own name says that it reads.
+//! only if the user's words ask for one or suggest one, or if the request has few tools, as
+//! programs have that try tools out. It makes one round of calls at most. Without its name in the
+//! user's words, a tool is called only if its own name says that it reads.
+
+use std::cmp::Reverse;
 
 use super::sample;
 use crate::neutral::{Message, PartKind, Request, Role, Tool, ToolChoice, ToolKind};
@@ -27,8 +29,8 @@ const MOST_WORDS: usize = 200;
 const MOST_TOOLS: usize = 1_000;
 /// The most characters of a name that are quoted.
 const QUOTED: usize = 64;
-/// The first words of the names of tools that only read.
-const READS: [&str; 16] = [
+/// The first words of the names of tools that only read: what they do, and what they know.
+const READS: [&str; 14] = [
     "get",
     "list",
     "read",
@@ -39,13 +41,12 @@ const READS: [&str; 16] = [
     "lookup",
     "show",
     "view",
-    "weather",
-    "time",
     "query",
     "count",
     "describe",
     "calculate",
 ];
+const KNOWS: [&str; 2] = ["weather", "time"];
 /// The parts of the names of tools that run commands.
 const SHELLS: [&str; 6] = ["bash", "shell", "exec", "terminal", "cmd", "command"];
 
@@ -154,7 +155,11 @@ fn chosen<'r>(request: &'r Request<'_>, words: &Words<'_>, is_handed_over: bool)
     let may = must || words.ask() || are_few;
     let mut tools: Vec<_> = callable(request).filter(is_named).collect();
     if tools.is_empty() || words.say("parallel") {
-        tools.extend(callable(request).filter(|tool| may && reads(tool) && !is_named(tool)));
+        let is_meant = |tool: &&Tool<'_>| may || words.are_a_question && words.suggest(&tool.name) > 0;
+        let mut others: Vec<_> = callable(request).filter(|tool| reads(tool) && !is_named(tool)).collect();
+        others.retain(is_meant);
+        others.sort_by_key(|tool| Reverse(words.suggest(&tool.name)));
+        tools.extend(others);
     }
     if tools.is_empty() && must && are_few {
         tools.extend(callable(request).find(|tool| !is_shell(tool)));
@@ -184,9 +189,18 @@ fn reads(tool: &Tool<'_>) -> bool {
 }
 
 fn begins_with_reading(name: &str) -> bool {
-    let ends = |(at, c): (usize, char)| !c.is_alphanumeric() || at > 0 && c.is_uppercase();
-    let first = name.char_indices().find(|place| ends(*place)).map_or(name.len(), |(at, _)| at);
-    name.get(..first).is_some_and(|word| READS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    let first = words_of_name(name).next().unwrap_or_default();
+    READS.iter().chain(&KNOWS).any(|known| first.eq_ignore_ascii_case(known))
+}
+
+/// Returns the words of a tool's name, such as `get` and `Weather` of `getWeather`.
+fn words_of_name(name: &str) -> impl Iterator<Item = &str> {
+    let parts = name.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+    parts.flat_map(|part| {
+        let starts = part.char_indices().filter(|(at, c)| *at == 0 || c.is_uppercase()).map(|(at, _)| at);
+        let ends = part.char_indices().skip(1).filter(|(_, c)| c.is_uppercase()).map(|(at, _)| at);
+        starts.zip(ends.chain([part.len()])).filter_map(|(start, end)| part.get(start..end))
+    })
 }
 
 fn is_shell(tool: &Tool<'_>) -> bool {
@@ -202,17 +216,20 @@ fn texts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m str> {
 }
 
 /// The words of the user.
-struct Words<'w>(Vec<&'w str>);
+struct Words<'w> {
+    list: Vec<&'w str>,
+    are_a_question: bool,
+}
 
 impl<'w> Words<'w> {
     fn of(text: &'w str) -> Self {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let words = text.split(|c| !is_part(c)).filter(|word| !word.is_empty()).take(MOST_WORDS);
-        Words(words.map(|word| word.trim_matches('.')).collect())
+        Words { list: words.map(|word| word.trim_matches('.')).collect(), are_a_question: text.contains('?') }
     }
 
     fn say(&self, word: &str) -> bool {
-        self.0.iter().any(|said| said.eq_ignore_ascii_case(word))
+        self.list.iter().any(|said| said.eq_ignore_ascii_case(word))
     }
 
     /// Returns whether the words ask for a call.
@@ -220,10 +237,16 @@ impl<'w> Words<'w> {
         ["tool", "tools", "call"].iter().any(|word| self.say(word))
     }
 
+    /// Returns how many words of a tool's name are among them, besides what the tool does.
+    fn suggest(&self, name: &str) -> usize {
+        let is_thing = |word: &str| !READS.iter().any(|known| word.eq_ignore_ascii_case(known));
+        words_of_name(name).filter(|word| word.len() > 2 && is_thing(word) && self.say(word)).count()
+    }
+
     /// Returns whether the words name a tool. A name that is a plain word, such as `Read`, counts
     /// only if the words also ask for a call.
     fn name(&self, name: &str) -> bool {
         let is_plain = name.chars().all(char::is_alphabetic);
-        self.0.contains(&name) && (!is_plain || self.ask())
+        self.list.contains(&name) && (!is_plain || self.ask())
     }
 }

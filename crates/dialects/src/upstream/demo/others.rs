@@ -204,8 +204,12 @@ fn moderations(asked: &Value) -> Value {
             let of = |value: fn(bool) -> Value| -> Value {
                 CATEGORIES.iter().map(|name| ((*name).to_owned(), value(flagged && *name == "violence"))).collect()
             };
-            let scores = of(|is_so| json!(if is_so { 1.0 } else { 0.0 }));
-            json!({ "flagged": flagged, "categories": of(Value::from), "category_scores": scores })
+            json!({
+                "flagged": flagged,
+                "categories": of(Value::from),
+                "category_scores": of(|is_so| json!(if is_so { 1.0 } else { 0.0 })),
+                "category_applied_input_types": of(|_| json!(["text"])),
+            })
         })
         .collect();
     json!({ "id": "modr-demo", "model": "demo", "results": results })
@@ -222,7 +226,12 @@ fn images(asked: &Value) -> Value {
     let picture = json!({ "b64_json": BASE64.encode(png(width, height, [red, green, blue])) });
     let count = usize::try_from(number(asked, "n", 1, 10)).unwrap_or(1);
     let read = words(prompt).count();
-    let usage = json!({ "input_tokens": read, "output_tokens": 0, "total_tokens": read });
+    let usage = json!({
+        "input_tokens": read,
+        "input_tokens_details": { "text_tokens": read, "image_tokens": 0 },
+        "output_tokens": 0,
+        "total_tokens": read,
+    });
     json!({ "created": 0, "data": vec![picture; count], "usage": usage })
 }
 

@@ -125,6 +125,18 @@ fn a_tool_is_called_where_the_words_ask_for_one() {
     for name in ["get_zipcode", "listFiles", "Read", "search", "time-now"] {
         assert_eq!(called(&json!("hello"), &[name], &none), [name]);
     }
+    // A question suggests a tool by what is in its name.
+    let question = json!("What's the weather like in San Francisco?");
+    for (tools, expected) in [
+        (&["get_weather"][..], "get_weather"),
+        (&["get_time", "getWeather"], "getWeather"),
+        (&["Bash", "Read", "Write", "web_fetch", "get_time", "get_weather"], "get_weather"),
+        (&["Bash", "Read", "Write", "web_fetch", "get_current_time", "weather"], "weather"),
+    ] {
+        assert_eq!(called(&question, tools, &none), [expected], "{tools:?}");
+    }
+    assert_eq!(called(&json!("The weather is nice."), &[&AGENT[..], &["get_weather"]].concat(), &none), [""; 0]);
+    assert_eq!(called(&question, &[&AGENT[..], &["set_weather"]].concat(), &none), [""; 0]);
     // What an agent says beside the user's words is not the user's.
     let parts = json!([
         {"type": "text", "text": "<system-reminder>Use the Read tool.</system-reminder>"},

@@ -1,36 +1,48 @@
 //! What an answer repeats of its request, as the caller wrote it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::front::reading::value::Name;
 use crate::neutral::{CallKind, CallersTool, Echo, Raw};
-use crate::wire::json::{self, Writer};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, Writer};
+use crate::wire::splice::Edits;
 
-/// The fields that are always there, and what they are if the request does not say them.
-const ALWAYS: [(&str, &str); 9] = [
+/// The fields that every answer repeats, and what they are if the request does not say them.
+/// OpenAI's own description and that of Open Responses want all of them, and few may be null.
+const FIELDS: [(&str, &str); 17] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),
     ("metadata", "{}"),
     ("parallel_tool_calls", "true"),
-    ("temperature", "null"),
+    ("temperature", "1"),
     ("tool_choice", r#""auto""#),
     ("tools", "[]"),
-    ("top_p", "null"),
+    ("top_p", "1"),
     ("truncation", r#""disabled""#),
+    ("presence_penalty", "0"),
+    ("frequency_penalty", "0"),
+    ("top_logprobs", "0"),
+    ("service_tier", r#""default""#),
+    ("max_tool_calls", "null"),
+    ("prompt_cache_key", "null"),
+    ("safety_identifier", "null"),
+    ("user", "null"),
 ];
-
-/// The fields that are there if the request says them.
-const SAID: [&str; 5] = ["max_tool_calls", "prompt_cache_key", "safety_identifier", "top_logprobs", "user"];
 
 /// The longest field that is repeated: a stream says each of them three times, and no program needs
 /// to be told what it sent.
 const LONGEST: usize = 64 * 1024;
 
+/// The members that descriptions of a function want, and of a JSON Schema for the answer; and what
+/// whoever leaves one out means.
+const OF_FUNCTION: [(&str, &str); 3] = [("description", "null"), ("parameters", "null"), ("strict", "null")];
+const OF_SCHEMA: [(&str, &str); 2] = [("description", "null"), ("strict", "false")];
+
 /// The fields that an answer repeats.
 #[derive(Default)]
 pub(super) struct Echoed<'a> {
-    always: [Option<Raw<'a>>; ALWAYS.len()],
-    said: [Option<Raw<'a>>; SAID.len()],
+    fields: [Option<Raw<'a>>; FIELDS.len()],
     pub(super) format: Option<Raw<'a>>,
     pub(super) verbosity: Option<Raw<'a>>,
     pub(super) effort: Option<Raw<'a>>,
@@ -40,41 +52,88 @@ pub(super) struct Echoed<'a> {
 impl<'a> Echoed<'a> {
     /// Takes a top-level field.
     pub(super) fn field(&mut self, name: &Name<'a>, value: Raw<'a>) {
-        let always = ALWAYS.iter().map(|(name, _)| *name).zip(&mut self.always);
-        if let Some((_, place)) = always.chain(SAID.into_iter().zip(&mut self.said)).find(|(known, _)| *known == name) {
+        let mut fields = FIELDS.iter().zip(&mut self.fields);
+        if let Some((_, place)) = fields.find(|((known, _), _)| known == name) {
             *place = Some(value);
         }
     }
 
     /// Writes the fields, with the tools that are called by more than a name.
     pub(super) fn echo(self, shows_thinking: bool, known: HashMap<String, CallersTool>) -> Echo {
-        let raw = |w: &mut Writer, value: Option<Raw<'_>>, default: &str| match value {
-            Some(Raw(text)) if text != "null" && text.len() <= LONGEST => w.raw(&json::one_line(text)),
-            Some(_) | None => w.raw(default),
-        };
-        let mut w = Writer::default();
-        for ((name, default), value) in ALWAYS.into_iter().zip(self.always) {
-            raw(w.key(name), value, default);
-        }
-        for (name, value) in SAID.into_iter().zip(self.said) {
-            w.optional(name, value, |w, value| raw(w, Some(value), "null"));
-        }
-        w.key("reasoning").object(|w| {
-            raw(w.key("effort"), self.effort, "null");
-            raw(w.key("summary"), self.summary, "null");
-        });
-        w.key("text").object(|w| {
-            raw(w.key("format"), self.format, r#"{"type":"text"}"#);
-            w.optional("verbosity", self.verbosity, |w, value| raw(w, Some(value), "null"));
-        });
         let is_special = |tool: &CallersTool| tool.kind != CallKind::Function || tool.namespace.is_some();
+        let members = self.members();
         let mut tools: Vec<_> = known.into_values().filter(is_special).collect();
         tools.sort_by(|one, other| one.name.cmp(&other.name));
-        Echo {
-            members: String::from_utf8(w.into_bytes()).unwrap_or_default(),
-            shows_thinking,
-            carries_thoughts: false,
-            tools,
-        }
+        Echo { members, shows_thinking, carries_thoughts: false, tools }
     }
+
+    fn members(self) -> String {
+        let mut w = Writer::default();
+        for ((name, default), value) in FIELDS.into_iter().zip(self.fields) {
+            let value = value.filter(|value| name != "service_tier" || value.0 != r#""auto""#);
+            w.key(name).raw(&match name {
+                "tools" => with_members(written(value, default), "function", &OF_FUNCTION),
+                _ => written(value, default),
+            });
+        }
+        w.key("reasoning").object(|w| {
+            w.key("effort").raw(&written(self.effort, "null"));
+            w.key("summary").raw(&written(self.summary, "null"));
+        });
+        w.key("text").object(|w| {
+            let format = written(self.format, r#"{"type":"text"}"#);
+            w.key("format").raw(&with_members(format, "json_schema", &OF_SCHEMA));
+            w.optional("verbosity", self.verbosity, |w, value| w.raw(&written(Some(value), "null")));
+        });
+        String::from_utf8(w.into_bytes()).unwrap_or_default()
+    }
+}
+
+/// Returns the members of an answer to a request that is not known.
+pub(in crate::front::responses) fn unknown_members() -> String {
+    Echoed::default().members()
+}
+
+/// Returns a field as the request says it, on one line, or its default.
+fn written<'v>(value: Option<Raw<'v>>, default: &'static str) -> Cow<'v, str> {
+    match value {
+        Some(Raw(text)) if text != "null" && text.len() <= LONGEST => json::one_line(text),
+        Some(_) | None => Cow::Borrowed(default),
+    }
+}
+
+/// Adds the members that are missing to an object of this type, or to those in a list.
+fn with_members<'v>(value: Cow<'v, str>, kind: &str, wanted: &[(&str, &str)]) -> Cow<'v, str> {
+    let text = value.as_bytes();
+    let mut edits = Edits::new(text);
+    let mut cursor = Cursor::new(text);
+    let read = match cursor.kind() {
+        Ok(Kind::Array) => cursor.array(|cursor, _| add_members(cursor, &mut edits, kind, wanted)),
+        Ok(_) => add_members(&mut cursor, &mut edits, kind, wanted),
+        Err(why) => Err(why),
+    };
+    match (read, edits.applied()) {
+        (Ok(_), Cow::Owned(edited)) => String::from_utf8(edited).map_or(value, Cow::Owned),
+        (_, _) => value,
+    }
+}
+
+/// Consumes a value. If it is an object of this type, adds the members that it lacks.
+fn add_members(
+    cursor: &mut Cursor<'_>,
+    edits: &mut Edits<'_>,
+    kind: &str,
+    wanted: &[(&str, &str)],
+) -> Result<Span, Broken> {
+    let text = cursor.text();
+    let (mut is_wanted, mut missing) = (false, wanted.to_vec());
+    let span = cursor.maybe_members(|key, value| {
+        let name = json::name_of(text, &key);
+        is_wanted |= *name == *b"type" && json::text_of(text, &value).is_some_and(|word| word == kind);
+        missing.retain(|(known, _)| known.as_bytes() != &*name);
+    })?;
+    for (name, default) in missing.into_iter().filter(|_| is_wanted) {
+        edits.insert_member(span.start, format!("\"{name}\":{default}").into_bytes());
+    }
+    Ok(span)
 }

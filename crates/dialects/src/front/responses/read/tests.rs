@@ -426,19 +426,30 @@ fn a_dialects_refusal_names_the_item() {
 fn an_answer_repeats_the_request() {
     let fields = json!({
         "input": "x", "instructions": "Be\n\"brief\".", "max_output_tokens": 5, "metadata": {"a": "b c"},
-        "tools": [function("f")], "tool_choice": "auto", "text": {"verbosity": "low"}, "temperature": null,
+        "tools": [function("f"), {"name": "g", "type": "function"}, {"type": "custom", "name": "h"}], "tool_choice": "auto", "text": {"verbosity": "low"}, "temperature": null,
         "reasoning": {"effort": "low", "summary": "auto"}, "user": "u", "prompt_cache_key": "k",
+        "top_p": 0.5, "presence_penalty": 0.25, "service_tier": "auto",
     });
     let (_, _, echo) = written(&openai::PROTOCOL, &fields);
     assert!(echo.shows_thinking && !echo.members.contains('\n'));
     let members: Json = serde_json::from_str(&format!("{{{}}}", echo.members)).unwrap();
     let expected = json!({
-        "instructions": "Be\n\"brief\".", "max_output_tokens": 5, "metadata": {"a": "b c"}, "tools": [function("f")],
-        "tool_choice": "auto", "text": {"format": {"type": "text"}, "verbosity": "low"}, "temperature": null,
-        "top_p": null, "truncation": "disabled", "parallel_tool_calls": true,
+        "instructions": "Be\n\"brief\".", "max_output_tokens": 5, "metadata": {"a": "b c"},
+        "tools": [function("f"), {"type": "function", "name": "g", "description": null, "parameters": null, "strict": null},
+            {"type": "custom", "name": "h"}],
+        "tool_choice": "auto", "text": {"format": {"type": "text"}, "verbosity": "low"}, "temperature": 1,
+        "top_p": 0.5, "truncation": "disabled", "parallel_tool_calls": true, "presence_penalty": 0.25,
+        "frequency_penalty": 0, "top_logprobs": 0, "service_tier": "default", "max_tool_calls": null,
         "reasoning": {"effort": "low", "summary": "auto"}, "user": "u", "prompt_cache_key": "k",
+        "safety_identifier": null,
     });
     assert_eq!(members, expected);
+    let format = json!({"type": "json_schema", "name": "a", "schema": {"type": "object"}});
+    let (_, _, echo) = written(&openai::PROTOCOL, &json!({"input": "x", "text": {"format": format}}));
+    let members: Json = serde_json::from_str(&format!("{{{}}}", echo.members)).unwrap();
+    let filled =
+        json!({"type": "json_schema", "name": "a", "schema": {"type": "object"}, "description": null, "strict": false});
+    assert_eq!(members["text"]["format"], filled);
     let long = "x".repeat(100_000);
     let (_, _, echo) = written(&openai::PROTOCOL, &json!({"input": "x", "instructions": long}));
     assert!(echo.members.starts_with(r#""instructions":null,"#), "what is long is not said three times");

@@ -250,6 +250,7 @@ impl Item {
             Kind::Text | Kind::Sealed | Kind::Call(_) => {
                 w.texts([("type", "output_text"), ("text", text)]);
                 w.key("annotations").each(&self.annotations, |w, annotation| w.raw(annotation));
+                w.key("logprobs").array(|_| {});
             }
         });
     }

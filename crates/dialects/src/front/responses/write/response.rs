@@ -1,38 +1,51 @@
 //! The response itself: the object that holds the items of an answer, and repeats its request.
 
+use std::borrow::Cow;
+
+use super::super::read::echoed;
 use crate::neutral::answer::Tally;
-use crate::neutral::{AnswerHeader, Echo, Finish};
+use crate::neutral::{AnswerHeader, Clock, Echo, Finish};
 use crate::wire::json::Writer;
 
 /// What is the same in every event that has the response.
 #[derive(Debug)]
-pub(super) struct ResponseHead {
+pub(in super::super) struct ResponseHead {
     id: String,
     /// The part of the id that is its own. The ids of items build on it.
     pub(super) tail: String,
     created: u64,
+    clock: Clock,
     model: String,
 }
 
 /// How far a response has come.
 #[derive(Clone, Copy)]
-pub(super) enum State<'s> {
+pub(in super::super) enum State<'s> {
     /// It has begun.
     Begun,
     /// It has ended: its items as the elements of an array, why it ended, and what was used.
     Ended { output: &'s [u8], reason: Finish, tally: &'s Tally },
+    /// It cannot go on: a code of few that clients know, and a message.
+    Failed { code: &'static str, message: &'s str },
 }
 
 impl ResponseHead {
     pub(super) fn new(header: &AnswerHeader) -> Self {
-        let tail = header.id.strip_prefix("resp_").unwrap_or(&header.id).to_owned();
-        Self { id: header.id.clone(), tail, created: header.created, model: header.model.clone() }
+        Self::with_id(header.id.clone(), header)
+    }
+
+    /// Returns the head of a response with this id, where it is not the one that the header has.
+    pub(in super::super) fn with_id(id: String, header: &AnswerHeader) -> Self {
+        let tail = id.strip_prefix("resp_").unwrap_or(&id).to_owned();
+        let AnswerHeader { created, clock, model, .. } = header;
+        Self { id, tail, created: *created, clock: *clock, model: model.clone() }
     }
 
     /// Writes the response.
-    pub(super) fn write(&self, w: &mut Writer, echo: &Echo, state: State<'_>) {
+    pub(in super::super) fn write(&self, w: &mut Writer, echo: &Echo, state: State<'_>) {
         let (status, why) = match state {
             State::Begun => ("in_progress", None),
+            State::Failed { .. } => ("failed", None),
             State::Ended { reason: Finish::Stop | Finish::Calls, .. } => ("completed", None),
             State::Ended { reason: Finish::Length, .. } => ("incomplete", Some("max_output_tokens")),
             State::Ended { reason: Finish::Filtered, .. } => ("incomplete", Some("content_filter")),
@@ -40,21 +53,27 @@ impl ResponseHead {
         w.object(|w| {
             w.texts([("id", &self.id), ("object", "response")]);
             w.key("created_at").number(self.created);
+            let completed = (status == "completed").then(|| self.clock.seconds().max(self.created));
+            w.or_null("completed_at", completed, Writer::number);
             w.texts([("status", status), ("model", &self.model)]);
             w.key("output").array(|w| match state {
                 State::Ended { output, .. } if !output.is_empty() => w.raw(&String::from_utf8_lossy(output)),
-                State::Ended { .. } | State::Begun => {}
+                State::Ended { .. } | State::Begun | State::Failed { .. } => {}
             });
             let tally = if let State::Ended { tally, .. } = state { Some(tally) } else { None };
             w.or_null("usage", tally, usage);
-            w.key("error").null();
+            let error = if let State::Failed { code, message } = state { Some((code, message)) } else { None };
+            w.or_null("error", error, |w, (code, message)| {
+                w.object(|w| w.texts([("code", code), ("message", message)]));
+            });
             w.or_null("incomplete_details", why, |w, why| w.object(|w| w.texts([("reason", why)])));
             w.key("previous_response_id").null();
             w.key("background").bool(false);
             w.key("store").bool(false);
-            if !echo.members.is_empty() {
-                w.raw(&echo.members);
-            }
+            w.raw(&match echo.members.is_empty() {
+                true => Cow::Owned(echoed::unknown_members()),
+                false => Cow::Borrowed(&*echo.members),
+            });
         });
     }
 }

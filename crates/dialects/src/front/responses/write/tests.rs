@@ -6,11 +6,12 @@ use super::*;
 use crate::dialect::{Dialect, Recipient};
 use crate::front::RESPONSES;
 use crate::neutral::answer::{AnswerOptions, Draft};
-use crate::neutral::{Event, StreamFault, Tokens, Undo};
+use crate::neutral::{Clock, Event, StreamFault, Tokens, Undo};
 use crate::upstream::{Protocol, anthropic, openai};
 
 fn header() -> AnswerHeader {
-    AnswerHeader { model: "mine".into(), id: "resp_7".into(), created: 5, prompt_bytes: 8, ..AnswerHeader::default() }
+    let (model, id, clock) = ("mine".into(), "resp_7".into(), Clock(|| 8));
+    AnswerHeader { model, id, created: 5, clock, prompt_bytes: 8, ..AnswerHeader::default() }
 }
 
 /// A request with tools of every kind, which shows thinking.
@@ -138,27 +139,28 @@ fn a_text_has_all_its_events() {
             "response.completed",
         ]
     );
-    assert_eq!(
-        (&events[0]["response"]["status"], &events[0]["response"]["output"]),
-        (&json!("in_progress"), &json!([]))
-    );
+    let begun = &events[0]["response"];
+    assert_eq!(json!([begun["status"], begun["output"], begun["completed_at"]]), json!(["in_progress", [], null]));
     assert_eq!(
         events[4],
         json!({"type": "response.output_text.delta", "sequence_number": 4, "item_id": "msg_7_0", "output_index": 0,
             "content_index": 0, "delta": "Hel", "logprobs": []})
     );
     let expected = json!({
-        "id": "resp_7", "object": "response", "created_at": 5, "status": "completed", "model": "mine",
+        "id": "resp_7", "object": "response", "created_at": 5, "completed_at": 8, "status": "completed", "model": "mine",
         "output": [{"id": "msg_7_0", "type": "message", "status": "completed", "role": "assistant",
-            "content": [{"type": "output_text", "text": "Hello\n", "annotations": []}]}],
+            "content": [{"type": "output_text", "text": "Hello\n", "annotations": [], "logprobs": []}]}],
         "usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 0},
             "output_tokens": 4, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 13},
         "error": null, "incomplete_details": null, "previous_response_id": null, "background": false, "store": false,
         "instructions": null, "max_output_tokens": null, "metadata": {}, "parallel_tool_calls": true,
-        "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null, "truncation": "disabled",
+        "temperature": 1, "tool_choice": "auto", "tools": [], "top_p": 1, "truncation": "disabled",
+        "presence_penalty": 0, "frequency_penalty": 0, "top_logprobs": 0, "service_tier": "default", "user": null,
+        "max_tool_calls": null, "safety_identifier": null, "prompt_cache_key": null,
         "reasoning": {"effort": null, "summary": null}, "text": {"format": {"type": "text"}},
     });
     assert_eq!(whole, expected);
+    assert_eq!(events[3]["part"]["logprobs"], json!([]));
 }
 
 #[test]
@@ -439,7 +441,7 @@ fn a_stream_and_a_whole_answer_say_the_same_however_they_are_cut() {
         {"id": "rs_7_0", "type": "reasoning", "status": "completed",
             "summary": [{"type": "summary_text", "text": "Hm."}]},
         {"id": "msg_7_1", "type": "message", "status": "completed", "role": "assistant",
-            "content": [{"type": "output_text", "text": "I stårt.", "annotations": []}]},
+            "content": [{"type": "output_text", "text": "I stårt.", "annotations": [], "logprobs": []}]},
         {"id": "fc_7_2", "type": "function_call", "status": "completed", "call_id": "c1", "name": "spawn",
             "namespace": "agents", "arguments": "{\"a\":1}"},
         {"id": "ctc_7_3", "type": "custom_tool_call", "status": "completed", "call_id": "c2", "name": "patch",
