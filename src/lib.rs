@@ -89,6 +89,7 @@
 //! | [`base::pool`] | memory of a thread for bytes that come and go |
 //! | [`base::problem`] | an error in the operator's files: file, line, cause, fix; no secrets |
 //! | [`base::secret`] | a text that cannot be printed |
+//! | [`base::shelves`] | values of many keys, bounded in bytes and in time |
 //! | [`base::spool`] | large bodies, in files without a name |
 //! | [`base::table`] | text in columns, for the terminal |
 //! | [`base::trace_context`] | the headers that tell to which trace a request belongs |
@@ -103,11 +104,12 @@
 //! | [`conf::yaml`] | the YAML reader and the editor, which know the lines of a file |
 //! | **State of accounts and limits** | **what outlives a catalog** |
 //! | [`account`] | rests, breakers, latencies, quotas, connections; the choice of a target |
+//! | [`item_cache`] | items of answers, kept for requests that refer to them |
 //! | [`ledger`] | the rows of settled exchanges, their sums, and reports of use and cost |
 //! | [`limits`] | what callers may use and have used: admission, reservation, settling |
 //! | [`live`] | the catalog that is served now, and the thread that watches its files |
 //! | [`seal`] | thoughts sealed into texts that callers carry |
-//! | [`store`] | limits, hints and thoughts that several gateways share |
+//! | [`store`] | limits, hints, thoughts and items that several gateways share |
 //! | [`vault`] | signed thoughts, kept for the next turn of a conversation |
 //! | **Exchange** | **the side of the providers** |
 //! | [`exchange`] | attempts, retries, hedges, connections to providers, credentials |
@@ -159,6 +161,7 @@ pub mod explain;
 pub mod figures;
 pub mod import;
 pub mod inventory;
+pub mod item_cache;
 pub mod ledger;
 pub mod limits;
 pub mod live;

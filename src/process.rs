@@ -17,6 +17,7 @@ use crate::exchange::backends::Backends;
 use crate::exchange::lists;
 use crate::exchange::upstream::Upstream;
 use crate::figures::Figures;
+use crate::item_cache::ItemCache;
 use crate::ledger::{self, Ledger};
 use crate::limits;
 use crate::live::{Live, Publisher, Snapshot};
@@ -109,6 +110,7 @@ impl Process {
             server: server.clone(),
             upstream: Upstream::new(descriptors),
             vault: Vault::default(),
+            items: ItemCache::new(server.item_cache),
             seals: Arc::new(Seals::new(&server.seal)?),
             store,
         });

@@ -82,8 +82,25 @@ impl Seals {
         sealed_in(body).find_map(|text| Some(self.open(caller, &text, now)?.boundary))
     }
 
+    /// Seals a text for somebody, for a server that both share: nobody is told its time.
+    pub fn close(&self, owner: &str, text: &[u8]) -> Option<String> {
+        self.seal_bytes(owner, text.to_vec())
+    }
+
+    /// Opens what was closed for somebody.
+    pub fn reopen(&self, owner: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let sealed = std::str::from_utf8(sealed).ok()?;
+        self.open_bytes(owner, sealed, |plain| Some(plain.trim_ascii_end().to_vec()))
+    }
+
     fn seal(&self, caller: &str, sealed: &SealedThoughts) -> Option<String> {
-        let mut plain = serde_json::to_vec(sealed).ok().filter(|plain| plain.len() <= MOST)?;
+        self.seal_bytes(caller, serde_json::to_vec(sealed).ok()?)
+    }
+
+    fn seal_bytes(&self, caller: &str, mut plain: Vec<u8>) -> Option<String> {
+        if plain.len() > MOST {
+            return None;
+        }
         // Base64 of it then has no padding, which programs write or leave out.
         while !(plain.len() + SALT + AES_256_GCM.tag_len()).is_multiple_of(3) {
             plain.push(b' ');
@@ -98,16 +115,21 @@ impl Seals {
     }
 
     fn open(&self, caller: &str, text: &str, now: u64) -> Option<SealedThoughts> {
+        let sealed: SealedThoughts = self.open_bytes(caller, text, |plain| serde_json::from_slice(plain).ok())?;
+        (now.abs_diff(sealed.at) < KEPT_FOR).then_some(sealed)
+    }
+
+    /// Opens a text with the first key that does, and reads it.
+    fn open_bytes<T>(&self, caller: &str, text: &str, read: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         let text = text.trim().strip_prefix(MARK).filter(|text| text.len() <= LONGEST)?;
         // Some programs write the other alphabet of base64.
         let bytes = BASE64.decode(text.replace('-', "+").replace('_', "/")).ok()?;
         let (salt, closed) = bytes.split_at_checked(SALT)?;
-        let sealed: SealedThoughts = self.keys.iter().find_map(|master| {
+        self.keys.iter().find_map(|master| {
             let mut closed = closed.to_vec();
             let plain = key(master, salt)?.open_in_place(nonce(), aad(caller), &mut closed).ok()?;
-            serde_json::from_slice(plain).ok()
-        })?;
-        (now.abs_diff(sealed.at) < KEPT_FOR).then_some(sealed)
+            read(plain)
+        })
     }
 }
 
@@ -256,6 +278,17 @@ mod tests {
         {
             assert_eq!(opened(&seals, "acme", &text, NOW), None);
         }
+    }
+
+    #[test]
+    fn what_was_closed_for_somebody_opens_for_nobody_else() {
+        let (one, other) = (seals(&["key"]), seals(&["other", "key"]));
+        let sealed = one.close("item acme/prod msg_1", br#"{"id":"msg_1"}"#).unwrap();
+        assert!(!sealed.contains("msg_1"), "{sealed}");
+        let reopened = other.reopen("item acme/prod msg_1", sealed.as_bytes());
+        assert_eq!(reopened.as_deref(), Some(&br#"{"id":"msg_1"}"#[..]));
+        assert_eq!(one.reopen("item other/prod msg_1", sealed.as_bytes()), None);
+        assert_eq!(seals(&["new"]).reopen("item acme/prod msg_1", sealed.as_bytes()), None);
     }
 
     #[test]

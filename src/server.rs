@@ -257,6 +257,7 @@ impl Background {
             let snapshot = self.process.books.live.load_full();
             let now = Instant::now();
             self.process.backends.vault.sweep(now);
+            self.process.backends.items.sweep(now);
             self.process.books.live.accounts.sweep(&snapshot.catalog, now);
             for issuer in snapshot.places.iter().filter_map(|place| place.issuer.as_ref()) {
                 issuer.state.sweep(Some(issuer.account.fingerprint), now);

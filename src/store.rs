@@ -1,6 +1,6 @@
-//! A [`Store`] is a Redis or Valkey server that several gateways share. It keeps three things:
-//! what callers have used of their limits and budgets, which upstream accounts are broken, and
-//! signed thoughts.
+//! A [`Store`] is a Redis or Valkey server that several gateways share. It keeps four things:
+//! what callers have used of their limits and budgets, which upstream accounts are broken, signed
+//! thoughts, and items of answers to which later requests refer.
 //!
 //! One script in the store admits a request: it takes from all of the request's limits or from
 //! none. What the request used in the end is sent later, and no request waits for that. Each
@@ -21,11 +21,13 @@
 mod circuit;
 mod drive;
 mod inbox;
+mod items;
 mod link;
 mod look;
 mod outage;
 mod protocol;
 mod session;
+mod texts;
 mod thoughts;
 mod totals;
 mod trouble;

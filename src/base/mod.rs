@@ -11,6 +11,7 @@ pub mod memory;
 pub mod pool;
 pub mod problem;
 pub mod secret;
+pub mod shelves;
 pub mod spool;
 pub mod table;
 pub mod trace_context;

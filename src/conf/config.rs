@@ -30,7 +30,7 @@ mod traces;
 pub use admin::Admin;
 pub use metrics::SeriesBounds;
 pub use notify::{LeastSeverity, Notify, Webhook};
-pub use raw::{Format, GenAi};
+pub use raw::{Format, GenAi, ItemCacheMode};
 pub use store::{Address, OnStoreDown, Store};
 pub use traces::{FromFile, Sampling, Traces};
 
@@ -68,6 +68,8 @@ pub struct Server {
     pub store: Option<Store>,
     /// The keys that seal thoughts, the one that seals first; empty for a random one.
     pub seal: Vec<Secret>,
+    /// Where the items of answers are kept.
+    pub item_cache: ItemCacheMode,
     /// Where notices of problems are sent, if anywhere.
     pub notify: Option<Notify>,
     /// Where traces are sent, if anywhere.
@@ -214,6 +216,7 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
 }
 
 fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
+    let item_cache = item_cache(&raw, root);
     let listen = listen(raw.listen.as_ref(), root);
     let admin = admin::resolve(raw.admin.as_ref(), &listen, root);
     let workers = raw.workers.unwrap_or(0);
@@ -238,6 +241,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         log: log(&raw.log.unwrap_or_default(), &root.key("log")),
         ledger: ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
         list_refresh: list_refresh(&raw.model_lists.unwrap_or_default(), &root.key("model_lists")),
+        item_cache,
         seal: seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
         store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
         notify: raw.notify.and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
@@ -458,6 +462,15 @@ fn proxies(raw: raw::UpstreamProxy, at: &Scribe<'_, '_>) -> Proxies {
         }
     }
     proxies
+}
+
+/// Returns where the items of answers are kept.
+fn item_cache(raw: &raw::Server, root: &Scribe<'_, '_>) -> ItemCacheMode {
+    let mode = raw.item_cache.unwrap_or_default();
+    let lacks = mode == ItemCacheMode::Store && (raw.store.is_none() || raw.seal.is_none());
+    let what = "is `store`: it needs the section `store`, and `seal.keys`, which encrypt what is kept there; write                 both, or `memory`";
+    root.key("item_cache").problem_if(lacks, what);
+    mode
 }
 
 /// Returns the keys that seal thoughts.

@@ -187,6 +187,10 @@ impl Desk {
             if !held.grow(body.len().saturating_sub(bytes)) {
                 return Err(Refusal::no_room());
             }
+            if envelope.places.references.is_empty() {
+                return Ok((envelope, Sent { body, upload: None, held }, read));
+            }
+            let (body, envelope) = self.with_items(body, envelope, &mut held, key).await?;
             return Ok((envelope, Sent { body, upload: None, held }, read));
         }
         has_room(&scopes.entry(key), calendar::now()).map_err(|refused| limits::limited(record, &refused))?;

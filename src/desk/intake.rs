@@ -175,7 +175,7 @@ fn no_json(kind: &str) -> Refusal {
     Refusal::new(What::UnsupportedMedia, message)
 }
 
-fn too_large(limit: usize) -> Refusal {
+pub(super) fn too_large(limit: usize) -> Refusal {
     Refusal::new(What::TooLarge, format!("The request's body is larger than the limit of {limit} bytes."))
 }
 

@@ -9,6 +9,7 @@ mod count;
 pub mod door;
 pub mod gateway;
 pub mod intake;
+mod items;
 mod limits;
 mod own;
 pub mod record;

@@ -1,8 +1,9 @@
 //! [`Backends`] are what an exchange uses on the gateway's other side: the upstreams, the vault of
-//! thoughts, and the store that instances share.
+//! thoughts, the cache of items, and the store that instances share.
 
 use super::upstream::Upstream;
 use crate::conf::config::Server;
+use crate::item_cache::ItemCache;
 use crate::seal::Seals;
 use crate::store::Store;
 use crate::vault::Vault;
@@ -16,6 +17,8 @@ pub struct Backends {
     pub upstream: Upstream,
     /// Signed thoughts, kept for the next turn.
     pub vault: Vault,
+    /// Items of answers, kept for requests that refer to them.
+    pub items: ItemCache,
     /// Seals thoughts that callers carry.
     pub seals: Arc<Seals>,
     /// The store that instances share, if there is one.

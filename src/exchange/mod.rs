@@ -15,6 +15,7 @@ pub mod count;
 pub mod credential;
 pub mod headers;
 pub mod http1;
+mod items;
 pub mod lists;
 pub mod outgoing;
 pub mod producer;

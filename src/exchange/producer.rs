@@ -7,6 +7,7 @@
 //! open. Until then any failure may lead to the next candidate, and two attempts may race. From
 //! then on there is one attempt, and none after it.
 
+mod items;
 mod leaving;
 pub mod meter;
 mod opening;
@@ -381,6 +382,7 @@ impl<'x> Producer<'x> {
         self.measure();
         attempt.guard.whole(std::time::Instant::now());
         self.keep(kept);
+        self.keep_items(&piece);
         self.note(&attempt, "ok", Some(200), None);
         self.commit(ProducerState::Over(connection));
         piece

@@ -3,7 +3,7 @@
 use super::circuit::Circuit;
 use super::outage::Outage;
 use super::protocol::tally;
-use super::thoughts::{ThoughtQueue, ThoughtRequest};
+use super::texts::{TextQueue, TextRequest};
 use super::totals::TotalsRequest;
 use crate::limits::{self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Reservation, Scope};
 use crate::status::StoreState;
@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 /// The requests that wait to be sent, and the state of the store.
 pub(super) struct Inbox {
     pub(super) admissions: VecDeque<Box<AdmissionRequest>>,
-    pub(super) new_thoughts: ThoughtQueue,
-    pub(super) thoughts: VecDeque<ThoughtRequest>,
+    pub(super) new_texts: TextQueue,
+    pub(super) texts: VecDeque<TextRequest>,
     pub(super) totals: VecDeque<TotalsRequest>,
     /// The targets that this gateway found broken, each with the time for which it is broken.
     pub(super) hints: Vec<(String, Duration)>,
@@ -43,8 +43,8 @@ impl Inbox {
     pub(super) fn new(instance: &str, now: Instant) -> Inbox {
         Inbox {
             admissions: VecDeque::new(),
-            new_thoughts: ThoughtQueue::default(),
-            thoughts: VecDeque::new(),
+            new_texts: TextQueue::default(),
+            texts: VecDeque::new(),
             totals: VecDeque::new(),
             hints: Vec::new(),
             leaving: false,
@@ -63,8 +63,8 @@ impl Inbox {
     /// Returns whether nothing waits to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.admissions.is_empty()
-            && self.new_thoughts.is_empty()
-            && self.thoughts.is_empty()
+            && self.new_texts.is_empty()
+            && self.texts.is_empty()
             && self.hints.is_empty()
             && self.totals.is_empty()
     }
@@ -86,7 +86,7 @@ impl Inbox {
     pub(super) fn go_down(&mut self, error: String) {
         self.enter(StoreState::Down);
         self.admissions.clear();
-        self.thoughts.clear();
+        self.texts.clear();
         self.totals.clear();
         self.error = Some(error);
     }

@@ -13,7 +13,7 @@ mod phase;
 
 use super::inbox::AdmissionRequest;
 use super::link::Link;
-use super::thoughts::ThoughtRequest;
+use super::texts::TextRequest;
 use super::totals::TotalsRequest;
 use super::{Core, protocol};
 use crate::base::calendar::now as clock_ms;
@@ -60,8 +60,8 @@ enum Sent {
     EarlierPart(Arc<Scope>),
     OwnPart,
     Admission(Box<AdmissionRequest>, Vec<Moment>),
-    NewThoughts,
-    Thoughts(ThoughtRequest),
+    NewText,
+    Texts(TextRequest),
     Totals(TotalsRequest, Moment),
 }
 

@@ -58,6 +58,7 @@ mod http2_upstreams;
 mod import;
 mod import_real;
 mod input;
+mod items;
 mod keys;
 mod keys_running;
 mod killed;

@@ -56,6 +56,10 @@ pub struct Server {
     pub store: Option<Store>,
     /// The keys that seal what callers carry from one turn to the next.
     pub seal: Option<Seal>,
+    /// Where the items of answers at `/v1/responses` are kept for 24 hours, so that a later request
+    /// of the same key may refer to them by their ids. Each key has 8 MiB, and all together 64 MiB.
+    /// What is asked for with `store: false` is not kept. Default: memory.
+    pub item_cache: Option<ItemCacheMode>,
     /// Through which proxy servers outside are reached: accounts that have no `proxy` of their own,
     /// and the receivers of notices and traces. Default: none.
     pub upstream_proxy: Option<UpstreamProxy>,
@@ -367,6 +371,20 @@ pub struct Seal {
     /// process, so that after a restart earlier thoughts are left out.
     #[schemars(required, length(min = 1, max = 16))]
     pub keys: Option<List<SecretRef>>,
+}
+
+/// Where the items of answers are kept for requests that refer to them.
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ItemCacheMode {
+    /// Nowhere: a reference to an item is refused.
+    Off,
+    /// In the memory of this process, up to its end.
+    #[default]
+    Memory,
+    /// In memory, and in the `store`, encrypted with the first key of `seal`, for all gateways that
+    /// share both.
+    Store,
 }
 
 /// What happens to requests with limits while the store is slow or unavailable.

@@ -72,8 +72,8 @@ impl Session<'_> {
                     }
                 }
                 // A thought that could not be stored is not found later.
-                Sent::NewThoughts => {}
-                Sent::Thoughts(request) => request.answer(&answer),
+                Sent::NewText => {}
+                Sent::Texts(request) => request.answer(&answer),
                 // After the loss, the store has only a part of these totals.
                 Sent::Totals(..) if emptied => {}
                 Sent::Totals(request, moment) => {

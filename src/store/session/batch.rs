@@ -68,13 +68,13 @@ impl Session<'_> {
         if is_new || self.next_beat <= now || !inbox.hints.is_empty() {
             self.add_beat(&mut inbox, false, &mut batch);
         }
-        for command in inbox.new_thoughts.take(&core.settings.prefix) {
-            batch.add(command, Sent::NewThoughts);
+        for command in inbox.new_texts.take(&core.settings.prefix) {
+            batch.add(command, Sent::NewText);
         }
-        let thoughts = std::mem::take(&mut inbox.thoughts);
+        let texts = std::mem::take(&mut inbox.texts);
         drop(inbox);
-        for request in thoughts {
-            batch.add(request.command(&core.settings.prefix), Sent::Thoughts(request));
+        for request in texts {
+            batch.add(request.command(&core.settings.prefix), Sent::Texts(request));
         }
         let parts = self.parts(&admissions, &totals);
         // The part that another process sent under this name is read before it is replaced. Until

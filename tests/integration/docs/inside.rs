@@ -52,7 +52,44 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     let said = tokio::task::block_in_place(|| program(block, &mut command));
     bridge.abort();
     assert!(block.expects_error || is_the_demos(&said), "{}: {said}", block.place);
+    let is_curl = block.text.contains("curl ");
+    assert!(is_curl || block.expects_error || has_two_turns(&said), "{}: one turn only: {said}", block.place);
     remove(&home);
+}
+
+/// Returns whether each conversation of the output has a second turn. The demo says how many
+/// messages a request had, or that it called a tool.
+fn has_two_turns(said: &str) -> bool {
+    let counts = said.split("The request had ").skip(1);
+    let counts = counts.filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+    let calls = said.matches("The demo called a tool.").count();
+    let (mut first, mut later, mut before) = (0, 0, u32::MAX);
+    for count in counts {
+        let goes_on = count > before;
+        first += usize::from(!goes_on);
+        later += usize::from(goes_on);
+        before = count;
+    }
+    calls >= 2 || first > 0 && later >= first
+}
+
+#[test]
+fn a_second_turn_is_seen_by_the_number_of_messages() {
+    let answer = |count: &str| format!("No model was asked. The request had {count} messages.\n");
+    for (counts, expected) in [
+        (&["1"][..], false),
+        (&["1", "3"], true),
+        (&["1", "3", "1"], false),
+        (&["1", "3", "1", "3"], true),
+        (&["1", "1"], false),
+        (&["4", "6"], true),
+        (&[], false),
+    ] {
+        let said: String = counts.iter().map(|count| answer(count)).collect();
+        assert_eq!(has_two_turns(&said), expected, "{counts:?}");
+    }
+    assert!(has_two_turns("The demo called a tool. It is warm. The demo called a tool. It is cold."));
+    assert!(!has_two_turns("The demo called a tool. It is warm."));
 }
 
 /// Removes a folder in which a client may still be writing its last lines.

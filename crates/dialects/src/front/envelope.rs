@@ -106,6 +106,21 @@ pub struct Places {
     pub thoughts: Option<Span>,
     /// What becomes vectors.
     pub inputs: Option<Inputs>,
+    /// Items of earlier answers that are named by their ids alone.
+    pub references: Vec<ItemReference>,
+    /// Whether a later request may refer to the items of the answer.
+    pub keeps_items: bool,
+}
+
+/// A place where an item of an earlier answer is named by its id alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemReference {
+    /// Its place in the input.
+    pub index: usize,
+    /// The reference, which the item may replace.
+    pub span: Span,
+    /// The item's id.
+    pub id: String,
 }
 
 /// Why a body is no request; always answered with 400.

@@ -33,7 +33,7 @@ pub use chat::CHAT;
 pub use contents::Contents;
 pub use embeddings::EMBEDDINGS;
 pub(crate) use embeddings::INPUT_TYPE;
-pub use envelope::{Choices, Envelope, Fault};
+pub use envelope::{Choices, Envelope, Fault, ItemReference};
 pub use gemini::{GEMINI, GEMINI_ARRAY, GEMINI_EMBED, GEMINI_EMBEDS};
 pub use messages::MESSAGES;
 pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};

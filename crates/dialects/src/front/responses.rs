@@ -4,6 +4,7 @@
 mod envelope;
 mod errors;
 mod fields;
+mod items;
 mod pass;
 mod read;
 mod references;

@@ -1,22 +1,30 @@
 //! The envelope of a Responses request: the few fields that decide where it goes, with their exact
 //! spans. What needs a stored response is refused here.
 
+use std::borrow::Cow;
+
 use super::references;
-use crate::front::reading::count::{Read, elements, members, spoken};
+use crate::front::reading::count::{Read, elements, members};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::front::reading::scan::{Scan, asks_json, number};
-use crate::front::{Envelope, Fault, RESPONSES};
+use crate::front::{Envelope, Fault, ItemReference, RESPONSES};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
 
 /// Reads a request body.
 pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
-    let mut has_input = false;
+    let (mut has_input, mut refuses_store) = (false, false);
     let mut scan = Scan::over(body, &RESPONSES, |scan, cursor, name| {
         has_input |= name == b"input";
+        if name == b"store" {
+            let value = cursor.value()?;
+            refuses_store = slice(cursor.text(), &value) == b"false";
+            return Ok(());
+        }
         field(scan, cursor, name)
     })?;
     // Every answer has its usage here.
     scan.envelope.include_usage = true;
+    scan.envelope.places.keeps_items = !refuses_store;
     scan.envelope((!has_input).then_some("input"))
 }
 
@@ -29,7 +37,18 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             scan.read.text(cursor)?;
             scan.envelope.beginning = Some(start..cursor.at());
         }
-        b"input" => scan.messages(cursor, "input", item)?,
+        b"input" => {
+            let (mut found, mut next) = (Vec::new(), 0);
+            scan.messages(cursor, "input", |cursor, read| {
+                let start = cursor.at();
+                let (is_users, id) = item(cursor, read)?;
+                let index = next;
+                next += 1;
+                found.extend(id.map(|id| ItemReference { index, span: start..cursor.at(), id }));
+                Ok(is_users)
+            })?;
+            scan.envelope.places.references = found;
+        }
         b"instructions" => {
             let kind = cursor.kind()?;
             if !matches!(kind, Kind::String | Kind::Null) {
@@ -108,9 +127,14 @@ fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Consumes an item, counts what is in it, and returns whether it is a message of the user's.
-fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
-    spoken(cursor, read, |cursor, name, read| match name {
+/// Consumes an item, and counts what is in it. Returns whether it is a message of the user's; and
+/// the id of another item, if it only refers to that.
+fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(bool, Option<String>), Broken> {
+    let (mut kind, mut id, mut role) = (None, None, None);
+    members(cursor, read, |cursor, name, read| match name {
+        b"type" => text(cursor).map(|span| kind = span),
+        b"id" => text(cursor).map(|span| id = span),
+        b"role" => cursor.value().map(|span| role = Some(span)),
         b"content" | b"output" => content(cursor, read),
         b"tools" => read.tools(cursor),
         b"container_id" | b"environment" => read.setting(cursor, name),
@@ -124,7 +148,15 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
             read.refers |= !references::is_plain(name, true, false);
             read.other(cursor)
         }
-    })
+    })?;
+    let body = cursor.text();
+    let is_users = role.as_ref().is_some_and(|role| slice(body, role) == br#""user""#);
+    let is_reference = match kind.and_then(|kind| json::text_of(body, &kind)) {
+        Some(kind) => kind == "item_reference",
+        None => role.is_none(),
+    };
+    let id = id.filter(|_| is_reference).and_then(|id| json::text_of(body, &id));
+    Ok((is_users, id.filter(|id| !id.is_empty()).map(Cow::into_owned)))
 }
 
 /// Consumes a content: a text, or parts.
@@ -251,6 +283,22 @@ mod tests {
             r#""prompt":null"#,
         ] {
             of(&format!(r#"{{"model":"m","input":"x",{field}}}"#));
+        }
+    }
+
+    #[test]
+    fn references_to_items_are_found_with_their_places() {
+        let body = r#"{"model":"m","input":[{"role":"user","content":"x"}, {"type":"item_reference","id":"msg_1"},
+            {"id":"rs_1"},{"id":"msg_2","role":"assistant","content":"y"},{"type":"function_call","id":"fc_1"},
+            {"id":null},{"id":""}]}"#;
+        let places = of(body).places;
+        let found: Vec<_> =
+            places.references.iter().map(|one| (one.index, &*one.id, &body[one.span.clone()])).collect();
+        assert_eq!(found, [(1, "msg_1", r#"{"type":"item_reference","id":"msg_1"}"#), (2, "rs_1", r#"{"id":"rs_1"}"#)]);
+        for (store, keeps) in
+            [("", true), (r#","store":true"#, true), (r#","store":null"#, true), (r#","store":false"#, false)]
+        {
+            assert_eq!(of(&format!(r#"{{"model":"m","input":"x"{store}}}"#)).places.keeps_items, keeps, "{store}");
         }
     }
 

@@ -134,8 +134,7 @@ impl<'e> Pass<'_, '_, 'e> {
         };
         match (&*kind, id) {
             _ if is_reference => {
-                let message = "refers to an item that is stored elsewhere, but the gateway stores none: send the item \
-                               itself";
+                let message = "refers to an item that is not in the request: send the item itself";
                 let param = format!("input[{index}]");
                 self.refused.get_or_insert_with(|| Refused::invalid(param.clone(), format!("`{param}` {message}")));
             }

@@ -122,8 +122,8 @@ impl<'a> Items<'a> {
                 Ok(())
             }
             "item_reference" => Err(place.refuse(
-                "refers to an item that is stored elsewhere, but the gateway stores none: send the item itself \
-                 (programs do so if `store` is false)",
+                "refers to an item that is not in the request: send the item itself (programs do so if `store` is \
+                 false)",
             )),
             "compaction" | "compaction_trigger" => Err(place.unsupported(
                 "only OpenAI's own servers can make and read a compaction; let the client summarize by an ordinary \

@@ -1,0 +1,23 @@
+//! Items of answers in the store: every gateway can resolve a reference to them, whichever gateway
+//! made them. They are sealed, and stand under a hash of the key and their id.
+
+use super::Store;
+use super::texts::{StoredText, hash};
+use crate::item_cache::KEPT_FOR;
+
+impl Store {
+    /// Stores a sealed item. Returns at once.
+    pub fn keep_item(&self, key: &str, id: &str, sealed: String) {
+        self.keep_text(StoredText { name: name(key, id), text: sealed, kept_for: KEPT_FOR });
+    }
+
+    /// Returns the sealed items of these ids, as far as they arrive in time: an item or nothing for
+    /// each id, or for the first ones.
+    pub async fn find_items(&self, key: &str, ids: &[&str]) -> Vec<Option<Vec<u8>>> {
+        self.find_texts(ids.iter().map(|id| name(key, id)).collect()).await
+    }
+}
+
+fn name(key: &str, id: &str) -> String {
+    format!("items:{}", hash(&[key, id]))
+}

@@ -1,0 +1,138 @@
+//! Texts that every gateway may need with a later request: under a name, and for a time. A text
+//! that is too long is not stored. A text that cannot be stored now is not stored later.
+
+use super::{Core, Store};
+use crate::status::StoreState;
+use redis::{Cmd, Value};
+use sha2::{Digest as _, Sha256};
+use std::collections::VecDeque;
+use tokio::sync::oneshot;
+
+/// The longest text that is stored, in bytes. A longer one would make admissions wait.
+const LONGEST: usize = 256 << 10;
+/// The most bytes that wait to be stored.
+const MOST_WAITING: usize = 4 << 20;
+/// The most texts that are stored, or looked up, at once.
+pub(super) const AT_ONCE: usize = 16;
+
+/// A text to be stored.
+pub(super) struct StoredText {
+    pub(super) name: String,
+    pub(super) text: String,
+    /// The time for which it is kept, in seconds.
+    pub(super) kept_for: u64,
+}
+
+/// The texts that wait to be stored.
+#[derive(Default)]
+pub(super) struct TextQueue {
+    waiting: VecDeque<StoredText>,
+    bytes: usize,
+}
+
+impl TextQueue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes commands that store some texts. Together they have at most the bytes of one longest
+    /// text, since admissions use the same connection.
+    pub(super) fn take(&mut self, prefix: &str) -> Vec<Cmd> {
+        let (mut commands, mut bytes) = (Vec::new(), 0);
+        while commands.len() < AT_ONCE && self.waiting.front().is_some_and(|next| bytes + next.text.len() <= LONGEST) {
+            let Some(StoredText { name, text, kept_for }) = self.waiting.pop_front() else { break };
+            bytes += text.len();
+            let mut command = redis::cmd("SET");
+            command.arg(key(prefix, &name)).arg(text).arg("EX").arg(kept_for);
+            commands.push(command);
+        }
+        self.bytes -= bytes;
+        commands
+    }
+}
+
+/// A request for texts.
+pub(super) struct TextRequest {
+    names: Vec<String>,
+    answer: oneshot::Sender<Vec<Option<Vec<u8>>>>,
+}
+
+impl TextRequest {
+    pub(super) fn command(&self, prefix: &str) -> Cmd {
+        let mut command = redis::cmd("MGET");
+        for name in &self.names {
+            command.arg(key(prefix, name));
+        }
+        command
+    }
+
+    pub(super) fn answer(self, answer: &Value) {
+        let bytes = |value: &Value| if let Value::BulkString(bytes) = value { Some(bytes.clone()) } else { None };
+        let found = if let Value::Array(values) = answer { values.iter().map(bytes).collect() } else { Vec::new() };
+        // If nobody waits any more, nobody needs the texts.
+        self.answer.send(found).ok();
+    }
+}
+
+impl Store {
+    /// Stores a text. Returns at once.
+    pub(super) fn keep_text(&self, text: StoredText) {
+        self.core.post(|inbox| {
+            let (is_down, queue) = (inbox.state == StoreState::Down, &mut inbox.new_texts);
+            let length = text.text.len();
+            if is_down || length > LONGEST || queue.bytes + length > MOST_WAITING {
+                return None;
+            }
+            queue.bytes += length;
+            queue.waiting.push_back(text);
+            Some(())
+        });
+    }
+
+    /// Returns the texts of these names, as far as they arrive in time: a text or nothing for each
+    /// name, or an empty list.
+    pub(super) async fn find_texts(&self, names: Vec<String>) -> Vec<Option<Vec<u8>>> {
+        match tokio::time::timeout(self.core.settings.timeout, self.core.ask_texts(names)).await {
+            Ok(found) => found,
+            Err(_) => {
+                self.core.missed();
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Asks for texts, a few after the other. If one answer does not come, no more are asked for.
+    async fn ask_texts(&self, names: Vec<String>) -> Vec<Option<Vec<u8>>> {
+        let mut all = Vec::with_capacity(names.len());
+        for some in names.chunks(AT_ONCE) {
+            let (answer, heard) = oneshot::channel();
+            let request = TextRequest { names: some.to_vec(), answer };
+            let asked = self.post(|inbox| {
+                let is_asked = inbox.state != StoreState::Down;
+                is_asked.then(|| inbox.texts.push_back(request))
+            });
+            let found = if asked.is_some() { heard.await.unwrap_or_default() } else { Vec::new() };
+            if found.len() != some.len() {
+                break;
+            }
+            all.extend(found);
+        }
+        all
+    }
+}
+
+fn key(prefix: &str, name: &str) -> String {
+    format!("{{{prefix}}}:{name}")
+}
+
+/// Returns a hash of some words, which is short, and from which nobody can read them.
+pub(super) fn hash(words: &[&str]) -> String {
+    let mut sha = Sha256::new();
+    for part in words {
+        sha.update((part.len() as u64).to_be_bytes());
+        sha.update(part);
+    }
+    sha.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
