@@ -119,6 +119,7 @@ fn of_traits(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<Stri
             ("traits.structured_with_tools", traits.structured_with_tools.to_string()),
             ("traits.images", traits.images.to_string()),
             ("traits.prefill", traits.prefill.to_string()),
+            ("traits.cache_breakpoints", traits.cache_breakpoints.to_string()),
             ("traits.input_type", traits.input_type.map(|(_, word)| word.to_owned()).unwrap_or_default()),
         ]
     };

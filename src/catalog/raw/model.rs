@@ -288,6 +288,9 @@ pub struct Traits {
     /// and `document`, `passage` and `query`. Servers of OpenAI's format get this word itself.
     /// Default: at Cohere's models `search_document`, else nothing.
     pub input_type: Option<String>,
+    /// Whether the model reads OpenAI's `prompt_cache_breakpoint`, into which `cache_control` of
+    /// Messages is then translated. Default: known by the name.
+    pub cache_breakpoints: Option<bool>,
     /// Whether a conversation may end with a message of the assistant, which the model then
     /// continues. Default: known by the name.
     pub prefill: Option<bool>,

@@ -376,6 +376,7 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         server: known.server,
         images: written.images.unwrap_or(known.images),
         prefill: written.prefill.unwrap_or(known.prefill),
+        cache_breakpoints: written.cache_breakpoints.unwrap_or(known.cache_breakpoints),
         input_type: written.input_type.as_deref().and_then(Purpose::and_word),
         guessed: known.guessed,
     }

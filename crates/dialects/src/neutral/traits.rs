@@ -48,6 +48,8 @@ pub struct Traits {
     pub images: bool,
     /// True if the conversation may end with the assistant's own words.
     pub prefill: bool,
+    /// True if the model reads OpenAI's `prompt_cache_breakpoint`.
+    pub cache_breakpoints: bool,
     /// What vectors are for, if a request for them does not say it; and the word for it.
     pub input_type: Option<(Purpose, &'static str)>,
     /// True if the model's name is not known. It is asked as the newest ones of its kind are, and
@@ -74,6 +76,7 @@ impl Traits {
         server: Server::OWN,
         images: true,
         prefill: true,
+        cache_breakpoints: false,
         input_type: None,
         guessed: false,
     };

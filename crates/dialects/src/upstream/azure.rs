@@ -44,6 +44,7 @@ pub static PROTOCOL: Protocol = Protocol {
     prices: |_| Prices::Unlisted,
     error: |_, head, body| error(head.status, body, head.content_type),
     quirks_of_version: Some(quirks),
+    traits: openai::traits,
     ..Protocol::COMMON
 };
 

@@ -64,6 +64,7 @@ const CLAUDE_3: Traits = Traits {
     structured_with_tools: false,
     images: true,
     prefill: true,
+    cache_breakpoints: false,
     input_type: None,
     guessed: false,
 };

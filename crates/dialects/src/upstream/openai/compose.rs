@@ -1,11 +1,12 @@
 //! A request of another format → a chat completion. What OpenAI's format cannot say is lost, and
 //! named; the quirks of a server are applied afterwards, as they are to every chat completion.
 
+use super::breakpoints::{self, is_medium, write_texts};
 use super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Said, Target, Undo,
+    Cache, Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target, Undo,
     Written,
 };
 use crate::upstream::shared::names::Names;
@@ -54,10 +55,11 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
         w.optional("response_format", request.format.as_ref(), |w, format| {
             Nesting::Nested.write_format(w, format, &mut losses);
         });
-        options::lose_cache_hints(request, &mut losses);
+        breakpoints::lose_hints(request, &target.traits, &mut losses);
         Nesting::Nested.write_tools(w, request, &names);
         w.key("messages").array(|w| {
-            let mut messages = Messages { w, names: &names, losses: &mut losses, media: Vec::new(), refused: None };
+            let (traits, losses) = (&target.traits, &mut losses);
+            let mut messages = Messages { w, names: &names, traits, losses, media: Vec::new(), refused: None };
             request.messages.iter().enumerate().for_each(|(index, message)| messages.message(index, message));
             messages.end_results();
             refused = messages.refused.take();
@@ -121,6 +123,7 @@ pub(super) fn shows(index: usize, message: &Message<'_>) -> Option<FieldRefused>
 struct Messages<'m, 'r, 'a> {
     w: &'m mut Writer,
     names: &'m Names<'r>,
+    traits: &'m Traits,
     losses: &'m mut LostFields,
     /// The media of results. A result holds text only, so the user shows them after all results.
     media: Vec<(usize, &'r Message<'a>)>,
@@ -141,10 +144,10 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                 self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
                 self.w.object(|w| {
                     w.key("role").text("system");
-                    write_texts(w.key("content"), &message.content);
+                    breakpoints::write_content(w.key("content"), message, self.traits, "text", self.losses);
                 });
             }
-            Role::User => self.user(index, &message.content),
+            Role::User => self.user(index, message),
             Role::Assistant => {
                 if let Some(why) = shows(index, message) {
                     self.refused.get_or_insert(why);
@@ -155,7 +158,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 self.w.object(|w| {
                     w.texts([("role", "tool"), ("tool_call_id", id)]);
-                    write_texts(w.key("content"), &message.content);
+                    breakpoints::write_content(w.key("content"), message, self.traits, "text", self.losses);
                 });
                 if message.content.iter().any(is_medium) {
                     self.media.push((index, message));
@@ -186,11 +189,12 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
         });
     }
 
-    fn user(&mut self, index: usize, content: &[Part<'_>]) {
-        if let [] | [Part { kind: PartKind::Text(_), .. }] = content {
+    fn user(&mut self, index: usize, message: &Message<'_>) {
+        let (content, traits) = (&message.content, self.traits);
+        if let [] | [Part { kind: PartKind::Text(_), .. }] = &**content {
             return self.w.object(|w| {
                 w.key("role").text("user");
-                write_texts(w.key("content"), content);
+                breakpoints::write_content(w.key("content"), message, traits, "text", self.losses);
             });
         }
         let (refused, losses) = (&mut self.refused, &mut *self.losses);
@@ -198,7 +202,8 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             w.key("role").text("user");
             w.key("content").array(|w| {
                 for (place, part) in content.iter().enumerate() {
-                    write_part(w, part, (index, place), refused, losses);
+                    let hint = breakpoints::hint_of(part, Role::User, traits);
+                    write_part(w, part, (index, place), refused, &mut Beside { hint, losses });
                 }
             });
         });
@@ -206,7 +211,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
 
     /// Shows the media of the results so far.
     fn end_results(&mut self) {
-        let media = std::mem::take(&mut self.media);
+        let (media, traits) = (std::mem::take(&mut self.media), self.traits);
         if media.is_empty() {
             return;
         }
@@ -219,7 +224,8 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                     let of = format!("The media of the result of {id}:");
                     w.object(|w| w.texts([("type", "text"), ("text", &of)]));
                     for (place, part) in result.content.iter().enumerate().filter(|(_, part)| is_medium(part)) {
-                        write_part(w, part, (index, place), refused, losses);
+                        let hint = breakpoints::hint_of(part, Role::User, traits);
+                        write_part(w, part, (index, place), refused, &mut Beside { hint, losses });
                     }
                 }
             });
@@ -227,13 +233,20 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
     }
 }
 
+/// What is said beside a part, and what is not.
+struct Beside<'b> {
+    hint: Option<&'b Cache<'b>>,
+    losses: &'b mut LostFields,
+}
+
 fn write_part(
     w: &mut Writer,
     part: &Part<'_>,
     (message, place): (usize, usize),
     refused: &mut Option<FieldRefused>,
-    losses: &mut LostFields,
+    beside: &mut Beside<'_>,
 ) {
+    let Beside { hint, losses } = beside;
     let url = |media: &Media<'_>| match media {
         Media::Inline(kind, data) => Some(format!("data:{kind};base64,{data}")),
         Media::Url(url) => Some(url.to_string()),
@@ -247,6 +260,7 @@ fn write_part(
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("text");
             text.write(w.key("text"));
+            breakpoints::write(w, *hint, losses);
         }),
         PartKind::Image(media, detail) => match url(media) {
             Some(url) => w.object(|w| {
@@ -255,6 +269,7 @@ fn write_part(
                     w.key("url").text(&url);
                     w.optional("detail", detail.as_deref(), Writer::text);
                 });
+                breakpoints::write(w, *hint, losses);
             }),
             None => refuse(ELSEWHERE),
         },
@@ -269,23 +284,11 @@ fn write_part(
                 w.key("filename").text(name.as_deref().filter(|name| !name.is_empty()).unwrap_or("file"));
                 w.key("file_data").text(&format!("data:{kind};base64,{data}"));
             });
+            breakpoints::write(w, *hint, losses);
         }),
         PartKind::File(Media::Url(_), _) => refuse("This model's provider fetches no files: send the data itself."),
         PartKind::File(Media::Id(_), _) => refuse(ELSEWHERE),
     }
-}
-
-pub(super) fn is_medium(part: &Part<'_>) -> bool {
-    !matches!(part.kind, PartKind::Text(_))
-}
-
-/// Writes the texts of a content as one.
-pub(super) fn write_texts(w: &mut Writer, content: &[Part<'_>]) {
-    let texts = content.iter().filter_map(|part| match &part.kind {
-        PartKind::Text(text) => Some(text),
-        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
-    });
-    Said::write_joined(texts, "\n\n", w);
 }
 
 #[cfg(test)]

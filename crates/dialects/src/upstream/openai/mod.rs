@@ -11,6 +11,7 @@
 
 mod answer;
 pub(crate) mod beside;
+mod breakpoints;
 mod call_ids;
 mod calls;
 mod choice;
@@ -50,7 +51,13 @@ use std::borrow::Cow;
 use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol};
 use crate::neutral::Endpoint;
+use crate::neutral::traits::Traits;
 use crate::wire::json::{Span, slice};
+
+/// Returns what is known of a model by its name.
+pub(super) fn traits(model: &str) -> Traits {
+    Traits { cache_breakpoints: breakpoints::knows_breakpoints(model), ..Traits::UNKNOWN }
+}
 
 /// OpenAI, and every server that imitates it.
 pub static PROTOCOL: Protocol = Protocol {
@@ -74,6 +81,7 @@ pub static PROTOCOL: Protocol = Protocol {
         listing: Some(ModelListing { path: |base| format!("{base}/models"), next: "", before: "" }),
         ..ENDPOINTS
     },
+    traits,
     key_variable: Some("OPENAI_API_KEY"),
     error: |settings, head, body| refusal(settings.quirks, head.status, body, head.content_type),
     is_imitated: true,

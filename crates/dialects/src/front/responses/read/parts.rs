@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Media, Part, PartKind, Said};
+use crate::neutral::{Cache, Media, Part, PartKind, Said};
 use crate::wire::json::Kind;
 
 /// What a list of parts says.
@@ -57,11 +57,14 @@ impl<'a> Parts<'a> {
     /// Reads a part. Its type may come last, so the members of all types are kept until then.
     fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let (mut said, mut audio, mut others) = ([None, None], None, Vec::new());
+        let (mut said, mut audio, mut cache, mut others) = ([None, None], None, None, Vec::new());
         let texts = value.texts(TEXTS, |name, value| {
             match &**name {
                 "text" => said[0] = value.said()?,
                 "refusal" => said[1] = value.said()?,
+                "prompt_cache_breakpoint" => {
+                    cache = value.texts(["ttl"], |_, value| value.skip())?.map(|[ttl]| Cache { ttl });
+                }
                 "input_audio" => {
                     let other =
                         |name: &_, value: Value<'_, 'a>| others::field(&mut others, "input_audio.", name, value);
@@ -73,8 +76,12 @@ impl<'a> Parts<'a> {
             }
             Ok(())
         })?;
+        let before = self.list.len();
         match self.add(texts.unwrap_or_default(), said, audio, place) {
             Ok(()) => {
+                if let Some(part) = self.list.get_mut(before..).and_then(<[_]>::last_mut) {
+                    part.cache = cache;
+                }
                 let prefix = if self.is_output { "output[]." } else { "content[]." };
                 others.iter().for_each(|name| others::note(&mut self.others, prefix, name));
             }

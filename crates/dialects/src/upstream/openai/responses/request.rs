@@ -3,14 +3,15 @@
 
 use std::borrow::Cow;
 
-use super::super::compose::{is_medium, shows, thinks, write_texts};
+use super::super::breakpoints::{self, is_medium, write_texts};
+use super::super::compose::{shows, thinks};
 use super::super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::Endpoint;
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
-    Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target,
-    Thought, ToolKind, Undo, Written,
+    Cache, Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role,
+    Target, Thought, ToolKind, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
@@ -55,6 +56,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
             refused = items.refused.take();
         });
         lose(request, &mut losses);
+        breakpoints::lose_hints(request, &target.traits, &mut losses);
     });
     if let Some(refused) = refused {
         return Err(refused);
@@ -85,7 +87,6 @@ fn lose(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(!request.stop.is_empty(), Field::Stop);
     losses.add_if(request.seed.is_some(), Field::Seed);
     losses.add_if(request.top_k.is_some(), Field::TopK);
-    options::lose_cache_hints(request, losses);
     options::lose_others(request, losses);
 }
 
@@ -142,7 +143,13 @@ impl Items<'_, '_> {
                 let role = if message.role == Role::System { "system" } else { "developer" };
                 self.w.object(|w| {
                     w.key("role").text(role);
-                    write_texts(w.key("content"), &message.content);
+                    breakpoints::write_content(
+                        w.key("content"),
+                        message,
+                        &self.target.traits,
+                        "input_text",
+                        self.losses,
+                    );
                 });
             }
             Role::User => self.with_content(&[("role", "user")], "content", (index, message)),
@@ -201,15 +208,18 @@ impl Items<'_, '_> {
     /// Writes an item whose content may be a text, or parts.
     fn with_content(&mut self, head: &[(&'static str, &str)], name: &'static str, of: (usize, &Message<'_>)) {
         let (index, message) = of;
-        let Self { w, refused, losses, .. } = self;
+        let Self { w, refused, losses, target, .. } = self;
         w.object(|w| {
             head.iter().for_each(|(name, value)| w.key(name).text(value));
             if !message.content.iter().any(is_medium) {
-                return write_texts(w.key(name), &message.content);
+                return breakpoints::write_content(w.key(name), message, &target.traits, "input_text", losses);
             }
             w.key(name).array(|w| {
+                let last = message.content.len().saturating_sub(1);
                 for (place, part) in message.content.iter().enumerate() {
-                    if let Err(why) = write_part(w, part, losses) {
+                    let of_whole = message.cache.as_ref().filter(|_| target.traits.cache_breakpoints && place == last);
+                    let hint = breakpoints::hint_of(part, message.role, &target.traits).or(of_whole);
+                    if let Err(why) = write_part(w, part, hint, losses) {
                         refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(index, place), why));
                     }
                 }
@@ -238,13 +248,19 @@ fn write_thought(w: &mut Writer, text: &str, seal: &str) {
 }
 
 /// Writes a part, or returns why it cannot be sent.
-fn write_part(w: &mut Writer, part: &Part<'_>, losses: &mut LostFields) -> Result<(), &'static str> {
+fn write_part(
+    w: &mut Writer,
+    part: &Part<'_>,
+    hint: Option<&Cache<'_>>,
+    losses: &mut LostFields,
+) -> Result<(), &'static str> {
     const ELSEWHERE: &str = "This model's provider does not have files that were uploaded to another one.";
     let data = |kind: &str, data: &str| format!("data:{kind};base64,{data}");
     match &part.kind {
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("input_text");
             text.write(w.key("text"));
+            breakpoints::write(w, hint, losses);
         }),
         PartKind::Image(media, detail) => {
             let url = match media {
@@ -255,6 +271,7 @@ fn write_part(w: &mut Writer, part: &Part<'_>, losses: &mut LostFields) -> Resul
             w.object(|w| {
                 w.texts([("type", "input_image"), ("image_url", &url)]);
                 w.key("detail").text(detail.as_deref().unwrap_or("auto"));
+                breakpoints::write(w, hint, losses);
             });
         }
         PartKind::Audio(base64, format) => w.object(|w| {
@@ -265,10 +282,14 @@ fn write_part(w: &mut Writer, part: &Part<'_>, losses: &mut LostFields) -> Resul
             losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
             let name = name.as_deref().filter(|name| !name.is_empty()).unwrap_or("file");
             w.texts([("type", "input_file"), ("filename", name), ("file_data", &data(kind, base64))]);
+            breakpoints::write(w, hint, losses);
         }),
         PartKind::File(Media::Url(url), name) => {
             losses.add_if(name.is_some(), Field::FileName);
-            w.object(|w| w.texts([("type", "input_file"), ("file_url", url)]));
+            w.object(|w| {
+                w.texts([("type", "input_file"), ("file_url", url)]);
+                breakpoints::write(w, hint, losses);
+            });
         }
         PartKind::File(Media::Id(_), _) => return Err(ELSEWHERE),
     }
