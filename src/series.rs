@@ -12,12 +12,17 @@ pub use times::{BUCKETS, Times, bucket, edges, quantile};
 
 /// The length of a step.
 pub const STEP: Duration = Duration::from_secs(5);
+const STEP_MS: u64 = STEP.as_secs() * 1_000;
 /// The number of steps that are kept, with the one that still fills.
 pub const STEPS: usize = 60;
 
-/// The number of a step. All series begin their steps at the same moments.
+/// A moment, and the number of its step. All series begin their steps at the same moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step(u64);
+pub struct Step {
+    number: u64,
+    /// The milliseconds since the beginning of the first step.
+    at_ms: u64,
+}
 
 /// The beginning of the first step.
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -25,13 +30,20 @@ static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
 impl Step {
     /// Returns the step of a moment.
     pub fn of(now: Instant) -> Step {
-        Step(now.saturating_duration_since(*FIRST).as_secs() / STEP.as_secs())
+        let since = now.saturating_duration_since(*FIRST);
+        let at_ms = since.as_secs() * 1_000 + u64::from(since.subsec_millis());
+        Step { number: at_ms / STEP_MS, at_ms }
+    }
+
+    /// Returns the milliseconds since the beginning of the first step.
+    pub fn at_ms(self) -> u64 {
+        self.at_ms
     }
 
     /// Returns the time since the beginning of the moment's step.
     fn age(now: Instant) -> Duration {
         let all = now.saturating_duration_since(*FIRST);
-        all.saturating_sub(Duration::from_secs(Step::of(now).0 * STEP.as_secs()))
+        all.saturating_sub(Duration::from_secs(Step::of(now).number * STEP.as_secs()))
     }
 }
 
@@ -111,57 +123,124 @@ pub struct Bucket {
     pub first_tokens: Times,
 }
 
+/// The failures by one fault since the start of the process, and what came after the last one.
+/// Times are milliseconds since the beginning of the first step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultCount {
+    /// The number of all failures.
+    pub total: u64,
+    /// The time of the last failure.
+    pub last: Option<u64>,
+    /// The number of all requests since.
+    pub asked: u64,
+    /// The number of requests since that did not fail.
+    pub good: u64,
+    /// The time of the first of these.
+    pub good_since: Option<u64>,
+}
+
+/// What is known of the failures by each fault.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// By the callers' fault.
+    pub by_caller: FaultCount,
+    /// By an upstream's fault.
+    pub by_upstream: FaultCount,
+    /// By the gateway's fault.
+    pub by_us: FaultCount,
+    /// By nobody's known fault: callers gave up.
+    pub given_up: FaultCount,
+}
+
+impl FaultCounts {
+    fn add(&mut self, more: &Sums, at_ms: u64) {
+        let is_good = more.failed() == 0;
+        for (fault, failed) in [
+            (&mut self.by_caller, more.by_caller),
+            (&mut self.by_upstream, more.by_upstream),
+            (&mut self.by_us, more.by_ours),
+            (&mut self.given_up, more.given_up),
+        ] {
+            if failed > 0 {
+                let total = fault.total.saturating_add(failed.into());
+                *fault = FaultCount { total, last: Some(at_ms), ..FaultCount::default() };
+            } else if fault.last.is_some() {
+                fault.asked = fault.asked.saturating_add(more.requests.into());
+                if is_good {
+                    fault.good = fault.good.saturating_add(more.requests.into());
+                    fault.good_since.get_or_insert(at_ms);
+                }
+            }
+        }
+    }
+
+    /// Takes one request out again.
+    fn take_back(&mut self) {
+        for fault in [&mut self.by_caller, &mut self.by_upstream, &mut self.by_us, &mut self.given_up] {
+            fault.asked = fault.asked.saturating_sub(1);
+            fault.good = fault.good.saturating_sub(1);
+            fault.good_since = fault.good_since.filter(|_| fault.good > 0);
+        }
+    }
+}
+
 /// The steps of the last minutes.
 #[derive(Debug, Default)]
-pub struct Series(Lock<VecDeque<Bucket>>);
+pub struct Series(Lock<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    buckets: VecDeque<Bucket>,
+    /// They are boxed, since there are usually none.
+    faults: Option<Box<FaultCounts>>,
+}
 
 impl Series {
     /// Adds what ended in this step, and the time to its first token if it was a stream.
     pub fn add(&self, more: &Sums, first_token: Option<Duration>, step: Step) {
-        self.fill(step, |bucket| {
+        let mut counted = self.0.lock();
+        if let Some(bucket) = counted.bucket(step.number) {
             bucket.sums.add(more);
             if let Some(time) = first_token {
                 bucket.first_tokens.record(time);
             }
-        });
+        }
+        if more.failed() > 0 || counted.faults.is_some() {
+            counted.faults.get_or_insert_default().add(more, step.at_ms);
+        }
     }
 
     /// Takes one request out again that was added to the last step.
     pub fn take_back(&self) {
-        if let Some(bucket) = self.0.lock().back_mut() {
+        let mut counted = self.0.lock();
+        if let Some(bucket) = counted.buckets.back_mut() {
             bucket.sums.requests = bucket.sums.requests.saturating_sub(1);
+        }
+        if let Some(faults) = &mut counted.faults {
+            faults.take_back();
         }
     }
 
     /// Notes how many requests run and wait now. A step keeps the largest numbers.
     pub fn sample(&self, in_flight: usize, waiting: usize, now: Instant) {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        self.fill(Step::of(now), |bucket| {
+        if let Some(bucket) = self.0.lock().bucket(Step::of(now).number) {
             bucket.in_flight = bucket.in_flight.max(number(in_flight));
             bucket.waiting = bucket.waiting.max(number(waiting));
-        });
+        }
     }
 
-    /// Changes the bucket of a step.
-    fn fill(&self, Step(step): Step, change: impl FnOnce(&mut Bucket)) {
-        let mut buckets = self.0.lock();
-        // Of two threads, the one that looked at the clock first may come last.
-        if buckets.back().is_none_or(|last| last.step < step) {
-            let old = buckets.iter().take_while(|bucket| is_over(bucket, step)).count();
-            buckets.drain(..old);
-            buckets.push_back(Bucket { step, ..Bucket::default() });
-        }
-        if let Some(bucket) = buckets.back_mut() {
-            change(bucket);
-        }
+    /// Returns what is known of the failures by each fault.
+    pub fn faults(&self) -> FaultCounts {
+        self.0.lock().faults.as_deref().copied().unwrap_or_default()
     }
 
     /// Sums the steps of the last time, the one that still fills included.
     pub fn last(&self, time: Duration, now: Instant) -> Sums {
-        let (step, most) = (Step::of(now).0, time.as_secs().div_ceil(STEP.as_secs()).max(1));
+        let (step, most) = (Step::of(now).number, time.as_secs().div_ceil(STEP.as_secs()).max(1));
         let mut sums = Sums::default();
-        let buckets = self.0.lock();
-        let recent = buckets.iter().rev().take_while(|bucket| bucket.step.saturating_add(most) > step);
+        let counted = self.0.lock();
+        let recent = counted.buckets.iter().rev().take_while(|bucket| bucket.step.saturating_add(most) > step);
         recent.for_each(|bucket| sums.add(&bucket.sums));
         sums
     }
@@ -174,9 +253,9 @@ impl Series {
 
     /// Returns the last steps, the oldest first. The last one still fills.
     pub fn buckets(&self, count: usize, now: Instant) -> Vec<Bucket> {
-        let step = Step::of(now).0;
+        let step = Step::of(now).number;
         let mut all = vec![Bucket::default(); count];
-        for bucket in &*self.0.lock() {
+        for bucket in &self.0.lock().buckets {
             // A bucket of the next step belongs to this one: the clock was read before.
             let age = usize::try_from(step.saturating_sub(bucket.step)).unwrap_or(usize::MAX);
             if let Some(place) = count.checked_sub(age.saturating_add(1)).and_then(|place| all.get_mut(place)) {
@@ -188,24 +267,38 @@ impl Series {
 
     /// Returns the time under which half of the first tokens came, and 99 of 100.
     pub fn first_token(&self, now: Instant) -> Option<[Duration; 2]> {
-        let step = Step::of(now).0;
+        let step = Step::of(now).number;
         let mut counts = [0; BUCKETS];
-        let buckets = self.0.lock();
-        buckets
+        let counted = self.0.lock();
+        counted
+            .buckets
             .iter()
             .filter(|bucket| !is_over(bucket, step))
             .for_each(|bucket| bucket.first_tokens.add_to(&mut counts));
-        drop(buckets);
+        drop(counted);
         halves_and_most(&counts)
     }
 
     /// Forgets steps that are over, so that what is not used any more takes no memory.
     pub fn sweep(&self, now: Instant) {
-        let step = Step::of(now).0;
-        let mut buckets = self.0.lock();
-        if buckets.back().is_some_and(|last| is_over(last, step)) {
-            *buckets = VecDeque::new();
+        let step = Step::of(now).number;
+        let mut counted = self.0.lock();
+        if counted.buckets.back().is_some_and(|last| is_over(last, step)) {
+            counted.buckets = VecDeque::new();
         }
+    }
+}
+
+impl Counted {
+    /// Returns the bucket of a step.
+    fn bucket(&mut self, step: u64) -> Option<&mut Bucket> {
+        // Of two threads, the one that looked at the clock first may come last.
+        if self.buckets.back().is_none_or(|last| last.step < step) {
+            let old = self.buckets.iter().take_while(|bucket| is_over(bucket, step)).count();
+            self.buckets.drain(..old);
+            self.buckets.push_back(Bucket { step, ..Bucket::default() });
+        }
+        self.buckets.back_mut()
     }
 }
 

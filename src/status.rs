@@ -408,7 +408,7 @@ mod tests {
             "ledger": { "dropped": 0, "path": "l", "problem": null, "rows": 1, "state": "ok", "waiting": 0 },
             "models": [{ "id": "m", "retry_budget_spent": 0.0, "waiting": 0 }],
             "more_problems": 1, "problems": [{
-                "do": "d", "link": "problems.md#queue", "part": null, "requests": null, "rule": "queue", "severity": "warning", "since": "2026",
+                "do": "d", "link": "problems.md#queue", "number": 1, "part": null, "requests": null, "rule": "queue", "severity": "warning", "since": "2026",
                 "subject": { "kind": "model", "name": "m" }, "what": "w",
             }],
             "phase": "delaying", "ready": true, "uptime_seconds": 1, "version": "1",

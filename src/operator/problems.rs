@@ -1,16 +1,19 @@
 //! The rules that find problems: what is wrong, whose fault it is, and what to do. The page,
 //! `/status`, `/metrics` and notices all say what these rules say; the alerts use their names.
 //!
-//! Pure: [`find`] takes [`Facts`], the time included. A [`Lasting`] knows since when each finding
-//! has lasted, and [`Problems`] is the list that operators see. **Invariant:** the list is bounded,
-//! and no rule crowds out another one, nor a warning what is critical.
+//! Pure: [`find`] takes [`Facts`], the time included, and a [`FailureMemory`]. A [`Lasting`] knows
+//! since when each finding has lasted, and [`Problems`] is the list that operators see.
+//! **Invariant:** the list is bounded, and no rule crowds out another one, nor a warning what is
+//! critical.
 
+mod causes;
 pub mod facts;
 mod finding;
 mod given_up;
 mod lasting;
 mod limits;
 mod process;
+mod recovery;
 mod upstreams;
 pub mod verdict;
 mod words;
@@ -20,6 +23,7 @@ use facts::Facts;
 pub use finding::{Finding, Named, Rule};
 pub use lasting::{Lasting, Noticed, Problems};
 pub use limits::is_short_lived;
+pub use recovery::FailureMemory;
 use words::{short, some};
 
 const SECOND: u64 = 1_000;
@@ -29,11 +33,11 @@ const DAY: u64 = 24 * HOUR;
 /// A file that is written without an end for so long is not about to be done.
 const ENDLESS: u64 = 30 * SECOND;
 
-/// Returns what is wrong at this moment.
-pub fn find(facts: &Facts) -> Vec<Finding> {
+/// Returns what is wrong at this moment. `memory` is what the look before has left.
+pub fn find(facts: &Facts, memory: &mut FailureMemory) -> Vec<Finding> {
     let mut found = Vec::new();
     catalog(facts, &mut found);
-    upstreams::find(facts, &mut found);
+    upstreams::find(facts, memory, &mut found);
     limits::find(facts, &mut found);
     process::find(facts, &mut found);
     upstreams::clear_others(&mut found);

@@ -7,7 +7,7 @@ mod gather;
 
 use super::problems::facts::{Facts, RisesFacts};
 use super::problems::verdict::{Verdict, verdict};
-use super::problems::{Lasting, Noticed, Problems, find};
+use super::problems::{FailureMemory, Finding, Lasting, Noticed, Problems, find};
 use crate::base::lock::Lock;
 use crate::conf::config::Server;
 use crate::desk::record::Books;
@@ -34,6 +34,7 @@ pub struct Watch {
 #[derive(Default)]
 struct LastLook {
     lasting: Lasting,
+    failures: FailureMemory,
     rises: RisesFacts,
     sight: Option<(Instant, Arc<Sight>)>,
 }
@@ -71,7 +72,8 @@ impl Watch {
             return sight.clone();
         }
         let facts = self.facts(&mut last.rises, now);
-        let sight = Arc::new(sight(&facts, &mut last.lasting));
+        let found = find(&facts, &mut last.failures);
+        let sight = Arc::new(sight(&facts, found, &mut last.lasting));
         last.sight = Some((now, sight.clone()));
         for (rule, severity, number) in sight.problems.counts() {
             let words = [("rule", rule.name()), ("severity", severity.name())];
@@ -92,7 +94,7 @@ impl Watch {
     }
 }
 
-fn sight(facts: &Facts, lasting: &mut Lasting) -> Sight {
-    let noticed = lasting.notice(find(facts), facts.now);
+fn sight(facts: &Facts, found: Vec<Finding>, lasting: &mut Lasting) -> Sight {
+    let noticed = lasting.notice(found, facts.now);
     Sight { problems: Problems::new(&noticed), verdict: verdict(facts, &noticed), noticed }
 }

@@ -46,13 +46,13 @@ proptest! {
                 Some((runs, waits)) => series.sample(runs, waits, now),
                 None => series.add(&one.sums, one.first_ms.map(Duration::from_millis), Step::of(now)),
             }
-            list.push((Step::of(now).0, one));
+            list.push((Step::of(now).number, one));
         }
         now += Duration::from_millis(later_ms);
         if swept {
             series.sweep(now);
         }
-        let step = Step::of(now).0;
+        let step = Step::of(now).number;
         let sum_of = |steps: u64| {
             let mut sum = Sums::default();
             let recent = list.iter().filter(|(at, one)| at + steps > step && one.sample.is_none());
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(series.last(Duration::from_secs(seconds.min(300)), now), sum_of(steps));
         let covered = Series::covered(Duration::from_secs(60), now);
         prop_assert!((55..60).contains(&covered.as_secs()));
-        prop_assert_eq!(Step::of(now - covered).0 + 11, step);
+        prop_assert_eq!(Step::of(now - covered).number + 11, step);
         let buckets = series.buckets(STEPS, now);
         prop_assert_eq!(buckets.len(), STEPS);
         for (age, bucket) in buckets.iter().rev().enumerate() {
@@ -96,7 +96,7 @@ proptest! {
             let (exact, time) = (times[rank - 1].max(1) as f64, time.as_secs_f64() * 1e3);
             prop_assert!(time >= exact / 1.13 && time <= exact * 1.13, "{} for {}", time, exact);
         }
-        prop_assert!(series.0.lock().len() <= STEPS);
+        prop_assert!(series.0.lock().buckets.len() <= STEPS);
     }
 }
 
@@ -116,7 +116,37 @@ fn what_is_over_takes_no_memory() {
     let (series, now) = (Series::default(), Instant::now() + Duration::from_secs(1_000));
     series.add(&Sums::default(), None, Step::of(now));
     series.sweep(now + STEP * 58);
-    assert_eq!(series.0.lock().len(), 1);
+    assert_eq!(series.0.lock().buckets.len(), 1);
     series.sweep(now + STEP * 60);
-    assert_eq!(series.0.lock().capacity(), 0);
+    assert_eq!(series.0.lock().buckets.capacity(), 0);
+}
+
+#[test]
+fn a_series_knows_what_came_after_the_last_failure_by_each_fault() {
+    let (series, start) = (Series::default(), Instant::now() + Duration::from_secs(1_000));
+    let add = |blame: Option<Blame>, second: u64| {
+        let mut sums = Sums { requests: 1, ..Sums::default() };
+        blame.iter().for_each(|blame| sums.fail(*blame));
+        series.add(&sums, None, Step::of(start + Duration::from_secs(second)));
+    };
+    let at = |second: u64| Some(Step::of(start + Duration::from_secs(second)).at_ms());
+    add(None, 0);
+    assert_eq!(series.faults(), FaultCounts::default());
+    add(Some(Blame::Upstream), 1);
+    add(Some(Blame::Upstream), 2);
+    let failed = FaultCount { total: 2, last: at(2), ..FaultCount::default() };
+    assert_eq!(series.faults(), FaultCounts { by_upstream: failed, ..FaultCounts::default() });
+    add(Some(Blame::Caller), 3);
+    add(None, 4);
+    add(None, 5);
+    let good = FaultCount { asked: 3, good: 2, good_since: at(4), ..failed };
+    let of_caller = FaultCount { total: 1, last: at(3), asked: 2, good: 2, good_since: at(4) };
+    assert_eq!(series.faults(), FaultCounts { by_upstream: good, by_caller: of_caller, ..FaultCounts::default() });
+    series.take_back();
+    series.take_back();
+    let none = FaultCount { asked: 1, good: 0, good_since: None, ..good };
+    assert_eq!(series.faults().by_upstream, none);
+    // It is remembered for longer than the steps are.
+    series.sweep(start + Duration::from_secs(1_000));
+    assert_eq!(series.faults().by_upstream, none);
 }

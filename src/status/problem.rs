@@ -11,6 +11,9 @@ pub struct ProblemReport {
     /// The place in the book that says more.
     #[serde(default)]
     pub link: String,
+    /// The number of models that have the problem, if they have it for one cause; else 1.
+    #[serde(default = "one")]
+    pub number: usize,
     /// Tells apart what a rule says about one subject, if it says several things: whose fault
     /// failures are.
     #[serde(default)]
@@ -30,6 +33,10 @@ pub struct ProblemReport {
     /// What is wrong, in one sentence.
     #[serde(default)]
     pub what: String,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// How bad a problem is.

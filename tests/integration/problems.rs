@@ -4,6 +4,7 @@
 mod cost;
 mod gateway;
 mod notices;
+mod recovery;
 mod upstreams;
 
 use std::path::{Path, PathBuf};

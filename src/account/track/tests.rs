@@ -38,7 +38,7 @@ fn who_is_overloaded_stands_behind_the_others_until_it_answers_and_rests_for_nob
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
     let failed = fail(&track, Class::Overloaded, Some(7), now);
-    assert!(failed.rest.is_none() && track.admit(false, false, now).is_ok(), "if it is alone, it is asked");
+    assert!(failed.rest.is_none() && track.admit(0, false, false, now).is_ok(), "if it is alone, it is asked");
     assert!(!fit(now + Duration::from_secs(6)) && fit(now + Duration::from_secs(7)));
     assert_eq!(track.status(now, SystemTime::now()).calls, (1, 1), "its breaker counts it");
     succeed(&track, now);

@@ -6,7 +6,7 @@ import { bars, lines, mark, told, top } from './shapes.js';
 import { ago, count, ms, plain, share, some, span, usd } from './words.js';
 
 /** For each word: its shape and its tone. @type {Record<string, [string, string]>} */
-const WORDS = { ok: ['disc', 'good'], degraded: ['up', 'warn'], failing: ['square', 'bad'], draining: ['half', 'warn'] };
+const WORDS = { ok: ['disc', 'good'], empty: ['ring', 'idle'], degraded: ['up', 'warn'], failing: ['square', 'bad'], draining: ['half', 'warn'] };
 
 /** What was said aloud last. */
 let announced = '';
@@ -51,6 +51,9 @@ export function render(live, now) {
 /** @param {any} live @param {number} now */
 function problems(live, now) {
   const { problems, more_problems: more } = live;
+  const next = live.verdict.next?.map((/** @type {string} */ step) => h('li', { key: step }, prose(step)));
+  const steps = next?.length ? [h('p', { class: 'calm' }, 'Next steps:'), h('ol', null, next)] : null;
+  if (!problems.length && steps) return show('problems-body', steps);
   if (!problems.length) return show('problems-body', h('p', { class: 'calm' }, told('disc', 'good', 'No problems.')));
   const rows = problems.map((/** @type {any} */ problem) => {
     const critical = problem.severity === 'critical';
@@ -63,7 +66,7 @@ function problems(live, now) {
       h('span', { class: 'links' }, subject(problem.subject), h('span', { class: 'faint' }, `book: ${problem.link}`)),
     );
   });
-  show('problems-body', h('ul', { class: 'problems' }, rows), more ? h('p', { class: 'faint' }, `and ${more} more: see /status`) : null);
+  show('problems-body', steps, h('ul', { class: 'problems' }, rows), more ? h('p', { class: 'faint' }, `and ${more} more: see /status`) : null);
 }
 
 /** A button that shows what a problem is about. @param {{kind: string, name: string}} subject */
@@ -73,6 +76,7 @@ function subject({ kind, name }) {
   const places = {
     model: [{ models: name.replace(/ \(\w+\)$/, '') }, 'models'],
     target: [{ find: account, failures: '1' }, 'requests'],
+    accounts: [{ by: 'accounts' }, 'models'],
     account: [{ find: name, failures: '1' }, 'requests'],
     caller: [{ callers: name }, 'callers'],
     key: [{ callers: account }, 'callers'],

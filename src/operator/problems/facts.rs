@@ -3,6 +3,7 @@
 pub use crate::account::condition::{Reason, TargetState};
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
+use crate::series::FaultCounts;
 use crate::status::{LedgerReport, StoreReport, UnpricedReport};
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use std::sync::Arc;
 pub struct Facts {
     /// The present time.
     pub now: u64,
+    /// The same in milliseconds of the clock of all counts, which nobody sets.
+    pub tick: u64,
     /// The phase of the process, and the number of its exchanges.
     pub phase: (Phase, usize),
     /// The files of the catalog.
@@ -25,6 +28,8 @@ pub struct Facts {
     pub counts_money: bool,
     /// For each caller, key and key's model: the limits of which the largest share is used.
     pub limits: Vec<LimitFacts>,
+    /// The number of keys that open something.
+    pub usable_keys: usize,
     /// The keys that were used and have an end.
     pub keys: Vec<KeyFacts>,
     /// The targets that were not asked, since their price is not known.
@@ -96,6 +101,8 @@ pub struct TargetFacts {
     pub failure: Option<(&'static str, Option<String>)>,
     /// The time since which it is out, if it is known.
     pub since: Option<u64>,
+    /// The milliseconds since the last failure, if nothing was asked since.
+    pub quiet: Option<u64>,
     /// The requests of the last five minutes, if they are counted.
     pub requests: Option<u64>,
 }
@@ -116,7 +123,7 @@ pub struct ModelFacts {
 }
 
 /// A target of a model.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ModelTarget {
     /// The account.
     pub account: Arc<str>,
@@ -128,6 +135,8 @@ pub struct ModelTarget {
     pub reason: Option<Reason>,
     /// The word for the last failure, and its detail, if the target cannot be used.
     pub failure: Option<(&'static str, Option<String>)>,
+    /// The milliseconds since the last failure, if nothing was asked since.
+    pub quiet: Option<u64>,
 }
 
 /// The requests of some minutes.
@@ -147,6 +156,8 @@ pub struct RecentFacts {
     pub shed: u64,
     /// The answers whose cost is not known.
     pub unpriced: u64,
+    /// The failures by each fault since the start, and what came after the last one.
+    pub faults: FaultCounts,
 }
 
 /// A limit, and what is used of it.

@@ -134,6 +134,8 @@ pub struct Finding {
     pub remedy: String,
     /// The number of requests of the last five minutes that are concerned, if it is known.
     pub requests: Option<u64>,
+    /// The models that are concerned, if the finding is about what models answer.
+    pub models: Vec<Arc<str>>,
     /// The time since which it has lasted, if the facts say so.
     pub since: Option<u64>,
     /// The time that it must last before it is a problem, in milliseconds.
@@ -151,7 +153,18 @@ impl Finding {
     ) -> Finding {
         let subject = (subject.0, subject.1.into());
         let (what, remedy) = (what.into(), remedy.into());
-        Finding { rule, severity, subject, part: "", what, remedy, requests: None, since: None, must_last: 0 }
+        Finding {
+            rule,
+            severity,
+            subject,
+            part: "",
+            what,
+            remedy,
+            requests: None,
+            models: Vec::new(),
+            since: None,
+            must_last: 0,
+        }
     }
 
     /// Returns what tells the finding from all others.
@@ -162,6 +175,11 @@ impl Finding {
     /// Adds the number of requests.
     pub fn of(self, requests: Option<u64>) -> Finding {
         Finding { requests, ..self }
+    }
+
+    /// Adds the models that are concerned.
+    pub fn about(self, models: Vec<Arc<str>>) -> Finding {
+        Finding { models, ..self }
     }
 
     /// Adds the time since which it has lasted.

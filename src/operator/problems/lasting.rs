@@ -93,11 +93,12 @@ impl Problems {
 impl Noticed {
     /// Returns the problem as operators see it.
     pub fn report(&self) -> ProblemReport {
-        let Finding { rule, severity, subject: (kind, name), part, what, remedy, requests, .. } = &self.finding;
+        let Finding { rule, severity, subject: (kind, name), part, what, remedy, requests, models, .. } = &self.finding;
         ProblemReport {
             remedy: remedy.clone(),
             link: rule.link(),
             part: Some(part).filter(|part| !part.is_empty()).map(|part| (*part).to_owned()),
+            number: models.len().max(1),
             requests: *requests,
             rule: rule.name().to_owned(),
             severity: *severity,

@@ -3,6 +3,7 @@ use super::verdict::{Verdict, Word, verdict};
 use super::*;
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
+use crate::series::{FaultCount, FaultCounts};
 use crate::status::{LedgerReport, LedgerState, StoreReport, StoreState, UnpricedReport};
 use std::sync::Arc;
 
@@ -10,7 +11,13 @@ const NOW: u64 = 1_800_000_000_000;
 
 /// A healthy gateway.
 fn healthy() -> Facts {
-    Facts { now: NOW, phase: (Phase::Serving, 0), ..Facts::default() }
+    let models = vec![model([target("a", FIT)])];
+    Facts { now: NOW, tick: NOW, phase: (Phase::Serving, 0), models, usable_keys: 1, ..Facts::default() }
+}
+
+/// What is found at the first look.
+fn find(facts: &Facts) -> Vec<Finding> {
+    super::find(facts, &mut FailureMemory::default())
 }
 
 /// The findings of one rule.
@@ -45,7 +52,7 @@ fn target(account: &str, reason: Option<Reason>) -> ModelTarget {
         Some(Reason::Breaker) => TargetState::Open,
         Some(Reason::Credential | Reason::Unfit | Reason::Rate) => TargetState::Resting,
     };
-    ModelTarget { account: account.into(), name: "llama".into(), state, reason, failure }
+    ModelTarget { account: account.into(), name: "llama".into(), state, reason, failure, quiet: None }
 }
 
 fn model(targets: impl Into<Vec<ModelTarget>>) -> ModelFacts {
@@ -122,8 +129,12 @@ fn a_credential_that_is_refused_and_a_quota_that_is_used_up() {
 
 #[test]
 fn a_breaker_that_stays_open() {
-    let broken =
-        vec![TargetFacts { name: "llama".into(), requests: Some(3), failure: Some(("cut", None)), since: None }];
+    let broken = vec![TargetFacts {
+        name: "llama".into(),
+        requests: Some(3),
+        failure: Some(("cut", None)),
+        ..TargetFacts::default()
+    }];
     let account = AccountFacts { id: "gpu-1".into(), broken, ..AccountFacts::default() };
     let facts = Facts { accounts: vec![account], ..healthy() };
     assert!(after(29_999, Rule::BreakerOpen, &facts).is_empty());
@@ -141,7 +152,8 @@ fn a_breaker_that_stays_open() {
 #[test]
 fn failures_and_whose_fault_they_are() {
     let with = |requests, by_caller, by_upstream, by_us| {
-        let recent = RecentFacts { requests, by_caller, by_upstream, by_us, ..RecentFacts::default() };
+        let faults = failing_now();
+        let recent = RecentFacts { requests, by_caller, by_upstream, by_us, faults, ..RecentFacts::default() };
         Facts { models: vec![ModelFacts { recent: Some(recent), ..model([]) }], recent, ..healthy() }
     };
     let none = |facts: Facts| assert!(found(Rule::Failures, &facts).is_empty(), "{:?}", find(&facts));
@@ -163,9 +175,9 @@ fn failures_and_whose_fault_they_are() {
     assert_eq!(says("providers"), Some((Severity::Critical, what.to_owned())));
     assert_eq!(says("callers").map(|(severity, _)| severity), Some(Severity::Warning));
     // Each model has too few requests, but all together have enough.
-    let few = RecentFacts { requests: 10, by_upstream: 9, ..RecentFacts::default() };
+    let few = RecentFacts { requests: 10, by_upstream: 9, faults: failing_now(), ..RecentFacts::default() };
     let models = (0..3).map(|n| ModelFacts { id: format!("m{n}").into(), recent: Some(few), ..model([]) }).collect();
-    let all = RecentFacts { requests: 30, by_upstream: 27, ..RecentFacts::default() };
+    let all = RecentFacts { requests: 30, by_upstream: 27, faults: failing_now(), ..RecentFacts::default() };
     let facts = Facts { models, recent: all, ..healthy() };
     let [of_all] = &found(Rule::Failures, &facts)[..] else { panic!("one") };
     assert_eq!(of_all.subject.0, "process");
@@ -175,7 +187,7 @@ fn failures_and_whose_fault_they_are() {
 fn hangs(callers: u64, attempts: u64, usual_ms: Option<u64>) -> Facts {
     let hung = GivenUpFacts { name: "llama".into(), callers, attempts, after_ms: 2_040, usual_ms };
     let account = AccountFacts { id: "alpha".into(), given_up: vec![hung], ..AccountFacts::default() };
-    let recent = RecentFacts { requests: attempts, given_up: callers, ..RecentFacts::default() };
+    let recent = RecentFacts { requests: attempts, given_up: callers, faults: failing_now(), ..RecentFacts::default() };
     let model = ModelFacts { recent: Some(recent), ..model([target("alpha", FIT)]) };
     Facts { accounts: vec![account], models: vec![model], recent, ..healthy() }
 }
@@ -196,7 +208,7 @@ fn callers_who_give_up_are_told_as_a_target_that_hangs() {
     );
     assert!(!find(&facts).iter().any(|one| one.remedy.contains("providers are well")));
     let say = |facts: &Facts| verdict(facts, &Lasting::default().notice(find(facts), facts.now));
-    assert_eq!(say(&facts), Verdict { word: Word::Degraded, says: what.to_owned() });
+    assert_eq!(say(&facts), Verdict { word: Word::Degraded, says: what.to_owned(), next: Vec::new() });
     assert_eq!(says(Rule::GivenUp, &hangs(3, 150, None)), "Callers give up waiting for alpha (3 in 1 min, after 2 s).");
     for few in [hangs(2, 2, None), hangs(3, 151, None), hangs(0, 0, None)] {
         assert!(found(Rule::GivenUp, &few).is_empty());
@@ -208,11 +220,130 @@ fn callers_who_give_up_are_told_as_a_target_that_hangs() {
 
 #[test]
 fn only_if_nothing_else_is_wrong_the_gateway_and_its_providers_are_well() {
-    let recent = RecentFacts { requests: 20, by_caller: 9, ..RecentFacts::default() };
+    let recent = RecentFacts { requests: 20, by_caller: 9, faults: failing_now(), ..RecentFacts::default() };
     let facts = Facts { models: vec![ModelFacts { recent: Some(recent), ..model([]) }], recent, ..healthy() };
     let well = |facts: &Facts| found(Rule::Failures, facts)[0].remedy.ends_with("its providers are well.");
     assert!(well(&facts));
     assert!(!well(&Facts { open_admin: Some("0.0.0.0:1".to_owned()), ..facts }));
+}
+
+/// Each fault has just happened once more.
+fn failing_now() -> FaultCounts {
+    let fault = FaultCount { total: 1, last: Some(NOW), ..FaultCount::default() };
+    FaultCounts { by_caller: fault, by_upstream: fault, by_us: fault, given_up: fault }
+}
+
+/// Looks at one model: at its requests of five minutes and those that failed at its provider, at
+/// the second of the last failure, and at the number of answers since and the second of the first.
+fn look(memory: &mut FailureMemory, second: u64, counted: (u64, u64), last: u64, good: (u64, u64)) -> Option<Finding> {
+    let at = |second: u64| NOW + second * SECOND;
+    let fault = FaultCount {
+        total: last + 1,
+        last: Some(at(last)),
+        asked: good.0,
+        good: good.0,
+        good_since: (good.0 > 0).then_some(at(good.1)),
+    };
+    let faults = FaultCounts { by_upstream: fault, ..FaultCounts::default() };
+    let recent = RecentFacts { requests: counted.0, by_upstream: counted.1, faults, ..RecentFacts::default() };
+    let models = vec![ModelFacts { recent: Some(recent), ..model([target("a", FIT)]) }];
+    let facts = Facts { now: at(second), tick: at(second), models, recent, ..healthy() };
+    let found = super::find(&facts, memory).into_iter().filter(|one| one.rule == Rule::Failures);
+    let found: Vec<Finding> = found.collect();
+    assert!(found.len() <= 1 && found.iter().all(|one| one.subject.0 == "model"), "{found:?}");
+    found.into_iter().next()
+}
+
+#[test]
+fn failures_end_soon_after_the_recovery_and_never_become_worse_after_the_last_one() {
+    use Severity::{Critical, Warning};
+    let memory = &mut FailureMemory::default();
+    let severity = |found: Option<Finding>| found.map(|found| found.severity);
+    assert_eq!(severity(look(memory, 0, (100, 15), 0, (0, 0))), Some(Warning));
+    // The good ones from before leave the window. Nothing new has failed.
+    assert_eq!(severity(look(memory, 29, (30, 15), 0, (0, 0))), Some(Warning));
+    let quiet = look(memory, 240, (15, 15), 0, (0, 0)).expect("it stands");
+    let what = "15 of 100 requests for `fast` failed by the providers' fault in 5 minutes: last failed 4 min ago, \
+                nothing asked since.";
+    assert_eq!((quiet.severity, &*quiet.what), (Warning, what));
+    // Without an answer it has not recovered, however long ago it is.
+    assert!(look(memory, 900, (0, 0), 0, (0, 0)).is_some());
+    // One more failure says nothing of the share.
+    assert_eq!(severity(look(memory, 901, (1, 1), 901, (0, 0))), Some(Warning));
+    assert_eq!(severity(look(memory, 902, (30, 29), 902, (0, 0))), Some(Critical));
+    // It answers again, and is severe for half a minute.
+    assert_eq!(severity(look(memory, 931, (40, 29), 902, (10, 903))), Some(Critical));
+    assert_eq!(severity(look(memory, 932, (41, 29), 902, (11, 903))), None);
+    // The failures are still in the window, and nothing of them comes back.
+    assert_eq!(severity(look(memory, 950, (45, 29), 902, (15, 903))), None);
+    // Few answers need more time.
+    let memory = &mut FailureMemory::default();
+    assert_eq!(severity(look(memory, 0, (20, 20), 0, (0, 0))), Some(Critical));
+    assert_eq!(severity(look(memory, 50, (21, 20), 0, (1, 40))), Some(Warning));
+    assert_eq!(severity(look(memory, 70, (21, 20), 0, (1, 40))), None);
+}
+
+/// `look` fails if the whole gateway becomes the subject.
+#[test]
+fn failures_keep_their_subject() {
+    let memory = &mut FailureMemory::default();
+    assert!(look(memory, 0, (25, 10), 0, (0, 0)).is_some());
+    // Now the model has too few requests to begin with.
+    assert!(look(memory, 200, (15, 10), 0, (0, 0)).is_some());
+    assert!(look(memory, 210, (15, 10), 210, (0, 0)).is_some());
+    assert!(look(memory, 250, (18, 10), 210, (3, 230)).is_none());
+}
+
+#[test]
+fn why_nobody_can_answer_a_model_is_told_once() {
+    let recent = RecentFacts { requests: 30, by_upstream: 30, faults: failing_now(), ..RecentFacts::default() };
+    let with = |reason| {
+        let models = vec![ModelFacts { recent: Some(recent), ..model([target("a", reason)]) }];
+        Facts { models, recent, ..healthy() }
+    };
+    let memory = &mut FailureMemory::default();
+    let mut rules = |facts: &Facts| super::find(facts, memory).iter().map(|one| one.rule).collect::<Vec<_>>();
+    assert_eq!(rules(&with(BROKEN)), [Rule::ModelUnfit]);
+    assert_eq!(rules(&with(FIT)), [], "it recovered: nothing new has failed");
+}
+
+#[test]
+fn problems_with_one_cause_are_one_by_account_with_their_number() {
+    let with = |id: &str, account: &str, reason| ModelFacts { id: id.into(), ..model([target(account, reason)]) };
+    let mut models: Vec<_> = (0..3).map(|n| with(&format!("p39-{n}"), "prov-39", BROKEN)).collect();
+    models.extend((0..2).map(|n| with(&format!("p00-{n}"), "prov-00", BROKEN)));
+    models.extend((0..197).map(|n| with(&format!("m{n}"), "fine", FIT)));
+    let facts = Facts { models, ..healthy() };
+    let noticed = Lasting::default().notice(find(&facts), NOW);
+    let reports = noticed.iter().map(Noticed::report);
+    let told: Vec<_> = reports.map(|one| (one.subject.kind, one.subject.name, one.number)).collect();
+    let account = |name: &str, number| ("account".to_owned(), name.to_owned(), number);
+    assert_eq!(told, [account("prov-00", 2), account("prov-39", 3)]);
+    let what = "3 models (`p39-0`, `p39-1`, `p39-2`) have no target that answers: prov-39 refuses connections.";
+    assert_eq!(noticed[1].finding.what, what);
+    let says = "5 of 202 models fail for 0 s: prov-00 and prov-39 refuse connections.";
+    assert_eq!(verdict(&facts, &noticed).says, says);
+    // One of them alone keeps the subject, so that nothing seems to end and to begin.
+    let models = vec![with("p39-0", "prov-39", BROKEN), with("x", "prov-39", FIT)];
+    let one = Facts { models, ..healthy() };
+    let noticed = Lasting::default().notice(find(&one), NOW);
+    assert_eq!((noticed[0].finding.subject.0, &*noticed[0].finding.subject.1), ("account", "prov-39"));
+    let says = "`p39-0` fails for 0 s (1 of 2 models): prov-39 refuses connections.";
+    assert_eq!(verdict(&one, &noticed).says, says);
+}
+
+#[test]
+fn an_empty_gateway_says_what_to_do_next() {
+    let said = |models: Vec<ModelFacts>, keys: usize, accounts: usize| {
+        let accounts = vec![AccountFacts::default(); accounts];
+        let facts = Facts { models, usable_keys: keys, accounts, ..healthy() };
+        let said = verdict(&facts, &[]);
+        (said.word, said.next.len())
+    };
+    assert_eq!(said(vec![], 0, 0), (Word::Empty, 4));
+    assert_eq!(said(vec![], 0, 1), (Word::Empty, 3));
+    assert_eq!(said(vec![model([target("a", FIT)])], 0, 1), (Word::Empty, 2));
+    assert_eq!(said(vec![model([target("a", FIT)])], 1, 1), (Word::Ok, 0));
 }
 
 #[test]
@@ -372,7 +503,8 @@ fn costs_that_are_not_known() {
 fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
     let broken: Vec<_> =
         (0..300).map(|n| TargetFacts { name: format!("m{n}").into(), ..TargetFacts::default() }).collect();
-    let unfit = (0..300).map(|n| ModelFacts { id: format!("m{n}").into(), ..model([target("a", BROKEN)]) });
+    let unfit =
+        (0..300).map(|n| ModelFacts { id: format!("m{n}").into(), ..model([target(&format!("a{n}"), BROKEN)]) });
     let mut facts = Facts {
         accounts: vec![AccountFacts { id: "a".into(), broken, ..AccountFacts::default() }],
         models: unfit.collect(),
@@ -437,7 +569,7 @@ fn the_verdict_says_the_worst() {
     let degraded = "`fast` is degraded for 4 min: gpu-1 refuses connections, openai-main answers instead.";
     assert_eq!(say(&facts, 4 * MINUTE), (Word::Degraded, degraded.to_owned()));
     facts.models.push(model([target("gpu-1", BROKEN), target("b", FIT)]));
-    assert!(say(&facts, 0).1.ends_with("(1 more model is hurt)"));
+    assert_eq!(say(&facts, 4 * MINUTE).1, "2 of 2 models are degraded for 4 min: gpu-1 refuses connections.");
     facts.models = vec![model([target("gpu-1", BROKEN)])];
     assert_eq!(say(&facts, 3_000), (Word::Failing, "`fast` fails for 3 s: gpu-1 refuses connections.".to_owned()));
     // Only a warning that hurts nobody now.

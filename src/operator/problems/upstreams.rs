@@ -1,7 +1,9 @@
 //! The rules about models, targets and accounts.
 
-use super::facts::{AccountFacts, Facts, ModelFacts, Reason, RecentFacts, TargetState};
-use super::words::{failing, some, unfit};
+use super::causes::Causes;
+use super::facts::{AccountFacts, Facts, ModelFacts, ModelTarget, Reason, TargetState};
+use super::recovery::{FailureMemory, FailureSight, Fault};
+use super::words::{failing, quiet, quiet_for, some, unfit, unfit_together};
 use super::{Finding, Rule, SECOND, given_up};
 use crate::base::units::count;
 use crate::status::Severity;
@@ -15,35 +17,57 @@ const RATE: u64 = 10 * SECOND;
 const LIST: u64 = 10 * SECOND;
 /// A share of the quota below this is little.
 const HEADROOM: f64 = 0.05;
-/// Of fewer requests no share is taken.
-const LEAST: u64 = 20;
 
 /// Looks for problems of models, targets and accounts.
-pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
-    for model in &facts.models {
-        unfit_model(model, found);
-        queue(model, found);
+pub(super) fn find(facts: &Facts, memory: &mut FailureMemory, found: &mut Vec<Finding>) {
+    let causes = Causes::new(&facts.models);
+    let out: Vec<&ModelFacts> = facts.models.iter().filter(|model| is_unfit(model)).collect();
+    for models in causes.group(out) {
+        unfit_models(&causes, &models, found);
     }
-    failures(facts, found);
+    facts.models.iter().for_each(|model| queue(model, found));
+    failures(facts, &causes, memory, found);
     for account in &facts.accounts {
         of_account(account, found);
     }
 }
 
-/// Looks for a model that nobody can answer.
-fn unfit_model(model: &ModelFacts, found: &mut Vec<Finding>) {
+/// Returns whether nobody can answer a model. One that is switched off is no problem.
+fn is_unfit(model: &ModelFacts) -> bool {
     let is_off = model.targets.iter().all(|target| target.state == TargetState::Off);
-    if is_off || model.targets.iter().any(|target| target.state == TargetState::Ok) {
-        return;
-    }
-    let is_limited = model.targets.iter().any(|target| target.reason == Some(Reason::Rate));
-    let why: Vec<String> = model.targets.iter().map(unfit).collect();
-    let what = format!("No target of `{}` answers: {}.", model.id, some(&why, "; "));
+    !is_off && model.targets.iter().all(|target| target.state != TargetState::Ok)
+}
+
+/// Tells of models that nobody can answer, for one cause.
+fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding>) {
+    let Some(first) = models.first() else { return };
+    let what = match models {
+        [model] => {
+            let why: Vec<String> = model.targets.iter().map(unfit).collect();
+            format!("No target of `{}` answers: {}", model.id, some(&why, "; "))
+        }
+        _ => {
+            let targets: Vec<&ModelTarget> = models.iter().flat_map(|model| &model.targets).collect();
+            let number = count(of(models.len()), "model");
+            format!(
+                "{number} ({}) have no target that answers: {}",
+                some(&names(models), ", "),
+                unfit_together(&targets)
+            )
+        }
+    };
+    let what = format!("{what}{}.", quiet(models.iter().flat_map(|model| &model.targets)));
     let remedy = "Look at `last_failure` of these targets in `/status`. When the cause is mended, \
                   `POST /accounts/NAME/reset` tries an account at once.";
-    let requests = model.recent.map(|recent| recent.requests);
-    let finding = Finding::new(Rule::ModelUnfit, Severity::Critical, ("model", model.id.clone()), what, remedy);
-    found.push(finding.of(requests).after(if is_limited { RATE } else { 0 }));
+    let requests = models.iter().filter_map(|model| Some(model.recent?.requests)).reduce(|sum, more| sum + more);
+    let is_limited = |model: &&ModelFacts| model.targets.iter().any(|target| target.reason == Some(Reason::Rate));
+    let finding = Finding::new(Rule::ModelUnfit, Severity::Critical, causes.subject(first), what, remedy);
+    let finding = finding.of(requests).about(models.iter().map(|model| model.id.clone()).collect());
+    found.push(finding.after(if models.iter().all(is_limited) { RATE } else { 0 }));
+}
+
+fn names(models: &[&ModelFacts]) -> Vec<String> {
+    models.iter().map(|model| format!("`{}`", model.id)).collect()
 }
 
 /// Looks for requests that wait, or did not even get a place to wait.
@@ -79,79 +103,72 @@ pub(super) const CALLERS: &str = "callers";
 /// The part of the failures that callers gave up.
 pub(super) const GIVEN_UP: &str = "given_up";
 
-/// Whose fault failures are.
-#[derive(Clone, Copy)]
-enum Fault {
-    Caller,
-    Upstream,
-    Us,
-    /// Callers waited for much longer than usual, and left.
-    GivenUp,
-}
-
-/// Looks for failures of more than one of twenty requests. The whole gateway is a subject only for
-/// a fault that no single model shows.
-fn failures(facts: &Facts, found: &mut Vec<Finding>) {
+/// Looks for failures of more than one of twenty requests.
+fn failures(facts: &Facts, causes: &Causes, memory: &mut FailureMemory, found: &mut Vec<Finding>) {
     for fault in [Fault::Us, Fault::Upstream, Fault::GivenUp, Fault::Caller] {
-        let of_models = facts.models.iter().filter_map(|model| {
-            failing_requests(model.recent?, fault, ("model", model.id.clone()), &format!(" for `{}`", model.id))
-        });
-        let before = found.len();
-        found.extend(of_models);
-        if found.len() == before {
-            found.extend(failing_requests(facts.recent, fault, ("process", "portcullis".into()), ""));
+        // Why nobody can answer a model is told already.
+        let is_told = |model: &ModelFacts| fault == Fault::Upstream && is_unfit(model);
+        let (of_models, of_all): (Vec<FailureSight>, _) =
+            memory.look(facts, fault, is_told).into_iter().partition(|sight| sight.model.is_some());
+        found.extend(of_all.iter().map(|sight| failing_requests(fault, ("process", "portcullis".into()), &[sight])));
+        let failing = |model: &ModelFacts| of_models.iter().find(|sight| sight.model.as_ref() == Some(&model.id));
+        let models = facts.models.iter().filter(|model| failing(model).is_some()).collect();
+        // Callers who send what is refused have no account as their cause.
+        let groups = match fault {
+            Fault::Upstream => causes.group(models),
+            Fault::Caller | Fault::Us | Fault::GivenUp => models.into_iter().map(|model| vec![model]).collect(),
+        };
+        for group in groups {
+            let Some(first) = group.first() else { continue };
+            let subject = match fault {
+                Fault::Upstream => causes.subject(first),
+                Fault::Caller | Fault::Us | Fault::GivenUp => ("model", first.id.clone()),
+            };
+            let sights: Vec<&FailureSight> = group.iter().filter_map(|model| failing(model)).collect();
+            let finding = failing_requests(fault, subject, &sights);
+            found.push(finding.about(group.iter().map(|model| model.id.clone()).collect()));
         }
     }
 }
 
-fn failing_requests(
-    recent: RecentFacts,
-    fault: Fault,
-    subject: (&'static str, Arc<str>),
-    of_what: &str,
-) -> Option<Finding> {
-    let (failed, by, remedy) = match fault {
+fn failing_requests(fault: Fault, subject: (&'static str, Arc<str>), sights: &[&FailureSight]) -> Finding {
+    let (part, by, remedy) = match fault {
         Fault::Caller => (
-            recent.by_caller,
+            CALLERS,
             "failed by the callers' fault",
             "Find the callers by `key` and `outcome` in the access lines: they send what is refused.",
         ),
         Fault::Upstream => (
-            recent.by_upstream,
+            "providers",
             "failed by the providers' fault",
             "Look at `attempts` in the access lines: they name the accounts and how each failed. A model with targets at \
              two providers survives the failure of one.",
         ),
         Fault::Us => (
-            recent.by_us,
+            "gateway",
             "failed because the gateway could not serve them",
             "Look at the problems `queue`, `headroom` and `store_down` first: mostly no account had room. If there is none, \
              look at the gateway's log, memory and disk; if the log has a panic, report it.",
         ),
         Fault::GivenUp => (
-            recent.given_up,
+            GIVEN_UP,
             "were given up by callers who waited for a provider much longer than usual,",
             "Look at `attempts` in the access lines: those that ended as `given_up` name the account. The problem `given_up` \
              says since when it hangs.",
         ),
     };
-    // Who sends what is refused can make no provider look well.
-    let of_callers = if matches!(fault, Fault::Caller) { 0 } else { recent.by_caller };
-    let requests = recent.requests.saturating_sub(of_callers);
-    if requests < LEAST || failed.saturating_mul(20) <= requests {
-        return None;
-    }
-    let is_critical = matches!(fault, Fault::Upstream | Fault::Us) && failed.saturating_mul(5) > requests;
-    let severity = if is_critical { Severity::Critical } else { Severity::Warning };
-    let what = format!("{failed} of {}{of_what} {by} in the last 5 minutes.", count(requests, "request"));
-    let part = match fault {
-        Fault::Caller => CALLERS,
-        Fault::Upstream => "providers",
-        Fault::Us => "gateway",
-        Fault::GivenUp => GIVEN_UP,
-    };
+    let failed: u64 = sights.iter().map(|sight| sight.failed).sum();
+    let requests: u64 = sights.iter().map(|sight| sight.requests).sum();
+    let names: Vec<String> =
+        sights.iter().filter_map(|sight| sight.model.as_ref()).map(|model| format!("`{model}`")).collect();
+    let of_what = if names.is_empty() { String::new() } else { format!(" for {}", some(&names, ", ")) };
+    // The last of several to fail says how long ago it was.
+    let since = sights.iter().min_by_key(|sight| sight.age).and_then(|sight| sight.since.clone());
+    let when = since.map_or("in the last 5 minutes".to_owned(), |since| format!("in 5 minutes: {since}"));
+    let what = format!("{failed} of {}{of_what} {by} {when}.", count(requests, "request"));
+    let severity = sights.iter().map(|sight| sight.severity).min().unwrap_or(Severity::Warning);
     let finding = Finding::new(Rule::Failures, severity, subject, what, remedy).of(Some(failed));
-    Some(Finding { part, ..finding })
+    Finding { part, ..finding }
 }
 
 /// Says that the gateway and its providers are well, if only callers do something wrong.
@@ -187,9 +204,10 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
     }
     for target in &account.broken {
         let what = format!(
-            "{}, so its breaker keeps requests for {} away from it.",
+            "{}, so its breaker keeps requests for {} away from it{}.",
             failing(id, target.failure.as_ref()),
-            target.name
+            target.name,
+            quiet_for(target.quiet)
         );
         let remedy = format!(
             "Look at the provider's or the server's own state, and at `last_failure` in `/status`. Requests return by \

@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
 use super::upstreams::{CALLERS, GIVEN_UP};
-use super::words::{some, span, unfit};
+use super::words::{quiet, some, span, unfit, unfit_together};
 use super::{Noticed, Rule};
 use crate::base::units::count;
 use crate::drain::Phase;
@@ -16,6 +16,9 @@ pub struct Verdict {
     pub word: Word,
     /// The sentence.
     pub says: String,
+    /// What to do next, in this order, if nothing is served yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<&'static str>,
 }
 
 /// The words for the whole gateway.
@@ -24,6 +27,8 @@ pub struct Verdict {
 pub enum Word {
     /// Callers get answers, and everything that they need is there.
     Ok,
+    /// Nothing is set up that could answer somebody.
+    Empty,
     /// Callers get answers, but something that they need is out.
     Degraded,
     /// Some callers get no answers.
@@ -34,7 +39,7 @@ pub enum Word {
 
 /// Returns the verdict.
 pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
-    let of = |word, says: String| Verdict { word, says };
+    let of = |word, says: String| Verdict { word, says, next: Vec::new() };
     match facts.phase {
         (Phase::Starting, _) => return of(Word::Degraded, "The gateway is starting.".to_owned()),
         (Phase::Delaying | Phase::Draining | Phase::Cutting, exchanges) => {
@@ -56,16 +61,11 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
         is_critical && matches!(one.finding.rule, Rule::ModelUnfit | Rule::Failures)
     };
     if let Some(one) = worst(&is_failing) {
-        let model = facts.models.iter().find(|model| model.id == one.finding.subject.1);
-        let says = match (one.finding.rule, model) {
-            (Rule::ModelUnfit, Some(model)) => {
-                let why: Vec<String> = model.targets.iter().map(unfit).collect();
-                let lasts = span(facts.now.saturating_sub(one.since));
-                format!("`{}` fails for {lasts}: {}.", model.id, some(&why, ", "))
-            }
-            _ => one.finding.what.clone(),
-        };
-        return of(Word::Failing, says);
+        let all: Vec<&Noticed> = noticed.iter().filter(|one| is_failing(one)).collect();
+        return of(Word::Failing, failing_models(facts, &all).unwrap_or_else(|| one.finding.what.clone()));
+    }
+    if let Some(empty) = empty(facts) {
+        return empty;
     }
     // Whoever hangs is told first: its breaker may be open by now, which says less.
     if let Some(one) = worst(&|one| one.is_problem && one.finding.rule == Rule::GivenUp) {
@@ -97,18 +97,76 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
     of(Word::Ok, says)
 }
 
-/// Says which model has lost a target and answers all the same. Of several it is the one with the
-/// most requests.
+/// Says that nothing can be answered yet, since something is missing, and what to do next.
+fn empty(facts: &Facts) -> Option<Verdict> {
+    let (models, keys) = (facts.models.len(), facts.usable_keys);
+    let says = match (models, keys) {
+        (0, _) => "Nothing is served yet: the catalog has no models.".to_owned(),
+        (_, 0) => "Nobody can ask yet: the catalog has no key that works.".to_owned(),
+        _ => return None,
+    };
+    let steps = [
+        (
+            facts.accounts.is_empty(),
+            "Write an account into `catalog.yaml`: a provider's address and a credential. `portcullis presets` lists known \
+             ones, and the dialect `demo` needs none.",
+        ),
+        (
+            models == 0,
+            "Write a model there that has this account as a target. `portcullis check` says whether it is right.",
+        ),
+        (keys == 0, "Make a key: `portcullis key new CALLER/NAME`. It is shown once."),
+        (true, "Send a request with this key to `/v1/chat/completions` of the callers' address."),
+    ];
+    let next = steps.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, step)| step).collect();
+    Some(Verdict { word: Word::Empty, says, next })
+}
+
+/// Says which models fail, and how many there are. Returns `None` if no model is known to.
+fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
+    let is_failing = |model: &&ModelFacts| failing.iter().any(|one| one.finding.models.contains(&model.id));
+    let models: Vec<&ModelFacts> = facts.models.iter().filter(is_failing).collect();
+    let [one, more @ ..] = &models[..] else { return None };
+    let is_unfit = |model: &ModelFacts| model.targets.iter().all(|target| target.state != TargetState::Ok);
+    let unfit_ones: Vec<&ModelFacts> = models.iter().copied().filter(|model| is_unfit(model)).collect();
+    let targets: Vec<&ModelTarget> = unfit_ones.iter().flat_map(|model| &model.targets).collect();
+    let told = failing.iter().filter(|one| one.finding.rule == Rule::ModelUnfit);
+    let lasts = span(facts.now.saturating_sub(told.map(|one| one.since).min().unwrap_or(facts.now)));
+    let among = among(facts.models.len());
+    if more.is_empty() {
+        // How many requests of a model fail is told by the problem itself.
+        unfit_ones.first()?;
+        let why: Vec<String> = one.targets.iter().map(unfit).collect();
+        let counted = if among.is_empty() { String::new() } else { format!(" (1{among} models)") };
+        return Some(format!(
+            "`{}` fails for {lasts}{counted}: {}{}.",
+            one.id,
+            some(&why, ", "),
+            quiet(targets.into_iter())
+        ));
+    }
+    let others = failing.iter().filter(|one| one.finding.rule == Rule::Failures);
+    let mut why: Vec<String> = others.map(|one| one.finding.what.trim_end_matches('.').to_owned()).collect();
+    if !targets.is_empty() {
+        why.insert(0, format!("{}{}", unfit_together(&targets), quiet(targets.iter().copied())));
+    }
+    let lasts = if targets.is_empty() { String::new() } else { format!(" for {lasts}") };
+    Some(format!("{}{among} models fail{lasts}: {}.", models.len(), some(&why, "; ")))
+}
+
+/// Says of how many models some are.
+fn among(all: usize) -> String {
+    if all > 1 { format!(" of {all}") } else { String::new() }
+}
+
+/// Says which models have lost targets and answer all the same.
 fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     let lost =
         |target: &&ModelTarget| matches!(target.reason, Some(Reason::Breaker | Reason::Credential | Reason::Unfit));
-    let requests = |model: &&ModelFacts| model.recent.map_or(0, |recent| recent.requests);
     let hurt: Vec<&ModelFacts> =
         facts.models.iter().filter(|model| model.targets.iter().any(|target| lost(&target))).collect();
-    let most = hurt.iter().copied().map(|model| requests(&model)).max()?;
-    let model = hurt.iter().find(|model| requests(model) == most)?;
-    let gone: Vec<&ModelTarget> = model.targets.iter().filter(lost).collect();
-    let why: Vec<String> = gone.iter().map(|target| unfit(target)).collect();
+    let [model, more @ ..] = &hurt[..] else { return None };
+    let gone: Vec<&ModelTarget> = hurt.iter().flat_map(|model| &model.targets).filter(lost).collect();
     let is_of = |one: &&Noticed| {
         let (rule, name) = (one.finding.rule, &*one.finding.subject.1);
         gone.iter().any(|target| {
@@ -118,11 +176,14 @@ fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     };
     let since = noticed.iter().filter(is_of).map(|one| one.since).min();
     let lasts = since.map(|since| format!(" for {}", span(facts.now.saturating_sub(since)))).unwrap_or_default();
+    let quiet = quiet(gone.iter().copied());
+    if !more.is_empty() {
+        let number = hurt.len();
+        let why = unfit_together(&gone);
+        return Some(format!("{number}{} models are degraded{lasts}: {why}{quiet}.", among(facts.models.len())));
+    }
+    let why: Vec<String> = gone.iter().map(|target| unfit(target)).collect();
     let instead = model.targets.iter().find(|target| target.state == TargetState::Ok);
     let instead = instead.map(|target| format!(", {} answers instead", target.account)).unwrap_or_default();
-    let more = match hurt.len().saturating_sub(1) {
-        0 => String::new(),
-        more => format!(" ({} more {} hurt)", more, if more == 1 { "model is" } else { "models are" }),
-    };
-    Some(format!("`{}` is degraded{lasts}: {}{instead}.{more}", model.id, some(&why, ", ")))
+    Some(format!("`{}` is degraded{lasts}: {}{quiet}{instead}.", model.id, some(&why, ", ")))
 }

@@ -4,6 +4,8 @@ use super::facts::{ModelTarget, Reason};
 use crate::conf::price::Usd;
 use crate::limits::Kind;
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The longest reason of an operator's file that is quoted, in characters.
 const LONGEST: usize = 300;
@@ -49,45 +51,129 @@ pub(super) fn amount(kind: Kind, amount: u64) -> String {
     if kind.is_money() { format!("{} USD", Usd(amount)) } else { amount.to_string() }
 }
 
+/// A target's last failure: the word for it, and its detail.
+type Failure = (&'static str, Option<String>);
+
 /// Says of an account how it fails: `gpu-1 refuses connections`.
-pub(super) fn failing(account: &str, failure: Option<&(&'static str, Option<String>)>) -> String {
-    let Some((outcome, detail)) = failure else { return format!("{account} failed too often") };
-    let does = match *outcome {
-        "unreachable" if detail.as_deref().is_some_and(|detail| detail.to_ascii_lowercase().contains("refused")) => {
-            "refuses connections"
+pub(super) fn failing(account: &str, failure: Option<&Failure>) -> String {
+    format!("{account} {}", does(failure).of(1))
+}
+
+/// What an account does that fails, and what several do.
+struct Does {
+    one: Cow<'static, str>,
+    several: Cow<'static, str>,
+}
+
+impl Does {
+    fn of(&self, number: usize) -> &str {
+        if number == 1 { &self.one } else { &self.several }
+    }
+}
+
+fn does(failure: Option<&Failure>) -> Does {
+    let Some((outcome, detail)) = failure else { return says("failed too often", "failed too often") };
+    let is_refused = detail.as_deref().is_some_and(|detail| detail.to_ascii_lowercase().contains("refused"));
+    match *outcome {
+        "unreachable" if is_refused => says("refuses connections", "refuse connections"),
+        "unreachable" => says("cannot be reached", "cannot be reached"),
+        "connect_timeout" => says("does not accept connections in time", "do not accept connections in time"),
+        "proxy" => says("is not reached through its proxy", "are not reached through their proxies"),
+        "tls" => says("makes no secure connection", "make no secure connections"),
+        "reset" | "stale" => says("closes connections without an answer", "close connections without an answer"),
+        "send_timeout" => says("does not read requests in time", "do not read requests in time"),
+        "first_byte_timeout" | "first_token_timeout" => {
+            says("does not begin to answer in time", "do not begin to answer in time")
         }
-        "unreachable" => "cannot be reached",
-        "connect_timeout" => "does not accept connections in time",
-        "proxy" => "is not reached through its proxy",
-        "tls" => "makes no secure connection",
-        "reset" | "stale" => "closes connections without an answer",
-        "send_timeout" => "does not read requests in time",
-        "first_byte_timeout" | "first_token_timeout" => "does not begin to answer in time",
-        "idle_timeout" | "total_timeout" => "does not end its answers in time",
-        "nonsense" | "broken_call" => "gives answers that nobody can read",
-        "cut" => "ends its answers too early",
-        "credential" => "refuses the credential, or its money is gone",
-        "refused" => "does not serve the model",
-        "rate_limited" => "limits the rate",
-        "overloaded" => "is overloaded",
-        "given_up" => "lets callers wait until they give up",
-        "status" | "error_in_answer" => "answers with errors",
-        other => return format!("{account} fails ({other})"),
-    };
-    format!("{account} {does}")
+        "idle_timeout" | "total_timeout" => {
+            says("does not end its answers in time", "do not end their answers in time")
+        }
+        "nonsense" | "broken_call" => says("gives answers that nobody can read", "give answers that nobody can read"),
+        "cut" => says("ends its answers too early", "end their answers too early"),
+        "credential" => {
+            says("refuses the credential, or its money is gone", "refuse their credentials, or their money is gone")
+        }
+        "refused" => says("does not serve the model", "do not serve the model"),
+        "rate_limited" => says("limits the rate", "limit the rate"),
+        "overloaded" => says("is overloaded", "are overloaded"),
+        "given_up" => says("lets callers wait until they give up", "let callers wait until they give up"),
+        "status" | "error_in_answer" => says("answers with errors", "answer with errors"),
+        other => Does { one: format!("fails ({other})").into(), several: format!("fail ({other})").into() },
+    }
+}
+
+fn says(one: &'static str, several: &'static str) -> Does {
+    Does { one: one.into(), several: several.into() }
 }
 
 /// Says of a model's target why it cannot be used.
 pub(super) fn unfit(target: &ModelTarget) -> String {
-    let account = &*target.account;
-    match target.reason {
-        None => format!("{account} answers"),
-        Some(Reason::Off) => format!("{account} is disabled"),
-        Some(Reason::Credential) => failing(account, Some(&("credential", None))),
-        Some(Reason::Unfit) => failing(account, Some(&("refused", None))),
-        Some(Reason::Rate) => failing(account, Some(&("rate_limited", None))),
-        Some(Reason::Breaker) => failing(account, target.failure.as_ref()),
+    let account = &target.account;
+    match does_unfit(target) {
+        Ok(does) => format!("{account} {}", does.of(1)),
+        Err(says) => format!("{account} {says}"),
     }
+}
+
+/// Says of the targets of several models why they cannot be used: each account once, and those
+/// together that fail in the same way.
+pub(super) fn unfit_together(targets: &[&ModelTarget]) -> String {
+    // An account that fails in several ways is told with the way of most targets.
+    let mut ways: BTreeMap<&str, BTreeMap<Cow<'static, str>, (usize, Does)>> = BTreeMap::new();
+    for target in targets {
+        if let Ok(does) = does_unfit(target) {
+            let way = ways.entry(&target.account).or_default();
+            way.entry(does.one.clone()).or_insert((0, does)).0 += 1;
+        }
+    }
+    let mut together: BTreeMap<Cow<'static, str>, (Vec<&str>, Does)> = BTreeMap::new();
+    for (account, ways) in ways {
+        let Some((_, does)) = ways.into_values().max_by_key(|(targets, _)| *targets) else { continue };
+        together.entry(does.one.clone()).or_insert_with(|| (Vec::new(), does)).0.push(account);
+    }
+    let mut together: Vec<(Vec<&str>, Does)> = together.into_values().collect();
+    together.sort_by_key(|(accounts, _)| Reverse(accounts.len()));
+    let why = together.iter().map(|(accounts, does)| format!("{} {}", listed(accounts), does.of(accounts.len())));
+    some(&why.collect::<Vec<_>>(), "; ")
+}
+
+/// Returns what a target does that cannot be used; or says why it is none of its failures.
+fn does_unfit(target: &ModelTarget) -> Result<Does, &'static str> {
+    match target.reason {
+        None => Err("answers"),
+        Some(Reason::Off) => Err("is disabled"),
+        Some(Reason::Credential) => Ok(does(Some(&("credential", None)))),
+        Some(Reason::Unfit) => Ok(does(Some(&("refused", None)))),
+        Some(Reason::Rate) => Ok(does(Some(&("rate_limited", None)))),
+        Some(Reason::Breaker) => Ok(does(target.failure.as_ref())),
+    }
+}
+
+/// Lists names as people do: `a`, `a and b`, `a, b and c`, `a, b, c and 2 more`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] if names.len() <= 3 => format!("{} and {last}", first.join(", ")),
+        [a, b, c, more @ ..] => format!("{a}, {b}, {c} and {} more", more.len()),
+        [..] => names.join(", "),
+    }
+}
+
+/// Says of targets how long ago the last one failed, if that is a while ago and none of them was
+/// asked since.
+pub(super) fn quiet<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> String {
+    let out = targets.filter(|target| target.reason.is_some_and(|reason| reason != Reason::Off));
+    // One that was asked since is not quiet, and the whole is not.
+    let least = out.map(|target| target.quiet).try_fold(u64::MAX, |least, quiet| Some(least.min(quiet?)));
+    quiet_for(least.filter(|least| *least < u64::MAX))
+}
+
+/// Says how long ago something failed after which nothing was asked.
+pub(super) fn quiet_for(since: Option<u64>) -> String {
+    const SHORT: u64 = 30_000;
+    let since = since.filter(|since| *since >= SHORT);
+    since.map(|since| format!(", last failed {} ago, nothing asked since", span(since))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -114,5 +200,34 @@ mod tests {
         assert_eq!(failing("a", Some(&("unreachable", None))), "a cannot be reached");
         assert_eq!(failing("a", Some(&("no_room", None))), "a fails (no_room)");
         assert_eq!(failing("a", None), "a failed too often");
+    }
+    #[test]
+    fn accounts_that_fail_in_the_same_way_are_told_together() {
+        let target = |account: &str, reason, outcome| ModelTarget {
+            account: account.into(),
+            reason: Some(reason),
+            failure: Some((outcome, None)),
+            ..ModelTarget::default()
+        };
+        let targets = [
+            target("b", Reason::Breaker, "reset"),
+            target("a", Reason::Breaker, "reset"),
+            target("a", Reason::Breaker, "cut"),
+            target("a", Reason::Breaker, "reset"),
+            target("c", Reason::Credential, "credential"),
+            target("d", Reason::Off, "cut"),
+        ];
+        let targets: Vec<&ModelTarget> = targets.iter().collect();
+        assert_eq!(
+            unfit_together(&targets),
+            "a and b close connections without an answer; c refuses the credential, or its money is gone"
+        );
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
+        assert_eq!(listed(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
+        assert_eq!(quiet(targets.iter().copied()), "");
+        let quiet_one = |quiet| ModelTarget { quiet: Some(quiet), ..target("a", Reason::Breaker, "cut") };
+        let both = [quiet_one(240_000), quiet_one(600_000)];
+        assert_eq!(quiet(both.iter()), ", last failed 4 min ago, nothing asked since");
+        assert_eq!(quiet([quiet_one(29_999)].iter()), "");
     }
 }

@@ -14,7 +14,7 @@ use crate::operator::problems::facts::{
     ModelFacts, ModelTarget, RecentFacts, RisesFacts, TargetFacts,
 };
 use crate::operator::problems::is_short_lived;
-use crate::series::Series;
+use crate::series::{Series, Step};
 use crate::settled::millis;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl Watch {
         rises.refused.take(books.metrics.process.refused_connections.get(), at.ms);
         Facts {
             now: at.ms,
+            tick: Step::of(at.now).at_ms(),
             phase: (books.drain.phase(), books.drain.exchanges()),
             catalog: catalog(&books.live, at),
             accounts: accounts(&snapshot, at),
@@ -53,6 +54,7 @@ impl Watch {
             recent: recent(&books.figures.whole, &snapshot, at),
             counts_money: counts_money(&books.figures.whole, &snapshot, at),
             limits: limits(&snapshot, at),
+            usable_keys: usable_keys(&snapshot),
             keys: keys(&snapshot),
             unpriced: books.unpriced.report(snapshot.generation),
             store: self.backends.store.as_ref().map(|store| store.status()),
@@ -110,6 +112,7 @@ fn recent(series: &Series, snapshot: &Snapshot, at: Moment) -> RecentFacts {
         given_up: sums.given_up.into(),
         shed: sums.shed.into(),
         unpriced: unpriced.into(),
+        faults: series.faults(),
     }
 }
 
@@ -147,6 +150,13 @@ fn failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
     track.trouble().map(|trouble| (trouble.outcome, trouble.detail))
 }
 
+/// Returns the milliseconds since the last failure of a target, if nothing was asked there since.
+fn quiet(track: &TargetHealth, at: Moment) -> Option<u64> {
+    let failed = track.trouble()?.at;
+    let is_quiet = track.series.faults().by_upstream.asked == 0 && track.status(at.now, at.clock).awaited == 0;
+    is_quiet.then(|| elapsed(at, failed))
+}
+
 fn accounts(snapshot: &Snapshot, at: Moment) -> Vec<AccountFacts> {
     let listed = snapshot.catalog.listed_accounts();
     let enabled = snapshot.places.iter().zip(snapshot.targets()).filter(|(place, _)| place.account.enabled);
@@ -171,6 +181,7 @@ fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
                 name: track.name(model),
                 failure: failure(track),
                 since: ago.map(|ago| at.ms.saturating_sub(ago)),
+                quiet: quiet(track, at),
                 requests: Some(track.series.last(LOOKS_BACK, at.now).requests.into()),
             });
         }
@@ -204,6 +215,7 @@ fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
                 state: condition.state,
                 reason: condition.reason,
                 failure: failing.and_then(failure),
+                quiet: failing.and_then(|track| quiet(track, at)),
             }
         });
         ModelFacts {
@@ -261,6 +273,11 @@ fn limits(snapshot: &Snapshot, at: Moment) -> Vec<LimitFacts> {
         }
     }
     facts
+}
+
+/// Returns the number of keys that are switched on, and whose callers are.
+fn usable_keys(snapshot: &Snapshot) -> usize {
+    snapshot.catalog.keys().filter(|key| key.enabled && key.caller.enabled).count()
 }
 
 /// Returns the keys that were used and have an end, or a secret with an end.
