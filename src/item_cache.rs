@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::base::calendar;
-use crate::base::shelves::{OVERHEAD, ShelfBounds, Shelves};
+use crate::base::shelves::{OVERHEAD, ShelfBounds, Shelves, SizedValue};
 use crate::conf::config::ItemCacheMode;
 
 /// The time for which an item is kept, in seconds.
@@ -45,7 +45,7 @@ impl ItemCache {
     /// Keeps an item.
     pub fn put(&self, key: &Arc<str>, id: &str, item: &[u8], now: Instant) {
         let bytes = OVERHEAD + id.len() + item.len();
-        self.shelves.put(key, id.into(), Bytes::copy_from_slice(item), bytes, now);
+        self.shelves.put(key, id.into(), SizedValue { value: Bytes::copy_from_slice(item), bytes }, now);
     }
 
     /// Returns the item of an id, if it is still there.

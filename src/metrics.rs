@@ -2,7 +2,7 @@
 //! accounts and of the catalog.
 //!
 //! **Invariant:** labels come only from the catalog and from our own enums, never from a request,
-//! and [`Sets`] bounds the sets of a model, an account and a caller. A counter does not fall while
+//! and `Sets` bounds the sets of a model, an account and a caller. A counter does not fall while
 //! the process runs. When a reload takes a name out of the catalog, its series stay for a while and
 //! end then, so that old series do not pile up: see the module `gone`.
 
@@ -221,13 +221,21 @@ impl Metrics {
     pub fn settle(&self, settled: &Settled) {
         let Settled { sender, request, served, outcome, .. } = settled;
         let model = request.pattern.as_ref().or(request.model.as_ref()).cloned();
-        let sides =
-            self.sets.shown(SidesLabels { model, account: served.account.clone(), caller: sender.caller.clone() });
+        let sides = SidesLabels { model, account: served.account.clone(), caller: sender.caller.clone() };
         let mut labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
         let bound = &self.exchanges.bound;
-        if bound.with_known(&labels, |bound| self.count(settled, &labels, bound)).is_none() {
-            labels.sides = self.sets.admit(labels.sides);
+        let is_shown_whole = self.sets.has_all_labels();
+        if is_shown_whole && bound.with_known(&labels, |bound| self.count(settled, &labels, bound)).is_some() {
+            return;
+        }
+        let counted = self.sets.admit(&labels.sides);
+        // What is bound has series of the target, too, so it is shared only by exchanges of one.
+        let has_its_target = counted.model == labels.sides.model && counted.account == labels.sides.account;
+        labels.sides = counted;
+        if has_its_target {
             bound.with(&labels, |bound| self.count(settled, &labels, bound));
+        } else {
+            self.count(settled, &labels, &BoundSeries::default());
         }
     }
 

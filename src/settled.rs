@@ -99,15 +99,15 @@ pub struct Incoming {
     /// The method, cut short.
     pub method: String,
     /// The path without its query, cut short.
-    pub path: String,
+    pub path: Box<str>,
     /// The model's id, from the catalog and never from the request.
     pub model: Option<Arc<str>>,
     /// The pattern that the model comes from, if it comes from one.
     pub pattern: Option<Arc<str>>,
     /// The model that was asked for, cut short, if the key can use no such model.
-    pub asked_model: Option<String>,
+    pub asked_model: Option<Box<str>>,
     /// The caller's own name for the conversation, cut short.
-    pub session: Option<String>,
+    pub session: Option<Box<str>>,
     /// True if a stream was asked for.
     pub stream: bool,
     /// True if the answer must be JSON.

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::base::shelves::{OVERHEAD, ShelfBounds, Shelves};
+use crate::base::shelves::{OVERHEAD, ShelfBounds, Shelves, SizedValue};
 use dialects::Family;
 use dialects::neutral::{Kept, Thought};
 
@@ -40,7 +40,7 @@ impl Vault {
                 + thought.redacted.as_deref().map_or(0, str::len)
         };
         let bytes = OVERHEAD + call.len() + thoughts.iter().map(weight).sum::<usize>();
-        self.shelves.put(key, (family, call.into()), thoughts.into(), bytes, now);
+        self.shelves.put(key, (family, call.into()), SizedValue { value: thoughts.into(), bytes }, now);
     }
 
     /// Returns the thoughts that led to a call, if they are still there.

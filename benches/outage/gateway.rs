@@ -264,6 +264,7 @@ impl Gateway<'_> {
             latency: None,
             awaited: 0,
             headroom: None,
+            behind: false,
             fit: true,
         };
         if !self.learns() {

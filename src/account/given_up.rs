@@ -26,7 +26,7 @@ const HISTORY: Duration = Duration::from_secs(3600);
 const SPAN: Duration = Duration::from_secs(30);
 /// The time for which the target stands behind the others.
 pub const BEHIND: Duration = Duration::from_secs(10);
-/// The number of leaves within [`SPAN`] that moves the target behind the others.
+/// The number of leaves within `SPAN` that moves the target behind the others.
 pub const MOVES: u64 = 3;
 /// Where there are many calls, one of so many must be given up: of thousands of answers, some take
 /// very long at any provider.

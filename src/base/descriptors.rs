@@ -2,7 +2,7 @@
 //! connections.
 //!
 //! A connection takes the lowest descriptor that is free. So the number of a new one says, without
-//! a count, how many are open at least. **Invariant:** connections leave the last [`RESERVE`]
+//! a count, how many are open at least. **Invariant:** connections leave the last `RESERVE`
 //! descriptors free, for the admin listener and for files: an operator sees what happens, whoever
 //! took the others.
 
@@ -104,6 +104,8 @@ impl Descriptors {
         let mut lacking = self.lacking.lock();
         if has_room && lacking.is_some_and(|last| last.elapsed() >= CALM) {
             *lacking = None;
+            // The log may have to wait for its reader.
+            drop(lacking);
             log::info!("file descriptors are free again");
         }
     }

@@ -30,6 +30,14 @@ pub struct Shelves<N, V> {
     all: Lock<All<N, V>>,
 }
 
+/// A value, and the bytes that it takes.
+pub struct SizedValue<V> {
+    /// The value.
+    pub value: V,
+    /// Its size.
+    pub bytes: usize,
+}
+
 struct All<N, V> {
     by_key: HashMap<Arc<str>, Shelf<N, V>>,
     bytes: usize,
@@ -56,8 +64,9 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
         Shelves { bounds, all: Lock::new(All { by_key: HashMap::new(), bytes: 0 }) }
     }
 
-    /// Puts a value of so many bytes.
-    pub fn put(&self, key: &Arc<str>, name: N, value: V, bytes: usize, now: Instant) {
+    /// Puts a value.
+    pub fn put(&self, key: &Arc<str>, name: N, sized: SizedValue<V>, now: Instant) {
+        let SizedValue { value, bytes } = sized;
         let mut all = self.all.lock();
         let shelf = all.by_key.entry(key.clone()).or_default();
         let before = shelf.bytes;
@@ -139,6 +148,10 @@ impl<N: Clone + Eq + Hash, V> Shelf<N, V> {
 mod tests {
     use super::*;
 
+    fn sized(value: u32, bytes: usize) -> SizedValue<u32> {
+        SizedValue { value, bytes }
+    }
+
     const BOUNDS: ShelfBounds =
         ShelfBounds { kept_for: Duration::from_secs(3600), most: 64 << 20, most_of_a_key: 8 << 20 };
 
@@ -150,14 +163,14 @@ mod tests {
     fn a_value_is_found_with_its_key_until_it_is_too_old_and_the_last_one_counts() {
         let (shelves, start) = (Shelves::new(BOUNDS), Instant::now());
         let (own, other): (Arc<str>, Arc<str>) = ("acme/prod".into(), "other/prod".into());
-        shelves.put(&own, 1, 10, OVERHEAD, start);
+        shelves.put(&own, 1, sized(10, OVERHEAD), start);
         let later = start + BOUNDS.kept_for / 2;
-        shelves.put(&own, 1, 20, OVERHEAD, later);
+        shelves.put(&own, 1, sized(20, OVERHEAD), later);
         assert_eq!(shelves.find(&own, &1, start + BOUNDS.kept_for), Some(20));
         assert_eq!(shelves.find(&other, &1, later), None);
         assert_eq!(shelves.find(&own, &2, later), None);
         assert_eq!(shelves.find(&own, &1, later + BOUNDS.kept_for), None);
-        shelves.put(&own, 2, 30, OVERHEAD, later + BOUNDS.kept_for);
+        shelves.put(&own, 2, sized(30, OVERHEAD), later + BOUNDS.kept_for);
         assert_eq!(count(&shelves), 1, "what is too old is let go");
     }
 
@@ -167,20 +180,20 @@ mod tests {
         let busy: Arc<str> = "acme/prod".into();
         let large = (1 << 20) + OVERHEAD;
         for n in 0..100 {
-            shelves.put(&busy, n, n, large, now + Duration::from_millis(u64::from(n)));
+            shelves.put(&busy, n, sized(n, large), now + Duration::from_millis(u64::from(n)));
         }
         assert_eq!(count(&shelves), 7, "a key has its share");
         assert!(shelves.find(&busy, &99, now).is_some() && shelves.find(&busy, &0, now).is_none());
         // The same name again and again.
         for n in 0..10_000 {
-            shelves.put(&busy, 99, n, OVERHEAD, now + Duration::from_millis(u64::from(n)));
+            shelves.put(&busy, 99, sized(n, OVERHEAD), now + Duration::from_millis(u64::from(n)));
         }
         // Many keys: the fullest give way, and a quiet one keeps what it has.
         let quiet: Arc<str> = "quiet/prod".into();
-        shelves.put(&quiet, 1, 1, OVERHEAD, now);
+        shelves.put(&quiet, 1, sized(1, OVERHEAD), now);
         for key in 0..20 {
             let key: Arc<str> = format!("caller-{key}/prod").into();
-            (0..7).for_each(|n| shelves.put(&key, n, n, large, now));
+            (0..7).for_each(|n| shelves.put(&key, n, sized(n, large), now));
         }
         assert_eq!(shelves.find(&quiet, &1, now), Some(1));
         {

@@ -128,12 +128,21 @@ fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
 /// Returns the folder's name for messages. The name of a folder that is not there is not shown if
 /// it may be a secret.
 pub fn shown(conf: &Path) -> String {
-    const LONGEST: usize = 200;
     let name = conf.display().to_string();
-    let is_plain = name.len() <= LONGEST
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
-        && name.split('/').all(|part| unless_secret(part) == part);
-    if is_plain || conf.is_dir() { name } else { "--conf".to_owned() }
+    if conf.is_dir() || name.split('/').all(is_folder_name) { name } else { "--conf".to_owned() }
+}
+
+/// Returns whether a part of a path is plainly the name of a folder: of short words in lower case,
+/// and with few digits.
+fn is_folder_name(part: &str) -> bool {
+    const LONGEST: usize = 24;
+    const LONGEST_WORD: usize = 10;
+    const DIGITS: usize = 4;
+    part.len() <= LONGEST
+        && part.split(['.', '_', '-']).all(|word| word.len() <= LONGEST_WORD)
+        && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte))
+        && part.bytes().filter(u8::is_ascii_digit).count() <= DIGITS
+        && unless_secret(part) == part
 }
 
 /// Refuses a folder that is not there, so that no single file is reported as missing in it.

@@ -24,8 +24,8 @@ use status::Sender;
 /// not.
 const LIMITS_UNKNOWN: u8 = 3;
 
-/// Runs the command. Exits with 0 if an account would be asked, with 1 if none would, with 2 if that
-/// cannot be found out, and with 3 if the gateway does not say what is used of the limits.
+/// Runs the command. Exits with 0 if an account would be asked, with 1 if none would, with 2 if
+/// that cannot be found out, and with 3 if the gateway does not say what is used of the limits.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     if let Some(model) = &args.doors {
         return match doors::explain(&args.conf.folder(), model, args.json) {

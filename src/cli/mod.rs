@@ -448,13 +448,15 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
     wrong
 }
 
-/// Returns what the person typed if it is plainly a flag or a word, and so no secret: lower-case
-/// letters and hyphens. The value of a flag is cut off.
+/// Returns what the person typed if it is plainly a flag or a word, and so no secret: short parts
+/// of lower-case letters, with hyphens between them. The value of a flag is cut off.
 fn plain_word(typed: &clap::error::ContextValue) -> Option<&str> {
     const LONGEST: usize = 24;
+    const LONGEST_PART: usize = 10;
     let clap::error::ContextValue::String(typed) = typed else { return None };
     let word = typed.split('=').next().unwrap_or_default();
-    let is_plain = word.len() <= LONGEST && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    let is_short = word.len() <= LONGEST && word.split('-').all(|part| part.len() <= LONGEST_PART);
+    let is_plain = is_short && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     (is_plain && unless_secret(word) == word).then_some(word)
 }
 

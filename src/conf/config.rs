@@ -15,7 +15,7 @@ use crate::base::secret::Secret;
 use crate::base::units::{Days, Size, Span, Text};
 use crate::conf::proxy::{Proxies, Remark};
 use crate::conf::scribe::{Report, Scribe};
-use crate::conf::secret_ref::{ASSUMED, LookUp, Reference, SecretRef};
+use crate::conf::secret_ref::{LookUp, Reference};
 use crate::conf::yaml;
 use crate::conf::yaml::read::{List, items};
 
@@ -24,6 +24,7 @@ mod habits;
 mod metrics;
 mod notify;
 pub mod raw;
+mod seal;
 mod store;
 mod traces;
 
@@ -242,7 +243,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         ledger: ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
         list_refresh: list_refresh(&raw.model_lists.unwrap_or_default(), &root.key("model_lists")),
         item_cache,
-        seal: seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
+        seal: seal::seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
         store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
         notify: raw.notify.and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
         traces: raw.traces.and_then(|raw| traces::resolve(&raw, &root.key("traces"))),
@@ -471,35 +472,6 @@ fn item_cache(raw: &raw::Server, root: &Scribe<'_, '_>) -> ItemCacheMode {
     let what = "is `store`: it needs the section `store`, and `seal.keys`, which encrypt what is kept there; write                 both, or `memory`";
     root.key("item_cache").problem_if(lacks, what);
     mode
-}
-
-/// Returns the keys that seal thoughts.
-fn seal_keys(raw: Option<&raw::Seal>, has_store: bool, root: &Scribe<'_, '_>) -> Vec<Secret> {
-    let Some(raw) = raw else {
-        let what = "is shared by several gateways, and each seals thoughts with a key of its own: a conversation that \
-                    moves to another gateway loses them. Give all of them the same `seal.keys`";
-        root.key("store").warn_if(has_store, what);
-        return Vec::new();
-    };
-    let section = root.key("seal");
-    let list = section.key("keys");
-    let Some(written) = list.required(raw.keys.as_ref(), "is missing: a list such as [{ file: /path }]") else {
-        return Vec::new();
-    };
-    list.problem_if(!(1..=16).contains(&written.len()), "must list 1 to 16 keys");
-    let key = |text: &str| match text.len() {
-        _ if text == ASSUMED => Ok(Secret::new(text)),
-        ..32 => Err("holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one".to_owned()),
-        _ => Ok(Secret::new(text)),
-    };
-    let mut keys = Vec::new();
-    for (index, written) in items(Some(written)) {
-        let at = list.index(index);
-        let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
-        at.warn_if(matches!(written, SecretRef::Literal(_)), what);
-        keys.extend(at.secret(written, key));
-    }
-    keys
 }
 
 #[cfg(test)]

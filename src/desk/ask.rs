@@ -60,14 +60,14 @@ pub(super) fn model(
         }
     }
     let session = checks::session(headers, record.front);
-    record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)));
+    record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)).into());
     record.facts.request.stream = envelope.stream;
     record.facts.request.wants_json = envelope.wants_json;
     record.facts.request.choices = u16::try_from(envelope.choices.shown).unwrap_or(u16::MAX);
     record.facts.request.most_tokens = envelope.most_tokens.and_then(|most| u32::try_from(most).ok()?.try_into().ok());
     let model = snapshot.catalog.visible(key, &envelope.model);
     let Some(model) = model else {
-        record.facts.request.asked_model = Some(request_id::shown(&envelope.model));
+        record.facts.request.asked_model = Some(request_id::shown(&envelope.model).into());
         return Err(unknown_model(snapshot, key, &envelope.model));
     };
     record.facts.request.model = Some(model.id.clone());
@@ -190,11 +190,12 @@ impl Desk {
             if envelope.places.references.is_empty() {
                 return Ok((envelope, Sent { body, upload: None, held }, read));
             }
-            let (body, envelope) = self.with_items(body, envelope, &mut held, key).await?;
+            // Few requests refer to items, so this is no part of the others' state.
+            let (body, envelope) = Box::pin(self.with_items(body, envelope, &mut held, key)).await?;
             return Ok((envelope, Sent { body, upload: None, held }, read));
         }
         has_room(&scopes.entry(key), calendar::now()).map_err(|refused| limits::limited(record, &refused))?;
-        let (envelope, sent) = self.upload(session, scopes, front, asked).await?;
+        let (envelope, sent) = Box::pin(self.upload(session, scopes, front, asked)).await?;
         record.facts.request.bytes = sent.upload.as_ref().map_or(0, |upload| upload.came()) as u64;
         Ok((envelope, sent, Instant::now()))
     }

@@ -187,7 +187,7 @@ impl Timed {
             record.began = began;
         }
         record.facts.request.id = request_id::make();
-        (record.facts.request.method, record.facts.request.path) = (method.to_owned(), request_id::shown(path));
+        (record.facts.request.method, record.facts.request.path) = (method.to_owned(), request_id::shown(path).into());
         let peer = self.stream.get_socket_digest().and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
         record.facts.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
         record.facts.answer.status = refusal.status(record.front);

@@ -88,7 +88,7 @@ impl Desk {
         record.facts.trace = traces::begin(self.books.traces.as_deref(), &header.headers, made, at);
         record.facts.request.id = id;
         record.facts.request.method = header.method.as_str().get(..16).unwrap_or(header.method.as_str()).to_owned();
-        record.facts.request.path = request_id::shown(header.uri.path());
+        record.facts.request.path = request_id::shown(header.uri.path()).into();
         let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
         record.facts.sender.address = auth::address(&self.settings, peer, &header.headers);
     }

@@ -161,8 +161,8 @@ impl Report {
         self
     }
 
-    /// Takes over what a running gateway says of the limits, in its own report: what is used of them,
-    /// and whether they refuse the request.
+    /// Takes over what a running gateway says of the limits, in its own report: what is used of
+    /// them, and whether they refuse the request.
     pub fn take_limits(&mut self, live: &Value) {
         const ABOUT: &str = "limits";
         self.facts.retain(|fact| fact.about != ABOUT);

@@ -294,7 +294,7 @@ fn old_sums_lose_their_account_and_outcome_and_no_money() {
     let old = |n: u64| Row {
         account: Some(format!("account-{}", n % 5).into()),
         upstream_model: Some(format!("up-{}", n % 7).into()),
-        outcome: ["ok", "upstream_error", "upstream_cut"][n as usize % 3],
+        outcome: ["ok", "upstream_error", "upstream_cut"][usize::try_from(n % 3).unwrap()],
         caller: if n.is_multiple_of(2) { "acme".into() } else { "blue".into() },
         model: format!("m-{}", n % 40).into(),
         unused_tokens: n % 4,

@@ -44,8 +44,13 @@ impl Sets {
         self.bounds.has_caller
     }
 
+    /// Returns whether `/metrics` shows all labels.
+    pub(super) fn has_all_labels(&self) -> bool {
+        self.bounds.has_caller && self.bounds.has_account
+    }
+
     /// Leaves out the labels that `/metrics` is not to show.
-    pub(super) fn shown(&self, sides: SidesLabels) -> SidesLabels {
+    fn shown(&self, sides: SidesLabels) -> SidesLabels {
         SidesLabels {
             model: sides.model,
             account: sides.account.filter(|_| self.bounds.has_account),
@@ -54,26 +59,24 @@ impl Sets {
     }
 
     /// Returns the labels for which a set counts: its own if there is room, or else `other`.
-    pub(super) fn admit(&self, sides: SidesLabels) -> SidesLabels {
-        if self.admitted.read().unwrap_or_else(PoisonError::into_inner).own.contains(&sides) {
-            return sides;
+    pub(super) fn admit(&self, sides: &SidesLabels) -> SidesLabels {
+        let own = self.shown(sides.clone());
+        let merged = self.shown(SidesLabels { caller: other_name(), ..sides.clone() });
+        let most = self.bounds.most_sets;
+        if let Some(counted) = self.admitted.read().unwrap_or_else(PoisonError::into_inner).find(&own, &merged, most) {
+            return counted;
         }
         let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
-        let Admitted { own, merged } = &mut *admitted;
-        let most = self.bounds.most_sets;
-        let counted = if has_room(own, &sides, most) {
-            own.insert(sides.clone());
-            sides
+        let counted = if has_room(&admitted.own, &own, most) {
+            admitted.own.insert(own.clone());
+            own
+        } else if has_room(&admitted.merged, &merged, most) {
+            admitted.merged.insert(merged.clone());
+            merged
         } else {
-            let without_caller = SidesLabels { caller: other_name(), ..sides };
-            if has_room(merged, &without_caller, most) {
-                merged.insert(without_caller.clone());
-                without_caller
-            } else {
-                SidesLabels { model: other_name(), account: other_name(), caller: other_name() }
-            }
+            self.shown(SidesLabels { model: other_name(), account: other_name(), caller: other_name() })
         };
-        self.number.set(i64::try_from(own.len() + merged.len()).unwrap_or(i64::MAX));
+        self.number.set(i64::try_from(admitted.own.len() + admitted.merged.len()).unwrap_or(i64::MAX));
         counted
     }
 
@@ -88,6 +91,16 @@ impl Sets {
         }
         let number = admitted.own.len() + admitted.merged.len();
         self.number.set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+}
+
+impl Admitted {
+    /// Returns the labels for which a set counts, if that is decided already.
+    fn find(&self, own: &SidesLabels, merged: &SidesLabels, most: usize) -> Option<SidesLabels> {
+        if self.own.contains(own) {
+            return Some(own.clone());
+        }
+        (self.own.len() >= most && self.merged.contains(merged)).then(|| merged.clone())
     }
 }
 

@@ -305,6 +305,31 @@ fn the_bound_holds_also_where_models_and_accounts_are_many() {
 }
 
 #[test]
+fn attempts_keep_their_accounts_whatever_labels_are_left_out() {
+    for bounds in [
+        SeriesBounds { has_account: false, ..SeriesBounds::default() },
+        SeriesBounds { has_account: false, has_caller: false, ..SeriesBounds::default() },
+        SeriesBounds { most_sets: 1, ..SeriesBounds::default() },
+    ] {
+        let metrics = Metrics::new(bounds);
+        for number in 0..1_000 {
+            let mut settled = exchange_of_set(number * 1_000);
+            let account = settled.served.account.clone().unwrap();
+            settled.attempts.trail.push(Tried { account, outcome: "ok", times: 1, ..Tried::default() });
+            metrics.settle(&settled);
+        }
+        let counts = counts(&metrics);
+        for account in 0..5 {
+            let label = format!("account=\"account-{account}\"");
+            let of_account =
+                counts.iter().filter(|(series, _)| series.starts_with("attempts ") && series.contains(&label));
+            assert_eq!(of_account.map(|(_, count)| count).sum::<u64>(), 200, "{bounds:?} {account}");
+        }
+        assert_eq!(requests(&metrics, ""), 1_000);
+    }
+}
+
+#[test]
 fn labels_that_are_switched_off_are_empty() {
     for (has_caller, has_account) in [(true, false), (false, true), (false, false)] {
         let metrics = Metrics::new(SeriesBounds { has_caller, has_account, ..SeriesBounds::default() });

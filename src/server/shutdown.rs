@@ -53,6 +53,7 @@ impl ShutdownSignalWatch for Signals {
             () = tokio::time::sleep(drain.delay) => {}
             () = either(&mut term, &mut int) => {
                 cut(&self.process, LAST_LINES).await;
+                tell_untold(&self.process);
                 end(&self.process, 130)
             }
         }

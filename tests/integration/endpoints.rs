@@ -464,7 +464,7 @@ fn what_the_account_has_stored_and_other_models_do_not_pass() {
             assert_eq!(ask(&gateway, "/v1/responses", &with("m", &tool)).await.status, 200);
             assert_eq!(mock.requests().last().unwrap().json()["tools"][0], tool);
         }
-        let earlier = json!({"model": "m", "input": [{"type": "item_reference", "id": "msg_1"}]});
+        let earlier = json!({"model": "m", "input": [{"type": "item_reference", "id": "msg_elsewhere"}]});
         assert_eq!(ask(&gateway, "/v1/responses", &earlier).await.status, 400);
     });
 }

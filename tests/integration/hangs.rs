@@ -104,7 +104,10 @@ fn a_hang_is_degraded_and_the_second_account_is_asked_within_five_seconds() {
         assert_eq!(verdict(&gateway), ("degraded".to_owned(), what));
         let failures = eventually("the part of the failures", || problems(&gateway, "failures").pop()).await;
         assert_eq!((&failures["part"], &failures["severity"]), (&json!("given_up"), &json!("warning")), "{failures}");
-        assert!(told(&failures).1.starts_with("30 of 31 requests for `m` were given up by callers"), "{failures}");
+        // The patient one may have ended by then.
+        let what = told(&failures).1;
+        assert!(what.starts_with("30 of 30 requests") || what.starts_with("30 of 31 requests"), "{failures}");
+        assert!(what.contains("for `m` were given up by callers"), "{failures}");
         let all = gateway.status()["problems"].to_string();
         assert!(!all.contains("callers' fault") && !all.contains("providers are well"), "{all}");
         // The target, its breaker, the lines.
@@ -116,8 +119,7 @@ fn a_hang_is_degraded_and_the_second_account_is_asked_within_five_seconds() {
         );
         assert_ne!(target["breaker"], "closed", "nobody got an answer: {target}");
         let lines = gateway.access_lines(31).await;
-        let left: Vec<_> =
-            lines.iter().filter(|line| line["outcome"] == "client_left").map(|line| trail(line)).collect();
+        let left: Vec<_> = lines.iter().filter(|line| line["outcome"] == "client_left").map(trail).collect();
         assert_eq!(left, vec!["a:given_up"; 30]);
         let now = live(&gateway);
         let (figures, model) = (&now["figures"]["now"], &now["models"]["rows"][0]);

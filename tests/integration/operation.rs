@@ -806,12 +806,12 @@ fn command_lines_end_with_their_exit_codes() {
         (&["key", "new", "--caller", "a", "--name", "b", "--expires", "2001-01-01"], 1, "would already be expired"),
         (&["key", "new", "--caller", "a", "--name", "b", "--expires-in", "9"], 2, "must be a length of time"),
         (&["key", "show", "sk-a-secret"], 1, "this is not the id of a key"),
-        (&["key", "list", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
-        (&["key", "disable", "acme/prod", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
+        (&["key", "list", "--conf", "/nowhere"], 1, "/nowhere: this folder does not exist"),
+        (&["key", "disable", "acme/prod", "--conf", "/nowhere"], 1, "/nowhere: this folder does not exist"),
         (&["key", "expire", "acme/prod"], 2, "--never"),
         (&["key", "expire", "acme/prod", "--never", "--in", "1d"], 2, "--never"),
-        (&["serve", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
-        (&["check", "--conf", "/nowhere"], 1, "--conf: this folder does not exist"),
+        (&["serve", "--conf", "/nowhere"], 1, "/nowhere: this folder does not exist"),
+        (&["check", "--conf", "/nowhere"], 1, "/nowhere: this folder does not exist"),
         (&["serve", "--listen", "localhost"], 2, "for '--listen <ADDRESS>...'"),
     ];
     for (arguments, code, says) in cases {

@@ -203,7 +203,7 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                     "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n",
                 ),
             ],
-            &["catalog.yaml:1", "accounts.a.key", "the environment variable named here is not set"],
+            &["catalog.yaml:1", "accounts.a.key", "the environment variable PORTCULLIS_TEST_UNSET is not set"],
         ),
         (
             &[

@@ -280,7 +280,7 @@ fn in_a_file_that_is_rewritten_without_a_pause_new_keys_and_revocations_are_live
     let off = key("late", SECRET, ", enabled: false");
     let texts = [
         text(&[key("late", SECRET, "")]),
-        text(&[off.clone()]),
+        text(std::slice::from_ref(&off)),
         text(&[off.clone(), key("other", OTHER, "")]),
         text(&[off]),
     ];

@@ -358,7 +358,11 @@ fn accounts_with_one_credential_share_a_list_and_failures_are_of_one_model() {
         let of = |model: &str| targets.as_array().unwrap().iter().find(|target| target["model"] == model).cloned();
         assert_ne!(of("x").expect("its health is known")["breaker"], "closed", "{targets}");
         assert_eq!(ask(&gateway, KEY, "same/y").await.status, 200, "each model has a breaker of its own");
-        assert_eq!(gateway.metrics().sum("portcullis_breaker_state", &[("model", "x")]), 0.0);
+        assert_eq!(gateway.metrics().sum("portcullis_target_state", &[("model", "x")]), 0.0);
+        assert!(
+            gateway.metrics().0.contains("portcullis_account_state"),
+            "the metric of targets is of written models only"
+        );
         gateway.swap(Catalog::new().account("b", &provider.mock).model("same/*", &["b=*"])).await;
         let health = gateway.status()["accounts"][0]["targets"].to_string();
         assert!(health.contains("mock_error"), "a reload forgets nothing: {health}");

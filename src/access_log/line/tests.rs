@@ -37,7 +37,7 @@ fn a_line_is_one_object_of_known_fields() {
     let mut settled = Settled {
         began_at: 951_782_400_123,
         sender: Sender { caller: Some("c".into()), key: None, address: Some([127, 0, 0, 1].into()), end_user: None },
-        request: Incoming { id: "r\n".to_owned(), path: "/\\".to_owned(), ..Incoming::default() },
+        request: Incoming { id: "r\n".to_owned(), path: "/\\".into(), ..Incoming::default() },
         ..Settled::default()
     };
     settled.attempts.trail = vec![attempt(None), attempt(Some(None)), attempt(Some(Some(Usd(1_500))))];
@@ -129,7 +129,7 @@ prop_compose! {
             began_at,
             sender: Sender { caller, key, address, end_user },
             request: Incoming {
-                id, door: "chat", method, path, model, pattern: None, session, stream, bytes: bytes_in, ..Incoming::default()
+                id, door: "chat", method, path: path.into(), model, pattern: None, session: session.map(Into::into), stream, bytes: bytes_in, ..Incoming::default()
             },
             answer: Delivery { status, bytes: bytes_out, error, limited_by: Blame::Ours },
             served: Served {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 pub struct AttemptGuard {
     track: Arc<TargetHealth>,
     pass: BreakerPass,
-    /// A hash of the caller's key.
-    key: u64,
+    /// A half of the hash of the caller's key.
+    key: u32,
     awaits: bool,
     stage: Stage,
 }
@@ -35,6 +35,7 @@ enum Stage {
 impl AttemptGuard {
     /// Makes the guard of an attempt that begins.
     pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
+        let key = u32::try_from(key >> u32::BITS).unwrap_or_default();
         AttemptGuard { track, pass, key, awaits: true, stage: Stage::Open }
     }
 
@@ -131,7 +132,7 @@ impl AttemptGuard {
         let mut memory = self.track.memory.lock();
         let around = Around { awaited, calls: memory.breaker.ended_calls(now) };
         let began = now.checked_sub(waited).unwrap_or(now);
-        let told = memory.given_up.left(Leave { key: self.key, stream, began }, around, now);
+        let told = memory.given_up.left(Leave { key: self.key.into(), stream, began }, around, now);
         if told.counts {
             memory.peak_mut(stream).waited(waited, now);
         }

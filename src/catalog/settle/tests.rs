@@ -238,7 +238,7 @@ fn a_file_that_is_held_open_is_told_of_and_holds_up_no_other() {
 /// Plays a script, and returns each closed text of the file `a` that a look finds, once.
 fn closed_texts(script: &[(u64, &'static str, Act)], until: u64) -> Vec<(u64, String)> {
     let (mut world, mut found) = (World::new(), Vec::<(u64, String)>::new());
-    for at in (LOOK..until).step_by(LOOK as usize) {
+    for at in (LOOK..until).step_by(usize::try_from(LOOK).unwrap()) {
         let from = world.now;
         let part: Vec<_> = script.iter().filter(|(when, ..)| (from..at).contains(when)).cloned().collect();
         world = world.play(&part, at);

@@ -10,7 +10,7 @@ use crate::catalog::files::{contents, list};
 use crate::conf::yaml;
 
 /// A caller that has expired, or one of its keys.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Expired<'c> {
     caller: &'c str,
     key: Option<&'c str>,
@@ -28,7 +28,8 @@ pub(super) fn warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<P
             all.push(Expired { caller, key: Some(name) });
         }
     }
-    // The keys of a caller stand together.
+    // A caller with several keys stands once.
+    all.sort();
     all.dedup();
     if all.is_empty() {
         return Vec::new();

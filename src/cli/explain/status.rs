@@ -68,10 +68,18 @@ pub(super) fn ask_gateway(
     let body: &RawValue = serde_json::from_slice(&input.body)
         .map_err(|_| "the request is not JSON, so the gateway was not asked".to_owned())?;
     let headers = input.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let headers: BTreeMap<&str, &str> = headers.collect();
+    let mut written: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in headers {
+        // A header may stand several times.
+        let all = written.entry(name).or_default();
+        if !all.is_empty() {
+            all.push_str(", ");
+        }
+        all.push_str(value);
+    }
     let question = json!({
         "key": sender.key, "door": sender.door, "path_model": input.asked.model, "stream": input.asked.stream,
-        "headers": headers, "body": body,
+        "headers": written, "body": body,
     });
     let origin = format!("{scheme}://{}", rest.split('/').next().unwrap_or_default());
     let url = format!("{origin}/explain");

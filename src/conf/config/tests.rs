@@ -91,7 +91,10 @@ fn f15_what_is_wrong_with_the_server() {
         "listen:\n- {address: '127.0.0.1:80'}\n- {address: '127.0.0.1:80'}",
         &["3 listen[1].address: 127.0.0.1:80 is written twice"],
     );
-    check("listen: [{address: '127.0.0.1:0'}, {address: '127.0.0.1:0'}]", &[]);
+    check(
+        "listen: [{address: '127.0.0.1:0'}, {address: '127.0.0.1:0'}]",
+        &["1 listen[0].address: has port 0", "1 listen[1].address: has port 0"],
+    );
     check("listen: [{address: '127.0.0.1:80', tls: {cert: a}}]", &["1 listen[0].tls.key: is missing"]);
     check(
         "listen: [{address: '127.0.0.1:80', h2c: true, tls: {cert: a, key: b}}]",

@@ -29,7 +29,7 @@ pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
         let length = if character.is_some() { WRITTEN } else { 2 };
         let (escape, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
         for passed in [before, if character.is_some() { "" } else { escape }] {
-            (line, column) = passed.chars().fold((line, column), |at, c| step(at, c));
+            (line, column) = passed.chars().fold((line, column), step);
             joined.push_str(passed);
         }
         if let Some(character) = character {

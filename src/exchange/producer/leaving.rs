@@ -13,8 +13,11 @@ impl Producer<'_> {
         let (waited, stream) = (attempt.began.elapsed(), self.request.envelope.stream);
         let left = attempt.guard.left(stream, waited, std::time::Instant::now());
         self.log_leave(attempt, left);
-        attempt.given_up = left.is_given_up.then_some(waited);
-        if left.is_given_up { GIVEN_UP } else { CALLER_LEFT }
+        if !left.is_given_up {
+            return CALLER_LEFT;
+        }
+        attempt.given_up_ms = u32::try_from(waited.as_millis()).unwrap_or(u32::MAX);
+        GIVEN_UP
     }
 
     /// Logs what begins for a target whose callers leave.

@@ -254,7 +254,7 @@ impl<'x> Producer<'x> {
         };
         // The future is boxed: once a stream runs, the memory for its opening is freed.
         let end = Box::pin(opening.open(held));
-        let attempt = Try { candidate, began: Instant::now(), guard, progress, has_failed: false, given_up: None };
+        let attempt = Try { candidate, began: Instant::now(), guard, progress, has_failed: false, given_up_ms: 0 };
         if let Some(race) = self.state.race() {
             race.add(Running { attempt, is_hedge, no_thoughts: self.no_thoughts, losses, end });
         }

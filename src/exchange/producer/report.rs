@@ -280,8 +280,8 @@ impl<'x> Producer<'x> {
         let sums = Sums {
             requests: 1,
             by_upstream: u32::from(attempt.has_failed),
-            given_up: u32::from(attempt.given_up.is_some()),
-            given_up_ms: attempt.given_up.map_or(0, millis),
+            given_up: u32::from(attempt.given_up_ms > 0),
+            given_up_ms: attempt.given_up_ms.into(),
             output_tokens: tokens,
             writing_ms: millis(writing),
             ..Sums::default()

@@ -46,7 +46,8 @@ pub(super) struct Sliced<'x> {
     pub(super) slices: Option<&'x Slices>,
     /// The producers of those that are asked for now.
     lanes: Vec<Option<Producer<'x>>>,
-    ended: Lock<Ended<'x>>,
+    /// What is known of those that have ended. Few requests are cut, and this is large.
+    ended: Option<Box<Lock<Ended<'x>>>>,
     /// Their cost, once they have ended.
     pub(super) cost: Option<Option<Usd>>,
 }
@@ -141,7 +142,8 @@ impl<'x> Producer<'x> {
         self.sliced.slices = slices;
         if slices.is_some() {
             self.request.meter.sums();
-            self.sliced.ended.lock().attempts = Attempts::of_slices(self.request.trace.is_some());
+            let ended = self.sliced.ended.get_or_insert_default();
+            ended.lock().attempts = Attempts::of_slices(self.request.trace.is_some());
         }
     }
 
@@ -150,7 +152,8 @@ impl<'x> Producer<'x> {
         let ended = self.ask_slices(slices).await;
         self.memory.body = Bytes::new();
         self.abandon("not_needed");
-        let mut answers = std::mem::take(&mut self.sliced.ended.lock().answers);
+        let take_answers = |known: &Lock<Ended<'x>>| std::mem::take(&mut known.lock().answers);
+        let mut answers = self.sliced.ended.as_deref().map(take_answers).unwrap_or_default();
         ended?;
         answers.sort_by_key(|(place, ..)| *place);
         let (answers, _held): (Vec<_>, Vec<_>) = answers.into_iter().map(|(_, answer, held)| (answer, held)).unzip();
@@ -176,6 +179,7 @@ impl<'x> Producer<'x> {
         let Producer { shared, request, own, began, .. } = *self;
         let asker = Asker { slices, shared, whole: request, own, began };
         let Sliced { lanes, ended, .. } = &mut self.sliced;
+        let ended: &Lock<Ended<'x>> = ended.get_or_insert_default();
         lanes.resize_with(most, || None);
         let mut running: Vec<_> = lanes.iter_mut().map(|lane| Some(Box::pin(asker.run(lane, ended)))).collect();
         let all = std::future::poll_fn(|context| {
@@ -206,7 +210,8 @@ impl<'x> Producer<'x> {
 
     /// Ends the slices that run, and takes over what is known of all. The answers stay.
     pub(super) fn gather(&mut self, why: &'static str) {
-        let mut ended = self.sliced.ended.lock();
+        let Some(ended) = &self.sliced.ended else { return };
+        let mut ended = ended.lock();
         // One caller leaves, however many slices wait.
         let mut is_told = false;
         for mut slice in std::mem::take(&mut self.sliced.lanes).into_iter().flatten() {

@@ -16,7 +16,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// The state.
@@ -92,8 +91,8 @@ pub(super) struct Try<'x> {
     pub(super) progress: Arc<Progress>,
     /// True if the target failed.
     pub(super) has_failed: bool,
-    /// The time after which the caller gave the target up, if it did.
-    pub(super) given_up: Option<Duration>,
+    /// The milliseconds after which the caller gave the target up; 0 if it did not.
+    pub(super) given_up_ms: u32,
 }
 
 impl<'x> ProducerState<'x> {

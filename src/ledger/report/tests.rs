@@ -214,9 +214,11 @@ proptest! {
                 }
             }
         }
+        // Of nothing it is said that the newest rows may be missing.
+        let notes = usize::from(expected.is_empty() && until.is_none());
         prop_assert_eq!(told.lines.into_iter().collect::<BTreeMap<_, _>>(), expected);
         prop_assert_eq!(told.total, total);
-        prop_assert_eq!(told.notes, Vec::<String>::new());
+        prop_assert_eq!(told.notes.len(), notes, "{:?}", told.notes);
     }
 }
 

@@ -133,7 +133,8 @@ impl FailureMemory {
 fn judge(before: Option<Standing>, recent: &RecentFacts, fault: Fault, now: u64) -> Option<Standing> {
     let (known, requests, failed) = (recent.fault(fault), recent.judged(fault), recent.failed(fault));
     let is_many = requests >= LEAST && failed.saturating_mul(20) > requests;
-    let is_news = before.is_none_or(|before| before.seen != known.total);
+    // Of the rest of the gateway, what failed at a model with a problem of its own is no news.
+    let is_news = failed > 0 && before.is_none_or(|before| before.seen != known.total);
     if known.last.is_none() || is_over(&known, now) {
         return None;
     }

@@ -125,10 +125,26 @@ fn failures(facts: &Facts, causes: &Causes, memory: &mut FailureMemory, found: &
                 Fault::Caller | Fault::Us | Fault::GivenUp => ("model", first.id.clone()),
             };
             let sights: Vec<&FailureSight> = group.iter().filter_map(|model| failing(model)).collect();
-            let finding = failing_requests(fault, subject, &sights);
+            let mut finding = failing_requests(fault, subject, &sights);
+            if fault == Fault::Upstream && group.iter().all(|model| has_several_accounts(model)) {
+                ALL_FAIL.clone_into(&mut finding.remedy);
+            }
             found.push(finding.about(group.iter().map(|model| model.id.clone()).collect()));
         }
     }
+}
+
+/// What to do where a second provider is there, and fails, too.
+const ALL_FAIL: &str = "Look at `attempts` in the access lines: they name the accounts and how each failed. There are several accounts, and \
+                        they fail together: look whether something has them all, such as this machine's network, a proxy, or one provider \
+                        behind them.";
+
+/// Returns whether a model has targets at several accounts that are not switched off.
+fn has_several_accounts(model: &ModelFacts) -> bool {
+    let mut accounts =
+        model.targets.iter().filter(|target| target.state != TargetState::Off).map(|target| &target.account);
+    let first = accounts.next();
+    accounts.any(|account| Some(account) != first)
 }
 
 fn failing_requests(fault: Fault, subject: (&'static str, Arc<str>), sights: &[&FailureSight]) -> Finding {

@@ -58,7 +58,7 @@ fn settled() -> Settled {
     };
     settled.request.id = "req-1".to_owned();
     (settled.request.door, settled.request.method) = ("chat", "POST".to_owned());
-    settled.request.path = "/v1/chat/completions".to_owned();
+    settled.request.path = "/v1/chat/completions".into();
     settled.request.model = Some("fast".into());
     (settled.sender.caller, settled.sender.key) = (Some("acme".into()), Some("prod".into()));
     settled.sender.address = Some([192, 0, 2, 1].into());
@@ -227,7 +227,7 @@ fn an_unknown_price_is_no_cost_and_an_estimate_says_so() {
 #[test]
 fn without_gen_ai_and_for_counts_the_spans_are_those_of_http() {
     let mut counted = settled();
-    (counted.request.door, counted.request.path) = ("count", "/v1/messages/count_tokens".to_owned());
+    (counted.request.door, counted.request.path) = ("count", "/v1/messages/count_tokens".into());
     for (more, settled) in [("gen_ai: off", settled()), ("", counted)] {
         let spans = shown(&traces(more), settled);
         assert!(spans[1].0.starts_with("POST kind=3") && spans[2].0.starts_with("POST kind=3"), "{spans:?}");
@@ -238,7 +238,7 @@ fn without_gen_ai_and_for_counts_the_spans_are_those_of_http() {
 #[test]
 fn a_stream_and_a_conversation_are_shown_without_what_the_caller_calls_them() {
     let mut one = settled();
-    (one.request.stream, one.request.session) = (true, Some("mail@example.com".to_owned()));
+    (one.request.stream, one.request.session) = (true, Some("mail@example.com".into()));
     one.attempts.trail[1].first_ms = Some(422);
     let spans = shown(&traces(""), one);
     assert_eq!(attribute(&spans[2], "gen_ai.request.stream"), Some("true"));
@@ -247,7 +247,7 @@ fn a_stream_and_a_conversation_are_shown_without_what_the_caller_calls_them() {
     assert!(told.len() == 16 && !told.contains("mail"), "{told}");
     // Another caller's conversation of the same name is another one.
     let mut other = settled();
-    (other.request.session, other.sender.caller) = (Some("mail@example.com".to_owned()), Some("other".into()));
+    (other.request.session, other.sender.caller) = (Some("mail@example.com".into()), Some("other".into()));
     assert_ne!(attribute(&shown(&traces(""), other)[2], "gen_ai.conversation.id"), Some(told));
 }
 

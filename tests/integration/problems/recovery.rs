@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{comes, problems, told};
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, chat, eventually_within, run_within};
+use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, chat, eventually, eventually_within, run_within};
 
 /// What the page says of the whole gateway.
 fn verdict(gateway: &Gateway) -> Value {
@@ -81,7 +81,9 @@ fn problems_with_one_cause_are_one_and_the_verdict_counts() {
 fn an_empty_gateway_is_not_well_but_says_the_next_steps() {
     run_within(20 * PATIENCE, async {
         let gateway = Gateway::start("accounts: {}\nmodels: {}\ncallers: {}\n").await;
-        let verdict = verdict(&gateway);
+        // Just after the start it says so.
+        let has_started = || Some(verdict(&gateway)).filter(|verdict| verdict["word"] != "degraded");
+        let verdict = eventually("the gateway has started", has_started).await;
         assert_eq!(verdict["word"], "empty", "{verdict}");
         let next: Vec<&str> = verdict["next"].as_array().expect("steps").iter().filter_map(Value::as_str).collect();
         assert_eq!(next.len(), 4, "{verdict}");

@@ -198,8 +198,10 @@ impl OutputItem<'_> {
     /// Emits the citations of a text that was told in pieces, which has so many characters. So many
     /// of the citations were told.
     pub(super) fn cite(&self, characters: usize, told: usize, emit: Emit<'_>) {
-        let texts = self.content.iter().flatten().filter(|part| part.kind.as_str() != "refusal");
-        texts.last().into_iter().for_each(|part| part.cite(characters, told, emit));
+        let mut texts = self.content.iter().flatten().filter(|part| part.kind.as_str() != "refusal");
+        if let Some(last) = texts.next_back() {
+            last.cite(characters, told, emit);
+        }
     }
 
     /// Emits what makes a thought good at its provider. `is_shown` says if the thought has a text.
